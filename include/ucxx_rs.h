@@ -1,0 +1,1382 @@
+/*
+ * ucxx_rs.h: communication over UCX for C and C++.
+ *
+ * Generated from the library's sources; not edited by hand.
+ *
+ * Rules for every function
+ *  - Handles are opaque. An out-pointer is written only on success. Every *_destroy takes NULL. A child keeps the memory of
+ *    its parent alive, so handles may be destroyed in any order; a call on a child of something that was shut down returns
+ *    UCXX_ERR_CLOSED.
+ *  - A function that can fail returns ucxx_status_t: 0 done, 1 in progress, negative an error, which
+ *    ucxx_last_error_message() explains to the thread that got it.
+ *  - Parameter structs start with struct_size. All zero apart from that means default, NULL means all defaults. Set them
+ *    up with UCXX_<NAME>_INIT or ucxx_<name>_init(&value, sizeof value). A larger struct than this library knows is taken
+ *    when what it does not know is zero.
+ *  - A bad argument returns UCXX_ERR_INVALID_PARAM with a message that names it; then nothing was submitted and no callback will run.
+ *    A pointer may be NULL where its length or count is 0, or where it is called optional.
+ *  - An operation, a function that ends in (params, request), never blocks, unless UCXX_FLAG_WAIT is given. It returns
+ *      UCXX_OK          complete inside the call: *request = NULL, no callback runs;
+ *      UCXX_INPROGRESS  it completes later: *request is set if a place for it was given, and must be destroyed; without a
+ *                       place the library frees it;
+ *      negative         nothing was submitted.
+ *  - With timeout_ns as an argument 0 polls and UINT64_MAX waits for ever; in ucxx_op_params_t 0 means no timeout.
+ *    Where progress is manual, everything that waits also progresses.
+ *  - Kept by the caller until the operation completes: payload buffers and recv_info. Copied: strings, lists of buffers, params.
+ *  - A callback runs exactly once, outside every lock, on the thread inside a call that progresses. Status and recv_info are
+ *    stored, then the callback runs, then waiters are released. From a callback every function may be called; those that wait
+ *    return UCXX_ERR_BUSY, and destroying the worker or endpoint at hand takes effect at the end of the pass.
+ *  - Messages of one thread on one endpoint match in the order they were submitted.
+ *  - In a forked child calls return UCXX_ERR_FORKED, destroys do nothing, and a new context may be made.
+ *  - The library installs no signal handler (and takes back those that loading UCX installs), writes nothing to stdout or
+ *    stderr, and changes no environment variable.
+ */
+
+#ifndef UCXX_RS_H
+#define UCXX_RS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+#define UCXX_INIT_(type) ([]() { type value_ = type(); value_.struct_size = sizeof(type); return value_; }())
+#else
+#define UCXX_INIT_(type) { .struct_size = sizeof(type) }
+#endif
+#define UCXX_VERSION_INIT UCXX_INIT_(ucxx_version_t)
+#define UCXX_CONTEXT_PARAMS_INIT UCXX_INIT_(ucxx_context_params_t)
+#define UCXX_WORKER_PARAMS_INIT UCXX_INIT_(ucxx_worker_params_t)
+#define UCXX_WORKER_ATTR_INIT UCXX_INIT_(ucxx_worker_attr_t)
+#define UCXX_WORKER_STATS_INIT UCXX_INIT_(ucxx_worker_stats_t)
+#define UCXX_OP_PARAMS_INIT UCXX_INIT_(ucxx_op_params_t)
+#define UCXX_ENDPOINT_PARAMS_INIT UCXX_INIT_(ucxx_endpoint_params_t)
+#define UCXX_ENDPOINT_ATTR_INIT UCXX_INIT_(ucxx_endpoint_attr_t)
+
+
+/**
+ * Major version that this header belongs to.
+ */
+#define UCXX_RS_VERSION_MAJOR 0
+
+/**
+ * Minor version. While the major version is 0, each is a different ABI, and a different SONAME.
+ */
+#define UCXX_RS_VERSION_MINOR 1
+
+/**
+ * Patch level.
+ */
+#define UCXX_RS_VERSION_PATCH 0
+
+/**
+ * Values of `ucxx_status_t`. -1 to -99 are UCS's own numbers with their meaning; the library's own lie below -200 and are never renumbered; -1000 and below belong to the application.
+ */
+enum ucxx_status {
+  UCXX_OK = 0,
+  UCXX_INPROGRESS = 1,
+  UCXX_ERR_NO_MESSAGE = -1,
+  /**
+   * Would block: send window or queue full; try again when writable.
+   */
+  UCXX_ERR_NO_RESOURCE = -2,
+  UCXX_ERR_IO_ERROR = -3,
+  UCXX_ERR_NO_MEMORY = -4,
+  UCXX_ERR_INVALID_PARAM = -5,
+  UCXX_ERR_UNREACHABLE = -6,
+  UCXX_ERR_INVALID_ADDR = -7,
+  UCXX_ERR_NOT_IMPLEMENTED = -8,
+  UCXX_ERR_MESSAGE_TRUNCATED = -9,
+  /**
+   * With the needed length written.
+   */
+  UCXX_ERR_BUFFER_TOO_SMALL = -11,
+  UCXX_ERR_NO_ELEM = -12,
+  UCXX_ERR_NO_DEVICE = -14,
+  UCXX_ERR_BUSY = -15,
+  UCXX_ERR_CANCELED = -16,
+  UCXX_ERR_ALREADY_EXISTS = -18,
+  UCXX_ERR_OUT_OF_RANGE = -19,
+  UCXX_ERR_TIMED_OUT = -20,
+  UCXX_ERR_EXCEEDS_LIMIT = -21,
+  UCXX_ERR_UNSUPPORTED = -22,
+  UCXX_ERR_REJECTED = -23,
+  UCXX_ERR_NOT_CONNECTED = -24,
+  UCXX_ERR_CONNECTION_RESET = -25,
+  UCXX_ERR_ENDPOINT_TIMEOUT = -80,
+  /**
+   * Call not legal in the window's present epoch.
+   */
+  UCXX_ERR_RMA_SYNC = -201,
+  /**
+   * Target range outside the window.
+   */
+  UCXX_ERR_RMA_RANGE = -202,
+  /**
+   * Target range not attached, or attach overlaps.
+   */
+  UCXX_ERR_RMA_ATTACH = -203,
+  /**
+   * Call not offered by this window flavour.
+   */
+  UCXX_ERR_RMA_FLAVOR = -204,
+  /**
+   * Operation and type do not go together.
+   */
+  UCXX_ERR_RMA_OP = -205,
+  /**
+   * A peer died holding an exclusive lock: contents unknown.
+   */
+  UCXX_ERR_RMA_POISONED = -206,
+  UCXX_ERR_RMA_RANK = -207,
+  UCXX_ERR_RMA_TYPE = -208,
+  UCXX_ERR_RMA_LOCK_TYPE = -209,
+  UCXX_ERR_PEER_FAILED = -210,
+  UCXX_ERR_RMA_ASSERT = -211,
+  /**
+   * Object closed: end of stream for hubs.
+   */
+  UCXX_ERR_CLOSED = -220,
+  /**
+   * A hub link can never be served with the envelopes it has.
+   */
+  UCXX_ERR_STARVED = -221,
+  /**
+   * Handle used in a forked child.
+   */
+  UCXX_ERR_FORKED = -230,
+  /**
+   * A bug in the library was caught at the boundary.
+   */
+  UCXX_ERR_PANIC = -299,
+  /**
+   * This and below: never used by the library, free for the application.
+   */
+  UCXX_ERR_APPLICATION = -1000,
+};
+
+/**
+ * How much is logged.
+ */
+enum ucxx_log_level {
+  UCXX_LOG_OFF = 0,
+  UCXX_LOG_ERROR = 1,
+  UCXX_LOG_WARN = 2,
+  UCXX_LOG_INFO = 3,
+  UCXX_LOG_DEBUG = 4,
+  UCXX_LOG_TRACE = 5,
+};
+
+/**
+ * What a context is for. RMA and ATOMIC let peers touch memory of this process: ask for them only if you mean it.
+ */
+enum ucxx_feature {
+  UCXX_FEATURE_TAG = 1,
+  UCXX_FEATURE_STREAM = 2,
+  UCXX_FEATURE_AM = 4,
+  UCXX_FEATURE_RMA = 8,
+  UCXX_FEATURE_ATOMIC = 16,
+  UCXX_FEATURE_WAKEUP = 32,
+};
+
+/**
+ * Which networks a context uses.
+ */
+enum ucxx_network {
+  UCXX_NETWORK_ALL = 0,
+  /**
+   * Loopback and shared memory only: no listening socket on any other interface.
+   */
+  UCXX_NETWORK_LOCAL = 1,
+};
+
+/**
+ * Who may call a worker while its progress is manual.
+ */
+enum ucxx_thread_mode {
+  UCXX_THREAD_MULTI = 0,
+  UCXX_THREAD_SERIALIZED = 1,
+  UCXX_THREAD_SINGLE = 2,
+};
+
+/**
+ * What drives a worker.
+ */
+enum ucxx_progress_mode {
+  /**
+   * The application calls ucxx_worker_progress/_wait.
+   */
+  UCXX_PROGRESS_MANUAL = 0,
+  /**
+   * Spin, then arm and sleep.
+   */
+  UCXX_PROGRESS_THREAD_ADAPTIVE = 1,
+  UCXX_PROGRESS_THREAD_POLLING = 2,
+  UCXX_PROGRESS_THREAD_BLOCKING = 3,
+};
+
+/**
+ * Where a buffer lives. Not UCX's numbers.
+ */
+enum ucxx_memory_type {
+  /**
+   * Found out from the pointer.
+   */
+  UCXX_MEMORY_AUTO = 0,
+  UCXX_MEMORY_HOST = 1,
+  UCXX_MEMORY_CUDA = 2,
+  UCXX_MEMORY_CUDA_MANAGED = 3,
+  UCXX_MEMORY_ROCM = 4,
+  /**
+   * Host memory pinned for CUDA.
+   */
+  UCXX_MEMORY_CUDA_PINNED = 16,
+  /**
+   * Host memory posing as a device, for tests without a GPU.
+   */
+  UCXX_MEMORY_DUMMY = 127,
+};
+
+/**
+ * Flags of `ucxx_op_params_t`.
+ */
+enum ucxx_flag {
+  /**
+   * Never complete inside the call: always deliver the completion.
+   */
+  UCXX_FLAG_ALWAYS_CALLBACK = 1,
+  /**
+   * Send window full: UCXX_ERR_NO_RESOURCE instead of queueing.
+   */
+  UCXX_FLAG_NO_WAIT = 2,
+  UCXX_FLAG_EAGER = 4,
+  UCXX_FLAG_RNDV = 8,
+  /**
+   * Submit through the queue even when it could go directly.
+   */
+  UCXX_FLAG_DELAYED = 16,
+  /**
+   * Stream receive: complete with what has arrived.
+   */
+  UCXX_FLAG_STREAM_PARTIAL = 32,
+  /**
+   * Blocking form: the call returns the operation's final status and makes no request.
+   */
+  UCXX_FLAG_WAIT = 64,
+  /**
+   * Active message: give the handler an endpoint to answer on.
+   */
+  UCXX_FLAG_AM_REPLY = 128,
+  /**
+   * At the deadline the endpoint is force-closed if that is what it takes to end the operation.
+   */
+  UCXX_FLAG_TIMEOUT_CLOSES = 256,
+};
+
+/**
+ * Whether an endpoint notices that its peer has died.
+ */
+enum ucxx_error_handling {
+  /**
+   * Default: peer death is detected, shared memory stays in use.
+   */
+  UCXX_ENDPOINT_ERROR_HANDLING_PEER = 0,
+  UCXX_ENDPOINT_ERROR_HANDLING_NONE = 1,
+};
+
+/**
+ * How an endpoint is closed.
+ */
+enum ucxx_close {
+  UCXX_CLOSE_FLUSH = 0,
+  UCXX_CLOSE_FORCE = 1,
+};
+
+/**
+ * Atomic operations on registered memory.
+ */
+enum ucxx_atomic_op {
+  UCXX_ATOMIC_ADD = 0,
+  UCXX_ATOMIC_AND = 1,
+  UCXX_ATOMIC_OR = 2,
+  UCXX_ATOMIC_XOR = 3,
+  UCXX_ATOMIC_SWAP = 4,
+  UCXX_ATOMIC_CSWAP = 5,
+};
+
+/**
+ * How the members of a group find each other.
+ */
+enum ucxx_bootstrap {
+  UCXX_BOOTSTRAP_CALLBACKS = 0,
+  UCXX_BOOTSTRAP_TCP = 1,
+  UCXX_BOOTSTRAP_PMIX = 2,
+  UCXX_BOOTSTRAP_ENV = 3,
+};
+
+/**
+ * Kinds of windows.
+ */
+enum ucxx_window_flavor {
+  UCXX_WINDOW_FLAVOR_CREATE = 0,
+  UCXX_WINDOW_FLAVOR_ALLOCATE = 1,
+  UCXX_WINDOW_FLAVOR_SHARED = 2,
+  UCXX_WINDOW_FLAVOR_DYNAMIC = 3,
+};
+
+/**
+ * Kinds of window locks.
+ */
+enum ucxx_lock_type {
+  UCXX_LOCK_SHARED = 1,
+  UCXX_LOCK_EXCLUSIVE = 2,
+};
+
+/**
+ * Assertions of window synchronisation calls.
+ */
+enum ucxx_assert {
+  UCXX_ASSERT_NOCHECK = 1,
+  UCXX_ASSERT_NOSTORE = 2,
+  UCXX_ASSERT_NOPUT = 4,
+  UCXX_ASSERT_NOPRECEDE = 8,
+  UCXX_ASSERT_NOSUCCEED = 16,
+};
+
+/**
+ * A window's synchronisation state.
+ */
+enum ucxx_sync_type {
+  UCXX_SYNC_NONE = 0,
+  UCXX_SYNC_LOCK = 1,
+  UCXX_SYNC_LOCK_NO_CHECK = 2,
+  UCXX_SYNC_LOCK_ALL = 3,
+  UCXX_SYNC_LOCK_ALL_NO_CHECK = 4,
+  UCXX_SYNC_PSCW = 5,
+  UCXX_SYNC_FENCE = 6,
+  UCXX_SYNC_FENCE_EPOCH = 7,
+};
+
+/**
+ * Element types of windows. The last five are pairs of a value and an index.
+ */
+enum ucxx_type {
+  UCXX_TYPE_BYTE = 0,
+  UCXX_TYPE_INT8 = 1,
+  UCXX_TYPE_UINT8 = 2,
+  UCXX_TYPE_INT16 = 3,
+  UCXX_TYPE_UINT16 = 4,
+  UCXX_TYPE_INT32 = 5,
+  UCXX_TYPE_UINT32 = 6,
+  UCXX_TYPE_INT64 = 7,
+  UCXX_TYPE_UINT64 = 8,
+  UCXX_TYPE_FLOAT = 9,
+  UCXX_TYPE_DOUBLE = 10,
+  UCXX_TYPE_COMPLEX_FLOAT = 11,
+  UCXX_TYPE_COMPLEX_DOUBLE = 12,
+  UCXX_TYPE_BOOL = 13,
+  UCXX_TYPE_FLOAT_INT = 14,
+  UCXX_TYPE_DOUBLE_INT = 15,
+  UCXX_TYPE_INT16_INT = 16,
+  UCXX_TYPE_INT32_INT = 17,
+  /**
+   * Value, index.
+   */
+  UCXX_TYPE_INT64_INT = 18,
+};
+
+/**
+ * Operations of accumulates.
+ */
+enum ucxx_reduce {
+  UCXX_REDUCE_SUM = 0,
+  UCXX_REDUCE_PROD = 1,
+  UCXX_REDUCE_MIN = 2,
+  UCXX_REDUCE_MAX = 3,
+  UCXX_REDUCE_LAND = 4,
+  UCXX_REDUCE_LOR = 5,
+  UCXX_REDUCE_LXOR = 6,
+  UCXX_REDUCE_BAND = 7,
+  UCXX_REDUCE_BOR = 8,
+  UCXX_REDUCE_BXOR = 9,
+  UCXX_REDUCE_REPLACE = 10,
+  UCXX_REDUCE_NO_OP = 11,
+  UCXX_REDUCE_MINLOC = 12,
+  UCXX_REDUCE_MAXLOC = 13,
+};
+
+/**
+ * The order among accumulates.
+ */
+enum ucxx_accumulate_order {
+  /**
+   * Rar, raw, war, waw.
+   */
+  UCXX_ORDER_ALL = 0,
+  UCXX_ORDER_NONE = 1,
+};
+
+/**
+ * How a window reaches a target.
+ */
+enum ucxx_path {
+  UCXX_WINDOW_PATH_SELF = 0,
+  UCXX_WINDOW_PATH_LOCAL = 1,
+  UCXX_WINDOW_PATH_MESSAGE = 2,
+  UCXX_WINDOW_PATH_RMA = 3,
+};
+
+/**
+ * Kinds of links of a hub.
+ */
+enum ucxx_link_type {
+  UCXX_LINK_PRODUCE = 1,
+  UCXX_LINK_CONSUME = 2,
+  UCXX_LINK_PEEK = 3,
+  UCXX_LINK_MODIFY = 4,
+};
+
+/**
+ * Whether a hub keeps the source of a transfer.
+ */
+enum ucxx_hub_retain {
+  UCXX_HUB_RETAIN_AUTO = 0,
+  UCXX_HUB_RETAIN_ALWAYS = 1,
+  UCXX_HUB_RETAIN_UNTIL_COPIED = 2,
+};
+
+/**
+ * A worker's address, to be sent to whoever wants to connect to it. Any thread may read it.
+ */
+struct ucxx_address;
+
+/**
+ * UCX set up once; what its workers share. Any thread may use it.
+ */
+struct ucxx_context;
+
+/**
+ * A connection from a worker to one peer.
+ */
+struct ucxx_endpoint;
+
+/**
+ * Registered memory. Nothing makes one in this release.
+ */
+struct ucxx_memory;
+
+/**
+ * A completion queue. Nothing makes one in this release.
+ */
+struct ucxx_notifier;
+
+/**
+ * One operation under way, or complete and not destroyed yet.
+ */
+struct ucxx_request;
+
+/**
+ * A message that a probe took out of matching.
+ */
+struct ucxx_tag_message;
+
+/**
+ * Progress, and everything that happens on one UCP worker.
+ */
+struct ucxx_worker;
+
+/**
+ * 0 done, 1 in progress, negative an error: one of `enum ucxx_status`, or another of UCS's numbers.
+ */
+typedef int32_t ucxx_status_t;
+
+/**
+ * What `ucxx_version_query` tells. The strings are static.
+ */
+struct ucxx_version {
+  /**
+   * Set by UCXX_VERSION_INIT.
+   */
+  size_t struct_size;
+  /**
+   * Of this library.
+   */
+  uint32_t major;
+  /**
+   * Of this library.
+   */
+  uint32_t minor;
+  /**
+   * Of this library.
+   */
+  uint32_t patch;
+  /**
+   * Of the UCX that is loaded, which need not be the one that the program was built with.
+   */
+  uint32_t ucx_major;
+  /**
+   * Of the UCX that is loaded.
+   */
+  uint32_t ucx_minor;
+  /**
+   * Of the UCX that is loaded.
+   */
+  uint32_t ucx_patch;
+  /**
+   * Of this library, such as "0.1.0".
+   */
+  const char *version_string;
+  /**
+   * The file that the loaded libucp came from; empty where the loader does not tell.
+   */
+  const char *ucx_library_path;
+  /**
+   * Images of libucp mapped into this process: more than one is trouble.
+   */
+  uint32_t ucx_copies;
+};
+
+/**
+ * What `ucxx_version_query` tells. The strings are static.
+ */
+typedef struct ucxx_version ucxx_version_t;
+
+/**
+ * Receives one line of the log: `component` is "ucx" for what UCX logged. Both strings are valid during the call. It may run
+ * on any thread, UCX's own among them, several at once, and in the middle of another call: it must not call back into
+ * the library, nor throw.
+ */
+typedef void (*ucxx_log_callback_t)(void *arg, int32_t level, const char *component, const char *message);
+
+/**
+ * One UCX variable.
+ */
+struct ucxx_config_entry {
+  /**
+   * Without "UCX_"; transport variables with their prefix (POSIX_, CMA_, TCP_), whatever the loaded UCX calls them.
+   */
+  const char *key;
+  /**
+   * As it would stand in the environment.
+   */
+  const char *value;
+};
+
+/**
+ * One UCX variable.
+ */
+typedef struct ucxx_config_entry ucxx_config_entry_t;
+
+/**
+ * What a context is made from.
+ */
+struct ucxx_context_params {
+  /**
+   * Set by UCXX_CONTEXT_PARAMS_INIT.
+   */
+  size_t struct_size;
+  /**
+   * UCXX_FEATURE_*; 0 means TAG, STREAM, AM and WAKEUP. RMA and ATOMIC let peers touch memory: ask for them. WAKEUP is
+   * what descriptors and sleeping need.
+   */
+  uint64_t features;
+  /**
+   * Overrides the environment and the library's own defaults; one that cannot be applied is an error, here or in
+   * ucxx_worker_create. May be NULL when `config_count` is 0.
+   */
+  const ucxx_config_entry_t *config;
+  /**
+   * Number of entries.
+   */
+  size_t config_count;
+  /**
+   * UCXX_NETWORK_*.
+   */
+  int32_t network;
+  /**
+   * Shown in UCX's own output; optional.
+   */
+  const char *name;
+};
+
+/**
+ * What a context is made from.
+ */
+typedef struct ucxx_context_params ucxx_context_params_t;
+
+/**
+ * UCX set up once; what its workers share. Any thread may use it.
+ */
+typedef struct ucxx_context ucxx_context_t;
+
+/**
+ * Receives one variable; both strings are valid during the call.
+ */
+typedef void (*ucxx_config_visitor_t)(void *arg, const char *key, const char *value);
+
+/**
+ * What a worker is made with.
+ */
+struct ucxx_worker_params {
+  /**
+   * Set by UCXX_WORKER_PARAMS_INIT.
+   */
+  size_t struct_size;
+  /**
+   * UCXX_THREAD_*: who may call while progress is manual. SINGLE is the creating thread.
+   */
+  int32_t thread_mode;
+  /**
+   * UCXX_PROGRESS_*. Only MANUAL in this release: the others give UNSUPPORTED.
+   */
+  int32_t progress_mode;
+  /**
+   * 0 default, -1 off; 1, on, needs a progress thread.
+   */
+  int32_t delayed_submission;
+  /**
+   * For delayed submission; without effect in this release.
+   */
+  uint32_t submission_queue_depth;
+  /**
+   * Nanoseconds that a call which waits polls before it sleeps; 0 for the default, 50 microseconds.
+   */
+  uint64_t spin_ns;
+  /**
+   * -1, 0 or 1: may a thread that waits progress in a progress thread's place? Without effect in this release.
+   */
+  int32_t wait_takeover;
+  /**
+   * Pin the progress thread to this CPU + 1; 0 = do not. Without effect in this release.
+   */
+  int32_t cpu;
+  /**
+   * Runs first on the progress thread. Without effect in this release.
+   */
+  void (*thread_start)(void *arg);
+  /**
+   * Passed to `thread_start`.
+   */
+  void *thread_start_arg;
+  /**
+   * Name of the thread, and of the worker in dumps; optional.
+   */
+  const char *name;
+};
+
+/**
+ * What a worker is made with.
+ */
+typedef struct ucxx_worker_params ucxx_worker_params_t;
+
+/**
+ * Progress, and everything that happens on one UCP worker.
+ */
+typedef struct ucxx_worker ucxx_worker_t;
+
+/**
+ * What `ucxx_worker_query` tells.
+ */
+struct ucxx_worker_attr {
+  /**
+   * Set by UCXX_WORKER_ATTR_INIT.
+   */
+  size_t struct_size;
+  /**
+   * UCXX_THREAD_*.
+   */
+  int32_t thread_mode;
+  /**
+   * UCXX_PROGRESS_*.
+   */
+  int32_t progress_mode;
+  /**
+   * Are operations submitted by a queue?
+   */
+  uint8_t delayed_submission;
+  /**
+   * Is there a progress thread?
+   */
+  uint8_t progress_thread_running;
+  /**
+   * Bytes; 0 without UCXX_FEATURE_AM.
+   */
+  size_t max_am_header;
+  /**
+   * 0 without one.
+   */
+  uint64_t progress_thread_id;
+};
+
+/**
+ * What `ucxx_worker_query` tells.
+ */
+typedef struct ucxx_worker_attr ucxx_worker_attr_t;
+
+/**
+ * Monotonic counters of a worker, but for `in_flight` and `endpoints`, which are what is there now.
+ */
+struct ucxx_worker_stats {
+  /**
+   * Set by UCXX_WORKER_STATS_INIT.
+   */
+  size_t struct_size;
+  /**
+   * Operations taken; those that completed well; badly; cancelled; under way.
+   */
+  uint64_t submitted;
+  uint64_t completed;
+  uint64_t failed;
+  uint64_t canceled;
+  uint64_t in_flight;
+  /**
+   * Bytes in operations taken.
+   */
+  uint64_t bytes_sent;
+  uint64_t bytes_received;
+  /**
+   * The submission queue; 0 in this release.
+   */
+  uint64_t delayed;
+  uint64_t queue_high_water;
+  uint64_t queue_full;
+  uint64_t progress_calls;
+  uint64_t wakeups;
+  uint64_t sleeps;
+  uint64_t endpoints;
+  uint64_t endpoint_failures;
+  /**
+   * Active messages without a handler; 0 in this release.
+   */
+  uint64_t am_unhandled;
+};
+
+/**
+ * Monotonic counters of a worker, but for `in_flight` and `endpoints`, which are what is there now.
+ */
+typedef struct ucxx_worker_stats ucxx_worker_stats_t;
+
+/**
+ * One operation under way, or complete and not destroyed yet.
+ */
+typedef struct ucxx_request ucxx_request_t;
+
+/**
+ * Runs once when an operation has completed after its call returned INPROGRESS: outside every lock, on the thread that drives
+ * progress. `request` is valid during the call even when the caller kept none, and NULL after an early destroy. It may call
+ * every function; those that wait return BUSY. It must not throw.
+ */
+typedef void (*ucxx_request_callback_t)(void *arg, ucxx_request_t *request, ucxx_status_t status);
+
+/**
+ * A completion queue. Nothing makes one in this release.
+ */
+typedef struct ucxx_notifier ucxx_notifier_t;
+
+/**
+ * Registered memory. Nothing makes one in this release.
+ */
+typedef struct ucxx_memory ucxx_memory_t;
+
+/**
+ * What a receive tells of its message.
+ */
+struct ucxx_recv_info {
+  /**
+   * Bytes of the message, also when it did not fit.
+   */
+  uint64_t length;
+  /**
+   * The tag it was sent with.
+   */
+  uint64_t sender_tag;
+  /**
+   * Zero.
+   */
+  uint64_t reserved[2];
+};
+
+/**
+ * What a receive tells of its message.
+ */
+typedef struct ucxx_recv_info ucxx_recv_info_t;
+
+/**
+ * A connection from a worker to one peer.
+ */
+typedef struct ucxx_endpoint ucxx_endpoint_t;
+
+/**
+ * What every operation takes beside its own arguments; NULL means all defaults.
+ */
+struct ucxx_op_params {
+  /**
+   * Set by UCXX_OP_PARAMS_INIT.
+   */
+  size_t struct_size;
+  /**
+   * UCXX_FLAG_*. WAIT excludes a callback and ALWAYS_CALLBACK. DELAYED needs a progress thread.
+   */
+  uint64_t flags;
+  /**
+   * UCXX_MEMORY_* of the caller's buffer; saying HOST saves the detection.
+   */
+  int32_t memory_type;
+  /**
+   * Zero.
+   */
+  uint32_t reserved;
+  /**
+   * Nanoseconds; 0 for none. At the end of it the operation is cancelled as by ucxx_request_cancel, with TIMED_OUT; with
+   * UCXX_FLAG_TIMEOUT_CLOSES its endpoint is closed by force if that is what it takes.
+   */
+  uint64_t timeout_ns;
+  /**
+   * Runs when the operation completes, unless it did so inside the call (but see UCXX_FLAG_ALWAYS_CALLBACK).
+   */
+  ucxx_request_callback_t callback;
+  /**
+   * Passed to the callback.
+   */
+  void *callback_arg;
+  /**
+   * Instead of a callback. NULL in this release.
+   */
+  ucxx_notifier_t *notifier;
+  /**
+   * Registered memory that covers the buffer. NULL in this release.
+   */
+  ucxx_memory_t *memory;
+  /**
+   * Filled when a receive completes, also inside the call; kept valid by the caller until then. Optional.
+   */
+  ucxx_recv_info_t *recv_info;
+  /**
+   * Tag receives: end with this endpoint's failure or close, too, and at once if it has failed already; has no effect on
+   * matching. Optional.
+   */
+  ucxx_endpoint_t *from;
+};
+
+/**
+ * What every operation takes beside its own arguments; NULL means all defaults.
+ */
+typedef struct ucxx_op_params ucxx_op_params_t;
+
+/**
+ * A worker's address, to be sent to whoever wants to connect to it. Any thread may read it.
+ */
+typedef struct ucxx_address ucxx_address_t;
+
+/**
+ * Runs once for the event it was registered for, on the thread that drives progress, outside every lock. It may call every
+ * function; those that wait return BUSY. It must not throw.
+ */
+typedef void (*ucxx_endpoint_callback_t)(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status);
+
+/**
+ * What an endpoint is made with.
+ */
+struct ucxx_endpoint_params {
+  /**
+   * Set by UCXX_ENDPOINT_PARAMS_INIT.
+   */
+  size_t struct_size;
+  /**
+   * UCXX_ENDPOINT_ERROR_HANDLING_*. PEER, the default, notices a dead peer and keeps shared memory in use; NONE does not
+   * notice, cannot be closed by force, and leaves some memory with UCX until the worker goes. Endpoints of a worker to itself
+   * are always NONE.
+   */
+  int32_t error_handling;
+  /**
+   * The send window: 0 in this release.
+   */
+  uint32_t send_window_ops;
+  /**
+   * The send window: 0 in this release.
+   */
+  uint64_t send_window_bytes;
+  /**
+   * The send queue: 0 in this release.
+   */
+  uint32_t send_queue_ops;
+  /**
+   * The send queue: 0 in this release.
+   */
+  uint64_t send_queue_bytes;
+  /**
+   * Give the endpoint up, with TIMED_OUT, if the peer has not answered by then; 0 for no limit. Nanoseconds.
+   */
+  uint64_t connect_timeout_ns;
+  /**
+   * 0 in this release.
+   */
+  uint64_t liveness_ns;
+  /**
+   * NULL in this release.
+   */
+  const char *local_address;
+  /**
+   * Once, when the peer has answered; not if the endpoint ended before.
+   */
+  ucxx_endpoint_callback_t on_open;
+  /**
+   * Passed to `on_open`.
+   */
+  void *on_open_arg;
+  /**
+   * Once, when the endpoint has ended: OK after a close, PEER_FAILED when the peer died, TIMED_OUT when a time ran out.
+   */
+  ucxx_endpoint_callback_t on_close;
+  /**
+   * Passed to `on_close`.
+   */
+  void *on_close_arg;
+};
+
+/**
+ * What an endpoint is made with.
+ */
+typedef struct ucxx_endpoint_params ucxx_endpoint_params_t;
+
+/**
+ * What `ucxx_endpoint_query` tells.
+ */
+struct ucxx_endpoint_attr {
+  /**
+   * Set by UCXX_ENDPOINT_ATTR_INIT.
+   */
+  size_t struct_size;
+  /**
+   * "ip:port" of an endpoint that was connected by address, else "".
+   */
+  char local_address[64];
+  /**
+   * Likewise.
+   */
+  char remote_address[64];
+  /**
+   * Transports in use, such as "posix/memory,cma/memory"; "" before the endpoint is connected.
+   */
+  char transports[256];
+  /**
+   * A number for the peer's worker, the same wherever it is asked; 0 for a foreign one.
+   */
+  uint64_t peer_id;
+  /**
+   * Operations sent so far.
+   */
+  uint64_t operations_sent;
+  /**
+   * Bytes in them.
+   */
+  uint64_t bytes_sent;
+  /**
+   * Sends and flushes under way.
+   */
+  uint64_t in_flight;
+  /**
+   * Is the peer known to be on this host?
+   */
+  uint8_t same_host;
+};
+
+/**
+ * What `ucxx_endpoint_query` tells.
+ */
+typedef struct ucxx_endpoint_attr ucxx_endpoint_attr_t;
+
+/**
+ * One of several buffers that make up a message.
+ */
+struct ucxx_buffer {
+  /**
+   * May be NULL when `length` is 0.
+   */
+  void *data;
+  /**
+   * Bytes.
+   */
+  uint64_t length;
+  /**
+   * UCXX_MEMORY_*. Buffers of one message must be of one type in this release.
+   */
+  int32_t memory_type;
+  /**
+   * Device of the buffer, for memory types that have several.
+   */
+  int32_t device_id;
+  /**
+   * Zero.
+   */
+  uint64_t reserved[2];
+};
+
+/**
+ * One of several buffers that make up a message.
+ */
+typedef struct ucxx_buffer ucxx_buffer_t;
+
+/**
+ * A message that a probe took out of matching.
+ */
+typedef struct ucxx_tag_message ucxx_tag_message_t;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * The name of a status, such as "UCXX_ERR_CANCELED"; "UCXX_ERR_UNKNOWN" for a number that has none. Never NULL; static. Any
+ * thread.
+ */
+const char *ucxx_status_name(ucxx_status_t status);
+
+/**
+ * A sentence on what a status means. Never NULL; static. Any thread.
+ */
+const char *ucxx_status_string(ucxx_status_t status);
+
+/**
+ * What was wrong with the last call of the calling thread that failed: which argument, which peer, which limit, what to
+ * do. Empty if none has. Never NULL; valid until the next call on this thread that fails.
+ */
+const char *ucxx_last_error_message(void);
+
+/**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+ */
+void ucxx_version_init(ucxx_version_t *value, size_t struct_size);
+
+/**
+ * Versions of this library and of the UCX that is loaded. Any thread.
+ */
+ucxx_status_t ucxx_version_query(ucxx_version_t *version);
+
+/**
+ * Sends the log, UCX's own included, to `callback`, up to `level` (UCXX_LOG_*); NULL silences it, which is how it begins.
+ * The environment variable UCXX_RS_LOG_LEVEL (off, error, warn, info, debug, trace) overrules `level`; how much UCX logs is
+ * decided by its own UCX_LOG_LEVEL. A call on another thread that has begun may still be running when this returns. Any
+ * thread.
+ */
+ucxx_status_t ucxx_log_set_callback(ucxx_log_callback_t callback, void *arg, int32_t level);
+
+/**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+ */
+void ucxx_context_params_init(ucxx_context_params_t *value, size_t struct_size);
+
+/**
+ * Sets UCX up. `params` may be NULL. The caller owns the context and destroys it. Any thread.
+ *
+ * Errors: INVALID_PARAM (an argument, or a variable that UCX does not take), and what UCX answers, with its log telling why.
+ */
+ucxx_status_t ucxx_context_create(const ucxx_context_params_t *params, ucxx_context_t **context);
+
+/**
+ * Lets go of the context. Workers made from it go on until they are destroyed themselves; UCX is shut down with the last of
+ * them. NULL is ignored. Any thread.
+ */
+void ucxx_context_destroy(ucxx_context_t *context);
+
+/**
+ * Calls `visit` with each configuration variable (without its "UCX_") and the value in force for this context; transport
+ * variables, which UCX keeps elsewhere, are not among them. It may call any function. Any thread.
+ */
+ucxx_status_t ucxx_context_visit_config(const ucxx_context_t *context, ucxx_config_visitor_t visit, void *arg);
+
+/**
+ * Can the UCX that is loaded send from and receive into CUDA memory here? False for NULL. Any thread.
+ */
+bool ucxx_context_has_cuda(const ucxx_context_t *context);
+
+/**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+ */
+void ucxx_worker_params_init(ucxx_worker_params_t *value, size_t struct_size);
+
+/**
+ * Creates a worker. `params` may be NULL. The caller owns it; it keeps the context's memory alive. Any thread.
+ *
+ * Errors: INVALID_PARAM, also when a configuration variable of the context found no taker; UNSUPPORTED for what this release
+ * does not offer.
+ */
+ucxx_status_t ucxx_worker_create(ucxx_context_t *context, const ucxx_worker_params_t *params, ucxx_worker_t **worker);
+
+/**
+ * Shuts the worker down now: what is in flight completes with CANCELED (with its callbacks, in this call), endpoints are closed
+ * by force, UCX's worker goes. Bounded: about a second. Endpoints and requests of it stay valid, and answer CLOSED. From a
+ * callback of the worker it takes effect at the end of the pass. No other thread may be in a call on it. NULL is ignored.
+ */
+void ucxx_worker_destroy(ucxx_worker_t *worker);
+
+/**
+ * One progress pass: UCX's progress, then the callbacks that are due. `*events` is the number of events handled, 0 when there
+ * was nothing to do; optional. BUSY from a callback. Never sleeps.
+ */
+ucxx_status_t ucxx_worker_progress(ucxx_worker_t *worker, uint32_t *events);
+
+/**
+ * Sleeps until there is an event, and handles it: OK. TIMED_OUT when `timeout_ns` ran out first (0 polls, UINT64_MAX waits for
+ * ever). It may return OK without anything that the caller would notice: look, and wait again. Needs UCXX_FEATURE_WAKEUP. BUSY
+ * from a callback.
+ */
+ucxx_status_t ucxx_worker_wait(ucxx_worker_t *worker, uint64_t timeout_ns);
+
+/**
+ * A descriptor for the caller's own event loop (epoll, poll, libuv, asyncio, glib): readable when the worker, armed before, has
+ * something to progress, deadlines included. The library keeps and closes it. Needs UCXX_FEATURE_WAKEUP.
+ */
+ucxx_status_t ucxx_worker_event_fd(ucxx_worker_t *worker, int *fd);
+
+/**
+ * Before going to sleep on the descriptor: OK when the next event will make it readable, BUSY when there is something to
+ * progress first. So: progress until there are no events, arm, and only when that is OK sleep. Every sleep needs its own arm.
+ */
+ucxx_status_t ucxx_worker_arm(ucxx_worker_t *worker);
+
+/**
+ * Makes the descriptor readable, and wakes whoever sleeps in ucxx_worker_wait or ucxx_request_wait. Any thread, in every thread
+ * mode. Needs UCXX_FEATURE_WAKEUP.
+ */
+ucxx_status_t ucxx_worker_signal(ucxx_worker_t *worker);
+
+/**
+ * Runs `fn` where progress happens, before the next pass; at once on the calling thread where progress is manual, as it is in
+ * this release. `fn` counts as a callback: what waits returns BUSY in it. The timeout then has nothing to bound.
+ */
+ucxx_status_t ucxx_worker_run_pre(ucxx_worker_t *worker, void (*fn)(void *arg), void *arg, uint64_t _timeout_ns);
+
+/**
+ * As `ucxx_worker_run_pre`, after the next pass instead of before it.
+ */
+ucxx_status_t ucxx_worker_run_post(ucxx_worker_t *worker, void (*fn)(void *arg), void *arg, uint64_t _timeout_ns);
+
+/**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+ */
+void ucxx_worker_attr_init(ucxx_worker_attr_t *value, size_t struct_size);
+
+/**
+ * What the worker is like.
+ */
+ucxx_status_t ucxx_worker_query(const ucxx_worker_t *worker, ucxx_worker_attr_t *attr);
+
+/**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+ */
+void ucxx_worker_stats_init(ucxx_worker_stats_t *value, size_t struct_size);
+
+/**
+ * The worker's counters, without a lock: two of them may be off by what is going on at the moment. Any thread.
+ */
+ucxx_status_t ucxx_worker_query_stats(const ucxx_worker_t *worker, ucxx_worker_stats_t *stats);
+
+/**
+ * A readable account of a worker that seems to hang, one call of `line` for each line: the worker, its endpoints with their
+ * transports, and what is in flight with its age. `line` may call any function.
+ */
+ucxx_status_t ucxx_worker_dump(ucxx_worker_t *worker, void (*line)(void *arg, const char *text), void *arg);
+
+/**
+ * An operation that completes after every send submitted to the worker before it, rendezvous sends included, with the first
+ * error of those that kept neither request nor callback. Posted receives are not waited for.
+ */
+ucxx_status_t ucxx_worker_flush(ucxx_worker_t *worker, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Orders the operations that come after behind those that came before, on each endpoint. Tag messages are in order by
+ * themselves; nothing that could overtake is offered in this release.
+ */
+ucxx_status_t ucxx_worker_fence(ucxx_worker_t *worker);
+
+/**
+ * The worker's address, to be sent to whoever wants to connect to it by any means. The caller owns it. Under SINGLE, on the
+ * worker's own thread.
+ */
+ucxx_status_t ucxx_worker_address(ucxx_worker_t *worker, ucxx_address_t **address);
+
+/**
+ * An address from the bytes of `ucxx_address_data` as they arrived. They end in a checked trailer (versions, host, process,
+ * checksum): damaged or foreign ones give UCXX_ERR_INVALID_ADDR and are never shown to UCX, which would not survive them. The
+ * bytes are copied; the caller owns the address. Any thread.
+ */
+ucxx_status_t ucxx_address_from_bytes(const void *data, size_t length, ucxx_address_t **address);
+
+/**
+ * As `ucxx_address_from_bytes`, for the bytes of another UCX program's worker (`ucp_worker_get_address`). They cannot be
+ * checked: UCX aborts the process on bytes that are not an address, so take them only from where you trust.
+ */
+ucxx_status_t ucxx_address_from_ucp_bytes(const void *data, size_t length, ucxx_address_t **address);
+
+/**
+ * The address's bytes, valid until it is destroyed; NULL for NULL. Any thread.
+ */
+const void *ucxx_address_data(const ucxx_address_t *address);
+
+/**
+ * The number of the address's bytes; 0 for NULL. Any thread.
+ */
+size_t ucxx_address_length(const ucxx_address_t *address);
+
+/**
+ * Frees the address. Endpoints made with it do not need it any more. NULL is ignored. Any thread.
+ */
+void ucxx_address_destroy(ucxx_address_t *address);
+
+/**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+ */
+void ucxx_op_params_init(ucxx_op_params_t *value, size_t struct_size);
+
+/**
+ * INPROGRESS until the operation has completed, then its status. Any thread. In a callback of the request it is the final
+ * one already.
+ */
+ucxx_status_t ucxx_request_status(const ucxx_request_t *request);
+
+/**
+ * Waits until the operation has completed and its callback has returned: its status, or INPROGRESS when `timeout_ns` ran out
+ * first (0 polls once, UINT64_MAX waits for ever). Progresses the worker meanwhile. BUSY from a callback.
+ */
+ucxx_status_t ucxx_request_wait(ucxx_request_t *request, uint64_t timeout_ns);
+
+/**
+ * Waits for all of them: the first error in the order of the list, after all have completed, or OK; INPROGRESS when the time
+ * ran out first. NULL entries are skipped. The requests stay the caller's.
+ */
+ucxx_status_t ucxx_request_wait_all(ucxx_request_t *const *requests, size_t count, uint64_t timeout_ns);
+
+/**
+ * Waits for one of them: its status, with its position in `*index`; INPROGRESS when the time ran out first. NULL entries are
+ * skipped; NO_ELEM when there are no others. Requests of workers in manual progress must be of one worker.
+ */
+ucxx_status_t ucxx_request_wait_any(ucxx_request_t *const *requests, size_t count, uint64_t timeout_ns, size_t *index);
+
+/**
+ * Asks for the operation to end. At once that does so for what is still in the library's hands: tag receives that nothing has
+ * matched, flushes; a close goes on by force. What UCX has taken ends as it will. The completion tells what became of it: CANCELED if
+ * this did it. OK also when it has completed already. Under SINGLE, on the worker's own thread.
+ */
+ucxx_status_t ucxx_request_cancel(ucxx_request_t *request);
+
+/**
+ * What a receive that has completed tells of its message; INPROGRESS before. Any thread.
+ */
+ucxx_status_t ucxx_request_recv_info(const ucxx_request_t *request, ucxx_recv_info_t *info);
+
+/**
+ * Operation, peer and cause of a failure; empty for anything but a failure. Never NULL; valid until the request is
+ * destroyed. Any thread.
+ */
+const char *ucxx_request_error_message(const ucxx_request_t *request);
+
+/**
+ * Lets go of the request. One that is in progress is detached, not cancelled: its callback still runs, with request NULL. In
+ * the request's own callback it is allowed. NULL is ignored. Any thread.
+ */
+void ucxx_request_destroy(ucxx_request_t *request);
+
+/**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+ */
+void ucxx_endpoint_params_init(ucxx_endpoint_params_t *value, size_t struct_size);
+
+/**
+ * An endpoint to the worker that `address` names. The connection is made in the background; operations may be submitted at
+ * once. `params` may be NULL. The caller owns the endpoint; it keeps the worker's memory alive.
+ *
+ * Errors: UNSUPPORTED when the releases of UCX here and there are known not to work together.
+ */
+ucxx_status_t ucxx_endpoint_create(ucxx_worker_t *worker, const ucxx_address_t *address, const ucxx_endpoint_params_t *params, ucxx_endpoint_t **endpoint);
+
+/**
+ * OK while the endpoint takes operations, else why not: CLOSED, PEER_FAILED, TIMED_OUT. Any thread.
+ */
+ucxx_status_t ucxx_endpoint_status(const ucxx_endpoint_t *endpoint);
+
+/**
+ * An operation that completes after every operation submitted to the endpoint before it, rendezvous sends included, with the
+ * first error of those that kept neither request nor callback.
+ */
+ucxx_status_t ucxx_endpoint_flush(ucxx_endpoint_t *endpoint, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Closes the endpoint: it takes nothing more. UCXX_CLOSE_FLUSH lets finish what came before, for as long as something does
+ * finish every three seconds or the timeout allows, and then goes on by force, with TIMED_OUT; UCXX_CLOSE_FORCE cuts short:
+ * requests complete with CANCELED. Complete when all of the endpoint's requests are; `on_close` follows. The handle stays to be
+ * destroyed. CLOSED when it was closed before.
+ */
+ucxx_status_t ucxx_endpoint_close(ucxx_endpoint_t *endpoint, int32_t how, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Closes the endpoint as by UCXX_CLOSE_FLUSH if it is open, waits until it has ended and `on_close` has returned, and frees the
+ * handle. Bounded. From a callback it does not wait: the end comes after the pass. NULL is ignored.
+ */
+void ucxx_endpoint_destroy(ucxx_endpoint_t *endpoint);
+
+/**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+ */
+void ucxx_endpoint_attr_init(ucxx_endpoint_attr_t *value, size_t struct_size);
+
+/**
+ * What the endpoint is like. Under SINGLE, on the worker's own thread.
+ */
+ucxx_status_t ucxx_endpoint_query(const ucxx_endpoint_t *endpoint, ucxx_endpoint_attr_t *attr);
+
+/**
+ * Sends a message with this tag.
+ *
+ * Completion is local: the buffer may be reused. A short or buffered send completes inside the call (OK, no request, no
+ * callback); a zero-copy or rendezvous send completes when UCX is done with the buffer. With neither request nor callback only
+ * a later flush tells. Messages of one thread on one endpoint match in the order they were sent.
+ *
+ * Errors: UNSUPPORTED without UCXX_FEATURE_TAG; CLOSED, PEER_FAILED and the like on an endpoint that has ended.
+ */
+ucxx_status_t ucxx_tag_send(ucxx_endpoint_t *endpoint, const void *buffer, size_t length, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * As `ucxx_tag_send`, but complete only when a receive has matched the message, too.
+ */
+ucxx_status_t ucxx_tag_send_sync(ucxx_endpoint_t *endpoint, const void *buffer, size_t length, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Sends scattered buffers as one message, which any kind of tag receive takes. The list is copied, the buffers are not.
+ */
+ucxx_status_t ucxx_tag_send_iov(ucxx_endpoint_t *endpoint, const ucxx_buffer_t *buffers, size_t count, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Receives one message whose tag equals `tag` in the bits of `tag_mask`, from any endpoint of the worker.
+ *
+ * A longer message gives MESSAGE_TRUNCATED, with its full length in recv_info and the buffer undefined. Messages that nobody
+ * receives wait at the receiver without bound.
+ */
+ucxx_status_t ucxx_tag_recv(ucxx_worker_t *worker, void *buffer, size_t length, uint64_t tag, uint64_t tag_mask, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * As `ucxx_tag_recv`, into scattered buffers, which are filled one after the other. The list is copied.
+ */
+ucxx_status_t ucxx_tag_recv_iov(ucxx_worker_t *worker, const ucxx_buffer_t *buffers, size_t count, uint64_t tag, uint64_t tag_mask, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Looks for a message that has arrived, was not received, and whose tag matches: OK and `*info`, or NO_MESSAGE. With `message`
+ * it is taken out of matching, and stays with the handle, which the caller owns. `info` and `message` are optional. Progresses
+ * nothing.
+ */
+ucxx_status_t ucxx_tag_probe(ucxx_worker_t *worker, uint64_t tag, uint64_t tag_mask, ucxx_recv_info_t *info, ucxx_tag_message_t **message);
+
+/**
+ * Receives a message that a probe took out of matching; once. The handle stays to be destroyed.
+ */
+ucxx_status_t ucxx_tag_message_recv(ucxx_tag_message_t *message, void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Frees the handle. A message that was not received is dropped: its sender completes as if it had been. NULL is ignored.
+ * Under SINGLE, on the worker's own thread.
+ */
+void ucxx_tag_message_destroy(ucxx_tag_message_t *message);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* UCXX_RS_H */

@@ -1,0 +1,319 @@
+//! Closing an endpoint: flush, then by force; bounded in time.
+//!
+//! UCP's own flush-and-close leaks memory and mappings for each connection, a flush followed by a forced close does not, and
+//! its error handling is what makes force possible: endpoints without it are left to UCP's flush-and-close, and where that
+//! does not end in time they stay with UCP until the worker goes.
+
+use super::endpoint::{Endpoint, Phase};
+use super::events::{self, Event};
+use super::flush::send_param;
+use super::inflight::Out;
+use super::request::{Kind, OpParams, Part, Slot, Submitted};
+use super::status::{Result, Status};
+use super::timer;
+use super::worker::{attention, Worker};
+use crate::sys::{self, Posted};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+/// A close that gets no further for this long goes on by force.
+const PATIENCE_NS: u64 = 3_000_000_000;
+/// After force, UCP hands its requests back within a few passes; this is for the day when it does not.
+const ENDING_NS: u64 = 5_000_000_000;
+
+/// How far a close has come.
+pub(crate) struct Closing {
+    /// What the close, and `on_close`, will report.
+    pub(crate) outcome: Cell<Status>,
+    /// The caller's request for it, if it is in flight.
+    request: Cell<*const Slot>,
+    /// UCP's flush before the close has ended, or there is none.
+    flushed: Cell<bool>,
+    /// UCP's own close is under way.
+    closing_in_ucp: Cell<bool>,
+    /// Force at this moment. Moved on while sends complete.
+    deadline: Cell<u64>,
+    sends_seen: Cell<u32>,
+    /// `on_close` has returned. Read by threads that wait in destroy.
+    pub(crate) reported: AtomicBool,
+}
+
+impl Default for Closing {
+    fn default() -> Self {
+        Closing {
+            outcome: Cell::new(Status::OK),
+            request: Cell::new(std::ptr::null()),
+            flushed: Cell::new(true),
+            closing_in_ucp: Cell::new(false),
+            deadline: Cell::new(0),
+            sends_seen: Cell::new(0),
+            reported: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Endpoint {
+    /// Closes it: refuses what comes after, lets finish (or, with `force`, cuts short) what came before.
+    pub fn close(&self, force: bool, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
+        params.check("close", 0)?;
+        let inside = self.worker.enter()?;
+        match self.status() {
+            Status::OK => {}
+            Status::CLOSED => return Err(self.not_open(Status::CLOSED)),
+            _ => {
+                // Its peer is gone: what is left of it goes by itself.
+                self.set_status(Status::CLOSED);
+            }
+        }
+        let slot = inside.take_slot();
+        slot.begin(Kind::EndpointClose, params, 0, 0, out.is_wanted());
+        // Started before UCP is asked: the close must not end before there is a request to end.
+        inside.start(slot, Some(self), params, out);
+        self.closing.request.set(slot);
+        if self.phase() == Phase::Open {
+            self.begin_close(force);
+        } else if self.phase() == Phase::Closed {
+            self.complete_request(Status::OK);
+        }
+        Ok(Submitted::Pending)
+    }
+
+    /// Starts closing an open endpoint. Inside the gate.
+    pub(crate) fn begin_close(&self, force: bool) {
+        debug_assert_eq!(self.phase(), Phase::Open);
+        self.set_status(Status::CLOSED);
+        self.set_phase(Phase::Flushing);
+        self.connect_deadline.set(0);
+        self.closing.deadline.set(timer::deadline_after(PATIENCE_NS));
+        self.closing.sends_seen.set(self.sends.get());
+        self.cancel_watchers(Status::CLOSED);
+        if force {
+            self.end_by_force();
+        } else {
+            self.closing.flushed.set(false);
+            let ucp = self.ucp.get();
+            // SAFETY: a live endpoint inside its worker's gate; `start_part` keeps the slot until UCP calls back.
+            let pending = self.start_part(Part::FlushBeforeClose, 0, |param| unsafe { sys::ucp_ep_flush_nbx(ucp, param) });
+            self.closing.flushed.set(!pending);
+        }
+        self.watch();
+    }
+
+    /// The request of a close was cancelled, or its time has run out: no more patience.
+    pub(crate) fn hurry_close(&self, reason: Status) {
+        self.closing.outcome.set(reason);
+        if self.phase() == Phase::Flushing {
+            self.end_by_force();
+        }
+    }
+
+    /// Tells UCP to let go, whatever is in flight: requests come back with an error in the passes that follow.
+    pub(crate) fn end_by_force(&self) {
+        self.set_phase(Phase::Ending);
+        self.closing.deadline.set(timer::deadline_after(ENDING_NS));
+        if self.peer_failure {
+            self.close_in_ucp(sys::UCP_EP_CLOSE_FLAG_FORCE);
+        }
+        let outcome = self.closing.outcome.get();
+        self.cancel_watchers(if outcome.is_error() { outcome } else { Status::CLOSED });
+        self.watch();
+    }
+
+    fn close_in_ucp(&self, flags: u32) {
+        let ucp = self.ucp.replace(std::ptr::null_mut());
+        if ucp.is_null() {
+            return;
+        }
+        // SAFETY: a live endpoint inside its worker's gate, not used afterwards; as in begin_close.
+        let pending = self.start_part(Part::Close, flags, |param| unsafe { sys::ucp_ep_close_nbx(ucp, param) });
+        self.closing.closing_in_ucp.set(pending);
+    }
+
+    /// Gives UCP a part of opening or closing. False when it ended, well or badly, inside the call.
+    fn start_part(
+        &self,
+        part: Part,
+        flags: u32,
+        call: impl FnOnce(&sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
+    ) -> bool {
+        let slot = self.worker.take_internal_slot();
+        slot.part.set(part);
+        let mut param = send_param(slot);
+        if flags != 0 {
+            param.op_attr_mask |= sys::UCP_OP_ATTR_FIELD_FLAGS;
+            param.flags = flags;
+        }
+        let pending = matches!(Posted::from_pointer(call(&param)), Posted::Pending);
+        if pending {
+            self.worker.start(slot, Some(self), &OpParams::default(), Out::NOWHERE);
+        } else {
+            self.worker.return_slot(slot);
+        }
+        pending
+    }
+
+    /// UCP has ended its part.
+    pub(crate) fn part_ended(&self, part: Part, status: Status) {
+        match part {
+            Part::FlushBeforeClose => self.closing.flushed.set(true),
+            Part::Close => self.closing.closing_in_ucp.set(false),
+            Part::Answer if status == Status::OK => self.answered(),
+            _ => {}
+        }
+    }
+
+    /// Ends the receives that were to end with this endpoint.
+    fn cancel_watchers(&self, reason: Status) {
+        if self.watchers.get() == 0 {
+            return;
+        }
+        let mut found = Vec::new();
+        self.worker.for_each_live(|slot| {
+            if slot.kind.get().is_recv() && std::ptr::eq(slot.endpoint.get(), self) {
+                found.push(slot.ticket());
+            }
+        });
+        for slot in found.iter().filter_map(super::request::Ticket::current) {
+            self.worker.cancel_slot(slot, reason);
+        }
+    }
+
+    /// One look at an endpoint that is changing. True while it has to be looked at again.
+    fn advance(&self, now: u64) -> bool {
+        if self.connect_deadline.get() != 0 && now >= self.connect_deadline.get() {
+            self.connect_deadline.set(0);
+            self.fail(Status::TIMED_OUT);
+        }
+        match self.phase() {
+            Phase::Open => return self.connect_deadline.get() != 0,
+            Phase::Flushing => self.advance_flushing(now),
+            Phase::Ending => self.advance_ending(now),
+            Phase::Closed => {}
+        }
+        if self.phase() == Phase::Closed && self.sends.get() + self.watchers.get() + self.controls.get() == 0 {
+            self.unregister();
+            return false;
+        }
+        true
+    }
+
+    fn advance_flushing(&self, now: u64) {
+        if self.closing.flushed.get() && self.sends.get() == 0 {
+            if self.peer_failure {
+                return self.end_by_force();
+            }
+            self.set_phase(Phase::Ending);
+            self.closing.deadline.set(timer::deadline_after(ENDING_NS));
+            return self.close_in_ucp(0);
+        }
+        if self.sends.get() != self.closing.sends_seen.get() {
+            self.closing.sends_seen.set(self.sends.get());
+            self.closing.deadline.set(now + PATIENCE_NS);
+        }
+        if now >= self.closing.deadline.get() {
+            self.closing.outcome.set(Status::TIMED_OUT);
+            self.end_by_force();
+        }
+    }
+
+    fn advance_ending(&self, now: u64) {
+        let back = self.sends.get() == 0 && !self.closing.closing_in_ucp.get();
+        // Without error handling there is no force: what UCP still has stays with it until the worker goes.
+        let left_to_ucp = !self.peer_failure && self.closing.outcome.get().is_error();
+        if back || left_to_ucp || now >= self.closing.deadline.get() {
+            self.set_phase(Phase::Closed);
+            let outcome = self.closing.outcome.get();
+            self.complete_request(outcome);
+            if let Some(endpoint) = self.registered() {
+                self.worker.push_event(Event::Closed(endpoint, outcome));
+            }
+        }
+    }
+
+    /// Completes the caller's close request, if there is one in flight.
+    pub(crate) fn complete_request(&self, outcome: Status) {
+        // SAFETY: the slot is in flight until it is completed here.
+        if let Some(slot) = unsafe { self.closing.request.replace(std::ptr::null()).as_ref() } {
+            // A peer that was lost is no failure of closing.
+            let status = if outcome == Status::PEER_FAILED { Status::OK } else { outcome };
+            slot.reason.set(status.0);
+            self.worker.complete(slot, status);
+        }
+    }
+
+    /// Destroys the endpoint for the caller: closes it if it is open, and waits until it has ended; bounded. From a callback
+    /// it does not wait, and the end comes after the pass.
+    pub fn destroy(self: Arc<Self>) {
+        if self.worker.generation.is_past() || self.worker.closed.load(Ordering::Acquire) {
+            return;
+        }
+        if events::in_callback() {
+            if let Ok(inside) = self.worker.enter() {
+                inside.push_event(Event::DestroyEndpoint(self.clone()));
+            }
+            return;
+        }
+        match self.worker.enter() {
+            Ok(_inside) => self.begin_destroy(),
+            Err(_) => return,
+        }
+        let ended = || self.phase() == Phase::Closed && self.closing.reported.load(Ordering::Acquire);
+        let bound = timer::deadline_after(2 * PATIENCE_NS + ENDING_NS);
+        let _ = self.worker.drive(&ended, bound);
+    }
+
+    pub(crate) fn begin_destroy(&self) {
+        if self.phase() == Phase::Open {
+            self.begin_close(false);
+        } else {
+            self.set_status(Status::CLOSED);
+        }
+    }
+
+    /// Has `on_open` called when the peer has answered: UCP's flush of a fresh endpoint ends then.
+    pub(crate) fn await_answer(&self) {
+        let ucp = self.ucp.get();
+        // SAFETY: a live endpoint inside its worker's gate; as in begin_close.
+        if self.start_part(Part::Answer, 0, |param| unsafe { sys::ucp_ep_flush_nbx(ucp, param) }) {
+            self.watch();
+        } else {
+            self.answered();
+        }
+    }
+
+    fn answered(&self) {
+        self.connect_deadline.set(0);
+        if let Some(endpoint) = self.registered() {
+            self.worker.push_event(Event::Opened(endpoint));
+        }
+    }
+}
+
+impl Worker {
+    /// Looks at the endpoints that are being opened or closed.
+    pub(crate) fn advance_changing(&self, now: u64) {
+        let list = self.changing.take();
+        let kept: Vec<_> = list.into_iter().filter(|endpoint| endpoint.advance(now)).collect();
+        let mut changing = self.changing.borrow_mut();
+        // What `advance` itself put on the list.
+        for endpoint in kept {
+            if !changing.iter().any(|known| Arc::ptr_eq(known, &endpoint)) {
+                changing.push(endpoint);
+            }
+        }
+        if changing.is_empty() {
+            self.attention.set(self.attention.get() & !attention::CHANGING);
+        }
+    }
+
+    /// The earliest moment at which an endpoint that is changing has to be looked at.
+    pub(crate) fn next_change(&self) -> Option<u64> {
+        let deadline = |endpoint: &Arc<Endpoint>| match endpoint.phase() {
+            Phase::Open => endpoint.connect_deadline.get(),
+            Phase::Flushing | Phase::Ending => endpoint.closing.deadline.get(),
+            Phase::Closed => 0,
+        };
+        self.changing.borrow().iter().map(deadline).filter(|at| *at != 0).min()
+    }
+}

@@ -1,0 +1,163 @@
+//! UCX configuration: the library's own defaults, the caller's entries, and their spelling in the release that is loaded.
+
+use super::library::{ucx_release, Release};
+use super::status::{Error, Result};
+use crate::sys;
+use std::ffi::{CStr, CString};
+
+/// A `ucp_config_t` that is released when dropped.
+pub(crate) struct Config {
+    handle: *mut sys::ucp_config_t,
+    /// Keys of the caller's, as spelled for this release: one of them that UCX cannot apply is an error.
+    asked: Vec<String>,
+}
+
+// SAFETY: after it was built it is only read, by one thread at a time (behind the context's lock).
+unsafe impl Send for Config {}
+
+/// Shared memory stays in use under failure detection only if these are set; keepalive is what notices that a process
+/// on this host has died. Each is set only where the environment says nothing on it, neither in this form nor in that
+/// of a single transport: a value set through the API would win over the environment.
+const DEFAULTS: &[(&str, &str, &[&str])] = &[
+    ("MM_ERROR_HANDLING", "y", &["ERROR_HANDLING", "POSIX_ERROR_HANDLING", "SYSV_ERROR_HANDLING"]),
+    ("CMA_MEMORY_INVALIDATE", "y", &["MEMORY_INVALIDATE"]),
+    ("KEEPALIVE_INTERVAL", "1s", &[]),
+    ("KEEPALIVE_NUM_EPS", "inf", &[]),
+];
+
+/// Releases before this one know CMA's key without its prefix, and ignore prefixed transport keys that come by the API.
+const PREFIXED_KEYS_SINCE: Release = Release::new(1, 17);
+
+impl Config {
+    /// The environment, then the library's defaults, then `entries`, the later winning over the earlier.
+    pub(crate) fn new(entries: &[(String, String)], local_network: bool) -> Result<Self> {
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: both strings are optional; a valid out-pointer.
+        let status = unsafe { sys::ucp_config_read(std::ptr::null(), std::ptr::null(), &mut handle) };
+        if status != sys::UCS_OK {
+            return Err(Error::new(
+                super::status::Status(status.into()),
+                "UCX could not read its configuration: is a UCX_* variable in the environment malformed?",
+            ));
+        }
+        let mut config = Config { handle, asked: Vec::new() };
+        for (key, value, other_forms) in DEFAULTS {
+            let in_environment = |key: &str| std::env::var_os(format!("UCX_{key}")).is_some();
+            if !in_environment(key) && !other_forms.iter().any(|form| in_environment(form)) {
+                // Not an error: the transport may be missing from this build of UCX.
+                let _ = config.modify(spelled_for(ucx_release(), key), value);
+            }
+        }
+        if local_network {
+            config.modify("NET_DEVICES", "lo").map_err(|_| {
+                Error::new(super::status::Status::UNSUPPORTED, "network: this UCX cannot be held to the loopback device")
+            })?;
+        }
+        for (key, value) in entries {
+            let key = key.strip_prefix("UCX_").unwrap_or(key);
+            let spelled = spelled_for(ucx_release(), key);
+            config.modify(spelled, value).map_err(|status| {
+                Error::invalid(format!("config: UCX {} does not take {key}={value} (status {status})", ucx_release()))
+            })?;
+            config.asked.push(spelled.to_owned());
+        }
+        Ok(config)
+    }
+
+    pub(crate) fn handle(&self) -> *mut sys::ucp_config_t {
+        self.handle
+    }
+
+    fn modify(&mut self, key: &str, value: &str) -> std::result::Result<(), sys::ucs_status_t> {
+        let (Ok(key), Ok(value)) = (CString::new(key), CString::new(value)) else {
+            return Err(sys::UCS_ERR_INVALID_PARAM);
+        };
+        // SAFETY: a live configuration and two terminated strings, which UCX copies.
+        match unsafe { sys::ucp_config_modify(self.handle, key.as_ptr(), value.as_ptr()) } {
+            sys::UCS_OK => Ok(()),
+            status => Err(status),
+        }
+    }
+
+    /// Looks through what UCX logged while it created a worker. Releases up to 1.16 take any key, and name those that
+    /// found no taker in a warning: "invalid configuration(s): KEY=VALUE,...".
+    pub(crate) fn check_applied(&self, logged: &[String]) -> Result<()> {
+        for line in logged {
+            let Some((_, rest)) = line.split_once("invalid configuration") else { continue };
+            let Some((_, list)) = rest.split_once(':') else { continue };
+            for entry in list.split(',') {
+                let key = entry.split('=').next().unwrap_or_default().trim();
+                if self.asked.iter().any(|asked| asked == key) {
+                    return Err(Error::invalid(format!(
+                        "config: no transport of UCX {} that is in use here takes {key}; it may still work as the \
+                         environment variable UCX_{key}",
+                        ucx_release()
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` with each variable and its value, as UCX prints them.
+    pub(crate) fn visit(&self, mut visit: impl FnMut(&CStr, &CStr)) {
+        let text = super::report::printed(|stream| {
+            // UCS_CONFIG_PRINT_CONFIG: the values alone, without comments.
+            // SAFETY: a live configuration, an open stream, and no title.
+            unsafe { sys::ucp_config_print(self.handle, stream.cast(), c"".as_ptr(), 1) }
+        });
+        for line in text.lines() {
+            let Some((key, value)) = line.split_once('=') else { continue };
+            let key = key.strip_prefix("UCX_").unwrap_or(key);
+            if let (Ok(key), Ok(value)) = (CString::new(key), CString::new(value)) {
+                visit(&key, &value);
+            }
+        }
+    }
+}
+
+impl Drop for Config {
+    fn drop(&mut self) {
+        // SAFETY: read by ucp_config_read, released once.
+        unsafe { sys::ucp_config_release(self.handle) };
+    }
+}
+
+/// The key that means the same in `release`. Transport keys are documented with their prefix here, whatever UCX wants.
+fn spelled_for(release: Release, key: &str) -> &str {
+    if release < PREFIXED_KEYS_SINCE {
+        match key {
+            "CMA_MEMORY_INVALIDATE" => "MEMORY_INVALIDATE",
+            "POSIX_ERROR_HANDLING" | "SYSV_ERROR_HANDLING" => "MM_ERROR_HANDLING",
+            other => other,
+        }
+    } else {
+        match key {
+            "MEMORY_INVALIDATE" => "CMA_MEMORY_INVALIDATE",
+            other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_spelled_for_the_release() {
+        assert_eq!(spelled_for(Release::new(1, 13), "CMA_MEMORY_INVALIDATE"), "MEMORY_INVALIDATE");
+        assert_eq!(spelled_for(Release::new(1, 13), "SYSV_ERROR_HANDLING"), "MM_ERROR_HANDLING");
+        assert_eq!(spelled_for(Release::new(1, 22), "MEMORY_INVALIDATE"), "CMA_MEMORY_INVALIDATE");
+        assert_eq!(spelled_for(Release::new(1, 22), "POSIX_ERROR_HANDLING"), "POSIX_ERROR_HANDLING");
+    }
+
+    #[test]
+    fn only_the_callers_own_keys_can_fail_a_worker() {
+        let mut config = Config::new(&[], false).unwrap();
+        let warning = ["invalid configurations: MM_ERROR_HANDLING=y,TCP_BOGUS=2".to_owned()];
+        config.check_applied(&warning).unwrap();
+        config.asked.push("TCP_BOGUS".to_owned());
+        let error = config.check_applied(&warning).unwrap_err();
+        assert!(error.message().contains("TCP_BOGUS"), "{error}");
+    }
+}

@@ -1,0 +1,402 @@
+//! Endpoints: a connection from a worker to one peer, made from the peer's address.
+
+use super::address::{Address, Origin};
+use super::events::Event;
+use super::library::{self, Release};
+use super::request::{Kind, Slot};
+use super::stats::Counter;
+use super::status::{Error, Result, Status};
+use super::timer;
+use super::worker::{attention, Worker};
+use crate::sys;
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
+use std::sync::Arc;
+
+/// `ucxx_endpoint_callback_t`: argument, endpoint, status.
+pub type Callback = unsafe extern "C" fn(*mut c_void, *mut Endpoint, i32);
+
+/// What an endpoint is made with, checked.
+#[derive(Clone, Copy)]
+pub struct EndpointParams {
+    /// Notice that the peer has died.
+    pub peer_failure: bool,
+    /// 0 for none.
+    pub connect_timeout_ns: u64,
+    /// Runs once, when the peer has answered.
+    pub on_open: Option<Callback>,
+    /// For it.
+    pub on_open_arg: *mut c_void,
+    /// Runs once, when the endpoint has ended, however it did.
+    pub on_close: Option<Callback>,
+    /// For it.
+    pub on_close_arg: *mut c_void,
+}
+
+/// Where an endpoint stands; only ever moves down this list.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    /// Takes operations.
+    Open,
+    /// Being closed: what was submitted before is let finish.
+    Flushing,
+    /// UCP has been told to close, or gave up by itself: requests come back.
+    Ending,
+    /// UCP knows nothing of it any more; `on_close` is due or has run.
+    Closed,
+}
+
+/// A connection to one peer.
+///
+/// `status` and `phase` are written inside the worker's gate and read by any thread; the cells belong to whoever is inside.
+pub struct Endpoint {
+    pub(crate) worker: Arc<Worker>,
+    /// Null once UCP has let go of it.
+    pub(crate) ucp: Cell<sys::ucp_ep_h>,
+    /// OK while it takes operations, else what those get.
+    status: AtomicI32,
+    phase: AtomicU8,
+    pub(crate) peer_failure: bool,
+    /// On this worker itself.
+    pub(crate) to_self: bool,
+    origin: Option<Origin>,
+    key: Cell<usize>,
+
+    pub(crate) sends: Cell<u32>,
+    /// Receives that end with this endpoint.
+    pub(crate) watchers: Cell<u32>,
+    /// Flushes, closes and UCP's parts of them.
+    pub(crate) controls: Cell<u32>,
+    /// Flushes under way.
+    pub(crate) flushes: RefCell<Vec<*const Slot>>,
+    /// First error of an operation that kept neither request nor callback: its position, and the status.
+    pub(crate) unreported: Cell<Option<(u64, Status)>>,
+
+    pub(crate) on_open: Cell<Option<(Callback, *mut c_void)>>,
+    pub(crate) on_close: Cell<Option<(Callback, *mut c_void)>>,
+    /// Give up on the peer's first answer at this moment; 0 for never, or when it has come.
+    pub(crate) connect_deadline: Cell<u64>,
+    pub(crate) closing: super::close::Closing,
+
+    operations_sent: Counter,
+    bytes_sent: Counter,
+}
+
+// SAFETY: see the type: cells belong to whoever is inside the worker's gate.
+unsafe impl Send for Endpoint {}
+// SAFETY: as above.
+unsafe impl Sync for Endpoint {}
+
+impl Endpoint {
+    /// Connects to the worker that the address names. The connection is made in the background; operations may be
+    /// submitted at once.
+    pub fn new(worker: &Arc<Worker>, address: &Address, params: &EndpointParams) -> Result<Arc<Self>> {
+        let inside = worker.enter()?;
+        let origin = address.origin();
+        let to_self = origin.is_some_and(|origin| {
+            origin.identity.same_process(&worker.identity) && origin.identity.worker == worker.identity.worker
+        });
+        if let Some(origin) = &origin {
+            check_releases(worker, origin, params.peer_failure && !to_self)?;
+        }
+        let endpoint = Arc::new(Endpoint {
+            worker: worker.clone(),
+            ucp: Cell::new(std::ptr::null_mut()),
+            status: AtomicI32::new(Status::OK.0),
+            phase: AtomicU8::new(Phase::Open as u8),
+            // UCP has no failure detection within one worker, and would leave shared memory for TCP to get it.
+            peer_failure: params.peer_failure && !to_self,
+            to_self,
+            origin,
+            key: Cell::new(usize::MAX),
+            sends: Cell::new(0),
+            watchers: Cell::new(0),
+            controls: Cell::new(0),
+            flushes: RefCell::default(),
+            unreported: Cell::new(None),
+            on_open: Cell::new(params.on_open.map(|callback| (callback, params.on_open_arg))),
+            on_close: Cell::new(params.on_close.map(|callback| (callback, params.on_close_arg))),
+            connect_deadline: Cell::new(0),
+            closing: super::close::Closing::default(),
+            operations_sent: Counter::default(),
+            bytes_sent: Counter::default(),
+        });
+        let mut ucp_params = endpoint.ucp_params();
+        ucp_params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_REMOTE_ADDRESS);
+        ucp_params.address = address.bytes().as_ptr().cast();
+        let mut ucp = std::ptr::null_mut();
+        // SAFETY: a live worker inside its gate; the address was checked or vouched for, and is read during the call; the
+        // callback's argument outlives UCP's endpoint, as the worker keeps it registered until then.
+        let status = unsafe { sys::ucp_ep_create(worker.ucp(), &ucp_params, &mut ucp) };
+        if status != sys::UCS_OK {
+            let text = format!("address: UCX could not make an endpoint to {}; its log says why", endpoint.peer_text());
+            return Err(Error::new(Status(status.into()), text));
+        }
+        endpoint.ucp.set(ucp);
+        endpoint.register();
+        if params.on_open.is_some() || params.connect_timeout_ns != 0 {
+            if params.connect_timeout_ns != 0 && params.connect_timeout_ns != u64::MAX {
+                endpoint.connect_deadline.set(timer::deadline_after(params.connect_timeout_ns));
+            }
+            endpoint.await_answer();
+        }
+        drop(inside);
+        Ok(endpoint)
+    }
+
+    fn ucp_params(&self) -> sys::ucp_ep_params_t {
+        // SAFETY: all-zero is valid: the mask says which fields count.
+        let mut params: sys::ucp_ep_params_t = unsafe { std::mem::zeroed() };
+        params.field_mask = u64::from(sys::UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE);
+        if self.peer_failure {
+            params.err_mode = sys::UCP_ERR_HANDLING_MODE_PEER;
+            params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_ERR_HANDLER);
+            params.err_handler.cb = Some(on_ucp_error);
+            params.err_handler.arg = std::ptr::from_ref(self).cast_mut().cast();
+        } else {
+            params.err_mode = sys::UCP_ERR_HANDLING_MODE_NONE;
+        }
+        params
+    }
+
+    /// The worker keeps its endpoints, so that UCP's callbacks and requests in flight find them.
+    fn register(self: &Arc<Self>) {
+        let mut endpoints = self.worker.endpoints.borrow_mut();
+        let key = endpoints.iter().position(Option::is_none).unwrap_or(endpoints.len());
+        if key == endpoints.len() {
+            endpoints.push(None);
+        }
+        endpoints[key] = Some(self.clone());
+        self.key.set(key);
+        self.worker.stats.endpoints.add(1);
+    }
+
+    /// The other half of `register`, when nothing in flight names the endpoint any more.
+    pub(crate) fn unregister(&self) {
+        let entry = self.worker.endpoints.borrow_mut().get_mut(self.key.get()).and_then(Option::take);
+        if entry.is_some() {
+            self.worker.stats.endpoints.subtract(1);
+        }
+    }
+
+    /// Finds the reference that the worker keeps.
+    pub(crate) fn registered(&self) -> Option<Arc<Endpoint>> {
+        self.worker.endpoints.borrow().get(self.key.get()).cloned().flatten()
+    }
+
+    /// OK while operations are taken, else why not. Any thread.
+    pub fn status(&self) -> Status {
+        if self.worker.closed.load(Ordering::Acquire) {
+            return Status::CLOSED;
+        }
+        Status(self.status.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_status(&self, status: Status) {
+        self.status.store(status.0, Ordering::Release);
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Open,
+            1 => Phase::Flushing,
+            2 => Phase::Ending,
+            _ => Phase::Closed,
+        }
+    }
+
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Release);
+    }
+
+    /// Refuses an operation on an endpoint that takes none.
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        let status = Status(self.status.load(Ordering::Relaxed));
+        if status == Status::OK {
+            return Ok(());
+        }
+        Err(self.not_open(status))
+    }
+
+    #[cold]
+    pub(crate) fn not_open(&self, status: Status) -> Error {
+        let why = match status {
+            Status::CLOSED => "has been closed",
+            Status::PEER_FAILED => "lost its peer",
+            Status::TIMED_OUT => "was closed when a time ran out",
+            _ => "is not usable",
+        };
+        Error::new(status, format!("endpoint: to {} {why}", self.peer_text()))
+    }
+
+    /// What an error of UCX's means on this endpoint.
+    pub(crate) fn status_for(&self, ucx: Status) -> Status {
+        match Status(self.status.load(Ordering::Relaxed)) {
+            Status::OK => ucx.or_peer_failed(),
+            Status::CLOSED if self.closing.outcome.get() == Status::PEER_FAILED => Status::PEER_FAILED,
+            // Closed here: the operation did not fail, it was cut short.
+            Status::CLOSED => Status::CANCELED,
+            failed => failed,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn in_flight_add(&self, kind: Kind) {
+        let counter = self.counter(kind);
+        counter.set(counter.get() + 1);
+    }
+
+    #[inline]
+    pub(crate) fn in_flight_remove(&self, kind: Kind) {
+        let counter = self.counter(kind);
+        counter.set(counter.get() - 1);
+    }
+
+    #[inline]
+    fn counter(&self, kind: Kind) -> &Cell<u32> {
+        if kind.is_send() {
+            &self.sends
+        } else if kind.is_recv() {
+            &self.watchers
+        } else {
+            &self.controls
+        }
+    }
+
+    #[inline]
+    pub(crate) fn count_sent(&self, bytes: u64) {
+        self.operations_sent.add(1);
+        self.bytes_sent.add(bytes);
+    }
+
+    pub(crate) fn note_unreported(&self, sequence: u64, status: Status) {
+        if self.unreported.get().is_none() {
+            self.unreported.set(Some((sequence, status)));
+        }
+    }
+
+    /// Who is at the other end, for messages.
+    pub(crate) fn peer_text(&self) -> String {
+        match &self.origin {
+            None => "a foreign UCX worker".to_owned(),
+            Some(_) if self.to_self => "this worker itself".to_owned(),
+            Some(origin) => {
+                let place = if self.same_host() { "this host" } else { "another host" };
+                format!("process {} on {place} (worker {})", origin.identity.pid, origin.identity.worker)
+            }
+        }
+    }
+
+    /// On this host, as far as can be told.
+    pub fn same_host(&self) -> bool {
+        self.origin.is_some_and(|origin| origin.identity.shares_host_with(&self.worker.identity))
+    }
+
+    /// A number for the peer's worker, the same wherever it is asked; 0 for a foreign one.
+    pub fn peer_id(&self) -> u64 {
+        self.origin.map_or(0, |origin| origin.identity.peer_id())
+    }
+
+    /// Operations and bytes sent so far, and operations in flight.
+    pub fn traffic(&self) -> Result<(u64, u64, u64)> {
+        let _inside = self.worker.enter()?;
+        let in_flight = u64::from(self.sends.get()) + self.flushes.borrow().len() as u64;
+        Ok((self.operations_sent.get(), self.bytes_sent.get(), in_flight))
+    }
+
+    /// The worker of the endpoint.
+    pub fn worker(&self) -> &Arc<Worker> {
+        &self.worker
+    }
+
+    /// Refuses use in a forked child.
+    pub fn check_fork(&self) -> Result<()> {
+        if self.worker.generation.is_past() {
+            return Err(super::context::forked("endpoint"));
+        }
+        Ok(())
+    }
+}
+
+/// Runs inside `ucp_worker_progress`: only notes what happened. What follows waits for the end of the pass.
+unsafe extern "C" fn on_ucp_error(arg: *mut c_void, _ucp: sys::ucp_ep_h, status: sys::ucs_status_t) {
+    let _ = std::panic::catch_unwind(|| {
+        // SAFETY: `arg` is the endpoint, which stays registered until UCP has let go of it, after which this cannot run.
+        let endpoint = unsafe { &*arg.cast::<Endpoint>() };
+        if let Some(endpoint) = endpoint.registered() {
+            let worker = endpoint.worker.clone();
+            super::log::write(
+                super::log::INFO,
+                c"endpoint",
+                &format!("lost {}: {}", endpoint.peer_text(), Status(status.into())),
+            );
+            // Visible at once: requests that come back in this same pass are to say what happened.
+            if endpoint.phase() == Phase::Open {
+                endpoint.set_status(Status::PEER_FAILED);
+            }
+            if !endpoint.closing.outcome.get().is_error() {
+                endpoint.closing.outcome.set(Status::PEER_FAILED);
+            }
+            worker.push_event(Event::Failed(endpoint));
+        }
+    });
+}
+
+/// Pairs of releases that do not understand each other over TCP, and can take the process down in the attempt.
+fn check_releases(worker: &Worker, origin: &Origin, peer_failure: bool) -> Result<()> {
+    let (mine, theirs) = (library::ucx_release(), origin.release);
+    let (older, newer) = if mine <= theirs { (mine, theirs) } else { (theirs, mine) };
+    let old = older < Release::new(1, 14);
+    let bad = old && (newer >= Release::new(1, 22) || (newer >= Release::new(1, 21) && !peer_failure));
+    if !bad || (origin.identity.shares_host_with(&worker.identity) && shared_memory_allowed()) {
+        return Ok(());
+    }
+    Err(Error::new(
+        Status::UNSUPPORTED,
+        format!("address: UCX {mine} here and UCX {theirs} at the peer do not work together over TCP; use the same release on both"),
+    ))
+}
+
+/// Does UCX_TLS leave shared memory in?
+fn shared_memory_allowed() -> bool {
+    let Ok(transports) = std::env::var("UCX_TLS") else { return true };
+    let names = ["posix", "sysv", "shm", "sm", "mm", "all", "xpmem"];
+    let (exclude, list) = match transports.strip_prefix('^') {
+        Some(list) => (true, list),
+        None => (false, transports.as_str()),
+    };
+    let named = list.split(',').any(|name| names.contains(&name.trim()));
+    named != exclude
+}
+
+impl Endpoint {
+    /// The peer failed, or a deadline demands the end: no new operations, and UCP is told to let go.
+    pub(crate) fn fail(&self, status: Status) {
+        if self.phase() >= Phase::Ending {
+            return;
+        }
+        if self.phase() == Phase::Open {
+            self.set_status(status);
+        }
+        if !self.closing.outcome.get().is_error() {
+            self.closing.outcome.set(status);
+        }
+        self.worker.stats.endpoint_failures.add(1);
+        self.connect_deadline.set(0);
+        self.end_by_force();
+        self.watch();
+    }
+
+    /// Has the next passes look at this endpoint until it is closed.
+    pub(crate) fn watch(&self) {
+        let Some(endpoint) = self.registered() else { return };
+        let mut changing = self.worker.changing.borrow_mut();
+        if !changing.iter().any(|known| Arc::ptr_eq(known, &endpoint)) {
+            changing.push(endpoint);
+        }
+        self.worker.attend(attention::CHANGING);
+    }
+}

@@ -1,0 +1,111 @@
+//! What a progress pass still has to do after UCP's own progress has returned.
+
+use super::endpoint::{Endpoint, Phase};
+use super::status::Status;
+use super::worker::Worker;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+pub(crate) enum Event {
+    /// UCP reported that the peer is gone.
+    Failed(Arc<Endpoint>),
+    /// The peer has answered: `on_open` is due.
+    Opened(Arc<Endpoint>),
+    /// UCP has let go of it: `on_close` is due, with this status.
+    Closed(Arc<Endpoint>, Status),
+    /// `ucxx_endpoint_destroy` was called from a callback.
+    DestroyEndpoint(Arc<Endpoint>),
+    /// `ucxx_worker_destroy` was called from a callback: the caller's reference.
+    DestroyWorker(Arc<Worker>),
+}
+
+thread_local! {
+    /// How many user callbacks are on this thread's stack.
+    static CALLBACK_DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// Workers that a callback destroyed, kept until no frame of theirs is left on the stack.
+    static DOOMED: RefCell<Vec<Arc<Worker>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Is this thread inside a user callback?
+pub(crate) fn in_callback() -> bool {
+    CALLBACK_DEPTH.try_with(|depth| depth.get() > 0).unwrap_or(false)
+}
+
+/// Marks this thread as inside a user callback for as long as it lives.
+pub(crate) struct CallbackScope;
+
+impl CallbackScope {
+    pub(crate) fn new() -> Self {
+        let _ = CALLBACK_DEPTH.try_with(|depth| depth.set(depth.get() + 1));
+        CallbackScope
+    }
+}
+
+impl Drop for CallbackScope {
+    fn drop(&mut self) {
+        let _ = CALLBACK_DEPTH.try_with(|depth| depth.set(depth.get() - 1));
+    }
+}
+
+/// Ends the workers that callbacks asked to destroy. For the C boundary, once no call on a worker is under way on this thread.
+pub fn reap_doomed() {
+    if in_callback() {
+        return;
+    }
+    while let Some(worker) = DOOMED.try_with(|doomed| doomed.borrow_mut().pop()).ok().flatten() {
+        worker.shut_down();
+    }
+}
+
+/// Is there anything for `reap_doomed` to do?
+pub fn has_doomed() -> bool {
+    DOOMED.try_with(|doomed| !doomed.borrow().is_empty()).unwrap_or(false)
+}
+
+impl Worker {
+    /// Handles what has been queued up to now. Inside the gate, which is left around each user callback.
+    pub(crate) fn handle_events(&self) -> u32 {
+        let mut handled = 0;
+        let mut left = self.events.borrow().len();
+        while left > 0 {
+            left -= 1;
+            let Some(event) = self.events.borrow_mut().pop_front() else { break };
+            handled += 1;
+            match event {
+                Event::Failed(endpoint) => endpoint.fail(Status::PEER_FAILED),
+                Event::Opened(endpoint) => {
+                    if endpoint.phase() == Phase::Open {
+                        if let Some((callback, arg)) = endpoint.on_open.take() {
+                            // SAFETY: a callback and its argument as the user registered them.
+                            self.outside(|| unsafe { callback(arg, Arc::as_ptr(&endpoint).cast_mut(), Status::OK.0) });
+                        }
+                    }
+                }
+                Event::Closed(endpoint, status) => {
+                    if let Some((callback, arg)) = endpoint.on_close.take() {
+                        // SAFETY: as above.
+                        self.outside(|| unsafe { callback(arg, Arc::as_ptr(&endpoint).cast_mut(), status.0) });
+                    }
+                    endpoint.closing.reported.store(true, std::sync::atomic::Ordering::Release);
+                }
+                Event::DestroyEndpoint(endpoint) => endpoint.begin_destroy(),
+                Event::DestroyWorker(worker) => {
+                    let _ = DOOMED.try_with(|doomed| doomed.borrow_mut().push(worker));
+                }
+            }
+        }
+        handled
+    }
+
+    /// Leaves the gate, runs user code, and enters again.
+    pub(crate) fn outside(&self, user_code: impl FnOnce()) {
+        self.delivering.set(self.delivering.get() + 1);
+        self.gate.leave();
+        {
+            let _scope = CallbackScope::new();
+            user_code();
+        }
+        self.gate.enter_any();
+        self.delivering.set(self.delivering.get() - 1);
+    }
+}

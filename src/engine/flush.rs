@@ -1,0 +1,190 @@
+//! Flush: an operation that completes after everything submitted before it.
+//!
+//! UCP's own flush does not wait for a rendezvous send that nobody has received yet, so a flush here waits for two things:
+//! UCP's flush, and the sends that were in flight when it was submitted. It also reports what nobody else can: the first
+//! error of a send that kept neither request nor callback.
+
+use super::endpoint::Endpoint;
+use super::inflight::Out;
+use super::request::{flag, Kind, OpParams, Part, Slot, Submitted, Ticket};
+use super::status::{Result, Status};
+use super::worker::Worker;
+use crate::sys::{self, Posted};
+use std::ffi::c_void;
+
+impl Endpoint {
+    /// Flushes this endpoint.
+    pub fn flush(&self, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
+        params.check("flush", 0)?;
+        let inside = self.worker.enter()?;
+        self.check_open()?;
+        let ucp = self.ucp.get();
+        // SAFETY: a live endpoint inside its worker's gate; `flush_with` keeps the param's slot until UCP calls back.
+        inside.flush_with(Some(self), params, out, |param| unsafe { sys::ucp_ep_flush_nbx(ucp, param) })
+    }
+}
+
+impl Worker {
+    /// Flushes every endpoint of this worker.
+    pub fn flush(&self, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
+        params.check("flush", 0)?;
+        let inside = self.enter()?;
+        let ucp = self.ucp();
+        // SAFETY: a live worker inside its gate; as above.
+        inside.flush_with(None, params, out, |param| unsafe { sys::ucp_worker_flush_nbx(ucp, param) })
+    }
+
+    pub(crate) fn flush_with(
+        &self,
+        endpoint: Option<&Endpoint>,
+        params: &OpParams<'_>,
+        out: Out,
+        call: impl FnOnce(&sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
+    ) -> Result<Submitted> {
+        let part = self.take_internal_slot();
+        let posted = Posted::from_pointer(call(&send_param(part)));
+        let pending = matches!(posted, Posted::Pending);
+        if !pending {
+            self.return_slot(part);
+        }
+        let sends = endpoint.map_or(self.sends_in_flight.get(), |endpoint| endpoint.sends.get());
+        let unreported = self.has_unreported(endpoint);
+        if let (Posted::Done, 0, false, 0) = (&posted, sends, unreported, params.flags & flag::ALWAYS_CALLBACK) {
+            self.stats.submitted.add(1);
+            self.stats.completed.add(1);
+            out.store_null();
+            return Ok(Submitted::Done);
+        }
+        let slot = self.take_slot();
+        let kind = if endpoint.is_some() { Kind::EndpointFlush } else { Kind::WorkerFlush };
+        slot.begin(kind, params, 0, 0, out.is_wanted());
+        slot.remaining.set(sends + u32::from(pending));
+        self.start(slot, endpoint, params, out);
+        self.flush_list(endpoint, |list| list.push(slot));
+        self.flushes_active.set(self.flushes_active.get() + 1);
+        if let Posted::Failed(status) = posted {
+            slot.reason.set(self.status_from_ucx(Status(status.into()), endpoint).0);
+        }
+        if pending {
+            part.part.set(Part::Flush(slot.ticket()));
+            self.start(part, endpoint, &OpParams::default(), Out::NOWHERE);
+        }
+        self.complete_flushes();
+        Ok(Submitted::Pending)
+    }
+
+    /// A slot for an operation that nobody but the engine sees.
+    pub(crate) fn take_internal_slot(&self) -> &Slot {
+        let slot = self.take_slot();
+        slot.begin(Kind::Internal, &OpParams::default(), 0, 0, false);
+        slot
+    }
+
+    fn flush_list<T>(&self, endpoint: Option<&Endpoint>, change: impl FnOnce(&mut Vec<*const Slot>) -> T) -> T {
+        change(&mut endpoint.map_or(&self.flushes, |endpoint| &endpoint.flushes).borrow_mut())
+    }
+
+    /// UCP's half of a flush has ended.
+    pub(crate) fn flush_part_ended(&self, flush: Ticket, status: Status) {
+        let Some(slot) = flush.current() else { return };
+        if status.is_error() && slot.reason.get() == 0 {
+            slot.reason.set(status.0);
+        }
+        slot.remaining.set(slot.remaining.get() - 1);
+        self.complete_flushes();
+    }
+
+    /// A send with this position has ended: the flushes after it wait for one less.
+    pub(crate) fn flushes_move_on(&self, endpoint: Option<&Endpoint>, sequence: u64) {
+        let move_on = |list: &mut Vec<*const Slot>| {
+            for flush in list {
+                // SAFETY: a flush is in the list exactly as long as it is in flight.
+                let flush = unsafe { &**flush };
+                if flush.sequence.get() > sequence {
+                    flush.remaining.set(flush.remaining.get() - 1);
+                }
+            }
+        };
+        self.flush_list(None, move_on);
+        if endpoint.is_some() {
+            self.flush_list(endpoint, move_on);
+        }
+        self.complete_flushes();
+    }
+
+    /// Completes the flushes that wait for nothing any more.
+    fn complete_flushes(&self) {
+        while let Some(slot) = self.next_complete_flush() {
+            self.forget_flush(slot);
+            let status = self.take_unreported(slot).unwrap_or(Status(slot.reason.get()));
+            slot.reason.set(status.0);
+            self.complete(slot, status);
+        }
+    }
+
+    fn next_complete_flush(&self) -> Option<&Slot> {
+        let complete_one = |list: &mut Vec<*const Slot>| {
+            // SAFETY: as in flushes_move_on.
+            list.iter().find(|slot| unsafe { &***slot }.remaining.get() == 0).copied()
+        };
+        let found = self.flush_list(None, complete_one).or_else(|| {
+            let endpoints = self.endpoints.borrow();
+            let found = endpoints.iter().flatten().find_map(|endpoint| self.flush_list(Some(endpoint), complete_one));
+            found
+        })?;
+        // SAFETY: as above.
+        Some(unsafe { &*found })
+    }
+
+    /// Takes a flush off the list of those under way.
+    pub(crate) fn forget_flush(&self, slot: &Slot) {
+        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+        let endpoint = unsafe { slot.endpoint.get().as_ref() };
+        self.flush_list(endpoint, |list| list.retain(|known| !std::ptr::eq(*known, slot)));
+        self.flushes_active.set(self.flushes_active.get() - 1);
+    }
+
+    fn has_unreported(&self, endpoint: Option<&Endpoint>) -> bool {
+        match endpoint {
+            Some(endpoint) => endpoint.unreported.get().is_some(),
+            None => self.endpoints.borrow().iter().flatten().any(|endpoint| endpoint.unreported.get().is_some()),
+        }
+    }
+
+    /// The first error before this flush that nobody was told of. It is told once.
+    fn take_unreported(&self, flush: &Slot) -> Option<Status> {
+        let take = |endpoint: &Endpoint| {
+            let (sequence, status) = endpoint.unreported.get().filter(|(sequence, _)| *sequence < flush.sequence.get())?;
+            endpoint.unreported.set(None);
+            Some((sequence, status))
+        };
+        // SAFETY: as above.
+        if let Some(endpoint) = unsafe { flush.endpoint.get().as_ref() } {
+            return take(endpoint).map(|(_, status)| status);
+        }
+        let endpoints = self.endpoints.borrow();
+        let told = endpoints.iter().flatten().filter_map(|endpoint| take(endpoint));
+        told.min_by_key(|(sequence, _)| *sequence).map(|(_, status)| status)
+    }
+}
+
+/// What UCP needs to know of a slot that it is given for a send, a flush or a close.
+#[inline]
+pub(crate) fn send_param(slot: &Slot) -> sys::ucp_request_param_t {
+    // SAFETY: all-zero is valid: the mask says which fields count.
+    let mut param: sys::ucp_request_param_t = unsafe { std::mem::zeroed() };
+    param.op_attr_mask = sys::UCP_OP_ATTR_FIELD_REQUEST | sys::UCP_OP_ATTR_FIELD_CALLBACK;
+    param.request = std::ptr::from_ref(slot).cast_mut().cast();
+    param.cb.send = Some(on_sent);
+    param
+}
+
+/// UCP is done with a send, a flush or a close.
+pub(crate) unsafe extern "C" fn on_sent(request: *mut c_void, status: sys::ucs_status_t, _user_data: *mut c_void) {
+    let _ = std::panic::catch_unwind(|| {
+        // SAFETY: the request memory that UCP was given is a slot, and stays one until it completes, here. UCP calls back
+        // inside progress or another call of ours, hence inside the gate.
+        let slot = unsafe { &*request.cast::<Slot>() };
+        slot.worker().complete(slot, Status(status.into()));
+    });
+}

@@ -1,0 +1,137 @@
+//! Who may be inside a worker: one thread at a time, by whatever rule the worker was created with.
+//!
+//! Everything of a worker that is a `Cell` belongs to the thread that is inside. User code never runs inside: callbacks are
+//! made after leaving, and the gate is entered again afterwards.
+
+use super::status::{Error, Result, Status};
+use parking_lot::lock_api::RawMutex as _;
+use parking_lot::RawMutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Who may call while progress is manual. Numbers as in the C header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ThreadMode {
+    /// Any thread at any time; a lock of the worker's own.
+    Multi = 0,
+    /// Any thread, one at a time: the caller sees to that, and an overlap that is noticed is refused.
+    Serialized = 1,
+    /// The creating thread alone.
+    Single = 2,
+}
+
+/// A number for the calling thread, never 0. May be used again after a thread has ended.
+#[inline]
+pub(crate) fn this_thread() -> usize {
+    // SAFETY: no precondition.
+    unsafe { libc::pthread_self() as usize }
+}
+
+pub(crate) struct Gate {
+    mode: ThreadMode,
+    /// SINGLE: the one thread. Never changes.
+    owner: usize,
+    /// SINGLE and SERIALIZED: somebody is inside. Plain loads and stores: it detects misuse, it is not a lock; the caller's own
+    /// serialisation publishes what the last thread inside wrote.
+    inside: AtomicBool,
+    /// MULTI: the lock, whose acquire and release publish the worker's cells.
+    lock: RawMutex,
+    /// MULTI: who holds the lock, read only to tell re-entry (from a log callback) from contention.
+    holder: AtomicUsize,
+}
+
+impl Gate {
+    pub(crate) fn new(mode: ThreadMode) -> Self {
+        Gate {
+            mode,
+            owner: this_thread(),
+            inside: AtomicBool::new(false),
+            lock: RawMutex::INIT,
+            holder: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn mode(&self) -> ThreadMode {
+        self.mode
+    }
+
+    #[inline]
+    pub(crate) fn enter(&self) -> Result<()> {
+        match self.mode {
+            ThreadMode::Single => {
+                if this_thread() != self.owner {
+                    return Err(wrong_thread());
+                }
+                self.mark()
+            }
+            ThreadMode::Serialized => self.mark(),
+            ThreadMode::Multi => {
+                if !self.lock.try_lock() {
+                    self.contended()?;
+                }
+                self.holder.store(this_thread(), Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    }
+
+    #[inline]
+    fn mark(&self) -> Result<()> {
+        if self.inside.load(Ordering::Relaxed) {
+            return Err(overlap());
+        }
+        self.inside.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    #[cold]
+    fn contended(&self) -> Result<()> {
+        if self.holder.load(Ordering::Relaxed) == this_thread() {
+            return Err(Error::new(Status::BUSY, "worker: called from a log callback in the middle of a call"));
+        }
+        self.lock.lock();
+        Ok(())
+    }
+
+    /// Enters for shutting down, where the thread does not matter and waiting is right.
+    pub(crate) fn enter_any(&self) {
+        match self.mode {
+            ThreadMode::Multi => {
+                self.lock.lock();
+                self.holder.store(this_thread(), Ordering::Relaxed);
+            }
+            _ => {
+                while self.inside.swap(true, Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn leave(&self) {
+        match self.mode {
+            ThreadMode::Multi => {
+                self.holder.store(0, Ordering::Relaxed);
+                // SAFETY: whoever leaves has entered.
+                unsafe { self.lock.unlock() };
+            }
+            _ => self.inside.store(false, Ordering::Release),
+        }
+    }
+
+    /// True when the caller is the one thread of a SINGLE worker and not inside: then it may act on its cells at once.
+    #[inline]
+    pub(crate) fn is_free_owner(&self) -> bool {
+        self.mode == ThreadMode::Single && this_thread() == self.owner && !self.inside.load(Ordering::Relaxed)
+    }
+}
+
+#[cold]
+fn wrong_thread() -> Error {
+    Error::invalid("worker: UCXX_THREAD_SINGLE, and this is not the thread that created it")
+}
+
+#[cold]
+fn overlap() -> Error {
+    Error::new(Status::BUSY, "worker: another call is inside it; with UCXX_THREAD_SINGLE or _SERIALIZED calls must not overlap")
+}

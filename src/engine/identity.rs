@@ -1,0 +1,83 @@
+//! Who a process is: enough to tell whether two of them share a host, and whether a process is still the same one.
+#![deny(unsafe_code)]
+
+use std::os::unix::fs::MetadataExt;
+
+/// The process that made an address, as its trailer tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Identity {
+    /// Random for each boot of a host: the same here and there means the same kernel.
+    pub(crate) boot_id: [u8; 16],
+    /// Inode of the pid namespace: pids are comparable only within one.
+    pub(crate) pid_namespace: u64,
+    pub(crate) pid: u32,
+    /// In clock ticks since boot: tells a process from a later one with the same pid.
+    pub(crate) start_time: u64,
+    /// Counts the workers of a process.
+    pub(crate) worker: u64,
+}
+
+impl Identity {
+    /// This process. Read anew each time: a forked child is another process.
+    pub(crate) fn of_this_process(worker: u64) -> Self {
+        Identity {
+            boot_id: boot_id(),
+            pid_namespace: std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino()),
+            pid: std::process::id(),
+            start_time: start_time().unwrap_or(0),
+            worker,
+        }
+    }
+
+    /// Is the other one on this host, in the same pid namespace?
+    pub(crate) fn shares_host_with(&self, other: &Identity) -> bool {
+        self.boot_id == other.boot_id && self.boot_id != [0; 16] && self.pid_namespace == other.pid_namespace
+    }
+
+    /// The same process, whichever worker?
+    pub(crate) fn same_process(&self, other: &Identity) -> bool {
+        self.shares_host_with(other) && self.pid == other.pid && self.start_time == other.start_time
+    }
+
+    /// A number for logs and for telling peers apart; the same on both sides.
+    pub(crate) fn peer_id(&self) -> u64 {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&self.boot_id);
+        hasher.update(&self.pid_namespace.to_le_bytes());
+        hasher.update(&self.pid.to_le_bytes());
+        hasher.update(&self.start_time.to_le_bytes());
+        (u64::from(hasher.finalize()) << 32) | (self.worker & 0xffff_ffff)
+    }
+}
+
+fn boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
+    let mut id = [0; 16];
+    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = pair[0] << 4 | pair[1];
+    }
+    id
+}
+
+/// Field 22 of /proc/self/stat, counted after the command name, which may hold blanks and parentheses.
+fn start_time() -> Option<u64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_knows_itself() {
+        let (first, second) = (Identity::of_this_process(1), Identity::of_this_process(2));
+        assert_ne!(first.boot_id, [0; 16]);
+        assert!(first.start_time > 0 && first.pid_namespace > 0);
+        assert!(first.same_process(&second));
+        assert_ne!(first.peer_id(), second.peer_id());
+        let earlier = Identity { start_time: first.start_time - 1, ..first };
+        assert!(first.shares_host_with(&earlier) && !first.same_process(&earlier));
+    }
+}

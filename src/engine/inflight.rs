@@ -1,0 +1,457 @@
+//! What is in flight on a worker: taking slots, starting and completing operations, cancelling, letting go.
+//!
+//! The methods run inside the worker's gate, but for `may_act_at_once`.
+
+use super::endpoint::Endpoint;
+use super::request::{deadline_of, flag, mark, Kind, OpParams, Part, Slot, Submitted, ENGINE, USER};
+use super::stats::Stats;
+use super::status::{Error, Result, Status};
+use super::worker::{attention, Worker};
+use crate::sys::{self, Posted};
+use std::sync::atomic::Ordering;
+
+/// Stands in `Worker::foreign` once the worker has ended. Not a slot: never followed.
+const SHUT: *mut Slot = std::ptr::without_provenance_mut(1);
+
+/// Cancelled timeouts leave entries behind in the heap; beyond this many it is swept before it grows further.
+const SWEEP_TIMERS: usize = 1024;
+
+impl Worker {
+    /// A slot to begin an operation with.
+    #[inline]
+    pub(crate) fn take_slot(&self) -> &Slot {
+        match self.slab.pop() {
+            Some(slot) => slot,
+            None => self.take_slot_slowly(),
+        }
+    }
+
+    #[cold]
+    fn take_slot_slowly(&self) -> &Slot {
+        self.drain_foreign();
+        loop {
+            if let Some(slot) = self.slab.pop() {
+                return slot;
+            }
+            self.slab.grow(self);
+        }
+    }
+
+    /// Gives back a slot whose operation was never started, or that completed inside its call.
+    #[inline]
+    pub(crate) fn return_slot(&self, slot: &Slot) {
+        slot.hold.set(0);
+        slot.end();
+        self.slab.push(slot);
+    }
+
+    #[inline]
+    pub(crate) fn next_sequence(&self) -> u64 {
+        let sequence = self.sequence.get() + 1;
+        self.sequence.set(sequence);
+        sequence
+    }
+
+    /// After a `*_nbx` call with the slot as its request memory: complete inside the call, failed, or in flight from now on.
+    /// `out` is written before anyone else can see the operation.
+    #[inline]
+    pub(crate) fn submitted(
+        &self,
+        slot: &Slot,
+        posted: Posted,
+        endpoint: Option<&Endpoint>,
+        params: &OpParams<'_>,
+        out: Out,
+    ) -> Result<Submitted> {
+        match posted {
+            Posted::Done if params.flags & flag::ALWAYS_CALLBACK == 0 => {
+                self.count_inline(slot, endpoint);
+                self.return_slot(slot);
+                out.store_null();
+                Ok(Submitted::Done)
+            }
+            Posted::Failed(status) => {
+                let status = self.status_from_ucx(Status(status.into()), endpoint);
+                let message = match endpoint {
+                    Some(endpoint) => format!("endpoint: {} refused: {}", endpoint.peer_text(), slot.kind.get().describe()),
+                    None => format!("UCX refused the {}", slot.kind.get().describe()),
+                };
+                self.return_slot(slot);
+                Err(Error::new(status, message))
+            }
+            Posted::Done => {
+                self.start(slot, endpoint, params, out);
+                self.complete(slot, Status::OK);
+                Ok(Submitted::Pending)
+            }
+            Posted::Pending => {
+                if slot.has_mark(mark::INLINE) {
+                    return self.completed_inline(slot, endpoint, params, out);
+                }
+                self.start(slot, endpoint, params, out);
+                Ok(Submitted::Pending)
+            }
+        }
+    }
+
+    /// A receive whose callback ran before the call that posted it returned. A failure becomes a request like any
+    /// other: a negative return would say that nothing was submitted, but the message is gone.
+    fn completed_inline(&self, slot: &Slot, endpoint: Option<&Endpoint>, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
+        let status = Status(slot.reason.get());
+        slot.reason.set(0);
+        if status == Status::OK && params.flags & flag::ALWAYS_CALLBACK == 0 {
+            slot.store_recv_info();
+            self.count_inline(slot, endpoint);
+            self.return_slot(slot);
+            out.store_null();
+            return Ok(Submitted::Done);
+        }
+        self.start(slot, endpoint, params, out);
+        self.complete(slot, status);
+        Ok(Submitted::Pending)
+    }
+
+    #[inline]
+    fn count_inline(&self, slot: &Slot, endpoint: Option<&Endpoint>) {
+        let Stats { submitted, completed, bytes_sent, bytes_received, .. } = &self.stats;
+        submitted.add(1);
+        completed.add(1);
+        if slot.kind.get().is_recv() {
+            bytes_received.add(slot.length.get());
+        } else if let Some(endpoint) = endpoint {
+            bytes_sent.add(slot.length.get());
+            endpoint.count_sent(slot.length.get());
+        }
+    }
+
+    /// Links the slot into what is in flight, and stores it where the caller asked for it.
+    pub(crate) fn start(&self, slot: &Slot, endpoint: Option<&Endpoint>, params: &OpParams<'_>, out: Out) {
+        slot.clear_mark(mark::SUBMITTING);
+        slot.sequence.set(self.next_sequence());
+        slot.started.set(self.coarse_now.get());
+        slot.add_mark(mark::LINKED);
+        slot.previous_live.set(std::ptr::null());
+        slot.next_live.set(self.live.get());
+        // SAFETY: the list holds live slots of this worker.
+        if let Some(next) = unsafe { self.live.get().as_ref() } {
+            next.previous_live.set(slot);
+        }
+        self.live.set(slot);
+        if let Some(endpoint) = endpoint {
+            slot.endpoint.set(endpoint);
+            endpoint.in_flight_add(slot.kind.get());
+        }
+        if slot.kind.get().is_send() {
+            self.sends_in_flight.set(self.sends_in_flight.get() + 1);
+            if let Some(endpoint) = endpoint {
+                self.stats.bytes_sent.add(slot.length.get());
+                endpoint.count_sent(slot.length.get());
+            }
+        }
+        if slot.kind.get() != Kind::Internal {
+            self.stats.submitted.add(1);
+            self.stats.in_flight.add(1);
+        }
+        if let Some(deadline) = deadline_of(params) {
+            let mut timers = self.timers.borrow_mut();
+            if timers.len() >= SWEEP_TIMERS && timers.len().is_power_of_two() {
+                timers.retain(|ticket| ticket.current().is_some());
+            }
+            timers.add(deadline, slot.ticket());
+            self.attend(attention::TIMERS);
+        }
+        out.store(slot);
+    }
+
+    /// The result of an operation that is in flight: everything but the callback, which waits for the end of the pass.
+    pub(crate) fn complete(&self, slot: &Slot, status: Status) {
+        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+        let endpoint = unsafe { slot.endpoint.get().as_ref() };
+        let mut status = self.status_from_ucx(status, endpoint);
+        let reason = Status(slot.reason.get());
+        if reason.is_error() && status.is_error() && status != Status::MESSAGE_TRUNCATED {
+            status = reason;
+        }
+        self.unlink(slot);
+        if slot.kind.get() == Kind::Internal {
+            slot.publish_status(status);
+            let part = slot.part.get();
+            self.release_endpoint(slot, endpoint, status);
+            match (part, endpoint) {
+                (Part::Flush(flush), _) => self.flush_part_ended(flush, status),
+                (Part::FlushBeforeClose | Part::Close | Part::Answer, Some(endpoint)) => endpoint.part_ended(part, status),
+                _ => {}
+            }
+            self.finish(slot);
+            return;
+        }
+        self.count_result(slot, status);
+        if status.is_error() {
+            slot.set_message(slot.describe_failure(status));
+        }
+        slot.store_recv_info();
+        slot.publish_status(status);
+        self.completions.set(self.completions.get() + 1);
+        let unwatched = slot.callback.get().is_none() && slot.hold.get() & USER == 0;
+        self.release_endpoint(slot, endpoint, if unwatched { status } else { Status::OK });
+        if slot.callback.get().is_some() {
+            self.push_ready(slot);
+        } else {
+            self.finish(slot);
+        }
+    }
+
+    fn count_result(&self, slot: &Slot, status: Status) {
+        self.stats.in_flight.subtract(1);
+        match status {
+            Status::OK => {
+                self.stats.completed.add(1);
+                if slot.kind.get().is_recv() {
+                    self.stats.bytes_received.add(slot.length.get());
+                }
+            }
+            Status::CANCELED => self.stats.canceled.add(1),
+            _ => self.stats.failed.add(1),
+        }
+    }
+
+    /// The last step of a completion: waiters may go, and the slot is free once the caller has let go as well.
+    pub(crate) fn finish(&self, slot: &Slot) {
+        slot.publish_done();
+        slot.hold.set(slot.hold.get() & !ENGINE);
+        if slot.hold.get() == 0 {
+            self.return_slot(slot);
+        }
+    }
+
+    /// The caller lets go of the slot.
+    pub(crate) fn let_go(&self, slot: &Slot) {
+        slot.hold.set(slot.hold.get() & !USER);
+        if slot.hold.get() == 0 {
+            self.return_slot(slot);
+        }
+    }
+
+    fn unlink(&self, slot: &Slot) {
+        if !slot.has_mark(mark::LINKED) {
+            return;
+        }
+        slot.clear_mark(mark::LINKED);
+        let (previous, next) = (slot.previous_live.get(), slot.next_live.get());
+        // SAFETY: neighbours in the list are live slots of this worker.
+        match unsafe { previous.as_ref() } {
+            Some(previous) => previous.next_live.set(next),
+            None => self.live.set(next),
+        }
+        // SAFETY: as above.
+        if let Some(next) = unsafe { next.as_ref() } {
+            next.previous_live.set(previous);
+        }
+    }
+
+    /// The operation no longer needs its endpoint: flushes that waited for it move on. `unreported` is an error that
+    /// nobody but a flush can tell.
+    fn release_endpoint(&self, slot: &Slot, endpoint: Option<&Endpoint>, unreported: Status) {
+        if slot.kind.get().is_send() {
+            self.sends_in_flight.set(self.sends_in_flight.get() - 1);
+            if let (true, Some(endpoint)) = (unreported.is_error(), endpoint) {
+                endpoint.note_unreported(slot.sequence.get(), unreported);
+            }
+            if self.flushes_active.get() > 0 {
+                self.flushes_move_on(endpoint, slot.sequence.get());
+            }
+        }
+        if let Some(endpoint) = endpoint {
+            endpoint.in_flight_remove(slot.kind.get());
+        }
+    }
+
+    pub(crate) fn push_ready(&self, slot: &Slot) {
+        slot.next.set(std::ptr::null());
+        // SAFETY: the tail of the list is a slot of this worker.
+        match unsafe { self.ready_tail.get().as_ref() } {
+            Some(tail) => tail.next.set(slot),
+            None => self.ready_head.set(slot),
+        }
+        self.ready_tail.set(slot);
+        self.attend(attention::READY);
+    }
+
+    pub(crate) fn pop_ready(&self) -> Option<&Slot> {
+        // SAFETY: the list holds slots of this worker.
+        let slot = unsafe { self.ready_head.get().as_ref() }?;
+        self.ready_head.set(slot.next.get());
+        if slot.next.get().is_null() {
+            self.ready_tail.set(std::ptr::null());
+        }
+        Some(slot)
+    }
+
+    /// UCX's status as the caller gets it: what a lost peer looks like depends on the transport, and here it does not.
+    pub(crate) fn status_from_ucx(&self, status: Status, endpoint: Option<&Endpoint>) -> Status {
+        if !status.is_error() || status == Status::MESSAGE_TRUNCATED || status == Status::NO_RESOURCE {
+            return status;
+        }
+        match endpoint {
+            Some(endpoint) => endpoint.status_for(status),
+            None => status.or_peer_failed(),
+        }
+    }
+
+    /// Ends what can be ended at once; `reason` is CANCELED or what the deadline or the endpoint says.
+    pub(crate) fn cancel_slot(&self, slot: &Slot, reason: Status) {
+        if !slot.is_pending() {
+            return;
+        }
+        match slot.kind.get() {
+            Kind::TagRecv | Kind::TagMessageRecv => {
+                slot.reason.set(reason.0);
+                // SAFETY: a live worker and a request of its own that has not completed. One that is matched already is left alone.
+                unsafe { sys::ucp_request_cancel(self.ucp(), std::ptr::from_ref(slot).cast_mut().cast()) };
+            }
+            Kind::EndpointFlush | Kind::WorkerFlush => {
+                self.forget_flush(slot);
+                slot.reason.set(reason.0);
+                self.complete(slot, reason);
+            }
+            Kind::EndpointClose => {
+                slot.reason.set(reason.0);
+                // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+                if let Some(endpoint) = unsafe { slot.endpoint.get().as_ref() } {
+                    endpoint.hurry_close(reason);
+                }
+            }
+            Kind::TagSend | Kind::TagSendSync | Kind::Internal | Kind::Free => {}
+        }
+        if reason == Status::TIMED_OUT && slot.has_mark(mark::CLOSES) && slot.is_pending() {
+            // SAFETY: as above.
+            if let Some(endpoint) = unsafe { slot.endpoint.get().as_ref() } {
+                slot.reason.set(reason.0);
+                endpoint.fail(Status::TIMED_OUT);
+            }
+        }
+    }
+
+    /// Calls `visit` for every operation in flight, newest first; it may complete the one it is given.
+    pub(crate) fn for_each_live(&self, mut visit: impl FnMut(&Slot)) {
+        let mut next = self.live.get();
+        // SAFETY: the list holds live slots of this worker, and `next` is read before its predecessor is visited.
+        while let Some(slot) = unsafe { next.as_ref() } {
+            next = slot.next_live.get();
+            visit(slot);
+        }
+    }
+
+    /// Takes in what callers let go of from outside.
+    pub(crate) fn drain_foreign(&self) {
+        if self.foreign.load(Ordering::Relaxed).is_null() {
+            return;
+        }
+        let list = self.foreign.swap(std::ptr::null_mut(), Ordering::Acquire);
+        for_each_foreign(list, |slot| self.let_go(slot));
+    }
+
+    /// May the calling thread act on the cells without entering? Only the one thread of a SINGLE worker ever may.
+    pub(crate) fn may_act_at_once(&self) -> bool {
+        self.gate.is_free_owner() && !self.closed.load(Ordering::Relaxed)
+    }
+
+    /// At the end of the worker: counts the requests that callers still hold, and makes letting go work without it.
+    /// Returns how many there are; the caller puts a reference into `keep` before.
+    pub(crate) fn shut_foreign(&self) {
+        let mut held = 0;
+        self.slab.for_each(|slot| held += usize::from(slot.hold.get() & USER != 0));
+        // One more for ourselves, so that the count cannot reach zero while the list is worked off.
+        self.orphans.store(held + 1, Ordering::Release);
+        let list = self.foreign.swap(SHUT, Ordering::AcqRel);
+        let worker: *const Worker = self;
+        // SAFETY: the caller of this function holds a reference of its own, so this cannot be the last one.
+        for_each_foreign(list, |_| unsafe { orphan_gone(worker) });
+        // SAFETY: as above.
+        unsafe { orphan_gone(worker) };
+    }
+}
+
+/// Lets go of a request from outside the gate, on any thread.
+///
+/// # Safety
+/// The caller holds the request, and does not use it again. The worker's memory may be gone afterwards, and the request's
+/// with it: no reference to either may be alive.
+pub(crate) unsafe fn push_foreign(slot: *const Slot) {
+    // SAFETY: the slot is held by the caller, and keeps its worker's memory.
+    let worker = unsafe { (*slot).worker };
+    // SAFETY: as above.
+    let mut head = unsafe { (*worker).foreign.load(Ordering::Acquire) };
+    while head != SHUT {
+        // SAFETY: as above: it is not on the list yet.
+        unsafe { (*slot).next_foreign.store(head, Ordering::Relaxed) };
+        // SAFETY: as above. Once this has succeeded the slot belongs to whoever drains the list.
+        let pushed = unsafe {
+            (*worker).foreign.compare_exchange_weak(head, slot.cast_mut(), Ordering::Release, Ordering::Acquire)
+        };
+        match pushed {
+            Ok(_) => return,
+            Err(now) => head = now,
+        }
+    }
+    // SAFETY: the worker has ended, and this request was among those it counted.
+    unsafe { orphan_gone(worker) };
+}
+
+/// A request outlived its worker, and has gone now: the last of them takes the worker's memory with it.
+///
+/// # Safety
+/// The worker has ended and counted the request; no reference to either is used afterwards.
+unsafe fn orphan_gone(worker: *const Worker) {
+    // SAFETY: the memory is there until the last of the counted requests has gone, which this one has not yet.
+    if unsafe { (*worker).orphans.fetch_sub(1, Ordering::AcqRel) } == 1 {
+        // SAFETY: as above; nobody else touches the cell now.
+        let keep = unsafe { (*worker).keep.take() };
+        drop(keep);
+    }
+}
+
+fn for_each_foreign(mut list: *mut Slot, mut visit: impl FnMut(&Slot)) {
+    // SAFETY: slots of the worker that the caller was handed, each pushed once; the next one is read before the slot can be
+    // used again.
+    while let Some(slot) = unsafe { list.as_ref() } {
+        list = slot.next_foreign.load(Ordering::Relaxed);
+        visit(slot);
+    }
+}
+
+/// Where the caller wants its request; may be nowhere.
+#[derive(Clone, Copy)]
+pub struct Out(*mut *mut Slot);
+
+impl Out {
+    /// No request wanted.
+    pub const NOWHERE: Out = Out(std::ptr::null_mut());
+
+    /// # Safety
+    /// `place` is null or valid for a write during the call.
+    pub unsafe fn new(place: *mut *mut Slot) -> Self {
+        Out(place)
+    }
+
+    #[inline]
+    pub(crate) fn is_wanted(self) -> bool {
+        !self.0.is_null()
+    }
+
+    #[inline]
+    fn store(self, slot: &Slot) {
+        if self.is_wanted() {
+            // SAFETY: `new` was promised a valid place.
+            unsafe { self.0.write(std::ptr::from_ref(slot).cast_mut()) };
+        }
+    }
+
+    #[inline]
+    pub(crate) fn store_null(self) {
+        if self.is_wanted() {
+            // SAFETY: as above.
+            unsafe { self.0.write(std::ptr::null_mut()) };
+        }
+    }
+}

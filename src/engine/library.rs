@@ -1,0 +1,125 @@
+//! Facts about the UCX that is loaded, and what has to be undone after loading it.
+
+use super::log;
+use crate::sys;
+use std::ffi::{c_void, CStr, CString};
+use std::sync::{Once, OnceLock};
+
+/// A UCX release.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Release {
+    /// Major, minor and patch level.
+    pub numbers: (u32, u32, u32),
+}
+
+impl Release {
+    pub(crate) const fn new(major: u32, minor: u32) -> Self {
+        Release { numbers: (major, minor, 0) }
+    }
+}
+
+impl std::fmt::Display for Release {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (major, minor, patch) = self.numbers;
+        write!(f, "{major}.{minor}.{patch}")
+    }
+}
+
+/// The release that is loaded, which need not be the one that the program was built against.
+pub fn ucx_release() -> Release {
+    static RELEASE: OnceLock<Release> = OnceLock::new();
+    *RELEASE.get_or_init(|| {
+        let (mut major, mut minor, mut patch) = (0, 0, 0);
+        // SAFETY: three valid out-pointers.
+        unsafe { sys::ucp_get_version(&mut major, &mut minor, &mut patch) };
+        Release { numbers: (major, minor, patch) }
+    })
+}
+
+/// The file that the loaded libucp came from, or an empty string where the loader does not tell.
+pub fn ucx_path() -> &'static CStr {
+    static PATH: OnceLock<CString> = OnceLock::new();
+    PATH.get_or_init(|| {
+        // SAFETY: all-zero is a valid Dl_info.
+        let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+        // SAFETY: the address of a function, and a valid out-pointer.
+        let found = unsafe { libc::dladdr(sys::ucp_get_version as *const c_void, &mut info) };
+        if found == 0 || info.dli_fname.is_null() {
+            return CString::default();
+        }
+        // SAFETY: the loader's string, which lives as long as the library is mapped.
+        let path = unsafe { CStr::from_ptr(info.dli_fname) };
+        let resolved = std::fs::canonicalize(path.to_string_lossy().as_ref());
+        match resolved {
+            Ok(path) => CString::new(path.to_string_lossy().into_owned()).unwrap_or_default(),
+            Err(_) => path.to_owned(),
+        }
+    })
+}
+
+/// How many images of libucp are mapped into this process. More than one is trouble: each has its own global state.
+pub fn ucx_copies() -> u32 {
+    unsafe extern "C" fn count(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> libc::c_int {
+        // SAFETY: the loader passes a valid info, and `data` is the counter below.
+        let (name, counter) = unsafe { ((*info).dlpi_name, &mut *data.cast::<u32>()) };
+        if !name.is_null() {
+            // SAFETY: a terminated string of the loader's.
+            let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+            let file = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+            if file.starts_with(b"libucp.so") || file.starts_with(b"libucp-") {
+                *counter += 1;
+            }
+        }
+        0
+    }
+    let mut copies = 0u32;
+    // SAFETY: the callback above matches the signature, and the counter outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(count), (&raw mut copies).cast()) };
+    copies
+}
+
+/// Takes back the signal handlers that loading UCX installs, unless the user asked for them, and routes UCX's log.
+pub(crate) fn initialise() {
+    static DONE: Once = Once::new();
+    DONE.call_once(|| {
+        log::take_over_ucx();
+        let wanted = ["UCX_HANDLE_ERRORS", "UCX_ERROR_SIGNALS"].iter().any(|name| std::env::var_os(name).is_some());
+        if wanted {
+            return;
+        }
+        let disable = sys::symbol(c"ucs_debug_disable_signals");
+        if !disable.is_null() {
+            // SAFETY: exported by libucs, takes and returns nothing.
+            let disable: unsafe extern "C" fn() = unsafe { std::mem::transmute(disable) };
+            // SAFETY: restores the handlers that stood before libucs was loaded.
+            unsafe { disable() };
+        }
+    });
+}
+
+/// Runs when the library is loaded, after UCX's own constructors, which the loader runs first as we depend on it.
+#[used]
+#[cfg_attr(target_os = "linux", link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = {
+    extern "C" fn at_load() {
+        let _ = std::panic::catch_unwind(initialise);
+    }
+    at_load
+};
+
+/// Blocks every signal on this thread while `f` runs, so that threads which UCX starts inherit the mask and leave the
+/// program's signals to the program.
+pub(crate) fn with_signals_blocked<T>(f: impl FnOnce() -> T) -> T {
+    // SAFETY: plain sets, initialised by sigfillset before use; the old mask is put back below.
+    let old = unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut old: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
+        old
+    };
+    let value = f();
+    // SAFETY: the mask read above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
+    value
+}

@@ -1,0 +1,29 @@
+//! The engine: all behaviour, in Rust, on top of UCP. Exports no C symbol.
+
+pub mod address;
+pub(crate) mod close;
+pub(crate) mod config;
+pub mod context;
+pub mod endpoint;
+pub mod events;
+pub(crate) mod flush;
+pub(crate) mod fork;
+pub mod gate;
+pub(crate) mod identity;
+pub mod inflight;
+pub mod library;
+pub mod log;
+pub(crate) mod memory_type;
+pub mod probe;
+pub(crate) mod progress;
+pub(crate) mod report;
+pub mod request;
+pub(crate) mod shutdown;
+pub(crate) mod slab;
+pub mod stats;
+pub mod status;
+pub mod tag;
+pub(crate) mod timer;
+pub mod wait;
+pub mod wakeup;
+pub mod worker;

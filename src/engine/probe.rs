@@ -1,0 +1,111 @@
+//! Looking for messages that have arrived and were not received: with a handle that takes one out of matching.
+
+use super::context::feature;
+use super::inflight::Out;
+use super::request::{flag, Kind, OpParams, RecvInfo, Submitted};
+use super::status::{Error, Result};
+use super::tag::Part;
+use super::wait;
+use super::worker::Worker;
+use crate::sys::{self, Posted};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::Arc;
+
+/// A message that was taken out of matching. Received once, or dropped when the handle goes.
+pub struct TagMessage {
+    worker: Arc<Worker>,
+    /// Null once it has been received.
+    message: AtomicPtr<sys::ucp_recv_desc>,
+    info: RecvInfo,
+}
+
+impl Worker {
+    /// Looks for a message whose tag matches; with `take` the message is removed from matching and handed out.
+    #[allow(clippy::type_complexity)]
+    pub fn tag_probe(self: &Arc<Self>, tag: u64, tag_mask: u64, take: bool) -> Result<Option<(RecvInfo, Option<TagMessage>)>> {
+        let inside = self.enter()?;
+        inside.need(feature::TAG)?;
+        let mut found = sys::ucp_tag_recv_info_t { sender_tag: 0, length: 0 };
+        // SAFETY: a live worker inside its gate, and a valid out-pointer.
+        let message = unsafe { sys::ucp_tag_probe_nb(inside.ucp(), tag, tag_mask, take.into(), &mut found) };
+        if message.is_null() {
+            return Ok(None);
+        }
+        let info = RecvInfo { length: found.length as u64, sender_tag: found.sender_tag, reserved: [0; 2] };
+        let message = take.then(|| TagMessage { worker: self.clone(), message: AtomicPtr::new(message), info });
+        Ok(Some((info, message)))
+    }
+}
+
+impl TagMessage {
+    /// Receives the message, once.
+    ///
+    /// # Safety
+    /// As for `Worker::tag_recv`.
+    pub unsafe fn receive(&self, buffer: *mut c_void, length: usize, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
+        params.check("receive of a probed message", 0)?;
+        let submit = |params: &OpParams<'_>, out: Out| {
+            let inside = self.worker.enter()?;
+            let message = self.message.load(Ordering::Acquire);
+            if message.is_null() {
+                return Err(Error::invalid("message: has been received already"));
+            }
+            let part = [Part { data: buffer, length, memory_type: params.memory_type }];
+            let call = |buffer, count, param: &sys::ucp_request_param_t| {
+                self.message.store(std::ptr::null_mut(), Ordering::Release);
+                // SAFETY: a live worker inside its gate; a message that UCP handed out and that was not received yet.
+                unsafe { sys::ucp_tag_msg_recv_nbx(inside.ucp(), buffer, count, message, param) }
+            };
+            inside.receive(Kind::TagMessageRecv, &part, params, out, call)
+        };
+        if params.flags & flag::WAIT != 0 {
+            return wait::blocking(params, out, submit);
+        }
+        submit(params, out)
+    }
+
+    /// Length and tag, as probed.
+    pub fn info(&self) -> RecvInfo {
+        self.info
+    }
+
+    /// Refuses use in a forked child.
+    pub fn check_fork(&self) -> Result<()> {
+        if self.worker.generation.is_past() {
+            return Err(super::context::forked("message"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for TagMessage {
+    /// UCP has no call that drops a message: it is received into nothing, and the sender completes as if it had arrived.
+    fn drop(&mut self) {
+        let message = *self.message.get_mut();
+        if message.is_null() || self.worker.generation.is_past() {
+            return;
+        }
+        let Ok(inside) = self.worker.enter() else { return };
+        let slot = inside.take_internal_slot();
+        let mut param = super::flush::send_param(slot);
+        param.cb.recv = Some(on_dropped);
+        // SAFETY: as in `receive`; no byte is written into a buffer of length 0.
+        let posted = unsafe { sys::ucp_tag_msg_recv_nbx(inside.ucp(), std::ptr::null_mut(), 0, message, &param) };
+        if let Posted::Pending = Posted::from_pointer(posted) {
+            inside.start(slot, None, &OpParams::default(), Out::NOWHERE);
+        } else {
+            inside.return_slot(slot);
+        }
+    }
+}
+
+unsafe extern "C" fn on_dropped(
+    request: *mut c_void,
+    status: sys::ucs_status_t,
+    _info: *const sys::ucp_tag_recv_info_t,
+    user_data: *mut c_void,
+) {
+    // SAFETY: the request is a slot of ours that UCP was given; the tail of the two kinds of callback is the same.
+    unsafe { super::flush::on_sent(request, status, user_data) };
+}

@@ -1,0 +1,139 @@
+//! A progress pass: UCP's progress, then callbacks, deadlines, and what else has been queued.
+//!
+//! User callbacks run after `ucp_worker_progress` has returned, as UCP reorders messages that are sent from inside its own
+//! callbacks, and outside the gate, so that they may call anything.
+
+use super::events::{self, CallbackScope};
+use super::gate::ThreadMode;
+use super::request::{mark, USER};
+use super::status::{Error, Result, Status};
+use super::timer;
+use super::worker::{attention, Inside, Worker};
+use crate::sys;
+use std::ffi::c_void;
+
+/// Passes between two looks at the clock for the ages in a dump: often enough to be right, too seldom to cost.
+const PASSES_PER_LOOK: u64 = 1024;
+
+impl Worker {
+    /// One pass. Returns how many events it handled; 0 when there was nothing to do.
+    #[inline]
+    pub fn progress(&self) -> Result<u32> {
+        let inside = self.enter()?;
+        if self.delivering.get() != 0 && (self.gate.mode() != ThreadMode::Multi || events::in_callback()) {
+            return Err(from_callback());
+        }
+        Ok(inside.pass())
+    }
+
+    /// Runs `f` at once, as befits a worker without a progress thread. `f` counts as a callback.
+    pub fn run(&self, f: unsafe extern "C" fn(*mut c_void), arg: *mut c_void) -> Result<()> {
+        self.check_usable()?;
+        let _scope = CallbackScope::new();
+        // SAFETY: a function and its argument, as the caller gave them.
+        unsafe { f(arg) };
+        Ok(())
+    }
+}
+
+#[cold]
+pub(crate) fn from_callback() -> Error {
+    Error::new(Status::BUSY, "worker: a callback may not progress or wait; it returns, and progress goes on")
+}
+
+impl Inside<'_> {
+    #[inline]
+    pub(crate) fn pass(&self) -> u32 {
+        // SAFETY: a live worker, and we are inside its gate.
+        let mut handled = unsafe { sys::ucp_worker_progress(self.ucp()) };
+        self.stats.progress_calls.add(1);
+        if self.stats.progress_calls.get() % PASSES_PER_LOOK == 0 {
+            self.coarse_now.set(timer::now_ns());
+        }
+        if self.attention.get() != 0 {
+            handled += self.attend_to();
+        }
+        handled
+    }
+
+    #[cold]
+    fn attend_to(&self) -> u32 {
+        let mut handled = 0;
+        if self.attention.get() & (attention::TIMERS | attention::CHANGING) != 0 {
+            let now = timer::now_ns();
+            self.coarse_now.set(now);
+            handled += self.expire_timers(now);
+            if self.attention.get() & attention::CHANGING != 0 {
+                self.advance_changing(now);
+            }
+        }
+        if self.attention.get() & attention::READY != 0 {
+            self.attention.set(self.attention.get() & !attention::READY);
+            handled += self.deliver();
+        }
+        if self.attention.get() & attention::EVENTS != 0 {
+            self.attention.set(self.attention.get() & !attention::EVENTS);
+            handled += self.handle_events();
+            if !self.events.borrow().is_empty() {
+                self.attend(attention::EVENTS);
+            }
+        }
+        handled
+    }
+
+    fn expire_timers(&self, now: u64) -> u32 {
+        let mut expired = 0;
+        loop {
+            let Some(ticket) = self.timers.borrow_mut().pop_expired(now) else { break };
+            if let Some(slot) = ticket.current() {
+                self.worker.cancel_slot(slot, Status::TIMED_OUT);
+                expired += 1;
+            }
+        }
+        if self.timers.borrow().len() == 0 {
+            self.attention.set(self.attention.get() & !attention::TIMERS);
+        }
+        expired
+    }
+
+    /// Makes the callbacks that were due when it began; what they cause comes in the next pass.
+    fn deliver(&self) -> u32 {
+        let last = self.ready_tail.get();
+        let mut delivered = 0;
+        while let Some(slot) = self.pop_ready() {
+            let was_last = std::ptr::eq(slot, last);
+            self.worker.call_back(slot);
+            delivered += 1;
+            if was_last {
+                break;
+            }
+        }
+        if !self.ready_head.get().is_null() {
+            self.attend(attention::READY);
+        }
+        delivered
+    }
+}
+
+impl Worker {
+    /// Runs the callback of a request that has its result, then releases its waiters.
+    pub(crate) fn call_back(&self, slot: &super::request::Slot) {
+        self.drain_foreign();
+        let Some(callback) = slot.callback.take() else { return self.finish(slot) };
+        let given = slot.has_mark(mark::GIVEN);
+        let let_go = given && slot.hold.get() & USER == 0;
+        if !given {
+            // Lent for the length of the call, so that destroying it there does no harm.
+            slot.hold.set(slot.hold.get() | USER);
+        }
+        let (arg, status) = (slot.callback_arg.get(), slot.status());
+        let request = if let_go { std::ptr::null_mut() } else { std::ptr::from_ref(slot).cast_mut() };
+        // SAFETY: a callback and its argument as the caller gave them; the request is valid during the call.
+        self.outside(|| unsafe { callback(arg, request, status.0) });
+        if !given {
+            self.drain_foreign();
+            slot.hold.set(slot.hold.get() & !USER);
+        }
+        self.finish(slot);
+    }
+}

@@ -1,0 +1,470 @@
+//! Requests: slots that hold the engine's state of one operation and the memory UCP asks for in front of it.
+//!
+//! Who owns what. Everything in a slot that is a `Cell` belongs to the thread inside the worker's gate. Two words are read
+//! by any thread: `status`, stored with Release after everything that describes the result, and `done`, stored with
+//! Release after the callback has returned. A slot is free when neither the caller (USER) nor the engine (ENGINE) holds
+//! it. A caller lets go from any thread by pushing the slot onto the worker's `foreign` list, which the owner drains.
+
+use super::endpoint::Endpoint;
+use super::status::{Error, Result, Status};
+use super::worker::Worker;
+use super::{inflight, memory_type, timer};
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::{c_void, CStr, CString};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
+
+/// `UCXX_FLAG_*`.
+pub(crate) mod flag {
+    pub(crate) const ALWAYS_CALLBACK: u64 = 1 << 0;
+    pub(crate) const NO_WAIT: u64 = 1 << 1;
+    pub(crate) const EAGER: u64 = 1 << 2;
+    pub(crate) const RNDV: u64 = 1 << 3;
+    pub(crate) const DELAYED: u64 = 1 << 4;
+    pub(crate) const STREAM_PARTIAL: u64 = 1 << 5;
+    pub(crate) const WAIT: u64 = 1 << 6;
+    pub(crate) const AM_REPLY: u64 = 1 << 7;
+    pub(crate) const TIMEOUT_CLOSES: u64 = 1 << 8;
+    pub(crate) const ALL: u64 = (1 << 9) - 1;
+}
+
+/// `ucxx_request_callback_t`: argument, request, status.
+pub type Callback = unsafe extern "C" fn(*mut c_void, *mut Slot, i32);
+
+/// What a receive tells of the message. The layout is part of the C interface.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct RecvInfo {
+    /// Bytes of the message, also when it did not fit.
+    pub length: u64,
+    /// The tag it was sent with.
+    pub sender_tag: u64,
+    /// Zero.
+    pub reserved: [u64; 2],
+}
+
+/// What every operation takes beside its own arguments, checked by the caller as far as pointers go.
+#[derive(Clone, Copy)]
+pub struct OpParams<'a> {
+    /// `UCXX_FLAG_*`.
+    pub flags: u64,
+    /// `UCXX_MEMORY_*`.
+    pub memory_type: i32,
+    /// 0 for none.
+    pub timeout_ns: u64,
+    /// Runs once, when the operation ends after the call has returned.
+    pub callback: Option<Callback>,
+    /// For the callback.
+    pub callback_arg: *mut c_void,
+    /// Filled when a receive completes.
+    pub recv_info: *mut RecvInfo,
+    /// A tag receive ends with this endpoint.
+    pub from: Option<&'a Endpoint>,
+}
+
+impl Default for OpParams<'_> {
+    fn default() -> Self {
+        OpParams {
+            flags: 0,
+            memory_type: memory_type::AUTO,
+            timeout_ns: 0,
+            callback: None,
+            callback_arg: std::ptr::null_mut(),
+            recv_info: std::ptr::null_mut(),
+            from: None,
+        }
+    }
+}
+
+impl OpParams<'_> {
+    /// Refuses what does not go together, or not with this operation. `allowed` are the flags beyond those of every one.
+    #[inline]
+    pub(crate) fn check(&self, operation: &str, allowed: u64) -> Result<()> {
+        const EVERYWHERE: u64 = flag::ALWAYS_CALLBACK | flag::WAIT | flag::TIMEOUT_CLOSES | flag::DELAYED;
+        if self.flags & !(EVERYWHERE | allowed) == 0 && self.flags & (flag::WAIT | flag::DELAYED) == 0 {
+            return Ok(());
+        }
+        self.check_slowly(operation, EVERYWHERE | allowed)
+    }
+
+    #[cold]
+    fn check_slowly(&self, operation: &str, allowed: u64) -> Result<()> {
+        if self.flags & !flag::ALL != 0 {
+            return Err(Error::invalid(format!("flags: unknown bits 0x{:x}", self.flags & !flag::ALL)));
+        }
+        if self.flags & !allowed != 0 {
+            return Err(Error::invalid(format!("flags: 0x{:x} is not for a {operation}", self.flags & !allowed)));
+        }
+        if self.flags & flag::WAIT != 0 && (self.callback.is_some() || self.flags & flag::ALWAYS_CALLBACK != 0) {
+            return Err(Error::invalid("flags: UCXX_FLAG_WAIT excludes a callback and UCXX_FLAG_ALWAYS_CALLBACK"));
+        }
+        if self.flags & flag::DELAYED != 0 {
+            return Err(Error::new(Status::UNSUPPORTED, "flags: UCXX_FLAG_DELAYED needs a progress thread"));
+        }
+        Ok(())
+    }
+}
+
+/// How an operation left its call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Submitted {
+    /// Complete: no request, no callback.
+    Done,
+    /// Under way: the request was stored where the caller asked for it.
+    Pending,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Free,
+    TagSend,
+    TagSendSync,
+    TagRecv,
+    TagMessageRecv,
+    EndpointFlush,
+    WorkerFlush,
+    EndpointClose,
+    /// UCP's half of a flush or a close, or a message that is dropped: nobody sees it.
+    Internal,
+}
+
+impl Kind {
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            Kind::Free => "free",
+            Kind::TagSend => "tag send",
+            Kind::TagSendSync => "synchronous tag send",
+            Kind::TagRecv => "tag receive",
+            Kind::TagMessageRecv => "receive of a probed message",
+            Kind::EndpointFlush => "endpoint flush",
+            Kind::WorkerFlush => "worker flush",
+            Kind::EndpointClose => "endpoint close",
+            Kind::Internal => "internal operation",
+        }
+    }
+
+    pub(crate) fn is_send(self) -> bool {
+        matches!(self, Kind::TagSend | Kind::TagSendSync)
+    }
+
+    pub(crate) fn is_recv(self) -> bool {
+        matches!(self, Kind::TagRecv | Kind::TagMessageRecv)
+    }
+}
+
+/// What an internal operation is part of.
+#[derive(Clone, Copy)]
+pub(crate) enum Part {
+    /// Nobody waits for it.
+    Nothing,
+    /// UCP's half of this flush.
+    Flush(Ticket),
+    /// UCP's flush of an endpoint that is being closed.
+    FlushBeforeClose,
+    /// UCP's close of the endpoint.
+    Close,
+    /// UCP's flush of a fresh endpoint, which ends when the peer has answered.
+    Answer,
+}
+
+/// Bits of `Slot::hold`.
+pub(crate) const USER: u8 = 1;
+pub(crate) const ENGINE: u8 = 2;
+
+/// Bits of `Slot::marks`.
+pub(crate) mod mark {
+    /// The submitting call has not returned from UCP: a completion is only noted down.
+    pub(crate) const SUBMITTING: u8 = 1;
+    /// Completed while SUBMITTING.
+    pub(crate) const INLINE: u8 = 2;
+    /// The caller was given the request.
+    pub(crate) const GIVEN: u8 = 4;
+    /// Linked into the list of what is in flight.
+    pub(crate) const LINKED: u8 = 8;
+    /// At its deadline the endpoint may be closed by force.
+    pub(crate) const CLOSES: u8 = 16;
+}
+
+/// Names one use of a slot: out of date as soon as the slot is used again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticket {
+    pub(crate) slot: *const Slot,
+    use_number: u32,
+}
+
+impl Ticket {
+    /// The slot, if it is still in the use that the ticket was made for, and not complete.
+    pub(crate) fn current(&self) -> Option<&Slot> {
+        // SAFETY: slots live as long as their worker, and tickets are kept by their worker alone.
+        let slot = unsafe { &*self.slot };
+        (slot.use_number.get() == self.use_number && slot.kind.get() != Kind::Free && slot.is_pending()).then_some(slot)
+    }
+}
+
+/// One operation. Handed to C as `ucxx_request_t`. UCP's own memory lies right in front of it.
+#[repr(C, align(64))]
+pub struct Slot {
+    /// INPROGRESS until the result stands; stored with Release.
+    status: AtomicI32,
+    /// 1 once the callback has returned; stored with Release.
+    done: AtomicU32,
+    pub(crate) hold: Cell<u8>,
+    pub(crate) marks: Cell<u8>,
+    pub(crate) kind: Cell<Kind>,
+    use_number: Cell<u32>,
+    /// The worker that the slot belongs to, for good. It outlives every slot that a caller holds.
+    pub(crate) worker: *const Worker,
+    /// Free list or ready list.
+    pub(crate) next: Cell<*const Slot>,
+    pub(crate) callback: Cell<Option<Callback>>,
+    pub(crate) callback_arg: Cell<*mut c_void>,
+    recv_info: Cell<*mut RecvInfo>,
+    pub(crate) length: Cell<u64>,
+    pub(crate) tag: Cell<u64>,
+    /// The endpoint it goes to (sends, flush, close), or that it ends with (`from` of a receive). The worker keeps the
+    /// endpoint alive as long as anything in flight names it.
+    pub(crate) endpoint: Cell<*const Endpoint>,
+    /// Position in the order of submissions.
+    pub(crate) sequence: Cell<u64>,
+    /// About when it was submitted (`Worker::coarse_now`).
+    pub(crate) started: Cell<u64>,
+    /// In flight: neighbours.
+    pub(crate) previous_live: Cell<*const Slot>,
+    pub(crate) next_live: Cell<*const Slot>,
+    /// The status to report instead of UCX's CANCELED; 0 for none.
+    pub(crate) reason: Cell<i32>,
+    /// Flush: what must still end before it.
+    pub(crate) remaining: Cell<u32>,
+    /// Internal: what its end means.
+    pub(crate) part: Cell<Part>,
+    /// Scattered buffers, in UCP's form; the memory stays with the slot for its next use.
+    pub(crate) iov: UnsafeCell<Vec<crate::sys::ucp_dt_iov_t>>,
+    message: Cell<Option<Box<CString>>>,
+    /// The list of handles that callers gave back; touched by the thread that pushes, then by the one that drains.
+    pub(crate) next_foreign: AtomicPtr<Slot>,
+}
+
+// SAFETY: see the rules at the top of this file: cells belong to the thread inside the gate, the rest is atomic.
+unsafe impl Send for Slot {}
+// SAFETY: as above.
+unsafe impl Sync for Slot {}
+
+impl Slot {
+    pub(crate) fn new(worker: *const Worker) -> Self {
+        Slot {
+            status: AtomicI32::new(0),
+            done: AtomicU32::new(1),
+            hold: Cell::new(0),
+            marks: Cell::new(0),
+            kind: Cell::new(Kind::Free),
+            use_number: Cell::new(0),
+            worker,
+            next: Cell::new(std::ptr::null()),
+            callback: Cell::new(None),
+            callback_arg: Cell::new(std::ptr::null_mut()),
+            recv_info: Cell::new(std::ptr::null_mut()),
+            length: Cell::new(0),
+            tag: Cell::new(0),
+            endpoint: Cell::new(std::ptr::null()),
+            sequence: Cell::new(0),
+            started: Cell::new(0),
+            previous_live: Cell::new(std::ptr::null()),
+            next_live: Cell::new(std::ptr::null()),
+            reason: Cell::new(0),
+            remaining: Cell::new(0),
+            part: Cell::new(Part::Nothing),
+            iov: UnsafeCell::new(Vec::new()),
+            message: Cell::new(None),
+            next_foreign: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    /// Begins a use. Whoever takes a slot from the free list calls this before anything can complete it.
+    #[inline]
+    pub(crate) fn begin(&self, kind: Kind, params: &OpParams<'_>, length: u64, tag: u64, given: bool) {
+        self.kind.set(kind);
+        self.hold.set(if given { ENGINE | USER } else { ENGINE });
+        let closes = if params.flags & flag::TIMEOUT_CLOSES != 0 { mark::CLOSES } else { 0 };
+        self.marks.set(mark::SUBMITTING | closes | if given { mark::GIVEN } else { 0 });
+        self.callback.set(params.callback);
+        self.callback_arg.set(params.callback_arg);
+        self.recv_info.set(params.recv_info);
+        self.length.set(length);
+        self.tag.set(tag);
+        self.endpoint.set(std::ptr::null());
+        self.reason.set(0);
+        self.remaining.set(0);
+        self.part.set(Part::Nothing);
+        self.done.store(0, Ordering::Relaxed);
+        self.status.store(Status::INPROGRESS.0, Ordering::Relaxed);
+    }
+
+    /// Ends a use: every ticket for it is out of date from here on.
+    #[inline]
+    pub(crate) fn end(&self) {
+        self.kind.set(Kind::Free);
+        self.use_number.set(self.use_number.get().wrapping_add(1));
+        if self.status.load(Ordering::Relaxed) < 0 {
+            self.message.set(None);
+        }
+    }
+
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket { slot: self, use_number: self.use_number.get() }
+    }
+
+    #[inline]
+    pub(crate) fn has_mark(&self, bits: u8) -> bool {
+        self.marks.get() & bits != 0
+    }
+
+    #[inline]
+    pub(crate) fn add_mark(&self, bits: u8) {
+        self.marks.set(self.marks.get() | bits);
+    }
+
+    #[inline]
+    pub(crate) fn clear_mark(&self, bits: u8) {
+        self.marks.set(self.marks.get() & !bits);
+    }
+
+    /// Has no result yet.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.status.load(Ordering::Relaxed) == Status::INPROGRESS.0
+    }
+
+    /// Fills the caller's `recv_info`, which it has promised to keep until now.
+    #[inline]
+    pub(crate) fn store_recv_info(&self) {
+        let info = self.recv_info.get();
+        if !info.is_null() {
+            // SAFETY: the caller keeps it valid until the operation completes, which is now.
+            unsafe { info.write(RecvInfo { length: self.length.get(), sender_tag: self.tag.get(), reserved: [0; 2] }) };
+        }
+    }
+
+    /// Makes the result visible to every thread. Callers that wait go on waiting until `publish_done`.
+    #[inline]
+    pub(crate) fn publish_status(&self, status: Status) {
+        self.status.store(status.0, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn publish_done(&self) {
+        self.done.store(1, Ordering::Release);
+    }
+
+    pub(crate) fn set_message(&self, text: String) {
+        self.message.set(CString::new(text.replace('\0', " ")).ok().map(Box::new));
+    }
+
+    /// INPROGRESS until the result stands. Any thread.
+    #[inline]
+    pub fn status(&self) -> Status {
+        Status(self.status.load(Ordering::Acquire))
+    }
+
+    /// The callback, if there is one, has returned. Any thread.
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire) != 0
+    }
+
+    /// What a receive that has completed tells of its message.
+    pub fn recv_info(&self) -> Result<RecvInfo> {
+        self.check_fork()?;
+        // The Acquire in status() orders the reads of the two cells after the writes that describe the result.
+        if self.status() == Status::INPROGRESS {
+            return Err(Error::new(Status::INPROGRESS, "request: still in progress"));
+        }
+        if !self.kind.get().is_recv() {
+            return Err(Error::invalid(format!("request: a {} receives nothing", self.kind.get().describe())));
+        }
+        Ok(RecvInfo { length: self.length.get(), sender_tag: self.tag.get(), reserved: [0; 2] })
+    }
+
+    /// Operation, peer and cause of a failure; empty otherwise. Valid until the request is destroyed.
+    pub fn error_message(&self) -> &CStr {
+        if !self.status().is_error() {
+            return c"";
+        }
+        // SAFETY: written before the status was published, and not again until the slot is free, which the caller's
+        // hold on the request prevents.
+        let message = unsafe { &*self.message.as_ptr() };
+        message.as_deref().map_or(c"", CString::as_c_str)
+    }
+
+    /// The worker of the request.
+    pub fn worker(&self) -> &Worker {
+        // SAFETY: the worker's memory outlives every request that a caller holds.
+        unsafe { &*self.worker }
+    }
+
+    /// Refuses use in a forked child.
+    pub fn check_fork(&self) -> Result<()> {
+        if self.worker().generation.is_past() {
+            return Err(super::context::forked("request"));
+        }
+        Ok(())
+    }
+
+    /// Asks for the operation to end; what becomes of it shows in its completion. One that has completed stays as it is.
+    pub fn cancel(&self) -> Result<()> {
+        self.check_fork()?;
+        if self.status() != Status::INPROGRESS {
+            return Ok(());
+        }
+        let worker = self.worker();
+        let _inside = worker.enter()?;
+        worker.cancel_slot(self, Status::CANCELED);
+        Ok(())
+    }
+
+    /// What failed, with whom, and why; for `error_message`.
+    #[cold]
+    pub(crate) fn describe_failure(&self, status: Status) -> String {
+        let endpoint = self.endpoint.get();
+        let peer = if endpoint.is_null() {
+            String::new()
+        } else {
+            // SAFETY: the worker keeps the endpoint alive while this operation is in flight, and it still is.
+            format!(", peer {}", unsafe { &*endpoint }.peer_text())
+        };
+        let what = match self.kind.get() {
+            kind @ (Kind::TagSend | Kind::TagSendSync) => {
+                format!("{} of {} bytes, tag 0x{:x}", kind.describe(), self.length.get(), self.tag.get())
+            }
+            Kind::TagRecv | Kind::TagMessageRecv if status == Status::MESSAGE_TRUNCATED => {
+                format!("{}: the message has {} bytes", self.kind.get().describe(), self.length.get())
+            }
+            kind => kind.describe().to_owned(),
+        };
+        format!("{what}{peer}: {}", status.sentence().to_string_lossy())
+    }
+}
+
+/// When an operation with this timeout has to end; none for 0 and for ever.
+pub(crate) fn deadline_of(params: &OpParams<'_>) -> Option<u64> {
+    (params.timeout_ns != 0 && params.timeout_ns != u64::MAX).then(|| timer::deadline_after(params.timeout_ns))
+}
+
+/// Lets go of the request. One that is in progress goes on without it.
+///
+/// # Safety
+/// The caller holds the request and does not use it again; its memory may be gone afterwards.
+pub unsafe fn destroy(slot: *const Slot) {
+    // SAFETY: the caller holds the slot, and a slot that is held keeps its worker's memory.
+    let worker = unsafe { (*slot).worker };
+    // SAFETY: as above.
+    if unsafe { (*worker).generation.is_past() } {
+        return;
+    }
+    // SAFETY: as above.
+    if unsafe { (*worker).may_act_at_once() } {
+        // SAFETY: as above; the worker has not ended, so letting go cannot take its memory away.
+        unsafe { (*worker).let_go(&*slot) };
+    } else {
+        // SAFETY: as this function's own.
+        unsafe { inflight::push_foreign(slot) };
+    }
+}

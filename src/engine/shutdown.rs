@@ -1,0 +1,158 @@
+//! The end of a worker: everything in flight is completed, UCP goes, and what callers still hold keeps only memory.
+
+use super::endpoint::Phase;
+use super::events::{self, Event};
+use super::request::{Kind, Ticket};
+use super::status::Status;
+use super::timer;
+use super::worker::{Inside, Worker};
+use crate::sys;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+/// Messages whose sends have completed may still be on their way out: this long they are given.
+const FLUSH_NS: u64 = 200_000_000;
+/// UCP hands requests of closed endpoints back within a few passes; this is for the day when it does not.
+const PURGE_NS: u64 = 1_000_000_000;
+
+impl Worker {
+    /// Destroys the worker for the caller. From a callback it takes effect at the end of the pass.
+    pub fn destroy(self: Arc<Self>) {
+        if self.generation.is_past() || self.closed.load(Ordering::Acquire) {
+            return;
+        }
+        if events::in_callback() {
+            self.gate.enter_any();
+            let inside = Inside { worker: &self };
+            inside.push_event(Event::DestroyWorker(self.clone()));
+            return;
+        }
+        self.shut_down();
+    }
+
+    /// Ends it now. Bounded: at most about a second of waiting for UCP.
+    pub(crate) fn shut_down(self: &Arc<Self>) {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.gate.enter_any();
+        while self.delivering.get() > 0 {
+            // Another thread is in a callback of this worker: it has to come back first.
+            self.gate.leave();
+            std::thread::yield_now();
+            self.gate.enter_any();
+        }
+        let inside = Inside { worker: self };
+        inside.drain_foreign();
+        inside.cancel_receives();
+        inside.flush_briefly();
+        inside.end_endpoints();
+        inside.progress_while(PURGE_NS, |worker| {
+            let mut left = false;
+            worker.for_each_live(|slot| left |= slot.kind.get() != Kind::WorkerFlush);
+            left
+        });
+        // SAFETY: inside the gate, closed to everyone else; nothing of UCP's is used afterwards.
+        unsafe { sys::ucp_worker_destroy(inside.ucp()) };
+        inside.complete_the_rest();
+        inside.deliver_everything();
+        inside.changing.borrow_mut().clear();
+        inside.endpoints.borrow_mut().clear();
+        inside.keep.set(Some(self.clone()));
+        inside.shut_foreign();
+    }
+
+    fn tickets(&self, wanted: impl Fn(Kind) -> bool) -> Vec<Ticket> {
+        let mut tickets = Vec::new();
+        self.for_each_live(|slot| {
+            if wanted(slot.kind.get()) {
+                tickets.push(slot.ticket());
+            }
+        });
+        tickets
+    }
+
+    fn cancel_receives(&self) {
+        for slot in self.tickets(Kind::is_recv).iter().filter_map(Ticket::current) {
+            self.cancel_slot(slot, Status::CANCELED);
+        }
+    }
+
+    fn progress_while(&self, at_most_ns: u64, wanted: impl Fn(&Worker) -> bool) {
+        let deadline = timer::deadline_after(at_most_ns);
+        while wanted(self) {
+            // SAFETY: a live worker, and we are inside its gate.
+            let handled = unsafe { sys::ucp_worker_progress(self.ucp()) };
+            let now = timer::now_ns();
+            self.advance_changing(now);
+            if now >= deadline {
+                break;
+            }
+            if handled == 0 {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn flush_briefly(&self) {
+        if !self.endpoints.borrow().iter().flatten().any(|endpoint| endpoint.phase() <= Phase::Flushing) {
+            return;
+        }
+        let mut flush = std::ptr::null_mut();
+        // SAFETY: `flush` outlives the call.
+        let out = unsafe { super::inflight::Out::new(&raw mut flush) };
+        let ucp = self.ucp();
+        // SAFETY: a live worker inside its gate.
+        let call = |param: &sys::ucp_request_param_t| unsafe { sys::ucp_worker_flush_nbx(ucp, param) };
+        let _ = self.flush_with(None, &super::request::OpParams::default(), out, call);
+        // SAFETY: stored by the flush, held by us until let go below; complete or not, it stays ours until then.
+        let Some(slot) = (unsafe { flush.as_ref() }) else { return };
+        let slot: &super::request::Slot = slot;
+        // Only UCP's half counts: a rendezvous send that nobody receives would hold up the other.
+        let sends = self.sends_in_flight.get();
+        self.progress_while(FLUSH_NS, |worker| {
+            slot.is_pending() && slot.remaining.get() > worker.sends_in_flight.get().min(sends)
+        });
+        self.cancel_slot(slot, Status::CANCELED);
+        self.let_go(slot);
+    }
+
+    fn end_endpoints(&self) {
+        let endpoints: Vec<_> = self.endpoints.borrow().iter().flatten().cloned().collect();
+        for endpoint in endpoints {
+            if endpoint.phase() <= Phase::Flushing {
+                endpoint.set_status(Status::CLOSED);
+                endpoint.end_by_force();
+            }
+        }
+    }
+
+    /// UCP is gone, and touches no buffer any more: what it did not hand back ends here.
+    fn complete_the_rest(&self) {
+        for slot in self.tickets(|_| true).iter().filter_map(Ticket::current) {
+            if matches!(slot.kind.get(), Kind::EndpointFlush | Kind::WorkerFlush) {
+                self.forget_flush(slot);
+            }
+            slot.reason.set(Status::CANCELED.0);
+            self.complete(slot, Status::CANCELED);
+        }
+        let endpoints: Vec<_> = self.endpoints.borrow().iter().flatten().cloned().collect();
+        for endpoint in endpoints {
+            if endpoint.phase() != Phase::Closed {
+                endpoint.set_phase(Phase::Closed);
+                endpoint.complete_request(Status::OK);
+                self.push_event(Event::Closed(endpoint.clone(), endpoint.closing.outcome.get()));
+            }
+        }
+    }
+
+    fn deliver_everything(&self) {
+        while let Some(slot) = self.pop_ready() {
+            self.call_back(slot);
+        }
+        while !self.events.borrow().is_empty() {
+            self.handle_events();
+        }
+        self.drain_foreign();
+    }
+}

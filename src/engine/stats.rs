@@ -1,0 +1,44 @@
+//! Counters of a worker: written by the thread inside its gate, read by any.
+#![deny(unsafe_code)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A counter with one writer at a time: adding is a load and a store, no read-modify-write.
+#[derive(Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline]
+    pub(crate) fn add(&self, amount: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn subtract(&self, amount: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(amount), Ordering::Relaxed);
+    }
+
+    /// The present value. Counters are not read at one instant: a sum of two may be off by what is going on.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What has happened on a worker so far.
+#[derive(Default)]
+#[allow(missing_docs)]
+pub struct Stats {
+    pub submitted: Counter,
+    pub completed: Counter,
+    pub failed: Counter,
+    pub canceled: Counter,
+    pub in_flight: Counter,
+    pub bytes_sent: Counter,
+    pub bytes_received: Counter,
+    pub progress_calls: Counter,
+    pub wakeups: Counter,
+    pub sleeps: Counter,
+    pub endpoints: Counter,
+    pub endpoint_failures: Counter,
+}

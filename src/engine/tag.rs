@@ -1,0 +1,276 @@
+//! Tag transfer: send, synchronous send, receive; contiguous and scattered.
+//!
+//! Cost of the inline path, beyond UCP's own: one thread check, one load for fork and one for the endpoint, a slot from the
+//! free list, and three counters. No allocation, no lock (but MULTI's own), no read-modify-write, no system call.
+
+use super::context::feature;
+use super::endpoint::Endpoint;
+use super::flush::{on_sent, send_param};
+use super::inflight::Out;
+use super::memory_type;
+use super::request::{flag, mark, Kind, OpParams, Slot, Submitted};
+use super::status::{Error, Result, Status};
+use super::wait;
+use super::worker::Worker;
+use crate::sys::{self, Posted};
+use std::ffi::c_void;
+
+/// One part of a scattered message.
+#[derive(Clone, Copy)]
+pub struct Part {
+    /// May be null when `length` is 0.
+    pub data: *mut c_void,
+    /// Bytes.
+    pub length: usize,
+    /// `UCXX_MEMORY_*`.
+    pub memory_type: i32,
+}
+
+/// Local completion of a send: the buffer is free again. A synchronous send also waits until the message was matched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Complete when the buffer is free.
+    Local,
+    /// Complete when a receive has matched the message, too.
+    Synchronous,
+}
+
+impl Endpoint {
+    /// Sends `length` bytes.
+    ///
+    /// # Safety
+    /// `buffer` is readable for `length` bytes until the operation has completed, and `out` is valid.
+    #[inline]
+    pub unsafe fn tag_send(
+        &self,
+        buffer: *const c_void,
+        length: usize,
+        tag: u64,
+        mode: Mode,
+        params: &OpParams<'_>,
+        out: Out,
+    ) -> Result<Submitted> {
+        if params.flags & flag::WAIT != 0 {
+            params.check("tag send", flag::NO_WAIT)?;
+            // SAFETY: as for this function; it is complete when the call returns.
+            return wait::blocking(params, out, |params, out| unsafe {
+                self.send_now(buffer, length, tag, mode, params, out)
+            });
+        }
+        params.check("tag send", flag::NO_WAIT)?;
+        // SAFETY: as for this function.
+        unsafe { self.send_now(buffer, length, tag, mode, params, out) }
+    }
+
+    #[inline]
+    unsafe fn send_now(
+        &self,
+        buffer: *const c_void,
+        length: usize,
+        tag: u64,
+        mode: Mode,
+        params: &OpParams<'_>,
+        out: Out,
+    ) -> Result<Submitted> {
+        let inside = self.worker.enter()?;
+        self.check_open()?;
+        inside.need(feature::TAG)?;
+        let memory_type = memory_type::to_ucx(&inside.context, params.memory_type)?;
+        let kind = if mode == Mode::Synchronous { Kind::TagSendSync } else { Kind::TagSend };
+        let slot = inside.take_slot();
+        slot.begin(kind, params, length as u64, tag, out.is_wanted());
+        let mut param = send_param(slot);
+        if let Some(memory_type) = memory_type {
+            param.op_attr_mask |= sys::UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+            param.memory_type = memory_type;
+        }
+        // SAFETY: a live endpoint inside its worker's gate; the caller keeps the buffer, the worker the slot.
+        let posted = unsafe {
+            match mode {
+                Mode::Local => sys::ucp_tag_send_nbx(self.ucp.get(), buffer, length, tag, &param),
+                Mode::Synchronous => sys::ucp_tag_send_sync_nbx(self.ucp.get(), buffer, length, tag, &param),
+            }
+        };
+        inside.submitted(slot, Posted::from_pointer(posted), Some(self), params, out)
+    }
+
+    /// Sends the parts as one message.
+    ///
+    /// # Safety
+    /// The parts are readable until the operation has completed, and `out` is valid.
+    pub unsafe fn tag_send_iov(&self, parts: &[Part], tag: u64, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
+        params.check("tag send", flag::NO_WAIT)?;
+        let submit = |params: &OpParams<'_>, out: Out| {
+            let inside = self.worker.enter()?;
+            self.check_open()?;
+            inside.need(feature::TAG)?;
+            let memory_type = common_memory_type(&inside, parts, params)?;
+            let length: usize = parts.iter().map(|part| part.length).sum();
+            let slot = inside.take_slot();
+            slot.begin(Kind::TagSend, params, length as u64, tag, out.is_wanted());
+            let mut param = send_param(slot);
+            set_memory_type(&mut param, memory_type);
+            let (buffer, count) = describe_parts(slot, parts, &mut param);
+            // SAFETY: as in send_now; the list of parts lies in the slot.
+            let posted = unsafe { sys::ucp_tag_send_nbx(self.ucp.get(), buffer, count, tag, &param) };
+            inside.submitted(slot, Posted::from_pointer(posted), Some(self), params, out)
+        };
+        if params.flags & flag::WAIT != 0 {
+            return wait::blocking(params, out, submit);
+        }
+        submit(params, out)
+    }
+}
+
+impl Worker {
+    /// Receives one message whose tag matches.
+    ///
+    /// # Safety
+    /// `buffer` is writable for `length` bytes, and `params.recv_info` is valid, until the operation has completed; `out` is
+    /// valid.
+    #[inline]
+    pub unsafe fn tag_recv(
+        &self,
+        buffer: *mut c_void,
+        length: usize,
+        tag: u64,
+        tag_mask: u64,
+        params: &OpParams<'_>,
+        out: Out,
+    ) -> Result<Submitted> {
+        let part = [Part { data: buffer, length, memory_type: params.memory_type }];
+        // SAFETY: as for this function.
+        unsafe { self.tag_recv_iov(&part, tag, tag_mask, params, out) }
+    }
+
+    /// Receives one message whose tag matches into the parts, one after the other.
+    ///
+    /// # Safety
+    /// As for `tag_recv`, for each of the parts.
+    #[inline]
+    pub unsafe fn tag_recv_iov(
+        &self,
+        parts: &[Part],
+        tag: u64,
+        tag_mask: u64,
+        params: &OpParams<'_>,
+        out: Out,
+    ) -> Result<Submitted> {
+        params.check("tag receive", 0)?;
+        let submit = |params: &OpParams<'_>, out: Out| {
+            let inside = self.enter()?;
+            inside.need(feature::TAG)?;
+            let call = |buffer, count, param: &sys::ucp_request_param_t| {
+                // SAFETY: a live worker inside its gate; the caller keeps the buffers, the worker the slot.
+                unsafe { sys::ucp_tag_recv_nbx(inside.ucp(), buffer, count, tag, tag_mask, param) }
+            };
+            inside.receive(Kind::TagRecv, parts, params, out, call)
+        };
+        if params.flags & flag::WAIT != 0 {
+            return wait::blocking(params, out, submit);
+        }
+        submit(params, out)
+    }
+
+    /// Posts a receive of either kind. Inside the gate.
+    #[inline]
+    pub(crate) fn receive(
+        &self,
+        kind: Kind,
+        parts: &[Part],
+        params: &OpParams<'_>,
+        out: Out,
+        call: impl FnOnce(*mut c_void, usize, &sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
+    ) -> Result<Submitted> {
+        if let Some(from) = params.from {
+            if !std::ptr::eq(std::sync::Arc::as_ptr(&from.worker), self) {
+                return Err(Error::invalid("from: an endpoint of another worker"));
+            }
+            from.check_open()?;
+        }
+        let memory_type = match parts {
+            [part] => memory_type::to_ucx(&self.context, part.memory_type)?,
+            _ => common_memory_type(self, parts, params)?,
+        };
+        let slot = self.take_slot();
+        slot.begin(kind, params, 0, 0, out.is_wanted());
+        let mut param = send_param(slot);
+        param.cb.recv = Some(on_received);
+        // UCX 1.13 to 1.15 tell nothing of a message that was there already, unless they are made to call back.
+        param.op_attr_mask |= sys::UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+        set_memory_type(&mut param, memory_type);
+        let (buffer, count) = match parts {
+            [part] => (part.data, part.length),
+            _ => describe_parts(slot, parts, &mut param),
+        };
+        let posted = Posted::from_pointer(call(buffer, count, &param));
+        self.submitted(slot, posted, params.from, params, out)
+    }
+}
+
+fn set_memory_type(param: &mut sys::ucp_request_param_t, memory_type: Option<sys::ucs_memory_type_t>) {
+    if let Some(memory_type) = memory_type {
+        param.op_attr_mask |= sys::UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+        param.memory_type = memory_type;
+    }
+}
+
+/// The one memory type that all parts share: UCP takes a list of one type only.
+fn common_memory_type(worker: &Worker, parts: &[Part], params: &OpParams<'_>) -> Result<Option<sys::ucs_memory_type_t>> {
+    let mut types = parts.iter().filter(|part| part.length > 0).map(|part| memory_type::to_ucx(&worker.context, part.memory_type));
+    let Some(first) = types.next() else { return memory_type::to_ucx(&worker.context, params.memory_type) };
+    let first = first?;
+    for (index, other) in types.enumerate() {
+        if other? != first {
+            let text = format!("buffers: the memory type of number {} differs from that of those before it", index + 1);
+            return Err(Error::new(Status::UNSUPPORTED, text));
+        }
+    }
+    Ok(first)
+}
+
+/// Buffer and count for UCP: a list in the slot's own memory, or the one part there is. Parts of length 0 are left out.
+fn describe_parts(slot: &Slot, parts: &[Part], param: &mut sys::ucp_request_param_t) -> (*mut c_void, usize) {
+    let mut filled = parts.iter().filter(|part| part.length > 0);
+    match (filled.next(), filled.next()) {
+        (None, _) => return (std::ptr::null_mut(), 0),
+        (Some(only), None) => return (only.data, only.length),
+        _ => {}
+    }
+    // SAFETY: inside the gate, and the slot was taken a moment ago: nobody else has the list.
+    let list = unsafe { &mut *slot.iov.get() };
+    list.clear();
+    list.extend(parts.iter().filter(|part| part.length > 0).map(|part| sys::ucp_dt_iov_t { buffer: part.data, length: part.length }));
+    param.op_attr_mask |= sys::UCP_OP_ATTR_FIELD_DATATYPE;
+    param.datatype = sys::DATATYPE_IOV;
+    (list.as_mut_ptr().cast(), list.len())
+}
+
+/// UCP is done with a receive; perhaps before the call that posted it has returned.
+unsafe extern "C" fn on_received(
+    request: *mut c_void,
+    status: sys::ucs_status_t,
+    info: *const sys::ucp_tag_recv_info_t,
+    _user_data: *mut c_void,
+) {
+    let _ = std::panic::catch_unwind(|| {
+        // SAFETY: the request memory that UCP was given is a slot, and stays one until it completes, here. UCP calls back
+        // inside progress or another call of ours, hence inside the gate.
+        let slot = unsafe { &*request.cast::<Slot>() };
+        let status = Status(status.into());
+        // SAFETY: UCP passes a valid info, or none.
+        if let Some(info) = unsafe { info.as_ref() }.filter(|_| matches!(status, Status::OK | Status::MESSAGE_TRUNCATED)) {
+            slot.length.set(info.length as u64);
+            slot.tag.set(info.sender_tag);
+        }
+        if slot.has_mark(mark::SUBMITTING) {
+            slot.add_mark(mark::INLINE);
+            slot.reason.set(status.0);
+        } else {
+            slot.worker().complete(slot, status);
+        }
+    });
+}
+
+/// Makes sure that the two callbacks keep the types UCP wants.
+const _: (sys::ucp_send_nbx_callback_t, sys::ucp_tag_recv_nbx_callback_t) = (Some(on_sent), Some(on_received));

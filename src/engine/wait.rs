@@ -1,0 +1,328 @@
+//! Waiting where progress is manual: whoever waits also progresses.
+//!
+//! Under SINGLE and SERIALIZED the thread that waits is alone. Under MULTI one of the waiting threads drives: it progresses and
+//! sleeps on the descriptor; the others sleep on a condition variable until something has completed or the driver's place
+//! is free. A thread that progresses by itself wakes them when it has completed anything.
+
+use super::context::feature;
+use super::events;
+use super::gate::ThreadMode;
+use super::inflight::Out;
+use super::progress::from_callback;
+use super::request::{flag, OpParams, Slot, Submitted};
+use super::status::{Error, Result, Status};
+use super::timer;
+use super::wakeup::Armed;
+use super::worker::Worker;
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{fence, AtomicU32, Ordering};
+
+/// Polls between two looks at the clock.
+const POLLS_PER_LOOK: u32 = 32;
+
+/// Where the threads of a MULTI worker meet.
+#[derive(Default)]
+pub(crate) struct WaitRoom {
+    /// Somebody drives.
+    driven: Mutex<bool>,
+    changed: Condvar,
+    /// Threads on the condition variable. Raised before they look at their request for the last time.
+    waiting: AtomicU32,
+    /// Threads that sleep on the descriptor, or are about to.
+    asleep: AtomicU32,
+}
+
+enum Idle {
+    Woken,
+    Nothing,
+}
+
+impl Worker {
+    /// Progresses until `done`, at most until `deadline`. False when the time ran out.
+    pub(crate) fn drive(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<bool> {
+        if self.gate.mode() == ThreadMode::Multi {
+            return self.drive_among_others(done, deadline);
+        }
+        let mut patience = Patience::new(self.spin_ns, deadline);
+        while !done() {
+            match patience.after_pass(self.progress()?) {
+                Next::Poll => {}
+                Next::Sleep => drop(self.sleep_until_event(done, deadline)?),
+                Next::GiveUp => return Ok(done()),
+            }
+        }
+        Ok(true)
+    }
+
+    fn drive_among_others(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<bool> {
+        let room = &self.waiting;
+        let mut patience = Patience::new(self.spin_ns, deadline);
+        loop {
+            if done() {
+                return Ok(true);
+            }
+            let mut driven = room.driven.lock();
+            if *driven {
+                room.waiting.fetch_add(1, Ordering::SeqCst);
+                // Pairs with the fence in `tell_waiters`: either we see the completion here, or it sees us waiting.
+                fence(Ordering::SeqCst);
+                let mut timed_out = false;
+                while *driven && !done() && !timed_out {
+                    timed_out = match timer::remaining(deadline) {
+                        None => {
+                            room.changed.wait(&mut driven);
+                            false
+                        }
+                        Some(left) => room.changed.wait_for(&mut driven, left).timed_out(),
+                    };
+                }
+                room.waiting.fetch_sub(1, Ordering::SeqCst);
+                if timed_out {
+                    return Ok(done());
+                }
+                continue;
+            }
+            *driven = true;
+            drop(driven);
+            let result = self.drive_alone(done, &mut patience);
+            *room.driven.lock() = false;
+            room.changed.notify_all();
+            if let Some(finished) = result? {
+                return Ok(finished);
+            }
+        }
+    }
+
+    /// The driver's turn, which ends with every sleep. None: it goes on.
+    fn drive_alone(&self, done: &dyn Fn() -> bool, patience: &mut Patience) -> Result<Option<bool>> {
+        while !done() {
+            match patience.after_pass(self.progress_and_tell()?) {
+                Next::Poll => {}
+                Next::Sleep => {
+                    self.sleep_until_event(done, patience.deadline)?;
+                    return Ok(None);
+                }
+                Next::GiveUp => return Ok(Some(done())),
+            }
+        }
+        Ok(Some(true))
+    }
+
+    /// A pass, after which threads that wait for what it completed are woken.
+    pub fn progress_and_tell(&self) -> Result<u32> {
+        let handled = self.progress()?;
+        if handled > 0 && self.gate.mode() == ThreadMode::Multi {
+            self.tell_waiters();
+        }
+        Ok(handled)
+    }
+
+    fn tell_waiters(&self) {
+        let room = &self.waiting;
+        fence(Ordering::SeqCst);
+        if room.waiting.load(Ordering::SeqCst) > 0 {
+            drop(room.driven.lock());
+            room.changed.notify_all();
+        }
+        if room.asleep.load(Ordering::SeqCst) > 0 {
+            let _ = self.signal_ucp();
+        }
+    }
+
+    fn sleep_until_event(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<Idle> {
+        if !self.context.has(feature::WAKEUP) {
+            std::thread::yield_now();
+            return Ok(Idle::Nothing);
+        }
+        self.waiting.asleep.fetch_add(1, Ordering::SeqCst);
+        // Pairs with the fence in `tell_waiters`: either we see the completion, or it sees us asleep and signals.
+        fence(Ordering::SeqCst);
+        let result = if done() { Ok(Idle::Woken) } else { self.arm_and_sleep(deadline) };
+        self.waiting.asleep.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+
+    fn arm_and_sleep(&self, deadline: u64) -> Result<Idle> {
+        let wakeup = {
+            let inside = self.enter()?;
+            if inside.arm_inside()? == Armed::Busy {
+                return Ok(Idle::Woken);
+            }
+            inside.worker.wakeup()?
+        };
+        self.stats.sleeps.add(1);
+        let woken = wakeup.sleep(timer::remaining(deadline));
+        self.stats.wakeups.add(1);
+        Ok(if woken { Idle::Woken } else { Idle::Nothing })
+    }
+
+    /// Sleeps until there is an event and handles it. False when the time ran out first.
+    pub fn wait(&self, timeout_ns: u64) -> Result<bool> {
+        if events::in_callback() {
+            return Err(from_callback());
+        }
+        self.check_usable()?;
+        self.need(feature::WAKEUP)?;
+        let deadline = timer::deadline_after(timeout_ns);
+        loop {
+            if self.progress_and_tell()? > 0 {
+                return Ok(true);
+            }
+            if timeout_ns == 0 || timer::now_ns() >= deadline {
+                return Ok(false);
+            }
+            if let Idle::Woken = self.sleep_until_event(&|| false, deadline)? {
+                self.progress_and_tell()?;
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// How long a thread polls before it sleeps, and how long it waits at all.
+struct Patience {
+    spin_ns: u64,
+    deadline: u64,
+    polls: u32,
+    /// When the worker was first found idle; 0 while it is not.
+    idle_since: u64,
+}
+
+enum Next {
+    Poll,
+    Sleep,
+    GiveUp,
+}
+
+impl Patience {
+    fn new(spin_ns: u64, deadline: u64) -> Self {
+        Patience { spin_ns, deadline, polls: 0, idle_since: 0 }
+    }
+
+    /// What to do after a pass that handled so many events. Looks at the clock now and then only, but also while events
+    /// keep coming: a busy worker must not hide the deadline.
+    fn after_pass(&mut self, handled: u32) -> Next {
+        if self.deadline == 0 {
+            return Next::GiveUp;
+        }
+        self.polls = self.polls.wrapping_add(1);
+        if handled > 0 {
+            self.idle_since = 0;
+        }
+        if self.polls % POLLS_PER_LOOK != 0 {
+            return Next::Poll;
+        }
+        let now = timer::now_ns();
+        if now >= self.deadline {
+            return Next::GiveUp;
+        }
+        if handled == 0 && self.idle_since == 0 {
+            self.idle_since = now;
+        }
+        if self.idle_since != 0 && now - self.idle_since >= self.spin_ns {
+            return Next::Sleep;
+        }
+        Next::Poll
+    }
+}
+
+impl Slot {
+    /// Waits for the operation. INPROGRESS when the time ran out first, else its status.
+    pub fn wait(&self, timeout_ns: u64) -> Result<Status> {
+        if self.is_done() {
+            self.check_fork()?;
+            return Ok(self.status());
+        }
+        self.ready_to_wait()?;
+        let done = self.worker().drive(&|| self.is_done(), until(timeout_ns))?;
+        Ok(if done { self.status() } else { Status::INPROGRESS })
+    }
+
+    fn ready_to_wait(&self) -> Result<()> {
+        self.check_fork()?;
+        if events::in_callback() {
+            return Err(from_callback());
+        }
+        Ok(())
+    }
+}
+
+/// 0 polls: one pass.
+fn until(timeout_ns: u64) -> u64 {
+    if timeout_ns == 0 {
+        0
+    } else {
+        timer::deadline_after(timeout_ns)
+    }
+}
+
+/// Waits for every request; the first error, in the order of the list, after all have completed. INPROGRESS when the time
+/// ran out first.
+pub fn wait_all(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Status> {
+    let deadline = until(timeout_ns);
+    for slot in requests.iter().flatten() {
+        if slot.is_done() {
+            slot.check_fork()?;
+            continue;
+        }
+        slot.ready_to_wait()?;
+        if !slot.worker().drive(&|| slot.is_done(), deadline)? {
+            return Ok(Status::INPROGRESS);
+        }
+    }
+    let failed = requests.iter().flatten().map(|slot| slot.status()).find(|status| status.is_error());
+    Ok(failed.unwrap_or(Status::OK))
+}
+
+/// Waits for one of the requests: its index and status, or none when the time ran out first.
+pub fn wait_any(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Option<(usize, Status)>> {
+    let mut present = requests.iter().flatten();
+    let Some(first) = present.next() else {
+        return Err(Error::new(Status::NO_ELEM, "requests: none is left to wait for"));
+    };
+    let complete = || requests.iter().position(|slot| slot.is_some_and(Slot::is_done));
+    let found = |index: usize| requests[index].map(|slot| (index, slot.status()));
+    first.check_fork()?;
+    if let Some(index) = complete() {
+        return Ok(found(index));
+    }
+    if present.any(|slot| !std::ptr::eq(slot.worker, first.worker)) {
+        return Err(Error::invalid("requests: of several workers, while progress is manual"));
+    }
+    first.ready_to_wait()?;
+    first.worker().drive(&|| complete().is_some(), until(timeout_ns))?;
+    Ok(complete().and_then(found))
+}
+
+/// The blocking form of an operation (`UCXX_FLAG_WAIT`): submits it and waits; no request is left behind.
+pub fn blocking(
+    params: &OpParams<'_>,
+    out: Out,
+    submit: impl FnOnce(&OpParams<'_>, Out) -> Result<Submitted>,
+) -> Result<Submitted> {
+    if events::in_callback() {
+        return Err(from_callback());
+    }
+    let mut place: *mut Slot = std::ptr::null_mut();
+    // SAFETY: `place` outlives the call.
+    let submitted = submit(params, unsafe { Out::new(&raw mut place) })?;
+    debug_assert!(params.flags & flag::WAIT != 0);
+    // SAFETY: stored by the submission, and held by us until it is destroyed below.
+    if let (Submitted::Pending, Some(slot)) = (submitted, unsafe { place.as_ref() }) {
+        let waited = slot.worker().drive(&|| slot.is_done(), u64::MAX);
+        let result = match (waited, slot.status()) {
+            (_, Status::OK) => Ok(()),
+            (_, status) if status.is_error() => {
+                Err(Error::new(status, slot.error_message().to_string_lossy().into_owned()))
+            }
+            (Err(error), _) => Err(error),
+            (Ok(_), _) => Ok(()),
+        };
+        // SAFETY: ours, and not used again.
+        unsafe { super::request::destroy(place) };
+        result?;
+    }
+    out.store_null();
+    Ok(Submitted::Done)
+}
+

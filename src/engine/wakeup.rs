@@ -1,0 +1,147 @@
+//! Sleeping until a worker has something to do: an epoll descriptor over UCP's event descriptor and a timer.
+
+use super::context::feature;
+use super::status::{Error, Result, Status};
+use super::timer;
+use super::worker::{attention, Worker};
+use crate::sys;
+use std::time::Duration;
+
+/// The descriptor that is handed out, and what is behind it.
+pub(crate) struct Wakeup {
+    epoll: libc::c_int,
+    /// For deadlines: UCP knows nothing of them.
+    timer: libc::c_int,
+}
+
+impl Wakeup {
+    fn new(ucp_fd: libc::c_int) -> Result<Self> {
+        // SAFETY: plain system calls, checked below; `Drop` closes what was opened.
+        let wakeup = unsafe {
+            Wakeup {
+                epoll: libc::epoll_create1(libc::EPOLL_CLOEXEC),
+                timer: libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK),
+            }
+        };
+        if wakeup.epoll < 0 || wakeup.timer < 0 || !wakeup.add(ucp_fd) || !wakeup.add(wakeup.timer) {
+            let cause = std::io::Error::last_os_error();
+            return Err(Error::new(Status::IO_ERROR, format!("worker: no descriptor to wait on: {cause}")));
+        }
+        Ok(wakeup)
+    }
+
+    fn add(&self, fd: libc::c_int) -> bool {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        // SAFETY: two descriptors and a valid event.
+        unsafe { libc::epoll_ctl(self.epoll, libc::EPOLL_CTL_ADD, fd, &mut event) == 0 }
+    }
+
+    /// Makes the descriptor readable at `deadline`, and not before; none: not by the timer at all.
+    fn set_timer(&self, deadline: Option<u64>) {
+        let left = deadline.and_then(timer::remaining).unwrap_or_default();
+        // Zero would disarm it; a deadline that has just passed is to ring at once.
+        let left = if deadline.is_some() { left.max(Duration::from_nanos(1)) } else { left };
+        let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let value = libc::timespec { tv_sec: left.as_secs() as libc::time_t, tv_nsec: left.subsec_nanos().into() };
+        let setting = libc::itimerspec { it_interval: zero, it_value: value };
+        // SAFETY: a live timer and a valid setting. Setting it also clears an expiry that nobody has read.
+        unsafe { libc::timerfd_settime(self.timer, 0, &setting, std::ptr::null_mut()) };
+    }
+
+    /// Sleeps until the descriptor is readable; false when the time ran out or a signal came first.
+    pub(crate) fn sleep(&self, longest: Option<Duration>) -> bool {
+        // Rounded up to whole milliseconds: waking before a deadline would spin through what is left of it.
+        let timeout = longest.map_or(-1, |longest| {
+            libc::c_int::try_from(longest.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX)
+        });
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        // SAFETY: a live descriptor and room for one event.
+        unsafe { libc::epoll_wait(self.epoll, &mut event, 1, timeout) > 0 }
+    }
+}
+
+impl Drop for Wakeup {
+    fn drop(&mut self) {
+        for fd in [self.epoll, self.timer] {
+            if fd >= 0 {
+                // SAFETY: opened in `new`, closed once.
+                unsafe { libc::close(fd) };
+            }
+        }
+    }
+}
+
+/// What `arm` found.
+#[derive(PartialEq, Eq, Clone, Copy, Debug)]
+pub enum Armed {
+    /// The descriptor will become readable with the next event.
+    Ready,
+    /// There is something to progress first.
+    Busy,
+}
+
+impl Worker {
+    /// The descriptor, made on first use. Inside the gate.
+    pub(crate) fn wakeup(&self) -> Result<&Wakeup> {
+        self.need(feature::WAKEUP)?;
+        if let Some(wakeup) = self.wakeup.get() {
+            return Ok(wakeup);
+        }
+        let mut fd = -1;
+        // SAFETY: a live worker and a valid out-pointer.
+        let status = unsafe { sys::ucp_worker_get_efd(self.ucp(), &mut fd) };
+        if status != sys::UCS_OK {
+            return Err(Error::new(Status(status.into()), "worker: UCX has no event descriptor for it"));
+        }
+        let wakeup = Wakeup::new(fd)?;
+        Ok(self.wakeup.get_or_init(|| wakeup))
+    }
+
+    /// The descriptor for the caller's own event loop. It stays the library's.
+    pub fn event_fd(&self) -> Result<libc::c_int> {
+        let inside = self.enter()?;
+        inside.wakeup().map(|wakeup| wakeup.epoll)
+    }
+
+    /// Asks that the descriptor become readable with the next event.
+    pub fn arm(&self) -> Result<Armed> {
+        let inside = self.enter()?;
+        inside.arm_inside()
+    }
+
+    pub(crate) fn arm_inside(&self) -> Result<Armed> {
+        let wakeup = self.wakeup()?;
+        self.drain_foreign();
+        if self.attention.get() & (attention::READY | attention::EVENTS) != 0 {
+            return Ok(Armed::Busy);
+        }
+        let deadline = [self.timers.borrow().next(), self.next_change()].into_iter().flatten().min();
+        if deadline.is_some_and(|deadline| deadline <= timer::now_ns()) {
+            return Ok(Armed::Busy);
+        }
+        // SAFETY: a live worker inside its gate.
+        match unsafe { sys::ucp_worker_arm(self.ucp()) } {
+            sys::UCS_OK => {
+                wakeup.set_timer(deadline);
+                Ok(Armed::Ready)
+            }
+            sys::UCS_ERR_BUSY => Ok(Armed::Busy),
+            status => Err(Error::new(Status(status.into()), "worker: UCX could not arm its events")),
+        }
+    }
+
+    /// Makes the descriptor readable and wakes whoever sleeps on this worker. Any thread.
+    pub fn signal(&self) -> Result<()> {
+        self.check_usable()?;
+        self.need(feature::WAKEUP)?;
+        self.signal_ucp()
+    }
+
+    pub(crate) fn signal_ucp(&self) -> Result<()> {
+        // SAFETY: a write to an eventfd, allowed from any thread in any thread mode.
+        match unsafe { sys::ucp_worker_signal(self.ucp()) } {
+            sys::UCS_OK => Ok(()),
+            status => Err(Error::new(Status(status.into()), "worker: UCX could not signal it")),
+        }
+    }
+}

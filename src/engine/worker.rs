@@ -1,0 +1,325 @@
+//! The worker: one UCP worker, the requests that run on it, and the endpoints that belong to it.
+
+use super::address::{Address, Origin};
+use super::context::{self, feature, Context};
+use super::endpoint::Endpoint;
+use super::events::Event;
+use super::fork::Generation;
+use super::gate::{Gate, ThreadMode};
+use super::identity::Identity;
+use super::library;
+use super::request::Slot;
+use super::slab::Slab;
+use super::stats::Stats;
+use super::status::{Error, Result, Status};
+use super::timer::{self, Timers};
+use super::wait::WaitRoom;
+use super::wakeup::Wakeup;
+use crate::sys;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// How long a call that waits polls before it sleeps, when the worker's parameters do not say.
+const DEFAULT_SPIN_NS: u64 = 50_000;
+
+/// What a worker is made from, checked.
+pub struct WorkerParams {
+    /// Who may call.
+    pub thread_mode: ThreadMode,
+    /// How long waiting calls poll before they sleep; 0 for the default.
+    pub spin_ns: u64,
+    /// Shown in dumps.
+    pub name: Option<CString>,
+}
+
+/// A UCP worker and all that happens on it.
+///
+/// Whoever is inside the gate owns every `Cell` and `RefCell` here. `closed` is set inside the gate and read anywhere;
+/// `foreign` is pushed to by anyone and drained inside; `stats` are written inside and read anywhere.
+pub struct Worker {
+    pub(crate) context: Arc<Context>,
+    pub(crate) generation: Generation,
+    pub(crate) gate: Gate,
+    ucp: sys::ucp_worker_h,
+    pub(crate) name: Option<CString>,
+    pub(crate) identity: Identity,
+    pub(crate) spin_ns: u64,
+    /// No new operation is taken. Set before UCP goes away.
+    pub(crate) closed: AtomicBool,
+    pub(crate) stats: Stats,
+    pub(crate) waiting: WaitRoom,
+    pub(crate) wakeup: OnceLock<Wakeup>,
+
+    pub(crate) slab: Slab,
+    /// Requests that callers let go of from outside the gate; `SHUT` once the worker has ended.
+    pub(crate) foreign: AtomicPtr<Slot>,
+    /// After the end: requests still in callers' hands. The last one to go drops `keep`.
+    pub(crate) orphans: AtomicUsize,
+    pub(crate) keep: Cell<Option<Arc<Worker>>>,
+
+    /// Requests whose callback is due, oldest first.
+    pub(crate) ready_head: Cell<*const Slot>,
+    pub(crate) ready_tail: Cell<*const Slot>,
+    /// What is in flight, newest first.
+    pub(crate) live: Cell<*const Slot>,
+    /// Sends in flight, on all endpoints: a flush of the worker waits for them.
+    pub(crate) sends_in_flight: Cell<u32>,
+    /// Flushes of the whole worker that are under way.
+    pub(crate) flushes: RefCell<Vec<*const Slot>>,
+    /// Flushes under way, of the worker and of all endpoints.
+    pub(crate) flushes_active: Cell<u32>,
+    pub(crate) sequence: Cell<u64>,
+    /// Work that a progress pass has beyond UCP's: bits of `attention`.
+    pub(crate) attention: Cell<u32>,
+    pub(crate) events: RefCell<VecDeque<Event>>,
+    pub(crate) timers: RefCell<Timers>,
+    pub(crate) endpoints: RefCell<Vec<Option<Arc<Endpoint>>>>,
+    /// Endpoints that are being opened or closed, looked at in each pass.
+    pub(crate) changing: RefCell<Vec<Arc<Endpoint>>>,
+    /// A pass is handing out callbacks (several threads at once in MULTI).
+    pub(crate) delivering: Cell<u32>,
+    /// Completions so far, to tell a thread that waits that something has happened.
+    pub(crate) completions: Cell<u64>,
+    pub(crate) coarse_now: Cell<u64>,
+}
+
+/// Bits of `Worker::attention`.
+pub(crate) mod attention {
+    pub(crate) const READY: u32 = 1;
+    pub(crate) const EVENTS: u32 = 2;
+    pub(crate) const TIMERS: u32 = 4;
+    pub(crate) const CHANGING: u32 = 8;
+}
+
+// SAFETY: see the type: cells belong to whoever is inside the gate, which admits one thread at a time.
+unsafe impl Send for Worker {}
+// SAFETY: as above.
+unsafe impl Sync for Worker {}
+
+/// Proof of being inside the worker's gate; leaves it when dropped.
+pub(crate) struct Inside<'a> {
+    pub(crate) worker: &'a Worker,
+}
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.worker.gate.leave();
+    }
+}
+
+impl std::ops::Deref for Inside<'_> {
+    type Target = Worker;
+    #[inline]
+    fn deref(&self) -> &Worker {
+        self.worker
+    }
+}
+
+impl Worker {
+    /// Creates the UCP worker.
+    pub fn new(context: &Arc<Context>, params: WorkerParams) -> Result<Arc<Self>> {
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        context.check_fork()?;
+        // SAFETY: all-zero is valid: the mask says which fields count.
+        let mut ucp_params: sys::ucp_worker_params_t = unsafe { std::mem::zeroed() };
+        ucp_params.field_mask = u64::from(sys::UCP_WORKER_PARAM_FIELD_THREAD_MODE);
+        // SERIALIZED takes no lock in data calls either, and lets the worker move between threads.
+        ucp_params.thread_mode = match params.thread_mode {
+            ThreadMode::Single => sys::UCS_THREAD_MODE_SINGLE,
+            _ => sys::UCS_THREAD_MODE_SERIALIZED,
+        };
+        let mut ucp = std::ptr::null_mut();
+        let (status, logged) = super::log::capture(|| {
+            library::with_signals_blocked(|| {
+                // SAFETY: a live context, params with their mask, a valid out-pointer.
+                unsafe { sys::ucp_worker_create(context.handle(), &ucp_params, &mut ucp) }
+            })
+        });
+        if status != sys::UCS_OK {
+            return Err(Error::new(Status(status.into()), "UCX could not create a worker; its log says why"));
+        }
+        if let Err(error) = context.check_config_applied(&logged) {
+            // SAFETY: just created, nothing uses it.
+            unsafe { sys::ucp_worker_destroy(ucp) };
+            return Err(error);
+        }
+        let identity = Identity::of_this_process(NUMBER.fetch_add(1, Ordering::Relaxed));
+        Ok(Arc::new(Worker {
+            context: context.clone(),
+            generation: context.generation,
+            gate: Gate::new(params.thread_mode),
+            ucp,
+            name: params.name,
+            identity,
+            spin_ns: if params.spin_ns == 0 { DEFAULT_SPIN_NS } else { params.spin_ns },
+            closed: AtomicBool::new(false),
+            stats: Stats::default(),
+            waiting: WaitRoom::default(),
+            wakeup: OnceLock::new(),
+            slab: Slab::new(context.request_size),
+            foreign: AtomicPtr::new(std::ptr::null_mut()),
+            orphans: AtomicUsize::new(0),
+            keep: Cell::new(None),
+            ready_head: Cell::new(std::ptr::null()),
+            ready_tail: Cell::new(std::ptr::null()),
+            live: Cell::new(std::ptr::null()),
+            sends_in_flight: Cell::new(0),
+            flushes: RefCell::default(),
+            flushes_active: Cell::new(0),
+            sequence: Cell::new(0),
+            attention: Cell::new(0),
+            events: RefCell::default(),
+            timers: RefCell::default(),
+            endpoints: RefCell::default(),
+            changing: RefCell::default(),
+            delivering: Cell::new(0),
+            completions: Cell::new(0),
+            coarse_now: Cell::new(timer::now_ns()),
+        }))
+    }
+
+    /// Enters the gate for an operation: refuses after a fork, after the end, and on the wrong thread.
+    #[inline]
+    pub(crate) fn enter(&self) -> Result<Inside<'_>> {
+        if self.generation.is_past() {
+            return Err(context::forked("worker"));
+        }
+        self.gate.enter()?;
+        // From here on leaving is seen to.
+        let inside = Inside { worker: self };
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(self.closed_error());
+        }
+        Ok(inside)
+    }
+
+    #[cold]
+    pub(crate) fn closed_error(&self) -> Error {
+        Error::new(Status::CLOSED, "worker: has been destroyed")
+    }
+
+    /// Refuses use in a forked child.
+    pub fn check_fork(&self) -> Result<()> {
+        if self.generation.is_past() {
+            return Err(context::forked("worker"));
+        }
+        Ok(())
+    }
+
+    /// Refuses in a forked child and after the end, without entering.
+    pub(crate) fn check_usable(&self) -> Result<()> {
+        self.check_fork()?;
+        if self.closed.load(Ordering::Acquire) {
+            return Err(self.closed_error());
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn ucp(&self) -> sys::ucp_worker_h {
+        self.ucp
+    }
+
+    #[inline]
+    pub(crate) fn attend(&self, bits: u32) {
+        self.attention.set(self.attention.get() | bits);
+    }
+
+    pub(crate) fn push_event(&self, event: Event) {
+        self.events.borrow_mut().push_back(event);
+        self.attend(attention::EVENTS);
+    }
+
+    /// Refuses an operation that the context was not made for.
+    #[inline]
+    pub(crate) fn need(&self, wanted: u64) -> Result<()> {
+        if self.context.has(wanted) {
+            Ok(())
+        } else {
+            Err(missing_feature(wanted))
+        }
+    }
+
+    /// The worker's address with its trailer.
+    pub fn address(&self) -> Result<Address> {
+        let _inside = self.enter()?;
+        let (mut ucp, mut length) = (std::ptr::null_mut(), 0);
+        // SAFETY: a live worker and valid out-pointers.
+        let status = unsafe { sys::ucp_worker_get_address(self.ucp, &mut ucp, &mut length) };
+        if status != sys::UCS_OK {
+            return Err(Error::new(Status(status.into()), "UCX would not give the worker's address"));
+        }
+        // SAFETY: UCX's buffer of that length, live until released below.
+        let bytes = unsafe { std::slice::from_raw_parts(ucp.cast::<u8>(), length) };
+        let address = Address::with_trailer(bytes, Origin { identity: self.identity, release: library::ucx_release() });
+        // SAFETY: the buffer from above, released once.
+        unsafe { sys::ucp_worker_release_address(self.ucp, ucp) };
+        Ok(address)
+    }
+
+    /// Orders what comes after behind what came before, on every endpoint.
+    ///
+    /// Tag messages of one endpoint are in order as they are, so there is nothing to do for them; the operations that
+    /// can overtake each other, put, get and atomics, are not offered yet.
+    pub fn fence(&self) -> Result<()> {
+        self.enter().map(drop)
+    }
+
+    /// The longest header of an active message, or 0 without that feature.
+    pub fn max_am_header(&self) -> Result<usize> {
+        let _inside = self.enter()?;
+        if !self.context.has(feature::AM) {
+            return Ok(0);
+        }
+        // SAFETY: all-zero is valid: the mask says which fields count.
+        let mut attr: sys::ucp_worker_attr_t = unsafe { std::mem::zeroed() };
+        attr.field_mask = u64::from(sys::UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER);
+        // SAFETY: a live worker, and a struct with its mask set.
+        let status = unsafe { sys::ucp_worker_query(self.ucp, &mut attr) };
+        if status != sys::UCS_OK {
+            return Err(Error::new(Status(status.into()), "UCX would not tell the worker's attributes"));
+        }
+        Ok(attr.max_am_header)
+    }
+
+    /// Who may call.
+    pub fn thread_mode(&self) -> ThreadMode {
+        self.gate.mode()
+    }
+
+    /// Counters, readable from any thread.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    pub(crate) fn display_name(&self) -> &CStr {
+        self.name.as_deref().unwrap_or(c"worker")
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // A worker that was never shut down: its handle leaked into an exiting program, or it was made before a fork. UCP
+        // is left as it is: shutting it down runs callbacks, and there is nobody left to expect them.
+        if !self.closed.load(Ordering::Relaxed) && !self.generation.is_past() {
+            super::log::write(super::log::WARN, c"worker", "dropped without having been destroyed");
+        }
+    }
+}
+
+#[cold]
+fn missing_feature(wanted: u64) -> Error {
+    let name = match wanted {
+        feature::TAG => "UCXX_FEATURE_TAG",
+        feature::STREAM => "UCXX_FEATURE_STREAM",
+        feature::AM => "UCXX_FEATURE_AM",
+        feature::RMA => "UCXX_FEATURE_RMA",
+        feature::ATOMIC => "UCXX_FEATURE_ATOMIC",
+        _ => "UCXX_FEATURE_WAKEUP",
+    };
+    Error::new(Status::UNSUPPORTED, format!("context: made without {name}; ask for it in ucxx_context_params_t.features"))
+}

@@ -1,0 +1,167 @@
+//! The context and its configuration.
+
+use super::constants::ucxx_network;
+use super::guard;
+use super::handle::{self, null, place, ucxx_context_t};
+use super::params::{self, sized};
+use super::status::ucxx_status_t;
+use crate::engine::context::{Context, ContextParams};
+use crate::engine::status::{Error, Result, Status};
+use std::ffi::{c_char, c_void, CStr};
+
+/// One UCX variable.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ucxx_config_entry {
+    /// Without "UCX_"; transport variables with their prefix (POSIX_, CMA_, TCP_), whatever the loaded UCX calls them.
+    pub key: *const c_char,
+    /// As it would stand in the environment.
+    pub value: *const c_char,
+}
+/// One UCX variable.
+pub type ucxx_config_entry_t = ucxx_config_entry;
+
+/// What a context is made from.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ucxx_context_params {
+    /// Set by UCXX_CONTEXT_PARAMS_INIT.
+    pub struct_size: usize,
+    /// UCXX_FEATURE_*; 0 means TAG, STREAM, AM and WAKEUP. RMA and ATOMIC let peers touch memory: ask for them. WAKEUP is
+    /// what descriptors and sleeping need.
+    pub features: u64,
+    /// Overrides the environment and the library's own defaults; one that cannot be applied is an error, here or in
+    /// ucxx_worker_create. May be NULL when `config_count` is 0.
+    pub config: *const ucxx_config_entry_t,
+    /// Number of entries.
+    pub config_count: usize,
+    /// UCXX_NETWORK_*.
+    pub network: i32,
+    /// Shown in UCX's own output; optional.
+    pub name: *const c_char,
+}
+/// What a context is made from.
+pub type ucxx_context_params_t = ucxx_context_params;
+
+sized! { ucxx_context_params, 48; }
+
+/// Receives one variable; both strings are valid during the call.
+pub type ucxx_config_visitor_t = Option<unsafe extern "C" fn(arg: *mut c_void, key: *const c_char, value: *const c_char)>;
+
+/// More entries than there are variables in UCX: a count above this is not one.
+const MOST_ENTRIES: usize = 10_000;
+
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+///
+/// # Safety
+/// NULL or writable for that many bytes.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_context_params_init(value: *mut ucxx_context_params_t, struct_size: usize) {
+    // SAFETY: as for this function.
+    unsafe { params::init(value, struct_size) };
+}
+
+/// Sets UCX up. `params` may be NULL. The caller owns the context and destroys it. Any thread.
+///
+/// Errors: INVALID_PARAM (an argument, or a variable that UCX does not take), and what UCX answers, with its log telling why.
+///
+/// # Safety
+/// `params` is NULL or a struct whose `struct_size` is set; `context` is valid for a write.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_context_create(
+    params: *const ucxx_context_params_t,
+    context: *mut *mut ucxx_context_t,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let place = unsafe { place(context, "context") }?;
+        // SAFETY: as above.
+        let params = unsafe { params::with(params, "params", |params| convert(params)) }?;
+        place.write(handle::give_arc(Context::new(&params)?));
+        Ok(Status::OK)
+    })
+}
+
+/// # Safety
+/// Strings and the list of entries are readable.
+unsafe fn convert(params: &ucxx_context_params) -> Result<ContextParams> {
+    if params.config_count > MOST_ENTRIES {
+        return Err(Error::invalid(format!("config_count: {} is more than UCX has variables", params.config_count)));
+    }
+    if params.config.is_null() && params.config_count > 0 {
+        return Err(null("config"));
+    }
+    let mut config = Vec::new();
+    for index in 0..params.config_count {
+        // SAFETY: as for this function.
+        let entry = unsafe { *params.config.add(index) };
+        // SAFETY: as above.
+        config.push(unsafe { (text(entry.key, "config: key")?, text(entry.value, "config: value")?) });
+    }
+    let networks = [ucxx_network::UCXX_NETWORK_ALL as i32, ucxx_network::UCXX_NETWORK_LOCAL as i32];
+    if !networks.contains(&params.network) {
+        return Err(Error::invalid(format!("network: {} is no UCXX_NETWORK_* value", params.network)));
+    }
+    Ok(ContextParams {
+        features: params.features,
+        config,
+        local_network: params.network == ucxx_network::UCXX_NETWORK_LOCAL as i32,
+        // SAFETY: as above.
+        name: (!params.name.is_null()).then(|| unsafe { CStr::from_ptr(params.name) }.to_owned()),
+    })
+}
+
+/// # Safety
+/// NULL or a terminated string.
+unsafe fn text(string: *const c_char, argument: &str) -> Result<String> {
+    if string.is_null() {
+        return Err(null(argument));
+    }
+    // SAFETY: as for this function.
+    let text = unsafe { CStr::from_ptr(string) };
+    text.to_str().map(str::to_owned).map_err(|_| Error::invalid(format!("{argument}: is not UTF-8")))
+}
+
+/// Lets go of the context. Workers made from it go on until they are destroyed themselves; UCX is shut down with the last of
+/// them. NULL is ignored. Any thread.
+///
+/// # Safety
+/// NULL or a context of this library, not used afterwards.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_context_destroy(context: *mut ucxx_context_t) {
+    // SAFETY: as for this function.
+    guard::quietly((), || drop(unsafe { handle::take_arc(context) }));
+}
+
+/// Calls `visit` with each configuration variable (without its "UCX_") and the value in force for this context; transport
+/// variables, which UCX keeps elsewhere, are not among them. It may call any function. Any thread.
+///
+/// # Safety
+/// A context of this library; `visit` may be called with `arg`.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_context_visit_config(
+    context: *const ucxx_context_t,
+    visit: ucxx_config_visitor_t,
+    arg: *mut c_void,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let context = unsafe { handle::get(context) }?;
+        let visit = visit.ok_or_else(|| null("visit"))?;
+        for (key, value) in context.config_entries()? {
+            // SAFETY: as above; both strings outlive the call.
+            unsafe { visit(arg, key.as_ptr(), value.as_ptr()) };
+        }
+        Ok(Status::OK)
+    })
+}
+
+/// Can the UCX that is loaded send from and receive into CUDA memory here? False for NULL. Any thread.
+///
+/// # Safety
+/// NULL or a context of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_context_has_cuda(context: *const ucxx_context_t) -> bool {
+    // SAFETY: as for this function.
+    guard::quietly(false, || unsafe { handle::get(context) }.is_ok_and(|context| context.has_cuda()))
+}

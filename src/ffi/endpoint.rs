@@ -1,0 +1,272 @@
+//! Endpoints.
+
+use super::constants::{ucxx_close, ucxx_error_handling};
+use super::guard;
+use super::handle::{self, place, ucxx_address_t, ucxx_endpoint_t, ucxx_request_t, ucxx_worker_t};
+use super::operation::{submit, ucxx_op_params_t};
+use super::params::{self, sized};
+use super::status::ucxx_status_t;
+use crate::engine::endpoint::{Callback, Endpoint, EndpointParams};
+use crate::engine::status::{Error, Result, Status};
+use std::ffi::{c_char, c_void};
+
+/// Runs once for the event it was registered for, on the thread that drives progress, outside every lock. It may call every
+/// function; those that wait return BUSY. It must not throw.
+pub type ucxx_endpoint_callback_t =
+    Option<unsafe extern "C" fn(arg: *mut c_void, endpoint: *mut ucxx_endpoint_t, status: ucxx_status_t)>;
+
+/// What an endpoint is made with.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ucxx_endpoint_params {
+    /// Set by UCXX_ENDPOINT_PARAMS_INIT.
+    pub struct_size: usize,
+    /// UCXX_ENDPOINT_ERROR_HANDLING_*. PEER, the default, notices a dead peer and keeps shared memory in use; NONE does not
+    /// notice, cannot be closed by force, and leaves some memory with UCX until the worker goes. Endpoints of a worker to itself
+    /// are always NONE.
+    pub error_handling: i32,
+    /// The send window: 0 in this release.
+    pub send_window_ops: u32,
+    /// The send window: 0 in this release.
+    pub send_window_bytes: u64,
+    /// The send queue: 0 in this release.
+    pub send_queue_ops: u32,
+    /// The send queue: 0 in this release.
+    pub send_queue_bytes: u64,
+    /// Give the endpoint up, with TIMED_OUT, if the peer has not answered by then; 0 for no limit. Nanoseconds.
+    pub connect_timeout_ns: u64,
+    /// 0 in this release.
+    pub liveness_ns: u64,
+    /// NULL in this release.
+    pub local_address: *const c_char,
+    /// Once, when the peer has answered; not if the endpoint ended before.
+    pub on_open: ucxx_endpoint_callback_t,
+    /// Passed to `on_open`.
+    pub on_open_arg: *mut c_void,
+    /// Once, when the endpoint has ended: OK after a close, PEER_FAILED when the peer died, TIMED_OUT when a time ran out.
+    pub on_close: ucxx_endpoint_callback_t,
+    /// Passed to `on_close`.
+    pub on_close_arg: *mut c_void,
+}
+/// What an endpoint is made with.
+pub type ucxx_endpoint_params_t = ucxx_endpoint_params;
+
+/// What `ucxx_endpoint_query` tells.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ucxx_endpoint_attr {
+    /// Set by UCXX_ENDPOINT_ATTR_INIT.
+    pub struct_size: usize,
+    /// "ip:port" of an endpoint that was connected by address, else "".
+    pub local_address: [c_char; 64],
+    /// Likewise.
+    pub remote_address: [c_char; 64],
+    /// Transports in use, such as "posix/memory,cma/memory"; "" before the endpoint is connected.
+    pub transports: [c_char; 256],
+    /// A number for the peer's worker, the same wherever it is asked; 0 for a foreign one.
+    pub peer_id: u64,
+    /// Operations sent so far.
+    pub operations_sent: u64,
+    /// Bytes in them.
+    pub bytes_sent: u64,
+    /// Sends and flushes under way.
+    pub in_flight: u64,
+    /// Is the peer known to be on this host?
+    pub same_host: u8,
+}
+/// What `ucxx_endpoint_query` tells.
+pub type ucxx_endpoint_attr_t = ucxx_endpoint_attr;
+
+sized! {
+    ucxx_endpoint_params, 96;
+    ucxx_endpoint_attr, 432;
+}
+
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+///
+/// # Safety
+/// NULL or writable for that many bytes.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_endpoint_params_init(value: *mut ucxx_endpoint_params_t, struct_size: usize) {
+    // SAFETY: as for this function.
+    unsafe { params::init(value, struct_size) };
+}
+
+/// An endpoint to the worker that `address` names. The connection is made in the background; operations may be submitted at
+/// once. `params` may be NULL. The caller owns the endpoint; it keeps the worker's memory alive.
+///
+/// Errors: UNSUPPORTED when the releases of UCX here and there are known not to work together.
+///
+/// # Safety
+/// Worker and address of this library; `params` is NULL or a struct whose `struct_size` is set; `endpoint` is valid for a write.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_endpoint_create(
+    worker: *mut ucxx_worker_t,
+    address: *const ucxx_address_t,
+    params: *const ucxx_endpoint_params_t,
+    endpoint: *mut *mut ucxx_endpoint_t,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let (worker, address, place) =
+            unsafe { (handle::share(worker)?, handle::get(address)?, place(endpoint, "endpoint")?) };
+        // SAFETY: as above.
+        let params = unsafe { params::with(params, "params", convert) }?;
+        place.write(handle::give_arc(Endpoint::new(&worker, address, &params)?));
+        Ok(Status::OK)
+    })
+}
+
+fn convert(params: &ucxx_endpoint_params) -> Result<EndpointParams> {
+    let peer_failure = match params.error_handling {
+        mode if mode == ucxx_error_handling::UCXX_ENDPOINT_ERROR_HANDLING_PEER as i32 => true,
+        mode if mode == ucxx_error_handling::UCXX_ENDPOINT_ERROR_HANDLING_NONE as i32 => false,
+        mode => {
+            return Err(Error::invalid(format!("error_handling: {mode} is no UCXX_ENDPOINT_ERROR_HANDLING_* value")))
+        }
+    };
+    let not_offered = [
+        ("send_window_ops", params.send_window_ops != 0),
+        ("send_window_bytes", params.send_window_bytes != 0),
+        ("send_queue_ops", params.send_queue_ops != 0),
+        ("send_queue_bytes", params.send_queue_bytes != 0),
+        ("liveness_ns", params.liveness_ns != 0),
+        ("local_address", !params.local_address.is_null()),
+    ];
+    if let Some((field, _)) = not_offered.iter().find(|(_, asked)| *asked) {
+        return Err(Error::new(Status::UNSUPPORTED, format!("{field}: not offered by this release")));
+    }
+    let callback = |callback: ucxx_endpoint_callback_t| {
+        // SAFETY: the same function, whose second argument is the endpoint behind an opaque type.
+        unsafe { std::mem::transmute::<ucxx_endpoint_callback_t, Option<Callback>>(callback) }
+    };
+    Ok(EndpointParams {
+        peer_failure,
+        connect_timeout_ns: params.connect_timeout_ns,
+        on_open: callback(params.on_open),
+        on_open_arg: params.on_open_arg,
+        on_close: callback(params.on_close),
+        on_close_arg: params.on_close_arg,
+    })
+}
+
+/// OK while the endpoint takes operations, else why not: CLOSED, PEER_FAILED, TIMED_OUT. Any thread.
+///
+/// # Safety
+/// NULL (INVALID_PARAM) or an endpoint of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_endpoint_status(endpoint: *const ucxx_endpoint_t) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let endpoint = unsafe { handle::get(endpoint) }?;
+        endpoint.check_fork()?;
+        Ok(endpoint.status())
+    })
+}
+
+/// An operation that completes after every operation submitted to the endpoint before it, rendezvous sends included, with the
+/// first error of those that kept neither request nor callback.
+///
+/// # Safety
+/// An endpoint of this library; see `ucxx_op_params_t` for the rest.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_endpoint_flush(
+    endpoint: *mut ucxx_endpoint_t,
+    params: *const ucxx_op_params_t,
+    request: *mut *mut ucxx_request_t,
+) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    unsafe { submit(params, request, |params, out| handle::get(endpoint)?.flush(params, out)) }
+}
+
+/// Closes the endpoint: it takes nothing more. UCXX_CLOSE_FLUSH lets finish what came before, for as long as something does
+/// finish every three seconds or the timeout allows, and then goes on by force, with TIMED_OUT; UCXX_CLOSE_FORCE cuts short:
+/// requests complete with CANCELED. Complete when all of the endpoint's requests are; `on_close` follows. The handle stays to be
+/// destroyed. CLOSED when it was closed before.
+///
+/// # Safety
+/// An endpoint of this library; see `ucxx_op_params_t` for the rest.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_endpoint_close(
+    endpoint: *mut ucxx_endpoint_t,
+    how: i32,
+    params: *const ucxx_op_params_t,
+    request: *mut *mut ucxx_request_t,
+) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    unsafe {
+        submit(params, request, |params, out| {
+            let endpoint = handle::get(endpoint)?;
+            let force = match how {
+                how if how == ucxx_close::UCXX_CLOSE_FLUSH as i32 => false,
+                how if how == ucxx_close::UCXX_CLOSE_FORCE as i32 => true,
+                how => return Err(Error::invalid(format!("how: {how} is no UCXX_CLOSE_* value"))),
+            };
+            endpoint.close(force, params, out)
+        })
+    }
+}
+
+/// Closes the endpoint as by UCXX_CLOSE_FLUSH if it is open, waits until it has ended and `on_close` has returned, and frees the
+/// handle. Bounded. From a callback it does not wait: the end comes after the pass. NULL is ignored.
+///
+/// # Safety
+/// NULL or an endpoint of this library, not used afterwards.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_endpoint_destroy(endpoint: *mut ucxx_endpoint_t) {
+    guard::progressing(|| {
+        // SAFETY: as for this function.
+        unsafe { handle::take_arc(endpoint) }.into_iter().for_each(Endpoint::destroy);
+        Ok(Status::OK)
+    });
+}
+
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+///
+/// # Safety
+/// NULL or writable for that many bytes.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_endpoint_attr_init(value: *mut ucxx_endpoint_attr_t, struct_size: usize) {
+    // SAFETY: as for this function.
+    unsafe { params::init(value, struct_size) };
+}
+
+/// What the endpoint is like. Under SINGLE, on the worker's own thread.
+///
+/// # Safety
+/// An endpoint of this library; `attr` is a struct whose `struct_size` is set.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_endpoint_query(
+    endpoint: *const ucxx_endpoint_t,
+    attr: *mut ucxx_endpoint_attr_t,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let endpoint = unsafe { handle::get(endpoint) }?;
+        // SAFETY: as above.
+        unsafe { params::out_size(attr, "attr") }?;
+        let (operations_sent, bytes_sent, in_flight) = endpoint.traffic()?;
+        let mut transports = [0; 256];
+        // Longer than there is room for is cut at a comma, so that no name is half there.
+        let mut text = endpoint.transports()?;
+        while text.len() >= transports.len() {
+            text.truncate(text.rfind(',').unwrap_or(0));
+        }
+        for (place, byte) in transports.iter_mut().zip(text.bytes()) {
+            *place = byte as c_char;
+        }
+        let value = ucxx_endpoint_attr {
+            struct_size: size_of::<ucxx_endpoint_attr>(),
+            local_address: [0; 64],
+            remote_address: [0; 64],
+            transports,
+            peer_id: endpoint.peer_id(),
+            operations_sent,
+            bytes_sent,
+            in_flight,
+            same_host: endpoint.same_host().into(),
+        };
+        // SAFETY: as above.
+        unsafe { params::store(attr, "attr", &value) }.map(|()| Status::OK)
+    })
+}

@@ -1,0 +1,175 @@
+//! Opaque handles, and how they relate to what is behind them.
+//!
+//! Contexts, workers and endpoints are reference-counted: the handle is one reference. Addresses and tag messages are owned.
+//! Requests are slots of their worker, and go back to it.
+
+use crate::engine;
+use crate::engine::status::{Error, Result};
+use std::sync::Arc;
+
+/// UCX set up once; what its workers share. Any thread may use it.
+pub struct ucxx_context {
+    _private: [u8; 0],
+}
+/// UCX set up once; what its workers share. Any thread may use it.
+pub type ucxx_context_t = ucxx_context;
+
+/// Progress, and everything that happens on one UCP worker.
+pub struct ucxx_worker {
+    _private: [u8; 0],
+}
+/// Progress, and everything that happens on one UCP worker.
+pub type ucxx_worker_t = ucxx_worker;
+
+/// A worker's address, to be sent to whoever wants to connect to it. Any thread may read it.
+pub struct ucxx_address {
+    _private: [u8; 0],
+}
+/// A worker's address, to be sent to whoever wants to connect to it. Any thread may read it.
+pub type ucxx_address_t = ucxx_address;
+
+/// A connection from a worker to one peer.
+pub struct ucxx_endpoint {
+    _private: [u8; 0],
+}
+/// A connection from a worker to one peer.
+pub type ucxx_endpoint_t = ucxx_endpoint;
+
+/// One operation under way, or complete and not destroyed yet.
+pub struct ucxx_request {
+    _private: [u8; 0],
+}
+/// One operation under way, or complete and not destroyed yet.
+pub type ucxx_request_t = ucxx_request;
+
+/// A completion queue. Nothing makes one in this release.
+pub struct ucxx_notifier {
+    _private: [u8; 0],
+}
+/// A completion queue. Nothing makes one in this release.
+pub type ucxx_notifier_t = ucxx_notifier;
+
+/// Registered memory. Nothing makes one in this release.
+pub struct ucxx_memory {
+    _private: [u8; 0],
+}
+/// Registered memory. Nothing makes one in this release.
+pub type ucxx_memory_t = ucxx_memory;
+
+/// A message that a probe took out of matching.
+pub struct ucxx_tag_message {
+    _private: [u8; 0],
+}
+/// A message that a probe took out of matching.
+pub type ucxx_tag_message_t = ucxx_tag_message;
+
+/// A handle and the engine's object that it stands for.
+pub(crate) trait Handle: Sized {
+    type Object;
+    const NAME: &'static str;
+}
+
+macro_rules! handles {
+    ($($handle:ty => $object:ty, $name:literal;)*) => {$(
+        impl Handle for $handle {
+            type Object = $object;
+            const NAME: &'static str = $name;
+        }
+    )*};
+}
+
+handles! {
+    ucxx_context => engine::context::Context, "context";
+    ucxx_worker => engine::worker::Worker, "worker";
+    ucxx_address => engine::address::Address, "address";
+    ucxx_endpoint => engine::endpoint::Endpoint, "endpoint";
+    ucxx_request => engine::request::Slot, "request";
+    ucxx_tag_message => engine::probe::TagMessage, "message";
+}
+
+#[cold]
+pub(crate) fn null(argument: &str) -> Error {
+    Error::invalid(format!("{argument}: is NULL"))
+}
+
+/// The object behind a handle.
+///
+/// # Safety
+/// The handle is NULL, or one that this library gave out and that was not destroyed.
+#[inline]
+pub(crate) unsafe fn get<'a, H: Handle>(handle: *const H) -> Result<&'a H::Object> {
+    // SAFETY: as for this function.
+    unsafe { handle.cast::<H::Object>().as_ref() }.ok_or_else(|| null(H::NAME))
+}
+
+/// Another reference to the object behind a reference-counted handle.
+///
+/// # Safety
+/// As for `get`; the handle came from `give_arc`.
+pub(crate) unsafe fn share<H: Handle>(handle: *const H) -> Result<Arc<H::Object>> {
+    let object = handle.cast::<H::Object>();
+    if object.is_null() {
+        return Err(null(H::NAME));
+    }
+    // SAFETY: a live reference count, raised before the reference is made.
+    unsafe {
+        Arc::increment_strong_count(object);
+        Ok(Arc::from_raw(object))
+    }
+}
+
+/// Takes the handle's own reference back; None for NULL.
+///
+/// # Safety
+/// As for `share`; the handle is not used afterwards.
+pub(crate) unsafe fn take_arc<H: Handle>(handle: *mut H) -> Option<Arc<H::Object>> {
+    let object = handle.cast::<H::Object>();
+    // SAFETY: as for this function.
+    (!object.is_null()).then(|| unsafe { Arc::from_raw(object) })
+}
+
+/// The handle that stands for the object from now on.
+pub(crate) fn give_arc<H: Handle>(object: Arc<H::Object>) -> *mut H {
+    Arc::into_raw(object).cast_mut().cast()
+}
+
+/// As `give_arc`, for an object that nobody shares.
+pub(crate) fn give_box<H: Handle>(object: H::Object) -> *mut H {
+    Box::into_raw(Box::new(object)).cast()
+}
+
+/// Frees the object behind an owned handle; NULL is nothing.
+///
+/// # Safety
+/// The handle is NULL or came from `give_box`; it is not used afterwards.
+pub(crate) unsafe fn drop_box<H: Handle>(handle: *mut H) {
+    if !handle.is_null() {
+        // SAFETY: as for this function.
+        drop(unsafe { Box::from_raw(handle.cast::<H::Object>()) });
+    }
+}
+
+/// A place for a result, which must not be NULL.
+///
+/// # Safety
+/// NULL or valid for a write during the call.
+#[inline]
+pub(crate) unsafe fn place<'a, T>(pointer: *mut T, argument: &str) -> Result<Place<'a, T>> {
+    if pointer.is_null() {
+        return Err(null(argument));
+    }
+    Ok(Place { pointer, call: std::marker::PhantomData })
+}
+
+/// See `place`. Written only on success, and never read: it may be uninitialised.
+pub(crate) struct Place<'a, T> {
+    pointer: *mut T,
+    call: std::marker::PhantomData<&'a mut T>,
+}
+
+impl<T> Place<'_, T> {
+    pub(crate) fn write(self, value: T) {
+        // SAFETY: valid, as promised to `place`.
+        unsafe { self.pointer.write(value) };
+    }
+}

@@ -1,0 +1,122 @@
+//! What all operations have in common: their parameters, and where the request goes.
+
+use super::guard;
+use super::handle::{self, ucxx_endpoint_t, ucxx_memory_t, ucxx_notifier_t, ucxx_request_t};
+use super::params::{self, sized};
+use super::request::ucxx_recv_info_t;
+use super::status::ucxx_status_t;
+use crate::engine::inflight::Out;
+use crate::engine::request::{Callback, OpParams, RecvInfo, Submitted};
+use crate::engine::status::{Error, Result, Status};
+use std::ffi::c_void;
+
+/// Runs once when an operation has completed after its call returned INPROGRESS: outside every lock, on the thread that drives
+/// progress. `request` is valid during the call even when the caller kept none, and NULL after an early destroy. It may call
+/// every function; those that wait return BUSY. It must not throw.
+pub type ucxx_request_callback_t =
+    Option<unsafe extern "C" fn(arg: *mut c_void, request: *mut ucxx_request_t, status: ucxx_status_t)>;
+
+/// What every operation takes beside its own arguments; NULL means all defaults.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ucxx_op_params {
+    /// Set by UCXX_OP_PARAMS_INIT.
+    pub struct_size: usize,
+    /// UCXX_FLAG_*. WAIT excludes a callback and ALWAYS_CALLBACK. DELAYED needs a progress thread.
+    pub flags: u64,
+    /// UCXX_MEMORY_* of the caller's buffer; saying HOST saves the detection.
+    pub memory_type: i32,
+    /// Zero.
+    pub reserved: u32,
+    /// Nanoseconds; 0 for none. At the end of it the operation is cancelled as by ucxx_request_cancel, with TIMED_OUT; with
+    /// UCXX_FLAG_TIMEOUT_CLOSES its endpoint is closed by force if that is what it takes.
+    pub timeout_ns: u64,
+    /// Runs when the operation completes, unless it did so inside the call (but see UCXX_FLAG_ALWAYS_CALLBACK).
+    pub callback: ucxx_request_callback_t,
+    /// Passed to the callback.
+    pub callback_arg: *mut c_void,
+    /// Instead of a callback. NULL in this release.
+    pub notifier: *mut ucxx_notifier_t,
+    /// Registered memory that covers the buffer. NULL in this release.
+    pub memory: *mut ucxx_memory_t,
+    /// Filled when a receive completes, also inside the call; kept valid by the caller until then. Optional.
+    pub recv_info: *mut ucxx_recv_info_t,
+    /// Tag receives: end with this endpoint's failure or close, too, and at once if it has failed already; has no effect on
+    /// matching. Optional.
+    pub from: *mut ucxx_endpoint_t,
+}
+/// What every operation takes beside its own arguments; NULL means all defaults.
+pub type ucxx_op_params_t = ucxx_op_params;
+
+sized! { ucxx_op_params, 80; }
+
+const _: () = assert!(size_of::<RecvInfo>() == size_of::<super::request::ucxx_recv_info>());
+
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+///
+/// # Safety
+/// NULL or writable for that many bytes.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_op_params_init(value: *mut ucxx_op_params_t, struct_size: usize) {
+    // SAFETY: as for this function.
+    unsafe { params::init(value, struct_size) };
+}
+
+/// Runs an operation with the caller's parameters.
+///
+/// # Safety
+/// `params` is NULL or a struct whose `struct_size` is set, and what it points to is as its fields say; `request` is NULL or
+/// valid for a write.
+#[inline]
+pub(crate) unsafe fn submit(
+    params: *const ucxx_op_params_t,
+    request: *mut *mut ucxx_request_t,
+    operation: impl FnOnce(&OpParams<'_>, Out) -> Result<Submitted>,
+) -> ucxx_status_t {
+    // A blocking operation runs callbacks.
+    guard::progressing(|| {
+        // SAFETY: as for this function.
+        unsafe {
+            params::with(params, "params", |params| {
+                // SAFETY: a request is a slot; the caller's place takes either pointer.
+                let out = Out::new(request.cast());
+                operation(&convert(params)?, out).map(|submitted| match submitted {
+                    Submitted::Done => Status::OK,
+                    Submitted::Pending => Status::INPROGRESS,
+                })
+            })
+        }
+    })
+}
+
+#[inline]
+unsafe fn convert(params: &ucxx_op_params) -> Result<OpParams<'_>> {
+    if !params.notifier.is_null() || !params.memory.is_null() || params.reserved != 0 {
+        return Err(not_offered(params));
+    }
+    // SAFETY: the same function, whose second argument is a slot behind an opaque type.
+    let callback = unsafe { std::mem::transmute::<ucxx_request_callback_t, Option<Callback>>(params.callback) };
+    Ok(OpParams {
+        flags: params.flags,
+        memory_type: params.memory_type,
+        timeout_ns: params.timeout_ns,
+        callback,
+        callback_arg: params.callback_arg,
+        recv_info: params.recv_info.cast(),
+        from: if params.from.is_null() {
+            None
+        } else {
+            // SAFETY: an endpoint of this library, as promised to `submit`.
+            Some(unsafe { handle::get(params.from) }?)
+        },
+    })
+}
+
+#[cold]
+fn not_offered(params: &ucxx_op_params) -> Error {
+    if params.reserved != 0 {
+        return Error::invalid("reserved: is not zero");
+    }
+    let field = if params.notifier.is_null() { "memory" } else { "notifier" };
+    Error::new(Status::UNSUPPORTED, format!("{field}: this release makes none, so this cannot be one"))
+}

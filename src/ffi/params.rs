@@ -1,0 +1,175 @@
+//! Parameter structs that start with their own size.
+
+use super::handle::null;
+use crate::engine::status::{Error, Result};
+
+/// A caller's size above this is garbage, not a newer header: nothing is read by it.
+const LARGEST: usize = 4096;
+
+/// A struct of the C interface whose first field is `struct_size`. All-zero apart from that means default.
+///
+/// # Safety
+/// `repr(C)`, valid when all-zero, first field `struct_size: usize`, and no padding that a zero check would trip over.
+pub(crate) unsafe trait Sized: Copy {
+    /// Its size in the first release: no caller has a smaller one.
+    const FIRST_SIZE: usize;
+}
+
+macro_rules! sized {
+    ($($type:ty, $first:literal;)*) => {$(
+        const _: () = assert!(size_of::<$type>() >= $first);
+        const _: () = assert!(std::mem::offset_of!($type, struct_size) == 0);
+        // SAFETY: repr(C), integers and pointers only, struct_size first.
+        unsafe impl $crate::ffi::params::Sized for $type {
+            const FIRST_SIZE: usize = $first;
+        }
+    )*};
+}
+pub(crate) use sized;
+
+/// A value with every field but the size at its default.
+fn zeroed<T: Sized>() -> T {
+    // SAFETY: the trait promises that all-zero is valid.
+    let mut value: T = unsafe { std::mem::zeroed() };
+    // SAFETY: the size is the first field.
+    unsafe { (&raw mut value).cast::<usize>().write(size_of::<T>()) };
+    value
+}
+
+/// Calls `f` with the caller's struct, completed with zeros where the caller knows fewer fields; NULL means all defaults.
+///
+/// # Safety
+/// `pointer` is NULL, or its `struct_size` is readable and so are as many bytes as that says (up to a sane limit).
+#[inline]
+pub(crate) unsafe fn with<T: Sized, R>(pointer: *const T, argument: &str, f: impl FnOnce(&T) -> Result<R>) -> Result<R> {
+    if pointer.is_null() {
+        return f(&zeroed());
+    }
+    // SAFETY: the first field, as promised.
+    let size = unsafe { pointer.cast::<usize>().read() };
+    if size == size_of::<T>() {
+        // SAFETY: readable in full, as the size says.
+        return f(unsafe { &*pointer });
+    }
+    // SAFETY: as for this function.
+    f(&unsafe { converted(pointer, size, argument) }?)
+}
+
+#[cold]
+unsafe fn converted<T: Sized>(pointer: *const T, size: usize, argument: &str) -> Result<T> {
+    check_size::<T>(size, argument)?;
+    let known = size.min(size_of::<T>());
+    // SAFETY: readable as the caller's size says.
+    let tail = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>().add(known), size - known) };
+    if tail.iter().any(|byte| *byte != 0) {
+        return Err(Error::invalid(format!(
+            "{argument}: struct_size is {size}, and something beyond the {} bytes that this library knows is not zero",
+            size_of::<T>()
+        )));
+    }
+    let mut value = zeroed::<T>();
+    // SAFETY: both hold `known` bytes; every bit pattern of the caller's integers and pointers is valid.
+    unsafe { std::ptr::copy_nonoverlapping(pointer.cast::<u8>(), (&raw mut value).cast::<u8>(), known) };
+    Ok(value)
+}
+
+fn check_size<T: Sized>(size: usize, argument: &str) -> Result<()> {
+    if (T::FIRST_SIZE..=LARGEST).contains(&size) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{argument}: struct_size is {size}, not {}; set it with the initialiser macro or the init function",
+        size_of::<T>()
+    )))
+}
+
+/// Stores `value` in the caller's struct: as much as fits, and zeros where the caller knows more fields.
+///
+/// # Safety
+/// `pointer` is NULL, or its `struct_size` is readable and as many bytes as that says are writable.
+pub(crate) unsafe fn store<T: Sized>(pointer: *mut T, argument: &str, value: &T) -> Result<()> {
+    // SAFETY: as for this function.
+    let size = unsafe { out_size(pointer, argument) }?;
+    let known = size.min(size_of::<T>());
+    // SAFETY: writable as the caller's size says; the size itself stays the caller's.
+    unsafe {
+        std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast::<u8>(), pointer.cast::<u8>(), known);
+        pointer.cast::<u8>().add(known).write_bytes(0, size - known);
+        pointer.cast::<usize>().write(size);
+    }
+    Ok(())
+}
+
+/// The size of the caller's struct for results, checked: before anything is done that has an effect.
+///
+/// # Safety
+/// As for `store`.
+pub(crate) unsafe fn out_size<T: Sized>(pointer: *mut T, argument: &str) -> Result<usize> {
+    if pointer.is_null() {
+        return Err(null(argument));
+    }
+    // SAFETY: the first field, as promised.
+    let size = unsafe { pointer.cast::<usize>().read() };
+    check_size::<T>(size, argument)?;
+    Ok(size)
+}
+
+/// The exported twin of the initialiser macros: zeros, and the size.
+///
+/// # Safety
+/// `pointer` is NULL or writable for `size` bytes.
+pub(crate) unsafe fn init<T: Sized>(pointer: *mut T, size: usize) {
+    if pointer.is_null() || size < size_of::<usize>() {
+        return;
+    }
+    // SAFETY: as for this function.
+    unsafe {
+        pointer.cast::<u8>().write_bytes(0, size);
+        pointer.cast::<usize>().write(size);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    struct Sample {
+        struct_size: usize,
+        first: u64,
+        later: u64,
+    }
+    sized! { Sample, 16; }
+
+    fn read(bytes: &[u64]) -> Result<(u64, u64)> {
+        // SAFETY: the first element says how many bytes there are.
+        unsafe { with(bytes.as_ptr().cast::<Sample>(), "params", |sample| Ok((sample.first, sample.later))) }
+    }
+
+    #[test]
+    fn older_and_newer_callers_are_understood() {
+        assert_eq!(read(&[24, 1, 2]).unwrap(), (1, 2));
+        assert_eq!(read(&[16, 1, 99]).unwrap(), (1, 0));
+        assert_eq!(read(&[40, 1, 2, 0, 0]).unwrap(), (1, 2));
+        assert!(read(&[40, 1, 2, 0, 7]).unwrap_err().message().contains("struct_size"));
+        for size in [0, 8, 15, LARGEST as u64 + 1, u64::MAX] {
+            assert!(read(&[size, 1, 2]).unwrap_err().message().contains("struct_size"));
+        }
+        // SAFETY: NULL is allowed.
+        assert_eq!(unsafe { with(std::ptr::null::<Sample>(), "params", |sample| Ok(sample.first)) }.unwrap(), 0);
+    }
+
+    #[test]
+    fn results_fill_what_the_caller_has_room_for() {
+        let value = Sample { struct_size: 24, first: 1, later: 2 };
+        let mut newer = [40u64, 9, 9, 9, 9];
+        // SAFETY: the first element says how many bytes there are.
+        unsafe { store(newer.as_mut_ptr().cast::<Sample>(), "attr", &value) }.unwrap();
+        assert_eq!(newer, [40, 1, 2, 0, 0]);
+        let mut older = [16u64, 9, 9];
+        // SAFETY: as above.
+        unsafe { store(older.as_mut_ptr().cast::<Sample>(), "attr", &value) }.unwrap();
+        assert_eq!(older, [16, 1, 9]);
+    }
+}

@@ -1,0 +1,160 @@
+//! Requests: looking, waiting, cancelling, letting go.
+
+use super::guard;
+use super::handle::{self, null, place, ucxx_request_t};
+use super::status::ucxx_status_t;
+use crate::engine::request::{self, Slot};
+use crate::engine::status::{Error, Result, Status};
+use crate::engine::wait;
+use std::ffi::c_char;
+
+/// What a receive tells of its message.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ucxx_recv_info {
+    /// Bytes of the message, also when it did not fit.
+    pub length: u64,
+    /// The tag it was sent with.
+    pub sender_tag: u64,
+    /// Zero.
+    pub reserved: [u64; 2],
+}
+/// What a receive tells of its message.
+pub type ucxx_recv_info_t = ucxx_recv_info;
+
+/// A list of requests longer than this is not one.
+const MOST_REQUESTS: usize = 1 << 28;
+
+/// INPROGRESS until the operation has completed, then its status. Any thread. In a callback of the request it is the final
+/// one already.
+///
+/// # Safety
+/// NULL (INVALID_PARAM) or a request of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_request_status(request: *const ucxx_request_t) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let slot = unsafe { handle::get(request) }?;
+        slot.check_fork()?;
+        Ok(slot.status())
+    })
+}
+
+/// Waits until the operation has completed and its callback has returned: its status, or INPROGRESS when `timeout_ns` ran out
+/// first (0 polls once, UINT64_MAX waits for ever). Progresses the worker meanwhile. BUSY from a callback.
+///
+/// # Safety
+/// NULL (refused) or a request of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_request_wait(request: *mut ucxx_request_t, timeout_ns: u64) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    guard::progressing(|| unsafe { handle::get(request) }?.wait(timeout_ns))
+}
+
+/// Waits for all of them: the first error in the order of the list, after all have completed, or OK; INPROGRESS when the time
+/// ran out first. NULL entries are skipped. The requests stay the caller's.
+///
+/// # Safety
+/// `requests` is readable for `count` entries, each NULL or a request of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_request_wait_all(
+    requests: *const *mut ucxx_request_t,
+    count: usize,
+    timeout_ns: u64,
+) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    guard::progressing(|| wait::wait_all(unsafe { list(requests, count) }?, timeout_ns))
+}
+
+/// Waits for one of them: its status, with its position in `*index`; INPROGRESS when the time ran out first. NULL entries are
+/// skipped; NO_ELEM when there are no others. Requests of workers in manual progress must be of one worker.
+///
+/// # Safety
+/// As for `ucxx_request_wait_all`; `index` is valid for a write.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_request_wait_any(
+    requests: *const *mut ucxx_request_t,
+    count: usize,
+    timeout_ns: u64,
+    index: *mut usize,
+) -> ucxx_status_t {
+    guard::progressing(|| {
+        // SAFETY: as for this function.
+        let (list, place) = unsafe { (list(requests, count)?, place(index, "index")?) };
+        let Some((position, status)) = wait::wait_any(list, timeout_ns)? else { return Ok(Status::INPROGRESS) };
+        place.write(position);
+        Ok(status)
+    })
+}
+
+/// # Safety
+/// As for `ucxx_request_wait_all`.
+unsafe fn list<'a>(requests: *const *mut ucxx_request_t, count: usize) -> Result<&'a [Option<&'a Slot>]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if requests.is_null() {
+        return Err(null("requests"));
+    }
+    if count > MOST_REQUESTS {
+        return Err(Error::invalid(format!("count: {count} requests cannot be")));
+    }
+    // SAFETY: pointers that are NULL or valid, which is what Option<&Slot> is; the caller keeps the list during the call.
+    Ok(unsafe { std::slice::from_raw_parts(requests.cast(), count) })
+}
+
+/// Asks for the operation to end. At once that does so for what is still in the library's hands: tag receives that nothing has
+/// matched, flushes; a close goes on by force. What UCX has taken ends as it will. The completion tells what became of it: CANCELED if
+/// this did it. OK also when it has completed already. Under SINGLE, on the worker's own thread.
+///
+/// # Safety
+/// NULL (refused) or a request of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_request_cancel(request: *mut ucxx_request_t) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    guard::status(|| unsafe { handle::get(request) }?.cancel().map(|()| Status::OK))
+}
+
+/// What a receive that has completed tells of its message; INPROGRESS before. Any thread.
+///
+/// # Safety
+/// NULL (refused) or a request of this library; `info` is valid for a write.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_request_recv_info(
+    request: *const ucxx_request_t,
+    info: *mut ucxx_recv_info_t,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let (slot, place) = unsafe { (handle::get(request)?, place(info, "info")?) };
+        let info = slot.recv_info()?;
+        place.write(ucxx_recv_info { length: info.length, sender_tag: info.sender_tag, reserved: info.reserved });
+        Ok(Status::OK)
+    })
+}
+
+/// Operation, peer and cause of a failure; empty for anything but a failure. Never NULL; valid until the request is
+/// destroyed. Any thread.
+///
+/// # Safety
+/// NULL or a request of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_request_error_message(request: *const ucxx_request_t) -> *const c_char {
+    guard::quietly(c"".as_ptr(), || {
+        // SAFETY: as for this function.
+        unsafe { handle::get(request) }.map_or(c"".as_ptr(), |slot| slot.error_message().as_ptr())
+    })
+}
+
+/// Lets go of the request. One that is in progress is detached, not cancelled: its callback still runs, with request NULL. In
+/// the request's own callback it is allowed. NULL is ignored. Any thread.
+///
+/// # Safety
+/// NULL or a request of this library, not used afterwards.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_request_destroy(request: *mut ucxx_request_t) {
+    if !request.is_null() {
+        // SAFETY: as for this function.
+        guard::quietly((), || unsafe { request::destroy(request.cast()) });
+    }
+}

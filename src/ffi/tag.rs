@@ -1,0 +1,267 @@
+//! Tag transfer and probing.
+
+use super::guard;
+use super::handle::{self, null, ucxx_endpoint_t, ucxx_request_t, ucxx_tag_message_t, ucxx_worker_t};
+use super::operation::{submit, ucxx_op_params_t};
+use super::request::{ucxx_recv_info, ucxx_recv_info_t};
+use super::status::ucxx_status_t;
+use crate::engine::status::{Error, Result, Status};
+use crate::engine::tag::{Mode, Part};
+use std::ffi::c_void;
+
+/// One of several buffers that make up a message.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ucxx_buffer {
+    /// May be NULL when `length` is 0.
+    pub data: *mut c_void,
+    /// Bytes.
+    pub length: u64,
+    /// UCXX_MEMORY_*. Buffers of one message must be of one type in this release.
+    pub memory_type: i32,
+    /// Device of the buffer, for memory types that have several.
+    pub device_id: i32,
+    /// Zero.
+    pub reserved: [u64; 2],
+}
+/// One of several buffers that make up a message.
+pub type ucxx_buffer_t = ucxx_buffer;
+
+/// More than any address space holds.
+const LONGEST: u64 = 1 << 47;
+/// UCP takes lists of buffers; a count above this is not one.
+const MOST_BUFFERS: usize = 1 << 20;
+
+#[inline]
+fn check_buffer(buffer: *const c_void, length: u64, argument: &str) -> Result<()> {
+    if buffer.is_null() && length > 0 {
+        return Err(null(argument));
+    }
+    if length > LONGEST {
+        return Err(Error::invalid(format!("length: {length} bytes do not fit into any memory")));
+    }
+    Ok(())
+}
+
+/// Sends a message with this tag.
+///
+/// Completion is local: the buffer may be reused. A short or buffered send completes inside the call (OK, no request, no
+/// callback); a zero-copy or rendezvous send completes when UCX is done with the buffer. With neither request nor callback only
+/// a later flush tells. Messages of one thread on one endpoint match in the order they were sent.
+///
+/// Errors: UNSUPPORTED without UCXX_FEATURE_TAG; CLOSED, PEER_FAILED and the like on an endpoint that has ended.
+///
+/// # Safety
+/// `buffer` is readable for `length` bytes until the operation has completed; see `ucxx_op_params_t` for the rest.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_tag_send(
+    endpoint: *mut ucxx_endpoint_t,
+    buffer: *const c_void,
+    length: usize,
+    tag: u64,
+    params: *const ucxx_op_params_t,
+    request: *mut *mut ucxx_request_t,
+) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    unsafe { send(endpoint, buffer, length, tag, Mode::Local, params, request) }
+}
+
+/// As `ucxx_tag_send`, but complete only when a receive has matched the message, too.
+///
+/// # Safety
+/// As for `ucxx_tag_send`.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_tag_send_sync(
+    endpoint: *mut ucxx_endpoint_t,
+    buffer: *const c_void,
+    length: usize,
+    tag: u64,
+    params: *const ucxx_op_params_t,
+    request: *mut *mut ucxx_request_t,
+) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    unsafe { send(endpoint, buffer, length, tag, Mode::Synchronous, params, request) }
+}
+
+#[inline]
+unsafe fn send(
+    endpoint: *mut ucxx_endpoint_t,
+    buffer: *const c_void,
+    length: usize,
+    tag: u64,
+    mode: Mode,
+    params: *const ucxx_op_params_t,
+    request: *mut *mut ucxx_request_t,
+) -> ucxx_status_t {
+    // SAFETY: as for the callers.
+    unsafe {
+        submit(params, request, |params, out| {
+            let endpoint = handle::get(endpoint)?;
+            check_buffer(buffer, length as u64, "buffer")?;
+            endpoint.tag_send(buffer, length, tag, mode, params, out)
+        })
+    }
+}
+
+/// Sends scattered buffers as one message, which any kind of tag receive takes. The list is copied, the buffers are not.
+///
+/// # Safety
+/// `buffers` is readable for `count` entries during the call, and what they name until the operation has completed.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_tag_send_iov(
+    endpoint: *mut ucxx_endpoint_t,
+    buffers: *const ucxx_buffer_t,
+    count: usize,
+    tag: u64,
+    params: *const ucxx_op_params_t,
+    request: *mut *mut ucxx_request_t,
+) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    unsafe {
+        submit(params, request, |params, out| {
+            let endpoint = handle::get(endpoint)?;
+            endpoint.tag_send_iov(&parts(buffers, count)?, tag, params, out)
+        })
+    }
+}
+
+/// Receives one message whose tag equals `tag` in the bits of `tag_mask`, from any endpoint of the worker.
+///
+/// A longer message gives MESSAGE_TRUNCATED, with its full length in recv_info and the buffer undefined. Messages that nobody
+/// receives wait at the receiver without bound.
+///
+/// # Safety
+/// `buffer` is writable for `length` bytes until the operation has completed; see `ucxx_op_params_t` for the rest.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_tag_recv(
+    worker: *mut ucxx_worker_t,
+    buffer: *mut c_void,
+    length: usize,
+    tag: u64,
+    tag_mask: u64,
+    params: *const ucxx_op_params_t,
+    request: *mut *mut ucxx_request_t,
+) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    unsafe {
+        submit(params, request, |params, out| {
+            let worker = handle::get(worker)?;
+            check_buffer(buffer, length as u64, "buffer")?;
+            worker.tag_recv(buffer, length, tag, tag_mask, params, out)
+        })
+    }
+}
+
+/// As `ucxx_tag_recv`, into scattered buffers, which are filled one after the other. The list is copied.
+///
+/// # Safety
+/// `buffers` is readable for `count` entries during the call, and what they name writable until the operation has completed.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_tag_recv_iov(
+    worker: *mut ucxx_worker_t,
+    buffers: *const ucxx_buffer_t,
+    count: usize,
+    tag: u64,
+    tag_mask: u64,
+    params: *const ucxx_op_params_t,
+    request: *mut *mut ucxx_request_t,
+) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    unsafe {
+        submit(params, request, |params, out| {
+            let worker = handle::get(worker)?;
+            worker.tag_recv_iov(&parts(buffers, count)?, tag, tag_mask, params, out)
+        })
+    }
+}
+
+/// # Safety
+/// `buffers` is readable for `count` entries.
+unsafe fn parts(buffers: *const ucxx_buffer_t, count: usize) -> Result<Vec<Part>> {
+    if buffers.is_null() && count > 0 {
+        return Err(null("buffers"));
+    }
+    if count > MOST_BUFFERS {
+        return Err(Error::invalid(format!("count: {count} is more than {MOST_BUFFERS} buffers")));
+    }
+    let mut parts = Vec::with_capacity(count);
+    let mut total = 0u64;
+    for index in 0..count {
+        // SAFETY: as for this function.
+        let buffer = unsafe { &*buffers.add(index) };
+        check_buffer(buffer.data, buffer.length, &format!("buffers: data of number {index}"))?;
+        if buffer.reserved != [0; 2] {
+            return Err(Error::invalid(format!("buffers: reserved of number {index} is not zero")));
+        }
+        total += buffer.length;
+        check_buffer(std::ptr::dangling(), total, "buffers")?;
+        parts.push(Part { data: buffer.data, length: buffer.length as usize, memory_type: buffer.memory_type });
+    }
+    Ok(parts)
+}
+
+/// Looks for a message that has arrived, was not received, and whose tag matches: OK and `*info`, or NO_MESSAGE. With `message`
+/// it is taken out of matching, and stays with the handle, which the caller owns. `info` and `message` are optional. Progresses
+/// nothing.
+///
+/// # Safety
+/// A worker of this library; `info` and `message` are NULL or valid for a write.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_tag_probe(
+    worker: *mut ucxx_worker_t,
+    tag: u64,
+    tag_mask: u64,
+    info: *mut ucxx_recv_info_t,
+    message: *mut *mut ucxx_tag_message_t,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let worker = unsafe { handle::share(worker) }?;
+        let Some((found, taken)) = worker.tag_probe(tag, tag_mask, !message.is_null())? else {
+            return Ok(Status::NO_MESSAGE);
+        };
+        if !info.is_null() {
+            let value = ucxx_recv_info { length: found.length, sender_tag: found.sender_tag, reserved: [0; 2] };
+            // SAFETY: as above.
+            unsafe { info.write(value) };
+        }
+        if let Some(taken) = taken {
+            // SAFETY: as above; it was taken because there is a place for it.
+            unsafe { message.write(handle::give_box(taken)) };
+        }
+        Ok(Status::OK)
+    })
+}
+
+/// Receives a message that a probe took out of matching; once. The handle stays to be destroyed.
+///
+/// # Safety
+/// A message of this library; the rest as for `ucxx_tag_recv`.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_tag_message_recv(
+    message: *mut ucxx_tag_message_t,
+    buffer: *mut c_void,
+    length: usize,
+    params: *const ucxx_op_params_t,
+    request: *mut *mut ucxx_request_t,
+) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    unsafe {
+        submit(params, request, |params, out| {
+            let message = handle::get(message)?;
+            check_buffer(buffer, length as u64, "buffer")?;
+            message.receive(buffer, length, params, out)
+        })
+    }
+}
+
+/// Frees the handle. A message that was not received is dropped: its sender completes as if it had been. NULL is ignored.
+/// Under SINGLE, on the worker's own thread.
+///
+/// # Safety
+/// NULL or a message of this library, not used afterwards.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_tag_message_destroy(message: *mut ucxx_tag_message_t) {
+    // SAFETY: as for this function.
+    guard::quietly((), || unsafe { handle::drop_box(message) });
+}

@@ -1,0 +1,430 @@
+//! Workers.
+
+use super::constants::{ucxx_progress_mode, ucxx_thread_mode};
+use super::guard;
+use super::handle::{self, null, place, ucxx_context_t, ucxx_request_t, ucxx_worker_t};
+use super::operation::{submit, ucxx_op_params_t};
+use super::params::{self, sized};
+use super::status::ucxx_status_t;
+use crate::engine::gate::ThreadMode;
+use crate::engine::status::{Error, Result, Status};
+use crate::engine::wakeup::Armed;
+use crate::engine::worker::{Worker, WorkerParams};
+use std::ffi::{c_char, c_int, c_void, CStr, CString};
+
+/// What a worker is made with.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ucxx_worker_params {
+    /// Set by UCXX_WORKER_PARAMS_INIT.
+    pub struct_size: usize,
+    /// UCXX_THREAD_*: who may call while progress is manual. SINGLE is the creating thread.
+    pub thread_mode: i32,
+    /// UCXX_PROGRESS_*. Only MANUAL in this release: the others give UNSUPPORTED.
+    pub progress_mode: i32,
+    /// 0 default, -1 off; 1, on, needs a progress thread.
+    pub delayed_submission: i32,
+    /// For delayed submission; without effect in this release.
+    pub submission_queue_depth: u32,
+    /// Nanoseconds that a call which waits polls before it sleeps; 0 for the default, 50 microseconds.
+    pub spin_ns: u64,
+    /// -1, 0 or 1: may a thread that waits progress in a progress thread's place? Without effect in this release.
+    pub wait_takeover: i32,
+    /// Pin the progress thread to this CPU + 1; 0 = do not. Without effect in this release.
+    pub cpu: i32,
+    /// Runs first on the progress thread. Without effect in this release.
+    pub thread_start: Option<unsafe extern "C" fn(arg: *mut c_void)>,
+    /// Passed to `thread_start`.
+    pub thread_start_arg: *mut c_void,
+    /// Name of the thread, and of the worker in dumps; optional.
+    pub name: *const c_char,
+}
+/// What a worker is made with.
+pub type ucxx_worker_params_t = ucxx_worker_params;
+
+/// What `ucxx_worker_query` tells.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ucxx_worker_attr {
+    /// Set by UCXX_WORKER_ATTR_INIT.
+    pub struct_size: usize,
+    /// UCXX_THREAD_*.
+    pub thread_mode: i32,
+    /// UCXX_PROGRESS_*.
+    pub progress_mode: i32,
+    /// Are operations submitted by a queue?
+    pub delayed_submission: u8,
+    /// Is there a progress thread?
+    pub progress_thread_running: u8,
+    /// Bytes; 0 without UCXX_FEATURE_AM.
+    pub max_am_header: usize,
+    /// 0 without one.
+    pub progress_thread_id: u64,
+}
+/// What `ucxx_worker_query` tells.
+pub type ucxx_worker_attr_t = ucxx_worker_attr;
+
+/// Monotonic counters of a worker, but for `in_flight` and `endpoints`, which are what is there now.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(missing_docs)]
+pub struct ucxx_worker_stats {
+    /// Set by UCXX_WORKER_STATS_INIT.
+    pub struct_size: usize,
+    /// Operations taken; those that completed well; badly; cancelled; under way.
+    pub submitted: u64,
+    pub completed: u64,
+    pub failed: u64,
+    pub canceled: u64,
+    pub in_flight: u64,
+    /// Bytes in operations taken.
+    pub bytes_sent: u64,
+    pub bytes_received: u64,
+    /// The submission queue; 0 in this release.
+    pub delayed: u64,
+    pub queue_high_water: u64,
+    pub queue_full: u64,
+    pub progress_calls: u64,
+    pub wakeups: u64,
+    pub sleeps: u64,
+    pub endpoints: u64,
+    pub endpoint_failures: u64,
+    /// Active messages without a handler; 0 in this release.
+    pub am_unhandled: u64,
+}
+/// Monotonic counters of a worker, but for `in_flight` and `endpoints`, which are what is there now.
+pub type ucxx_worker_stats_t = ucxx_worker_stats;
+
+sized! {
+    ucxx_worker_params, 64;
+    ucxx_worker_attr, 40;
+    ucxx_worker_stats, 136;
+}
+
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+///
+/// # Safety
+/// NULL or writable for that many bytes.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_params_init(value: *mut ucxx_worker_params_t, struct_size: usize) {
+    // SAFETY: as for this function.
+    unsafe { params::init(value, struct_size) };
+}
+
+/// Creates a worker. `params` may be NULL. The caller owns it; it keeps the context's memory alive. Any thread.
+///
+/// Errors: INVALID_PARAM, also when a configuration variable of the context found no taker; UNSUPPORTED for what this release
+/// does not offer.
+///
+/// # Safety
+/// A context of this library; `params` is NULL or a struct whose `struct_size` is set; `worker` is valid for a write.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_create(
+    context: *mut ucxx_context_t,
+    params: *const ucxx_worker_params_t,
+    worker: *mut *mut ucxx_worker_t,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let (context, place) = unsafe { (handle::share(context)?, place(worker, "worker")?) };
+        // SAFETY: as above.
+        let params = unsafe { params::with(params, "params", |params| convert(params)) }?;
+        place.write(handle::give_arc(Worker::new(&context, params)?));
+        Ok(Status::OK)
+    })
+}
+
+/// # Safety
+/// `name` is NULL or a terminated string.
+unsafe fn convert(params: &ucxx_worker_params) -> Result<WorkerParams> {
+    let thread_mode = match params.thread_mode {
+        mode if mode == ucxx_thread_mode::UCXX_THREAD_MULTI as i32 => ThreadMode::Multi,
+        mode if mode == ucxx_thread_mode::UCXX_THREAD_SERIALIZED as i32 => ThreadMode::Serialized,
+        mode if mode == ucxx_thread_mode::UCXX_THREAD_SINGLE as i32 => ThreadMode::Single,
+        mode => return Err(Error::invalid(format!("thread_mode: {mode} is no UCXX_THREAD_* value"))),
+    };
+    let last = ucxx_progress_mode::UCXX_PROGRESS_THREAD_BLOCKING as i32;
+    match params.progress_mode {
+        mode if mode == ucxx_progress_mode::UCXX_PROGRESS_MANUAL as i32 => {}
+        mode if (0..=last).contains(&mode) => {
+            let text = "progress_mode: this release has manual progress only";
+            return Err(Error::new(Status::UNSUPPORTED, text));
+        }
+        mode => return Err(Error::invalid(format!("progress_mode: {mode} is no UCXX_PROGRESS_* value"))),
+    }
+    match params.delayed_submission {
+        -1 | 0 => {}
+        1 => return Err(Error::new(Status::UNSUPPORTED, "delayed_submission: needs a progress thread")),
+        other => return Err(Error::invalid(format!("delayed_submission: {other} is none of -1, 0 and 1"))),
+    }
+    if !(-1..=1).contains(&params.wait_takeover) {
+        return Err(Error::invalid(format!("wait_takeover: {} is none of -1, 0 and 1", params.wait_takeover)));
+    }
+    if params.cpu < 0 {
+        return Err(Error::invalid(format!("cpu: {} is negative", params.cpu)));
+    }
+    // SAFETY: as for this function.
+    let name = (!params.name.is_null()).then(|| unsafe { CStr::from_ptr(params.name) }.to_owned());
+    Ok(WorkerParams { thread_mode, spin_ns: params.spin_ns, name })
+}
+
+/// Shuts the worker down now: what is in flight completes with CANCELED (with its callbacks, in this call), endpoints are closed
+/// by force, UCX's worker goes. Bounded: about a second. Endpoints and requests of it stay valid, and answer CLOSED. From a
+/// callback of the worker it takes effect at the end of the pass. No other thread may be in a call on it. NULL is ignored.
+///
+/// # Safety
+/// NULL or a worker of this library, not used afterwards.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_destroy(worker: *mut ucxx_worker_t) {
+    // SAFETY: as for this function.
+    guard::quietly((), || unsafe { handle::take_arc(worker) }.into_iter().for_each(Worker::destroy));
+}
+
+/// One progress pass: UCX's progress, then the callbacks that are due. `*events` is the number of events handled, 0 when there
+/// was nothing to do; optional. BUSY from a callback. Never sleeps.
+///
+/// # Safety
+/// A worker of this library; `events` is NULL or valid for a write.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_progress(worker: *mut ucxx_worker_t, events: *mut u32) -> ucxx_status_t {
+    guard::progressing(|| {
+        // SAFETY: as for this function.
+        let handled = unsafe { handle::get(worker) }?.progress_and_tell()?;
+        if !events.is_null() {
+            // SAFETY: as above.
+            unsafe { events.write(handled) };
+        }
+        Ok(Status::OK)
+    })
+}
+
+/// Sleeps until there is an event, and handles it: OK. TIMED_OUT when `timeout_ns` ran out first (0 polls, UINT64_MAX waits for
+/// ever). It may return OK without anything that the caller would notice: look, and wait again. Needs UCXX_FEATURE_WAKEUP. BUSY
+/// from a callback.
+///
+/// # Safety
+/// A worker of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_wait(worker: *mut ucxx_worker_t, timeout_ns: u64) -> ucxx_status_t {
+    guard::progressing(|| {
+        // SAFETY: as for this function.
+        let woken = unsafe { handle::get(worker) }?.wait(timeout_ns)?;
+        Ok(if woken { Status::OK } else { Status::TIMED_OUT })
+    })
+}
+
+/// A descriptor for the caller's own event loop (epoll, poll, libuv, asyncio, glib): readable when the worker, armed before, has
+/// something to progress, deadlines included. The library keeps and closes it. Needs UCXX_FEATURE_WAKEUP.
+///
+/// # Safety
+/// A worker of this library; `fd` is valid for a write.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_event_fd(worker: *mut ucxx_worker_t, fd: *mut c_int) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let (worker, place) = unsafe { (handle::get(worker)?, place(fd, "fd")?) };
+        place.write(worker.event_fd()?);
+        Ok(Status::OK)
+    })
+}
+
+/// Before going to sleep on the descriptor: OK when the next event will make it readable, BUSY when there is something to
+/// progress first. So: progress until there are no events, arm, and only when that is OK sleep. Every sleep needs its own arm.
+///
+/// # Safety
+/// A worker of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_arm(worker: *mut ucxx_worker_t) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let armed = unsafe { handle::get(worker) }?.arm()?;
+        Ok(if armed == Armed::Ready { Status::OK } else { Status::BUSY })
+    })
+}
+
+/// Makes the descriptor readable, and wakes whoever sleeps in ucxx_worker_wait or ucxx_request_wait. Any thread, in every thread
+/// mode. Needs UCXX_FEATURE_WAKEUP.
+///
+/// # Safety
+/// A worker of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_signal(worker: *mut ucxx_worker_t) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    guard::status(|| unsafe { handle::get(worker) }?.signal().map(|()| Status::OK))
+}
+
+/// Runs `fn` where progress happens, before the next pass; at once on the calling thread where progress is manual, as it is in
+/// this release. `fn` counts as a callback: what waits returns BUSY in it. The timeout then has nothing to bound.
+///
+/// # Safety
+/// A worker of this library; `fn` may be called with `arg`.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_run_pre(
+    worker: *mut ucxx_worker_t,
+    r#fn: Option<unsafe extern "C" fn(arg: *mut c_void)>,
+    arg: *mut c_void,
+    _timeout_ns: u64,
+) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    unsafe { run(worker, r#fn, arg) }
+}
+
+/// As `ucxx_worker_run_pre`, after the next pass instead of before it.
+///
+/// # Safety
+/// As for `ucxx_worker_run_pre`.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_run_post(
+    worker: *mut ucxx_worker_t,
+    r#fn: Option<unsafe extern "C" fn(arg: *mut c_void)>,
+    arg: *mut c_void,
+    _timeout_ns: u64,
+) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    unsafe { run(worker, r#fn, arg) }
+}
+
+unsafe fn run(
+    worker: *mut ucxx_worker_t,
+    function: Option<unsafe extern "C" fn(*mut c_void)>,
+    arg: *mut c_void,
+) -> ucxx_status_t {
+    guard::progressing(|| {
+        // SAFETY: as for the callers.
+        let worker = unsafe { handle::get(worker) }?;
+        worker.run(function.ok_or_else(|| null("fn"))?, arg).map(|()| Status::OK)
+    })
+}
+
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+///
+/// # Safety
+/// NULL or writable for that many bytes.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_attr_init(value: *mut ucxx_worker_attr_t, struct_size: usize) {
+    // SAFETY: as for this function.
+    unsafe { params::init(value, struct_size) };
+}
+
+/// What the worker is like.
+///
+/// # Safety
+/// A worker of this library; `attr` is a struct whose `struct_size` is set.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_query(worker: *const ucxx_worker_t, attr: *mut ucxx_worker_attr_t) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let worker = unsafe { handle::get(worker) }?;
+        // SAFETY: as above.
+        unsafe { params::out_size(attr, "attr") }?;
+        let value = ucxx_worker_attr {
+            struct_size: size_of::<ucxx_worker_attr>(),
+            thread_mode: worker.thread_mode() as i32,
+            progress_mode: ucxx_progress_mode::UCXX_PROGRESS_MANUAL as i32,
+            delayed_submission: 0,
+            progress_thread_running: 0,
+            max_am_header: worker.max_am_header()?,
+            progress_thread_id: 0,
+        };
+        // SAFETY: as above.
+        unsafe { params::store(attr, "attr", &value) }.map(|()| Status::OK)
+    })
+}
+
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+///
+/// # Safety
+/// NULL or writable for that many bytes.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_stats_init(value: *mut ucxx_worker_stats_t, struct_size: usize) {
+    // SAFETY: as for this function.
+    unsafe { params::init(value, struct_size) };
+}
+
+/// The worker's counters, without a lock: two of them may be off by what is going on at the moment. Any thread.
+///
+/// # Safety
+/// A worker of this library; `stats` is a struct whose `struct_size` is set.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_query_stats(
+    worker: *const ucxx_worker_t,
+    stats: *mut ucxx_worker_stats_t,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let worker = unsafe { handle::get(worker) }?;
+        worker.check_fork()?;
+        let now = worker.stats();
+        let value = ucxx_worker_stats {
+            struct_size: size_of::<ucxx_worker_stats>(),
+            submitted: now.submitted.get(),
+            completed: now.completed.get(),
+            failed: now.failed.get(),
+            canceled: now.canceled.get(),
+            in_flight: now.in_flight.get(),
+            bytes_sent: now.bytes_sent.get(),
+            bytes_received: now.bytes_received.get(),
+            delayed: 0,
+            queue_high_water: 0,
+            queue_full: 0,
+            progress_calls: now.progress_calls.get(),
+            wakeups: now.wakeups.get(),
+            sleeps: now.sleeps.get(),
+            endpoints: now.endpoints.get(),
+            endpoint_failures: now.endpoint_failures.get(),
+            am_unhandled: 0,
+        };
+        // SAFETY: as above.
+        unsafe { params::store(stats, "stats", &value) }.map(|()| Status::OK)
+    })
+}
+
+/// A readable account of a worker that seems to hang, one call of `line` for each line: the worker, its endpoints with their
+/// transports, and what is in flight with its age. `line` may call any function.
+///
+/// # Safety
+/// A worker of this library; `line` may be called with `arg`.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_dump(
+    worker: *mut ucxx_worker_t,
+    line: Option<unsafe extern "C" fn(arg: *mut c_void, text: *const c_char)>,
+    arg: *mut c_void,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let worker = unsafe { handle::get(worker) }?;
+        let line = line.ok_or_else(|| null("line"))?;
+        for text in worker.dump()? {
+            let text = CString::new(text).unwrap_or_default();
+            // SAFETY: as above; the text outlives the call.
+            unsafe { line(arg, text.as_ptr()) };
+        }
+        Ok(Status::OK)
+    })
+}
+
+/// An operation that completes after every send submitted to the worker before it, rendezvous sends included, with the first
+/// error of those that kept neither request nor callback. Posted receives are not waited for.
+///
+/// # Safety
+/// A worker of this library; see `ucxx_op_params_t` for the rest.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_flush(
+    worker: *mut ucxx_worker_t,
+    params: *const ucxx_op_params_t,
+    request: *mut *mut ucxx_request_t,
+) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    unsafe { submit(params, request, |params, out| handle::get(worker)?.flush(params, out)) }
+}
+
+/// Orders the operations that come after behind those that came before, on each endpoint. Tag messages are in order by
+/// themselves; nothing that could overtake is offered in this release.
+///
+/// # Safety
+/// A worker of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_fence(worker: *mut ucxx_worker_t) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    guard::status(|| unsafe { handle::get(worker) }?.fence().map(|()| Status::OK))
+}

@@ -1,0 +1,60 @@
+//! What this library knows of UCX's own symbols: generated bindings for what every supported release exports, and a
+//! look-up for what only some do. Decides nothing.
+
+// libc supplies the C types, and the generated code keeps UCX's names.
+#[allow(
+    missing_docs,
+    non_camel_case_types,
+    non_snake_case,
+    non_upper_case_globals,
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    clippy::all,
+    clippy::undocumented_unsafe_blocks
+)]
+#[rustfmt::skip]
+mod bindings;
+
+pub(crate) use bindings::*;
+
+#[cfg(feature = "vendored")]
+use ucx1_sys as _;
+
+use std::ffi::CStr;
+
+/// The release that the bindings were made from, announced to UCX so that it reads our structs right.
+pub(crate) const API: (libc::c_uint, libc::c_uint) = (UCP_API_MAJOR, UCP_API_MINOR);
+
+/// `ucp_dt_make_iov()`, a macro in the header.
+pub(crate) const DATATYPE_IOV: ucp_datatype_t = UCP_DATATYPE_IOV as ucp_datatype_t;
+
+/// Address of an exported symbol of any library that is loaded, or null.
+pub(crate) fn symbol(name: &CStr) -> *mut libc::c_void {
+    // SAFETY: a look-up by name with a terminated string; it has no other precondition.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+}
+
+/// What a `*_nbx` function returned: nothing left to do, a failure, or an operation under way.
+pub(crate) enum Posted {
+    Done,
+    Failed(ucs_status_t),
+    Pending,
+}
+
+impl Posted {
+    /// UCX puts small negative statuses into the pointer's place (`UCS_PTR_STATUS`); they are read as numbers, and
+    /// the pointer is never followed.
+    #[inline]
+    pub(crate) fn from_pointer(pointer: ucs_status_ptr_t) -> Self {
+        if pointer.is_null() {
+            return Posted::Done;
+        }
+        let value = pointer as isize;
+        if value < 0 && value >= UCS_ERR_LAST as isize {
+            Posted::Failed(value as ucs_status_t)
+        } else {
+            Posted::Pending
+        }
+    }
+}

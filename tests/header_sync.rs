@@ -1,0 +1,50 @@
+//! include/ucxx_rs.h is what the pinned cbindgen makes of src/ffi. With UPDATE_HEADER set it is written anew.
+
+use std::path::Path;
+
+/// Sections of the doc comments that speak to Rust callers alone.
+fn without_safety_sections(header: &str) -> String {
+    let mut kept = Vec::new();
+    let mut skipping = false;
+    for line in header.lines() {
+        let text = line.trim();
+        if text.starts_with("* # Safety") {
+            // The blank comment line before the heading goes as well.
+            if kept.last().is_some_and(|last: &&str| last.trim() == "*") {
+                kept.pop();
+            }
+            skipping = true;
+        } else if text.starts_with("*/") {
+            skipping = false;
+        }
+        if !skipping {
+            kept.push(line);
+        }
+    }
+    kept.join("\n") + "\n"
+}
+
+#[test]
+fn the_committed_header_is_the_generated_one() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("cbindgen.toml");
+    // In the order in which a reader meets the groups.
+    let groups = ["constants", "status", "version", "log", "handle", "context", "worker", "address", "operation"];
+    let groups = groups.iter().chain(&["request", "endpoint", "tag"]);
+    let with_groups = groups.fold(cbindgen::Builder::new().with_config(config), |builder, group| {
+        builder.with_src(root.join(format!("src/ffi/{group}.rs")))
+    });
+    let bindings = with_groups.generate().expect("the sources are readable");
+    let mut generated = Vec::new();
+    bindings.write(&mut generated);
+    let generated = without_safety_sections(&String::from_utf8(generated).expect("UTF-8"));
+    let path = root.join("include/ucxx_rs.h");
+    if std::env::var_os("UPDATE_HEADER").is_some() {
+        std::fs::write(&path, &generated).expect("include/ is writable");
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    for (number, (committed, generated)) in committed.lines().zip(generated.lines()).enumerate() {
+        assert_eq!(committed, generated, "line {} differs; `make header` writes it anew", number + 1);
+    }
+    assert_eq!(committed.lines().count(), generated.lines().count(), "`make header` writes it anew");
+}
