@@ -94,7 +94,8 @@ impl Endpoint {
             self.closing.flushed.set(false);
             let ucp = self.ucp.get();
             // SAFETY: a live endpoint inside its worker's gate; `start_part` keeps the slot until UCP calls back.
-            let pending = self.start_part(Part::FlushBeforeClose, 0, |param| unsafe { sys::ucp_ep_flush_nbx(ucp, param) });
+            let pending =
+                self.start_part(Part::FlushBeforeClose, 0, |param| unsafe { sys::ucp_ep_flush_nbx(ucp, param) });
             self.closing.flushed.set(!pending);
         }
         self.watch();

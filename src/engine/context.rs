@@ -64,7 +64,8 @@ impl Context {
         let generation = Generation::current();
         let handle = init(features, params.name.as_deref(), &config)?;
         // From here on `Drop` cleans up.
-        let mut context = Context { handle, config: Mutex::new(config), generation, features, request_size: 0, memory_types: 0 };
+        let mut context =
+            Context { handle, config: Mutex::new(config), generation, features, request_size: 0, memory_types: 0 };
         // SAFETY: all-zero is valid for this struct of numbers.
         let mut attr: sys::ucp_context_attr_t = unsafe { std::mem::zeroed() };
         attr.field_mask = u64::from(sys::UCP_ATTR_FIELD_REQUEST_SIZE | sys::UCP_ATTR_FIELD_MEMORY_TYPES);
@@ -103,7 +104,7 @@ impl Context {
         self.memory_types & (1 << memory_type) != 0
     }
 
-    pub(crate) fn check_config_applied(&self, logged: &[String]) -> Result<()> {
+    pub(crate) fn check_config_applied(&self, logged: &[(i32, String)]) -> Result<()> {
         self.config.lock().check_applied(logged)
     }
 

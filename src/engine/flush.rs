@@ -154,7 +154,8 @@ impl Worker {
     /// The first error before this flush that nobody was told of. It is told once.
     fn take_unreported(&self, flush: &Slot) -> Option<Status> {
         let take = |endpoint: &Endpoint| {
-            let (sequence, status) = endpoint.unreported.get().filter(|(sequence, _)| *sequence < flush.sequence.get())?;
+            let (sequence, status) =
+                endpoint.unreported.get().filter(|(sequence, _)| *sequence < flush.sequence.get())?;
             endpoint.unreported.set(None);
             Some((sequence, status))
         };

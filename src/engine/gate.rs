@@ -133,5 +133,8 @@ fn wrong_thread() -> Error {
 
 #[cold]
 fn overlap() -> Error {
-    Error::new(Status::BUSY, "worker: another call is inside it; with UCXX_THREAD_SINGLE or _SERIALIZED calls must not overlap")
+    Error::new(
+        Status::BUSY,
+        "worker: another call is inside it; with UCXX_THREAD_SINGLE or _SERIALIZED calls must not overlap",
+    )
 }

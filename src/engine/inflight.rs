@@ -73,7 +73,9 @@ impl Worker {
             Posted::Failed(status) => {
                 let status = self.status_from_ucx(Status(status.into()), endpoint);
                 let message = match endpoint {
-                    Some(endpoint) => format!("endpoint: {} refused: {}", endpoint.peer_text(), slot.kind.get().describe()),
+                    Some(endpoint) => {
+                        format!("endpoint: {} refused: {}", endpoint.peer_text(), slot.kind.get().describe())
+                    }
                     None => format!("UCX refused the {}", slot.kind.get().describe()),
                 };
                 self.return_slot(slot);
@@ -96,7 +98,13 @@ impl Worker {
 
     /// A receive whose callback ran before the call that posted it returned. A failure becomes a request like any
     /// other: a negative return would say that nothing was submitted, but the message is gone.
-    fn completed_inline(&self, slot: &Slot, endpoint: Option<&Endpoint>, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
+    fn completed_inline(
+        &self,
+        slot: &Slot,
+        endpoint: Option<&Endpoint>,
+        params: &OpParams<'_>,
+        out: Out,
+    ) -> Result<Submitted> {
         let status = Status(slot.reason.get());
         slot.reason.set(0);
         if status == Status::OK && params.flags & flag::ALWAYS_CALLBACK == 0 {
@@ -179,7 +187,9 @@ impl Worker {
             self.release_endpoint(slot, endpoint, status);
             match (part, endpoint) {
                 (Part::Flush(flush), _) => self.flush_part_ended(flush, status),
-                (Part::FlushBeforeClose | Part::Close | Part::Answer, Some(endpoint)) => endpoint.part_ended(part, status),
+                (Part::FlushBeforeClose | Part::Close | Part::Answer, Some(endpoint)) => {
+                    endpoint.part_ended(part, status)
+                }
                 _ => {}
             }
             self.finish(slot);

@@ -37,8 +37,8 @@ static SINK: RwLock<Option<Sink>> = RwLock::new(None);
 static LEVEL: AtomicI32 = AtomicI32::new(OFF);
 
 thread_local! {
-    /// While Some, UCX's messages on this thread are collected here as well.
-    static CAPTURE: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+    /// While Some, UCX's messages on this thread are collected here instead of being handed on.
+    static CAPTURE: RefCell<Option<Vec<(i32, String)>>> = const { RefCell::new(None) };
 }
 
 /// Sets or (with None) removes the callback. UCXX_RS_LOG_LEVEL, when it is set, overrules `level`.
@@ -79,11 +79,17 @@ pub(crate) fn write(level: i32, component: &CStr, message: &str) {
     unsafe { (sink.callback)(sink.arg, level, component.as_ptr(), message.as_ptr()) };
 }
 
-/// Runs `f` and returns what UCX logged on this thread meanwhile, whatever the level.
-pub(crate) fn capture<T>(f: impl FnOnce() -> T) -> (T, Vec<String>) {
+/// Runs `f` and returns what UCX logged on this thread meanwhile, whatever the level: level and text. None of it was
+/// handed on; `write_ucx` does that for what is to be seen.
+pub(crate) fn capture<T>(f: impl FnOnce() -> T) -> (T, Vec<(i32, String)>) {
     CAPTURE.with(|capture| *capture.borrow_mut() = Some(Vec::new()));
     let value = f();
     (value, CAPTURE.with(|capture| capture.borrow_mut().take()).unwrap_or_default())
+}
+
+/// Hands on a line of UCX's.
+pub(crate) fn write_ucx(level: i32, message: &str) {
+    write(level, c"ucx", message);
 }
 
 /// Puts our handler in front of UCX's own, which writes to stdout.
@@ -150,20 +156,17 @@ unsafe extern "C" fn from_ucx(
         // SAFETY: format and arguments come from UCX's call of this handler, and are used once; the buffer's size is given.
         unsafe { vsnprintf(buffer.as_mut_ptr().cast(), buffer.len(), format, arguments) };
         let message = CStr::from_bytes_until_nul(&buffer).map(CStr::to_string_lossy).unwrap_or_default();
-        let _ = CAPTURE.try_with(|capture| {
-            if let Some(lines) = capture.borrow_mut().as_mut() {
-                lines.push(message.to_string());
-            }
-        });
-        if enabled(level) {
-            let file = if file.is_null() {
-                "".into()
-            } else {
-                // SAFETY: UCX passes __FILE__.
-                unsafe { CStr::from_ptr(file) }.to_string_lossy()
-            };
-            let file = file.rsplit('/').next().unwrap_or_default();
-            write(level, c"ucx", &format!("{message} ({file}:{line})"));
+        let file = if file.is_null() {
+            "".into()
+        } else {
+            // SAFETY: UCX passes __FILE__.
+            unsafe { CStr::from_ptr(file) }.to_string_lossy()
+        };
+        let line = format!("{message} ({}:{line})", file.rsplit('/').next().unwrap_or_default());
+        if capturing {
+            let _ = CAPTURE.try_with(|capture| capture.borrow_mut().get_or_insert_default().push((level, line)));
+        } else {
+            write_ucx(level, &line);
         }
     });
     STOP

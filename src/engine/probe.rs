@@ -23,7 +23,12 @@ pub struct TagMessage {
 impl Worker {
     /// Looks for a message whose tag matches; with `take` the message is removed from matching and handed out.
     #[allow(clippy::type_complexity)]
-    pub fn tag_probe(self: &Arc<Self>, tag: u64, tag_mask: u64, take: bool) -> Result<Option<(RecvInfo, Option<TagMessage>)>> {
+    pub fn tag_probe(
+        self: &Arc<Self>,
+        tag: u64,
+        tag_mask: u64,
+        take: bool,
+    ) -> Result<Option<(RecvInfo, Option<TagMessage>)>> {
         let inside = self.enter()?;
         inside.need(feature::TAG)?;
         let mut found = sys::ucp_tag_recv_info_t { sender_tag: 0, length: 0 };
@@ -43,7 +48,13 @@ impl TagMessage {
     ///
     /// # Safety
     /// As for `Worker::tag_recv`.
-    pub unsafe fn receive(&self, buffer: *mut c_void, length: usize, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
+    pub unsafe fn receive(
+        &self,
+        buffer: *mut c_void,
+        length: usize,
+        params: &OpParams<'_>,
+        out: Out,
+    ) -> Result<Submitted> {
         params.check("receive of a probed message", 0)?;
         let submit = |params: &OpParams<'_>, out: Out| {
             let inside = self.worker.enter()?;

@@ -27,10 +27,13 @@ impl Worker {
     }
 
     /// Runs `f` at once, as befits a worker without a progress thread. `f` counts as a callback.
-    pub fn run(&self, f: unsafe extern "C" fn(*mut c_void), arg: *mut c_void) -> Result<()> {
+    ///
+    /// # Safety
+    /// `f` may be called with `arg`.
+    pub unsafe fn run(&self, f: unsafe extern "C" fn(*mut c_void), arg: *mut c_void) -> Result<()> {
         self.check_usable()?;
         let _scope = CallbackScope::new();
-        // SAFETY: a function and its argument, as the caller gave them.
+        // SAFETY: as for this function.
         unsafe { f(arg) };
         Ok(())
     }

@@ -17,13 +17,10 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 pub(crate) mod flag {
     pub(crate) const ALWAYS_CALLBACK: u64 = 1 << 0;
     pub(crate) const NO_WAIT: u64 = 1 << 1;
-    pub(crate) const EAGER: u64 = 1 << 2;
-    pub(crate) const RNDV: u64 = 1 << 3;
     pub(crate) const DELAYED: u64 = 1 << 4;
-    pub(crate) const STREAM_PARTIAL: u64 = 1 << 5;
     pub(crate) const WAIT: u64 = 1 << 6;
-    pub(crate) const AM_REPLY: u64 = 1 << 7;
     pub(crate) const TIMEOUT_CLOSES: u64 = 1 << 8;
+    /// All that there are, those of operations that are not offered yet included.
     pub(crate) const ALL: u64 = (1 << 9) - 1;
 }
 

@@ -216,8 +216,13 @@ fn set_memory_type(param: &mut sys::ucp_request_param_t, memory_type: Option<sys
 }
 
 /// The one memory type that all parts share: UCP takes a list of one type only.
-fn common_memory_type(worker: &Worker, parts: &[Part], params: &OpParams<'_>) -> Result<Option<sys::ucs_memory_type_t>> {
-    let mut types = parts.iter().filter(|part| part.length > 0).map(|part| memory_type::to_ucx(&worker.context, part.memory_type));
+fn common_memory_type(
+    worker: &Worker,
+    parts: &[Part],
+    params: &OpParams<'_>,
+) -> Result<Option<sys::ucs_memory_type_t>> {
+    let mut types =
+        parts.iter().filter(|part| part.length > 0).map(|part| memory_type::to_ucx(&worker.context, part.memory_type));
     let Some(first) = types.next() else { return memory_type::to_ucx(&worker.context, params.memory_type) };
     let first = first?;
     for (index, other) in types.enumerate() {
@@ -240,7 +245,12 @@ fn describe_parts(slot: &Slot, parts: &[Part], param: &mut sys::ucp_request_para
     // SAFETY: inside the gate, and the slot was taken a moment ago: nobody else has the list.
     let list = unsafe { &mut *slot.iov.get() };
     list.clear();
-    list.extend(parts.iter().filter(|part| part.length > 0).map(|part| sys::ucp_dt_iov_t { buffer: part.data, length: part.length }));
+    list.extend(
+        parts
+            .iter()
+            .filter(|part| part.length > 0)
+            .map(|part| sys::ucp_dt_iov_t { buffer: part.data, length: part.length }),
+    );
     param.op_attr_mask |= sys::UCP_OP_ATTR_FIELD_DATATYPE;
     param.datatype = sys::DATATYPE_IOV;
     (list.as_mut_ptr().cast(), list.len())
@@ -259,7 +269,8 @@ unsafe extern "C" fn on_received(
         let slot = unsafe { &*request.cast::<Slot>() };
         let status = Status(status.into());
         // SAFETY: UCP passes a valid info, or none.
-        if let Some(info) = unsafe { info.as_ref() }.filter(|_| matches!(status, Status::OK | Status::MESSAGE_TRUNCATED)) {
+        let info = unsafe { info.as_ref() };
+        if let Some(info) = info.filter(|_| matches!(status, Status::OK | Status::MESSAGE_TRUNCATED)) {
             slot.length.set(info.length as u64);
             slot.tag.set(info.sender_tag);
         }

@@ -47,7 +47,9 @@ impl Worker {
         while !done() {
             match patience.after_pass(self.progress()?) {
                 Next::Poll => {}
-                Next::Sleep => drop(self.sleep_until_event(done, deadline)?),
+                Next::Sleep => {
+                    self.sleep_until_event(done, deadline)?;
+                }
                 Next::GiveUp => return Ok(done()),
             }
         }
@@ -325,4 +327,3 @@ pub fn blocking(
     out.store_null();
     Ok(Submitted::Done)
 }
-

@@ -321,5 +321,8 @@ fn missing_feature(wanted: u64) -> Error {
         feature::ATOMIC => "UCXX_FEATURE_ATOMIC",
         _ => "UCXX_FEATURE_WAKEUP",
     };
-    Error::new(Status::UNSUPPORTED, format!("context: made without {name}; ask for it in ucxx_context_params_t.features"))
+    Error::new(
+        Status::UNSUPPORTED,
+        format!("context: made without {name}; ask for it in ucxx_context_params_t.features"),
+    )
 }

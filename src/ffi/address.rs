@@ -13,7 +13,10 @@ use std::ffi::c_void;
 /// # Safety
 /// A worker of this library; `address` is valid for a write.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_worker_address(worker: *mut ucxx_worker_t, address: *mut *mut ucxx_address_t) -> ucxx_status_t {
+pub unsafe extern "C" fn ucxx_worker_address(
+    worker: *mut ucxx_worker_t,
+    address: *mut *mut ucxx_address_t,
+) -> ucxx_status_t {
     guard::status(|| {
         // SAFETY: as for this function.
         let (worker, place) = unsafe { (handle::get(worker)?, place(address, "address")?) };

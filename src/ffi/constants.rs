@@ -299,4 +299,3 @@ pub enum ucxx_hub_retain {
     UCXX_HUB_RETAIN_ALWAYS = 1,
     UCXX_HUB_RETAIN_UNTIL_COPIED = 2,
 }
-

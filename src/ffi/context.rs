@@ -46,7 +46,8 @@ pub type ucxx_context_params_t = ucxx_context_params;
 sized! { ucxx_context_params, 48; }
 
 /// Receives one variable; both strings are valid during the call.
-pub type ucxx_config_visitor_t = Option<unsafe extern "C" fn(arg: *mut c_void, key: *const c_char, value: *const c_char)>;
+pub type ucxx_config_visitor_t =
+    Option<unsafe extern "C" fn(arg: *mut c_void, key: *const c_char, value: *const c_char)>;
 
 /// More entries than there are variables in UCX: a count above this is not one.
 const MOST_ENTRIES: usize = 10_000;

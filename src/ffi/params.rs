@@ -41,7 +41,11 @@ fn zeroed<T: Sized>() -> T {
 /// # Safety
 /// `pointer` is NULL, or its `struct_size` is readable and so are as many bytes as that says (up to a sane limit).
 #[inline]
-pub(crate) unsafe fn with<T: Sized, R>(pointer: *const T, argument: &str, f: impl FnOnce(&T) -> Result<R>) -> Result<R> {
+pub(crate) unsafe fn with<T: Sized, R>(
+    pointer: *const T,
+    argument: &str,
+    f: impl FnOnce(&T) -> Result<R>,
+) -> Result<R> {
     if pointer.is_null() {
         return f(&zeroed());
     }

@@ -292,7 +292,9 @@ unsafe fn run(
     guard::progressing(|| {
         // SAFETY: as for the callers.
         let worker = unsafe { handle::get(worker) }?;
-        worker.run(function.ok_or_else(|| null("fn"))?, arg).map(|()| Status::OK)
+        let function = function.ok_or_else(|| null("fn"))?;
+        // SAFETY: as for the callers.
+        unsafe { worker.run(function, arg) }.map(|()| Status::OK)
     })
 }
 
@@ -311,7 +313,10 @@ pub unsafe extern "C" fn ucxx_worker_attr_init(value: *mut ucxx_worker_attr_t, s
 /// # Safety
 /// A worker of this library; `attr` is a struct whose `struct_size` is set.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_worker_query(worker: *const ucxx_worker_t, attr: *mut ucxx_worker_attr_t) -> ucxx_status_t {
+pub unsafe extern "C" fn ucxx_worker_query(
+    worker: *const ucxx_worker_t,
+    attr: *mut ucxx_worker_attr_t,
+) -> ucxx_status_t {
     guard::status(|| {
         // SAFETY: as for this function.
         let worker = unsafe { handle::get(worker) }?;
