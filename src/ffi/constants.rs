@@ -299,3 +299,22 @@ pub enum ucxx_hub_retain {
     UCXX_HUB_RETAIN_ALWAYS = 1,
     UCXX_HUB_RETAIN_UNTIL_COPIED = 2,
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::engine::status::Status;
+
+    #[test]
+    fn every_status_of_the_header_is_the_engines() {
+        let source = include_str!("constants.rs");
+        let list = source.split("pub enum ucxx_status {").nth(1).and_then(|rest| rest.split('}').next()).unwrap();
+        let mut seen = 0;
+        for line in list.lines().filter(|line| line.trim().starts_with("UCXX_")) {
+            let (name, number) = line.trim().trim_end_matches(',').split_once(" = ").unwrap();
+            let status = Status(number.parse().unwrap());
+            assert_eq!(status.name().and_then(|name| name.to_str().ok()), Some(name));
+            seen += 1;
+        }
+        assert!(seen > 40, "the list was not found");
+    }
+}

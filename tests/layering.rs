@@ -1,0 +1,62 @@
+//! The arrows of the house: `ffi -> engine -> sys`, never back, never skipping; and where `unsafe` may stand.
+
+use std::path::{Path, PathBuf};
+
+fn sources(folder: &str) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("readable") {
+            let path = entry.expect("readable").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push((path.clone(), std::fs::read_to_string(&path).expect("UTF-8")));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no sources in src/{folder}");
+    found
+}
+
+/// Lines without their comments; what a string literal holds does not matter for what is searched here.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().map(|(number, line)| (number + 1, line.split("//").next().unwrap_or_default()))
+}
+
+fn refuse(folder: &str, words: &[&str]) {
+    for (path, text) in sources(folder) {
+        for (number, line) in code(&text) {
+            for word in words {
+                let begins_with_it = |(at, _): (usize, &str)| {
+                    !line[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_')
+                };
+                let found = line.match_indices(word).any(begins_with_it);
+                assert!(!found, "{}:{number} has `{word}`", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn ffi_knows_nothing_of_ucx() {
+    refuse("ffi", &["sys::", "use crate::sys", "ucp_", "ucs_"]);
+}
+
+#[test]
+fn the_engine_knows_nothing_of_c() {
+    refuse("engine", &["crate::ffi", "super::ffi", "no_mangle", "export_name"]);
+}
+
+#[test]
+fn sys_knows_nobody() {
+    refuse("sys", &["crate::engine", "crate::ffi", "super::engine"]);
+}
+
+#[test]
+fn no_file_has_grown_out_of_sight() {
+    for (path, text) in sources("") {
+        let generated = path.ends_with("sys/bindings.rs");
+        assert!(generated || text.lines().count() <= 600, "{} has more than 600 lines", path.display());
+    }
+}
