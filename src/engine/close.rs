@@ -6,19 +6,22 @@
 
 use super::endpoint::{Endpoint, Phase};
 use super::events::{self, Event};
-use super::flush::send_param;
+use super::flush::{posted, send_param};
 use super::inflight::Out;
 use super::request::{Kind, OpParams, Part, Slot, Submitted};
 use super::status::{Result, Status};
 use super::timer;
+use super::wait;
 use super::worker::{attention, Worker};
 use crate::sys::{self, Posted};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-/// A close that gets no further for this long goes on by force.
+/// A close that gets no further for this long, with sends under way, goes on by force.
 const PATIENCE_NS: u64 = 3_000_000_000;
+/// The same with no sends under way: over TCP UCP's flush asks the peer, which may not be progressing.
+const FLUSH_PATIENCE_NS: u64 = 1_000_000_000;
 /// After force, UCP hands its requests back within a few passes; this is for the day when it does not.
 const ENDING_NS: u64 = 5_000_000_000;
 
@@ -57,6 +60,10 @@ impl Endpoint {
     /// Closes it: refuses what comes after, lets finish (or, with `force`, cuts short) what came before.
     pub fn close(&self, force: bool, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
         params.check("close", 0)?;
+        wait::submit(params, out, |params, out| self.close_now(force, params, out))
+    }
+
+    fn close_now(&self, force: bool, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
         let inside = self.worker.enter()?;
         match self.status() {
             Status::OK => {}
@@ -73,6 +80,10 @@ impl Endpoint {
         self.closing.request.set(slot);
         if self.phase() == Phase::Open {
             self.begin_close(force);
+            if params.timeout_ns != 0 {
+                // The caller's patience counts, not ours.
+                self.closing.deadline.set(u64::MAX);
+            }
         } else if self.phase() == Phase::Closed {
             self.complete_request(Status::OK);
         }
@@ -85,13 +96,12 @@ impl Endpoint {
         self.set_status(Status::CLOSED);
         self.set_phase(Phase::Flushing);
         self.connect_deadline.set(0);
-        self.closing.deadline.set(timer::deadline_after(PATIENCE_NS));
+        self.closing.deadline.set(timer::deadline_after(self.patience()));
         self.closing.sends_seen.set(self.sends.get());
         self.cancel_watchers(Status::CLOSED);
         if force {
             self.end_by_force();
-        } else {
-            self.closing.flushed.set(false);
+        } else if self.operations_sent() > 0 {
             let ucp = self.ucp.get();
             // SAFETY: a live endpoint inside its worker's gate; `start_part` keeps the slot until UCP calls back.
             let pending =
@@ -145,7 +155,7 @@ impl Endpoint {
             param.op_attr_mask |= sys::UCP_OP_ATTR_FIELD_FLAGS;
             param.flags = flags;
         }
-        let pending = matches!(Posted::from_pointer(call(&param)), Posted::Pending);
+        let pending = matches!(posted(slot, call(&param)), Posted::Pending);
         if pending {
             self.worker.start(slot, Some(self), &OpParams::default(), Out::NOWHERE);
         } else {
@@ -199,6 +209,14 @@ impl Endpoint {
         true
     }
 
+    fn patience(&self) -> u64 {
+        if self.sends.get() > 0 {
+            PATIENCE_NS
+        } else {
+            FLUSH_PATIENCE_NS
+        }
+    }
+
     fn advance_flushing(&self, now: u64) {
         if self.closing.flushed.get() && self.sends.get() == 0 {
             if self.peer_failure {
@@ -208,9 +226,9 @@ impl Endpoint {
             self.closing.deadline.set(timer::deadline_after(ENDING_NS));
             return self.close_in_ucp(0);
         }
-        if self.sends.get() != self.closing.sends_seen.get() {
+        if self.sends.get() != self.closing.sends_seen.get() && self.closing.deadline.get() != u64::MAX {
             self.closing.sends_seen.set(self.sends.get());
-            self.closing.deadline.set(now + PATIENCE_NS);
+            self.closing.deadline.set(now + self.patience());
         }
         if now >= self.closing.deadline.get() {
             self.closing.outcome.set(Status::TIMED_OUT);

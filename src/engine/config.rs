@@ -25,6 +25,10 @@ const DEFAULTS: &[(&str, &str, &[&str])] = &[
     ("KEEPALIVE_NUM_EPS", "inf", &[]),
 ];
 
+/// Up to 1.15 an eager zero-copy send that is under way when its TCP peer dies is completed twice, and an assertion in UCX ends
+/// the process. Without it UCX copies, or takes the rendezvous.
+const NO_EAGER_ZCOPY_BEFORE: Release = Release::new(1, 16);
+
 /// Releases before this one know CMA's key without its prefix, and ignore prefixed transport keys that come by the API.
 const PREFIXED_KEYS_SINCE: Release = Release::new(1, 17);
 
@@ -41,7 +45,9 @@ impl Config {
             ));
         }
         let mut config = Config { handle, asked: Vec::new() };
-        for (key, value, other_forms) in DEFAULTS {
+        let zcopy: &[(&str, &str, &[&str])] = &[("ZCOPY_THRESH", "inf", &[])];
+        let zcopy = if ucx_release() < NO_EAGER_ZCOPY_BEFORE { zcopy } else { &[] };
+        for (key, value, other_forms) in DEFAULTS.iter().chain(zcopy) {
             let in_environment = |key: &str| std::env::var_os(format!("UCX_{key}")).is_some();
             if !in_environment(key) && !other_forms.iter().any(|form| in_environment(form)) {
                 // Not an error: the transport may be missing from this build of UCX.

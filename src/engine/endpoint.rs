@@ -175,6 +175,10 @@ impl Endpoint {
 
     /// The other half of `register`, when nothing in flight names the endpoint any more.
     pub(crate) fn unregister(&self) {
+        // A flush of the worker may still tell what no flush of the endpoint has told.
+        if self.worker.unreported.get().is_none() {
+            self.worker.unreported.set(self.unreported.take());
+        }
         let entry = self.worker.endpoints.borrow_mut().get_mut(self.key.get()).and_then(Option::take);
         if entry.is_some() {
             self.worker.stats.endpoints.subtract(1);
@@ -264,6 +268,11 @@ impl Endpoint {
         } else {
             &self.controls
         }
+    }
+
+    /// How far it has got with sending: the position after which nothing was sent.
+    pub(crate) fn operations_sent(&self) -> u64 {
+        self.operations_sent.get()
     }
 
     #[inline]

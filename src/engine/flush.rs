@@ -6,21 +6,25 @@
 
 use super::endpoint::Endpoint;
 use super::inflight::Out;
-use super::request::{flag, Kind, OpParams, Part, Slot, Submitted, Ticket};
+use super::request::{flag, mark, Kind, OpParams, Part, Slot, Submitted, Ticket};
 use super::status::{Result, Status};
+use super::wait;
 use super::worker::Worker;
 use crate::sys::{self, Posted};
+use std::cell::Cell;
 use std::ffi::c_void;
 
 impl Endpoint {
     /// Flushes this endpoint.
     pub fn flush(&self, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
         params.check("flush", 0)?;
-        let inside = self.worker.enter()?;
-        self.check_open()?;
-        let ucp = self.ucp.get();
-        // SAFETY: a live endpoint inside its worker's gate; `flush_with` keeps the param's slot until UCP calls back.
-        inside.flush_with(Some(self), params, out, |param| unsafe { sys::ucp_ep_flush_nbx(ucp, param) })
+        wait::submit(params, out, |params, out| {
+            let inside = self.worker.enter()?;
+            self.check_open()?;
+            let ucp = self.ucp.get();
+            // SAFETY: a live endpoint inside its worker's gate; `flush_with` keeps the param's slot until UCP calls back.
+            inside.flush_with(Some(self), params, out, |param| unsafe { sys::ucp_ep_flush_nbx(ucp, param) })
+        })
     }
 }
 
@@ -28,10 +32,12 @@ impl Worker {
     /// Flushes every endpoint of this worker.
     pub fn flush(&self, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
         params.check("flush", 0)?;
-        let inside = self.enter()?;
-        let ucp = self.ucp();
-        // SAFETY: a live worker inside its gate; as above.
-        inside.flush_with(None, params, out, |param| unsafe { sys::ucp_worker_flush_nbx(ucp, param) })
+        wait::submit(params, out, |params, out| {
+            let inside = self.enter()?;
+            let ucp = self.ucp();
+            // SAFETY: a live worker inside its gate; as above.
+            inside.flush_with(None, params, out, |param| unsafe { sys::ucp_worker_flush_nbx(ucp, param) })
+        })
     }
 
     pub(crate) fn flush_with(
@@ -42,7 +48,7 @@ impl Worker {
         call: impl FnOnce(&sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
     ) -> Result<Submitted> {
         let part = self.take_internal_slot();
-        let posted = Posted::from_pointer(call(&send_param(part)));
+        let posted = posted(part, call(&send_param(part)));
         let pending = matches!(posted, Posted::Pending);
         if !pending {
             self.return_slot(part);
@@ -147,24 +153,28 @@ impl Worker {
     fn has_unreported(&self, endpoint: Option<&Endpoint>) -> bool {
         match endpoint {
             Some(endpoint) => endpoint.unreported.get().is_some(),
-            None => self.endpoints.borrow().iter().flatten().any(|endpoint| endpoint.unreported.get().is_some()),
+            None => {
+                let endpoints = self.endpoints.borrow();
+                self.unreported.get().is_some()
+                    || endpoints.iter().flatten().any(|known| known.unreported.get().is_some())
+            }
         }
     }
 
     /// The first error before this flush that nobody was told of. It is told once.
     fn take_unreported(&self, flush: &Slot) -> Option<Status> {
-        let take = |endpoint: &Endpoint| {
-            let (sequence, status) =
-                endpoint.unreported.get().filter(|(sequence, _)| *sequence < flush.sequence.get())?;
-            endpoint.unreported.set(None);
-            Some((sequence, status))
+        let take = |cell: &Cell<Option<(u64, Status)>>| {
+            let told = cell.get().filter(|(sequence, _)| *sequence < flush.sequence.get())?;
+            cell.set(None);
+            Some(told)
         };
         // SAFETY: as above.
         if let Some(endpoint) = unsafe { flush.endpoint.get().as_ref() } {
-            return take(endpoint).map(|(_, status)| status);
+            return take(&endpoint.unreported).map(|(_, status)| status);
         }
         let endpoints = self.endpoints.borrow();
-        let told = endpoints.iter().flatten().filter_map(|endpoint| take(endpoint));
+        let told =
+            endpoints.iter().flatten().filter_map(|endpoint| take(&endpoint.unreported)).chain(take(&self.unreported));
         told.min_by_key(|(sequence, _)| *sequence).map(|(_, status)| status)
     }
 }
@@ -180,12 +190,32 @@ pub(crate) fn send_param(slot: &Slot) -> sys::ucp_request_param_t {
     param
 }
 
+/// How an internal operation left its call. UCP may have called back before it returned.
+pub(crate) fn posted(slot: &Slot, pointer: sys::ucs_status_ptr_t) -> Posted {
+    match Posted::from_pointer(pointer) {
+        Posted::Pending if slot.has_mark(mark::INLINE) => match slot.reason.get() {
+            0 => Posted::Done,
+            status => Posted::Failed(status as sys::ucs_status_t),
+        },
+        other => other,
+    }
+}
+
+/// UCP is done with an operation; perhaps before the call that started it has returned, which is left to that call.
+pub(crate) fn ended(slot: &Slot, status: Status) {
+    if slot.has_mark(mark::SUBMITTING) {
+        slot.add_mark(mark::INLINE);
+        slot.reason.set(status.0);
+    } else {
+        slot.worker().complete(slot, status);
+    }
+}
+
 /// UCP is done with a send, a flush or a close.
 pub(crate) unsafe extern "C" fn on_sent(request: *mut c_void, status: sys::ucs_status_t, _user_data: *mut c_void) {
     let _ = std::panic::catch_unwind(|| {
         // SAFETY: the request memory that UCP was given is a slot, and stays one until it completes, here. UCP calls back
         // inside progress or another call of ours, hence inside the gate.
-        let slot = unsafe { &*request.cast::<Slot>() };
-        slot.worker().complete(slot, Status(status.into()));
+        ended(unsafe { &*request.cast::<Slot>() }, Status(status.into()));
     });
 }

@@ -181,8 +181,8 @@ impl Worker {
             status = reason;
         }
         self.unlink(slot);
+        slot.outcome.set(status);
         if slot.kind.get() == Kind::Internal {
-            slot.publish_status(status);
             let part = slot.part.get();
             self.release_endpoint(slot, endpoint, status);
             match (part, endpoint) {
@@ -200,7 +200,6 @@ impl Worker {
             slot.set_message(slot.describe_failure(status));
         }
         slot.store_recv_info();
-        slot.publish_status(status);
         self.completions.set(self.completions.get() + 1);
         let unwatched = slot.callback.get().is_none() && slot.hold.get() & USER == 0;
         self.release_endpoint(slot, endpoint, if unwatched { status } else { Status::OK });
@@ -227,6 +226,7 @@ impl Worker {
 
     /// The last step of a completion: waiters may go, and the slot is free once the caller has let go as well.
     pub(crate) fn finish(&self, slot: &Slot) {
+        slot.publish_status();
         slot.publish_done();
         slot.hold.set(slot.hold.get() & !ENGINE);
         if slot.hold.get() == 0 {

@@ -1,8 +1,9 @@
 //! Looking for messages that have arrived and were not received: with a handle that takes one out of matching.
 
 use super::context::feature;
+use super::flush::{posted, send_param};
 use super::inflight::Out;
-use super::request::{flag, Kind, OpParams, RecvInfo, Submitted};
+use super::request::{Kind, OpParams, RecvInfo, Submitted};
 use super::status::{Error, Result};
 use super::tag::Part;
 use super::wait;
@@ -70,10 +71,7 @@ impl TagMessage {
             };
             inside.receive(Kind::TagMessageRecv, &part, params, out, call)
         };
-        if params.flags & flag::WAIT != 0 {
-            return wait::blocking(params, out, submit);
-        }
-        submit(params, out)
+        wait::submit(params, out, submit)
     }
 
     /// Length and tag, as probed.
@@ -99,11 +97,11 @@ impl Drop for TagMessage {
         }
         let Ok(inside) = self.worker.enter() else { return };
         let slot = inside.take_internal_slot();
-        let mut param = super::flush::send_param(slot);
+        let mut param = send_param(slot);
         param.cb.recv = Some(on_dropped);
         // SAFETY: as in `receive`; no byte is written into a buffer of length 0.
-        let posted = unsafe { sys::ucp_tag_msg_recv_nbx(inside.ucp(), std::ptr::null_mut(), 0, message, &param) };
-        if let Posted::Pending = Posted::from_pointer(posted) {
+        let pointer = unsafe { sys::ucp_tag_msg_recv_nbx(inside.ucp(), std::ptr::null_mut(), 0, message, &param) };
+        if let Posted::Pending = posted(slot, pointer) {
             inside.start(slot, None, &OpParams::default(), Out::NOWHERE);
         } else {
             inside.return_slot(slot);

@@ -129,7 +129,8 @@ impl Worker {
             // Lent for the length of the call, so that destroying it there does no harm.
             slot.hold.set(slot.hold.get() | USER);
         }
-        let (arg, status) = (slot.callback_arg.get(), slot.status());
+        slot.publish_status();
+        let (arg, status) = (slot.callback_arg.get(), slot.outcome.get());
         let request = if let_go { std::ptr::null_mut() } else { std::ptr::from_ref(slot).cast_mut() };
         // SAFETY: a callback and its argument as the caller gave them; the request is valid during the call.
         self.outside(|| unsafe { callback(arg, request, status.0) });

@@ -1,8 +1,8 @@
 //! Requests: slots that hold the engine's state of one operation and the memory UCP asks for in front of it.
 //!
 //! Who owns what. Everything in a slot that is a `Cell` belongs to the thread inside the worker's gate. Two words are read
-//! by any thread: `status`, stored with Release after everything that describes the result, and `done`, stored with
-//! Release after the callback has returned. A slot is free when neither the caller (USER) nor the engine (ENGINE) holds
+//! by any thread: `status`, stored with Release after everything that describes the result and right before the callback
+//! runs, and `done`, stored with Release after the callback has returned. A slot is free when neither the caller (USER) nor the engine (ENGINE) holds
 //! it. A caller lets go from any thread by pushing the slot onto the worker's `foreign` list, which the owner drains.
 
 use super::endpoint::Endpoint;
@@ -201,10 +201,12 @@ impl Ticket {
 /// One operation. Handed to C as `ucxx_request_t`. UCP's own memory lies right in front of it.
 #[repr(C, align(64))]
 pub struct Slot {
-    /// INPROGRESS until the result stands; stored with Release.
+    /// INPROGRESS until the callback is about to run; stored with Release.
     status: AtomicI32,
     /// 1 once the callback has returned; stored with Release.
     done: AtomicU32,
+    /// INPROGRESS until the operation has ended, which may be a while before the callback runs.
+    pub(crate) outcome: Cell<Status>,
     pub(crate) hold: Cell<u8>,
     pub(crate) marks: Cell<u8>,
     pub(crate) kind: Cell<Kind>,
@@ -251,6 +253,7 @@ impl Slot {
         Slot {
             status: AtomicI32::new(0),
             done: AtomicU32::new(1),
+            outcome: Cell::new(Status::OK),
             hold: Cell::new(0),
             marks: Cell::new(0),
             kind: Cell::new(Kind::Free),
@@ -293,6 +296,7 @@ impl Slot {
         self.remaining.set(0);
         self.part.set(Part::Nothing);
         self.done.store(0, Ordering::Relaxed);
+        self.outcome.set(Status::INPROGRESS);
         self.status.store(Status::INPROGRESS.0, Ordering::Relaxed);
     }
 
@@ -301,7 +305,7 @@ impl Slot {
     pub(crate) fn end(&self) {
         self.kind.set(Kind::Free);
         self.use_number.set(self.use_number.get().wrapping_add(1));
-        if self.status.load(Ordering::Relaxed) < 0 {
+        if self.outcome.get().is_error() {
             self.message.set(None);
         }
     }
@@ -327,7 +331,7 @@ impl Slot {
 
     /// Has no result yet.
     pub(crate) fn is_pending(&self) -> bool {
-        self.status.load(Ordering::Relaxed) == Status::INPROGRESS.0
+        self.outcome.get() == Status::INPROGRESS
     }
 
     /// Fills the caller's `recv_info`, which it has promised to keep until now.
@@ -340,10 +344,10 @@ impl Slot {
         }
     }
 
-    /// Makes the result visible to every thread. Callers that wait go on waiting until `publish_done`.
+    /// Makes the result visible: at once to the callback that is about to run, to everyone else with `publish_done`.
     #[inline]
-    pub(crate) fn publish_status(&self, status: Status) {
-        self.status.store(status.0, Ordering::Release);
+    pub(crate) fn publish_status(&self) {
+        self.status.store(self.outcome.get().0, Ordering::Release);
     }
 
     #[inline]
@@ -355,10 +359,16 @@ impl Slot {
         self.message.set(CString::new(text.replace('\0', " ")).ok().map(Box::new));
     }
 
-    /// INPROGRESS until the result stands. Any thread.
+    /// INPROGRESS until the operation has ended and its callback has returned; to a callback, the result already: whoever
+    /// polls may take down what the callback uses as soon as this says so. Any thread.
     #[inline]
     pub fn status(&self) -> Status {
-        Status(self.status.load(Ordering::Acquire))
+        let status = Status(self.status.load(Ordering::Acquire));
+        if status == Status::INPROGRESS || self.is_done() || super::events::in_callback() {
+            status
+        } else {
+            Status::INPROGRESS
+        }
     }
 
     /// The callback, if there is one, has returned. Any thread.

@@ -5,10 +5,10 @@
 
 use super::context::feature;
 use super::endpoint::Endpoint;
-use super::flush::{on_sent, send_param};
+use super::flush::{ended, on_sent, send_param};
 use super::inflight::Out;
 use super::memory_type;
-use super::request::{flag, mark, Kind, OpParams, Slot, Submitted};
+use super::request::{flag, Kind, OpParams, Slot, Submitted};
 use super::status::{Error, Result, Status};
 use super::wait;
 use super::worker::Worker;
@@ -50,16 +50,9 @@ impl Endpoint {
         params: &OpParams<'_>,
         out: Out,
     ) -> Result<Submitted> {
-        if params.flags & flag::WAIT != 0 {
-            params.check("tag send", flag::NO_WAIT)?;
-            // SAFETY: as for this function; it is complete when the call returns.
-            return wait::blocking(params, out, |params, out| unsafe {
-                self.send_now(buffer, length, tag, mode, params, out)
-            });
-        }
         params.check("tag send", flag::NO_WAIT)?;
         // SAFETY: as for this function.
-        unsafe { self.send_now(buffer, length, tag, mode, params, out) }
+        wait::submit(params, out, |params, out| unsafe { self.send_now(buffer, length, tag, mode, params, out) })
     }
 
     #[inline]
@@ -115,10 +108,7 @@ impl Endpoint {
             let posted = unsafe { sys::ucp_tag_send_nbx(self.ucp.get(), buffer, count, tag, &param) };
             inside.submitted(slot, Posted::from_pointer(posted), Some(self), params, out)
         };
-        if params.flags & flag::WAIT != 0 {
-            return wait::blocking(params, out, submit);
-        }
-        submit(params, out)
+        wait::submit(params, out, submit)
     }
 }
 
@@ -166,10 +156,7 @@ impl Worker {
             };
             inside.receive(Kind::TagRecv, parts, params, out, call)
         };
-        if params.flags & flag::WAIT != 0 {
-            return wait::blocking(params, out, submit);
-        }
-        submit(params, out)
+        wait::submit(params, out, submit)
     }
 
     /// Posts a receive of either kind. Inside the gate.
@@ -274,12 +261,7 @@ unsafe extern "C" fn on_received(
             slot.length.set(info.length as u64);
             slot.tag.set(info.sender_tag);
         }
-        if slot.has_mark(mark::SUBMITTING) {
-            slot.add_mark(mark::INLINE);
-            slot.reason.set(status.0);
-        } else {
-            slot.worker().complete(slot, status);
-        }
+        ended(slot, status);
     });
 }
 

@@ -261,6 +261,9 @@ fn until(timeout_ns: u64) -> u64 {
 /// Waits for every request; the first error, in the order of the list, after all have completed. INPROGRESS when the time
 /// ran out first.
 pub fn wait_all(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Status> {
+    if requests.iter().flatten().next().is_none() {
+        return Err(none_left());
+    }
     let deadline = until(timeout_ns);
     for slot in requests.iter().flatten() {
         if slot.is_done() {
@@ -276,11 +279,16 @@ pub fn wait_all(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Status> {
     Ok(failed.unwrap_or(Status::OK))
 }
 
+#[cold]
+fn none_left() -> Error {
+    Error::new(Status::NO_ELEM, "requests: none is left to wait for")
+}
+
 /// Waits for one of the requests: its index and status, or none when the time ran out first.
 pub fn wait_any(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Option<(usize, Status)>> {
     let mut present = requests.iter().flatten();
     let Some(first) = present.next() else {
-        return Err(Error::new(Status::NO_ELEM, "requests: none is left to wait for"));
+        return Err(none_left());
     };
     let complete = || requests.iter().position(|slot| slot.is_some_and(Slot::is_done));
     let found = |index: usize| requests[index].map(|slot| (index, slot.status()));
@@ -296,8 +304,22 @@ pub fn wait_any(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Option<(u
     Ok(complete().and_then(found))
 }
 
+/// Submits an operation, and waits for it if its flags say so.
+#[inline]
+pub(crate) fn submit(
+    params: &OpParams<'_>,
+    out: Out,
+    operation: impl FnOnce(&OpParams<'_>, Out) -> Result<Submitted>,
+) -> Result<Submitted> {
+    if params.flags & flag::WAIT != 0 {
+        return blocking(params, out, operation);
+    }
+    operation(params, out)
+}
+
 /// The blocking form of an operation (`UCXX_FLAG_WAIT`): submits it and waits; no request is left behind.
-pub fn blocking(
+#[cold]
+fn blocking(
     params: &OpParams<'_>,
     out: Out,
     submit: impl FnOnce(&OpParams<'_>, Out) -> Result<Submitted>,
@@ -308,7 +330,6 @@ pub fn blocking(
     let mut place: *mut Slot = std::ptr::null_mut();
     // SAFETY: `place` outlives the call.
     let submitted = submit(params, unsafe { Out::new(&raw mut place) })?;
-    debug_assert!(params.flags & flag::WAIT != 0);
     // SAFETY: stored by the submission, and held by us until it is destroyed below.
     if let (Submitted::Pending, Some(slot)) = (submitted, unsafe { place.as_ref() }) {
         let waited = slot.worker().drive(&|| slot.is_done(), u64::MAX);

@@ -69,6 +69,8 @@ pub struct Worker {
     pub(crate) sends_in_flight: Cell<u32>,
     /// Flushes of the whole worker that are under way.
     pub(crate) flushes: RefCell<Vec<*const Slot>>,
+    /// First error that nobody was told of, of the endpoints that are gone: its position, and the status.
+    pub(crate) unreported: Cell<Option<(u64, Status)>>,
     /// Flushes under way, of the worker and of all endpoints.
     pub(crate) flushes_active: Cell<u32>,
     pub(crate) sequence: Cell<u64>,
@@ -169,6 +171,7 @@ impl Worker {
             live: Cell::new(std::ptr::null()),
             sends_in_flight: Cell::new(0),
             flushes: RefCell::default(),
+            unreported: Cell::new(None),
             flushes_active: Cell::new(0),
             sequence: Cell::new(0),
             attention: Cell::new(0),
