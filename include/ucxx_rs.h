@@ -1359,8 +1359,7 @@ ucxx_status_t ucxx_tag_recv_iov(ucxx_worker_t *worker, const ucxx_buffer_t *buff
 
 /**
  * Looks for a message that has arrived, was not received, and whose tag matches: OK and `*info`, or NO_MESSAGE. With `message`
- * it is taken out of matching, and stays with the handle, which the caller owns. `info` and `message` are optional. Progresses
- * nothing.
+ * it is taken out of matching, and stays with the handle, which the caller owns. `message` is optional. Progresses nothing.
  */
 ucxx_status_t ucxx_tag_probe(ucxx_worker_t *worker, uint64_t tag, uint64_t tag_mask, ucxx_recv_info_t *info, ucxx_tag_message_t **message);
 

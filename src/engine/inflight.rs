@@ -169,6 +169,7 @@ impl Worker {
             self.attend(attention::TIMERS);
         }
         out.store(slot);
+        self.wake_sleeper();
     }
 
     /// The result of an operation that is in flight: everything but the callback, which waits for the end of the pass.

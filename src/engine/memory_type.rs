@@ -27,14 +27,22 @@ pub(crate) fn to_ucx(context: &Context, memory_type: i32) -> Result<Option<sys::
     }
 }
 
+/// Refuses a number that stands for nothing.
+pub(crate) fn check(memory_type: i32) -> Result<()> {
+    match memory_type {
+        AUTO | HOST | CUDA | CUDA_MANAGED | ROCM | CUDA_PINNED | DUMMY => Ok(()),
+        other => Err(Error::invalid(format!("memory_type: {other} is no UCXX_MEMORY_* value"))),
+    }
+}
+
 #[cold]
 fn device(context: &Context, memory_type: i32) -> Result<Option<sys::ucs_memory_type_t>> {
+    check(memory_type)?;
     let (ucx, name) = match memory_type {
-        CUDA_PINNED | DUMMY => return Ok(Some(sys::UCS_MEMORY_TYPE_HOST)),
         CUDA => (sys::UCS_MEMORY_TYPE_CUDA, "CUDA"),
         CUDA_MANAGED => (sys::UCS_MEMORY_TYPE_CUDA_MANAGED, "CUDA managed"),
         ROCM => (sys::UCS_MEMORY_TYPE_ROCM, "ROCm"),
-        other => return Err(Error::invalid(format!("memory_type: {other} is no UCXX_MEMORY_* value"))),
+        _ => return Ok(Some(sys::UCS_MEMORY_TYPE_HOST)),
     };
     if !context.has_memory_type(ucx) {
         let message = format!("memory_type: the UCX that is loaded has no support for {name} memory here");

@@ -49,6 +49,7 @@ impl Inside<'_> {
     pub(crate) fn pass(&self) -> u32 {
         // SAFETY: a live worker, and we are inside its gate.
         let mut handled = unsafe { sys::ucp_worker_progress(self.ucp()) };
+        self.armed.set(false);
         self.stats.progress_calls.add(1);
         if self.stats.progress_calls.get() % PASSES_PER_LOOK == 0 {
             self.coarse_now.set(timer::now_ns());

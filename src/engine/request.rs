@@ -77,7 +77,8 @@ impl OpParams<'_> {
     #[inline]
     pub(crate) fn check(&self, operation: &str, allowed: u64) -> Result<()> {
         const EVERYWHERE: u64 = flag::ALWAYS_CALLBACK | flag::WAIT | flag::TIMEOUT_CLOSES | flag::DELAYED;
-        if self.flags & !(EVERYWHERE | allowed) == 0 && self.flags & (flag::WAIT | flag::DELAYED) == 0 {
+        let plain = self.flags & !(EVERYWHERE | allowed) == 0 && self.flags & (flag::WAIT | flag::DELAYED) == 0;
+        if plain && (self.memory_type == memory_type::AUTO || self.memory_type == memory_type::HOST) {
             return Ok(());
         }
         self.check_slowly(operation, EVERYWHERE | allowed)
@@ -85,6 +86,7 @@ impl OpParams<'_> {
 
     #[cold]
     fn check_slowly(&self, operation: &str, allowed: u64) -> Result<()> {
+        memory_type::check(self.memory_type)?;
         if self.flags & !flag::ALL != 0 {
             return Err(Error::invalid(format!("flags: unknown bits 0x{:x}", self.flags & !flag::ALL)));
         }

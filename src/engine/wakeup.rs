@@ -123,6 +123,7 @@ impl Worker {
         match unsafe { sys::ucp_worker_arm(self.ucp()) } {
             sys::UCS_OK => {
                 wakeup.set_timer(deadline);
+                self.armed.set(true);
                 Ok(Armed::Ready)
             }
             sys::UCS_ERR_BUSY => Ok(Armed::Busy),

@@ -81,6 +81,8 @@ pub struct Worker {
     pub(crate) endpoints: RefCell<Vec<Option<Arc<Endpoint>>>>,
     /// Endpoints that are being opened or closed, looked at in each pass.
     pub(crate) changing: RefCell<Vec<Arc<Endpoint>>>,
+    /// Armed, and not progressed since: somebody sleeps, or is about to.
+    pub(crate) armed: Cell<bool>,
     /// A pass is handing out callbacks (several threads at once in MULTI).
     pub(crate) delivering: Cell<u32>,
     /// Completions so far, to tell a thread that waits that something has happened.
@@ -179,6 +181,7 @@ impl Worker {
             timers: RefCell::default(),
             endpoints: RefCell::default(),
             changing: RefCell::default(),
+            armed: Cell::new(false),
             delivering: Cell::new(0),
             completions: Cell::new(0),
             coarse_now: Cell::new(timer::now_ns()),
@@ -230,6 +233,17 @@ impl Worker {
     #[inline]
     pub(crate) fn attend(&self, bits: u32) {
         self.attention.set(self.attention.get() | bits);
+        self.wake_sleeper();
+    }
+
+    /// What was submitted after arming may need a pass, or another deadline: nobody may sleep on it.
+    #[inline]
+    pub(crate) fn wake_sleeper(&self) {
+        if self.armed.get() {
+            self.armed.set(false);
+            // Fails only without WAKEUP, where nobody can have armed.
+            let _ = self.signal_ucp();
+        }
     }
 
     pub(crate) fn push_event(&self, event: Event) {

@@ -1,7 +1,7 @@
 //! Tag transfer and probing.
 
 use super::guard;
-use super::handle::{self, null, ucxx_endpoint_t, ucxx_request_t, ucxx_tag_message_t, ucxx_worker_t};
+use super::handle::{self, null, place, ucxx_endpoint_t, ucxx_request_t, ucxx_tag_message_t, ucxx_worker_t};
 use super::operation::{submit, ucxx_op_params_t};
 use super::request::{ucxx_recv_info, ucxx_recv_info_t};
 use super::status::ucxx_status_t;
@@ -201,11 +201,10 @@ unsafe fn parts(buffers: *const ucxx_buffer_t, count: usize) -> Result<Vec<Part>
 }
 
 /// Looks for a message that has arrived, was not received, and whose tag matches: OK and `*info`, or NO_MESSAGE. With `message`
-/// it is taken out of matching, and stays with the handle, which the caller owns. `info` and `message` are optional. Progresses
-/// nothing.
+/// it is taken out of matching, and stays with the handle, which the caller owns. `message` is optional. Progresses nothing.
 ///
 /// # Safety
-/// A worker of this library; `info` and `message` are NULL or valid for a write.
+/// A worker of this library; `info` is valid for a write, `message` is NULL or so.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_tag_probe(
     worker: *mut ucxx_worker_t,
@@ -216,15 +215,11 @@ pub unsafe extern "C" fn ucxx_tag_probe(
 ) -> ucxx_status_t {
     guard::status(|| {
         // SAFETY: as for this function.
-        let worker = unsafe { handle::share(worker) }?;
+        let (worker, place) = unsafe { (handle::share(worker)?, place(info, "info")?) };
         let Some((found, taken)) = worker.tag_probe(tag, tag_mask, !message.is_null())? else {
             return Ok(Status::NO_MESSAGE);
         };
-        if !info.is_null() {
-            let value = ucxx_recv_info { length: found.length, sender_tag: found.sender_tag, reserved: [0; 2] };
-            // SAFETY: as above.
-            unsafe { info.write(value) };
-        }
+        place.write(ucxx_recv_info { length: found.length, sender_tag: found.sender_tag, reserved: [0; 2] });
         if let Some(taken) = taken {
             // SAFETY: as above; it was taken because there is a place for it.
             unsafe { message.write(handle::give_box(taken)) };
