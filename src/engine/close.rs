@@ -6,8 +6,9 @@
 
 use super::endpoint::{Endpoint, Phase};
 use super::events::{self, Event};
-use super::flush::{posted, send_param};
+use super::flush::posted;
 use super::inflight::Out;
+use super::param::Param;
 use super::request::{Kind, OpParams, Part, Slot, Submitted};
 use super::status::{Result, Status};
 use super::timer;
@@ -146,16 +147,15 @@ impl Endpoint {
         &self,
         part: Part,
         flags: u32,
-        call: impl FnOnce(&sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
+        call: impl FnOnce(*const sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
     ) -> bool {
         let slot = self.worker.take_internal_slot();
         slot.part.set(part);
-        let mut param = send_param(slot);
+        let mut param = Param::new(slot);
         if flags != 0 {
-            param.op_attr_mask |= sys::UCP_OP_ATTR_FIELD_FLAGS;
-            param.flags = flags;
+            param.flags(flags);
         }
-        let pending = matches!(posted(slot, call(&param)), Posted::Pending);
+        let pending = matches!(posted(slot, call(param.as_ptr())), Posted::Pending);
         if pending {
             self.worker.start(slot, Some(self), &OpParams::default(), Out::NOWHERE);
         } else {

@@ -4,6 +4,7 @@ use super::endpoint::{Endpoint, Phase};
 use super::status::Status;
 use super::worker::Worker;
 use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 pub(crate) enum Event {
@@ -47,19 +48,24 @@ impl Drop for CallbackScope {
     }
 }
 
+/// Workers in `DOOMED`, on all threads: the one look that every call that progresses takes costs a load.
+static DOOMED_COUNT: AtomicUsize = AtomicUsize::new(0);
+
 /// Ends the workers that callbacks asked to destroy. For the C boundary, once no call on a worker is under way on this thread.
 pub fn reap_doomed() {
     if in_callback() {
         return;
     }
     while let Some(worker) = DOOMED.try_with(|doomed| doomed.borrow_mut().pop()).ok().flatten() {
+        DOOMED_COUNT.fetch_sub(1, Ordering::Relaxed);
         worker.shut_down();
     }
 }
 
-/// Is there anything for `reap_doomed` to do?
-pub fn has_doomed() -> bool {
-    DOOMED.try_with(|doomed| !doomed.borrow().is_empty()).unwrap_or(false)
+/// Could there be anything for `reap_doomed` to do on this thread?
+#[inline]
+pub fn may_have_doomed() -> bool {
+    DOOMED_COUNT.load(Ordering::Relaxed) != 0
 }
 
 impl Worker {
@@ -86,10 +92,11 @@ impl Worker {
                         // SAFETY: as above.
                         self.outside(|| unsafe { callback(arg, Arc::as_ptr(&endpoint).cast_mut(), status.0) });
                     }
-                    endpoint.closing.reported.store(true, std::sync::atomic::Ordering::Release);
+                    endpoint.closing.reported.store(true, Ordering::Release);
                 }
                 Event::DestroyEndpoint(endpoint) => endpoint.begin_destroy(),
                 Event::DestroyWorker(worker) => {
+                    DOOMED_COUNT.fetch_add(1, Ordering::Relaxed);
                     let _ = DOOMED.try_with(|doomed| doomed.borrow_mut().push(worker));
                 }
             }

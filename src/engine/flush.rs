@@ -6,6 +6,7 @@
 
 use super::endpoint::Endpoint;
 use super::inflight::Out;
+use super::param::Param;
 use super::request::{flag, mark, Kind, OpParams, Part, Slot, Submitted, Ticket};
 use super::status::{Result, Status};
 use super::wait;
@@ -45,10 +46,10 @@ impl Worker {
         endpoint: Option<&Endpoint>,
         params: &OpParams<'_>,
         out: Out,
-        call: impl FnOnce(&sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
+        call: impl FnOnce(*const sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
     ) -> Result<Submitted> {
         let part = self.take_internal_slot();
-        let posted = posted(part, call(&send_param(part)));
+        let posted = posted(part, call(Param::new(part).as_ptr()));
         let pending = matches!(posted, Posted::Pending);
         if !pending {
             self.return_slot(part);
@@ -83,6 +84,7 @@ impl Worker {
     pub(crate) fn take_internal_slot(&self) -> &Slot {
         let slot = self.take_slot();
         slot.begin(Kind::Internal, &OpParams::default(), 0, 0, false);
+        slot.add_mark(mark::SUBMITTING);
         slot
     }
 
@@ -177,17 +179,6 @@ impl Worker {
             endpoints.iter().flatten().filter_map(|endpoint| take(&endpoint.unreported)).chain(take(&self.unreported));
         told.min_by_key(|(sequence, _)| *sequence).map(|(_, status)| status)
     }
-}
-
-/// What UCP needs to know of a slot that it is given for a send, a flush or a close.
-#[inline]
-pub(crate) fn send_param(slot: &Slot) -> sys::ucp_request_param_t {
-    // SAFETY: all-zero is valid: the mask says which fields count.
-    let mut param: sys::ucp_request_param_t = unsafe { std::mem::zeroed() };
-    param.op_attr_mask = sys::UCP_OP_ATTR_FIELD_REQUEST | sys::UCP_OP_ATTR_FIELD_CALLBACK;
-    param.request = std::ptr::from_ref(slot).cast_mut().cast();
-    param.cb.send = Some(on_sent);
-    param
 }
 
 /// How an internal operation left its call. UCP may have called back before it returned.

@@ -54,7 +54,7 @@ impl Gate {
         self.mode
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter(&self) -> Result<()> {
         match self.mode {
             ThreadMode::Single => {
@@ -74,7 +74,7 @@ impl Gate {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn mark(&self) -> Result<()> {
         if self.inside.load(Ordering::Relaxed) {
             return Err(overlap());
@@ -107,7 +107,7 @@ impl Gate {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn leave(&self) {
         match self.mode {
             ThreadMode::Multi => {

@@ -4,7 +4,6 @@
 
 use super::endpoint::Endpoint;
 use super::request::{deadline_of, flag, mark, Kind, OpParams, Part, Slot, Submitted, ENGINE, USER};
-use super::stats::Stats;
 use super::status::{Error, Result, Status};
 use super::worker::{attention, Worker};
 use crate::sys::{self, Posted};
@@ -52,64 +51,63 @@ impl Worker {
         sequence
     }
 
-    /// After a `*_nbx` call with the slot as its request memory: complete inside the call, failed, or in flight from now on.
-    /// `out` is written before anyone else can see the operation.
-    #[inline]
+    /// After a `*_nbx` call with the slot, which `prepare` readied, as its request memory: complete inside the call, failed, or
+    /// in flight from now on. `out` is written before anyone else can see the operation.
+    #[inline(always)]
     pub(crate) fn submitted(
         &self,
         slot: &Slot,
-        posted: Posted,
-        endpoint: Option<&Endpoint>,
-        params: &OpParams<'_>,
+        pointer: sys::ucs_status_ptr_t,
+        submission: Submission<'_>,
         out: Out,
     ) -> Result<Submitted> {
-        match posted {
+        let Submission { endpoint, params, length, tag } = submission;
+        match Posted::from_pointer(pointer) {
             Posted::Done if params.flags & flag::ALWAYS_CALLBACK == 0 => {
-                self.count_inline(slot, endpoint);
-                self.return_slot(slot);
+                self.count_inline(slot.kind.get(), length, endpoint);
+                self.slab.push(slot);
                 out.store_null();
                 Ok(Submitted::Done)
             }
-            Posted::Failed(status) => {
-                let status = self.status_from_ucx(Status(status.into()), endpoint);
-                let message = match endpoint {
-                    Some(endpoint) => {
-                        format!("endpoint: {} refused: {}", endpoint.peer_text(), slot.kind.get().describe())
-                    }
-                    None => format!("UCX refused the {}", slot.kind.get().describe()),
-                };
-                self.return_slot(slot);
-                Err(Error::new(status, message))
+            Posted::Pending if !slot.has_mark(mark::INLINE) => {
+                slot.begin(slot.kind.get(), params, length, tag, out.is_wanted());
+                self.start(slot, endpoint, params, out);
+                Ok(Submitted::Pending)
             }
+            Posted::Failed(status) => Err(self.refused(slot, Status(status.into()), endpoint)),
             Posted::Done => {
+                slot.begin(slot.kind.get(), params, length, tag, out.is_wanted());
                 self.start(slot, endpoint, params, out);
                 self.complete(slot, Status::OK);
                 Ok(Submitted::Pending)
             }
-            Posted::Pending => {
-                if slot.has_mark(mark::INLINE) {
-                    return self.completed_inline(slot, endpoint, params, out);
-                }
-                self.start(slot, endpoint, params, out);
-                Ok(Submitted::Pending)
-            }
+            Posted::Pending => self.completed_inline(slot, submission, out),
         }
+    }
+
+    #[cold]
+    fn refused(&self, slot: &Slot, status: Status, endpoint: Option<&Endpoint>) -> Error {
+        let status = self.status_from_ucx(status, endpoint);
+        let what = slot.kind.get().describe();
+        self.slab.push(slot);
+        let message = match endpoint {
+            Some(endpoint) => format!("endpoint: UCX refused a {what} to {}", endpoint.peer_text()),
+            None => format!("UCX refused the {what}"),
+        };
+        Error::new(status, message)
     }
 
     /// A receive whose callback ran before the call that posted it returned. A failure becomes a request like any
     /// other: a negative return would say that nothing was submitted, but the message is gone.
-    fn completed_inline(
-        &self,
-        slot: &Slot,
-        endpoint: Option<&Endpoint>,
-        params: &OpParams<'_>,
-        out: Out,
-    ) -> Result<Submitted> {
+    fn completed_inline(&self, slot: &Slot, submission: Submission<'_>, out: Out) -> Result<Submitted> {
+        let Submission { endpoint, params, .. } = submission;
         let status = Status(slot.reason.get());
-        slot.reason.set(0);
+        let (length, tag) = (slot.length.get(), slot.tag.get());
+        slot.begin(slot.kind.get(), params, length, tag, out.is_wanted());
         if status == Status::OK && params.flags & flag::ALWAYS_CALLBACK == 0 {
             slot.store_recv_info();
-            self.count_inline(slot, endpoint);
+            self.count_inline(slot.kind.get(), length, endpoint);
+            slot.outcome.set(status);
             self.return_slot(slot);
             out.store_null();
             return Ok(Submitted::Done);
@@ -119,22 +117,23 @@ impl Worker {
         Ok(Submitted::Pending)
     }
 
-    #[inline]
-    fn count_inline(&self, slot: &Slot, endpoint: Option<&Endpoint>) {
-        let Stats { submitted, completed, bytes_sent, bytes_received, .. } = &self.stats;
-        submitted.add(1);
-        completed.add(1);
-        if slot.kind.get().is_recv() {
-            bytes_received.add(slot.length.get());
+    #[inline(always)]
+    fn count_inline(&self, kind: Kind, length: u64, endpoint: Option<&Endpoint>) {
+        self.stats.submitted.add(1);
+        self.stats.completed.add(1);
+        if kind.is_recv() {
+            self.stats.bytes_received.add(length);
         } else if let Some(endpoint) = endpoint {
-            bytes_sent.add(slot.length.get());
-            endpoint.count_sent(slot.length.get());
+            self.stats.bytes_sent.add(length);
+            endpoint.count_sent(length);
         }
     }
 
     /// Links the slot into what is in flight, and stores it where the caller asked for it.
+    #[inline]
     pub(crate) fn start(&self, slot: &Slot, endpoint: Option<&Endpoint>, params: &OpParams<'_>, out: Out) {
         slot.clear_mark(mark::SUBMITTING);
+        debug_assert!(!slot.has_mark(mark::LINKED) && slot.kind.get() != Kind::Free);
         slot.sequence.set(self.next_sequence());
         slot.started.set(self.coarse_now.get());
         slot.add_mark(mark::LINKED);
@@ -160,20 +159,38 @@ impl Worker {
             self.stats.submitted.add(1);
             self.stats.in_flight.add(1);
         }
-        if let Some(deadline) = deadline_of(params) {
-            let mut timers = self.timers.borrow_mut();
-            if timers.len() >= SWEEP_TIMERS && timers.len().is_power_of_two() {
-                timers.retain(|ticket| ticket.current().is_some());
-            }
-            timers.add(deadline, slot.ticket());
-            self.attend(attention::TIMERS);
+        if params.timeout_ns != 0 {
+            self.start_timer(slot, params);
         }
         out.store(slot);
         self.wake_sleeper();
     }
 
+    fn start_timer(&self, slot: &Slot, params: &OpParams<'_>) {
+        let Some(deadline) = deadline_of(params) else { return };
+        let mut timers = self.timers.borrow_mut();
+        if timers.len() >= SWEEP_TIMERS && timers.len().is_power_of_two() {
+            timers.retain(|ticket| ticket.current().is_some());
+        }
+        timers.add(deadline, slot.ticket());
+        self.attend(attention::TIMERS);
+    }
+
     /// The result of an operation that is in flight: everything but the callback, which waits for the end of the pass.
+    #[inline]
     pub(crate) fn complete(&self, slot: &Slot, status: Status) {
+        self.unlink(slot);
+        if status == Status::OK && slot.endpoint.get().is_null() && slot.reason.get() == 0 && slot.kind.get().is_recv()
+        {
+            // A receive as most are: nothing waits for it but its caller.
+            slot.outcome.set(status);
+            self.ended(slot, status);
+        } else {
+            self.complete_slowly(slot, status);
+        }
+    }
+
+    fn complete_slowly(&self, slot: &Slot, status: Status) {
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
         let endpoint = unsafe { slot.endpoint.get().as_ref() };
         let mut status = self.status_from_ucx(status, endpoint);
@@ -181,7 +198,6 @@ impl Worker {
         if reason.is_error() && status.is_error() && status != Status::MESSAGE_TRUNCATED {
             status = reason;
         }
-        self.unlink(slot);
         slot.outcome.set(status);
         if slot.kind.get() == Kind::Internal {
             let part = slot.part.get();
@@ -189,21 +205,26 @@ impl Worker {
             match (part, endpoint) {
                 (Part::Flush(flush), _) => self.flush_part_ended(flush, status),
                 (Part::FlushBeforeClose | Part::Close | Part::Answer, Some(endpoint)) => {
-                    endpoint.part_ended(part, status)
+                    endpoint.part_ended(part, status);
                 }
                 _ => {}
             }
-            self.finish(slot);
-            return;
+            return self.finish(slot);
         }
-        self.count_result(slot, status);
         if status.is_error() {
             slot.set_message(slot.describe_failure(status));
         }
-        slot.store_recv_info();
-        self.completions.set(self.completions.get() + 1);
         let unwatched = slot.callback.get().is_none() && slot.hold.get() & USER == 0;
         self.release_endpoint(slot, endpoint, if unwatched { status } else { Status::OK });
+        self.ended(slot, status);
+    }
+
+    /// The part of a completion that the caller sees.
+    #[inline]
+    fn ended(&self, slot: &Slot, status: Status) {
+        self.count_result(slot, status);
+        slot.store_recv_info();
+        self.completions.set(self.completions.get() + 1);
         if slot.callback.get().is_some() {
             self.push_ready(slot);
         } else {
@@ -211,6 +232,7 @@ impl Worker {
         }
     }
 
+    #[inline]
     fn count_result(&self, slot: &Slot, status: Status) {
         self.stats.in_flight.subtract(1);
         match status {
@@ -226,6 +248,7 @@ impl Worker {
     }
 
     /// The last step of a completion: waiters may go, and the slot is free once the caller has let go as well.
+    #[inline]
     pub(crate) fn finish(&self, slot: &Slot) {
         slot.publish_status();
         slot.publish_done();
@@ -236,6 +259,7 @@ impl Worker {
     }
 
     /// The caller lets go of the slot.
+    #[inline]
     pub(crate) fn let_go(&self, slot: &Slot) {
         slot.hold.set(slot.hold.get() & !USER);
         if slot.hold.get() == 0 {
@@ -243,6 +267,7 @@ impl Worker {
         }
     }
 
+    #[inline]
     fn unlink(&self, slot: &Slot) {
         if !slot.has_mark(mark::LINKED) {
             return;
@@ -429,6 +454,16 @@ fn for_each_foreign(mut list: *mut Slot, mut visit: impl FnMut(&Slot)) {
         list = slot.next_foreign.load(Ordering::Relaxed);
         visit(slot);
     }
+}
+
+/// What was submitted, for `Worker::submitted`.
+#[derive(Clone, Copy)]
+pub(crate) struct Submission<'a> {
+    pub(crate) endpoint: Option<&'a Endpoint>,
+    pub(crate) params: &'a OpParams<'a>,
+    /// 0 for a receive, which learns both from the message.
+    pub(crate) length: u64,
+    pub(crate) tag: u64,
 }
 
 /// Where the caller wants its request; may be nowhere.

@@ -14,6 +14,7 @@ pub mod inflight;
 pub mod library;
 pub mod log;
 pub(crate) mod memory_type;
+pub(crate) mod param;
 pub mod probe;
 pub(crate) mod progress;
 pub(crate) mod report;

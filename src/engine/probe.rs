@@ -1,8 +1,9 @@
 //! Looking for messages that have arrived and were not received: with a handle that takes one out of matching.
 
 use super::context::feature;
-use super::flush::{posted, send_param};
+use super::flush::posted;
 use super::inflight::Out;
+use super::param::Param;
 use super::request::{Kind, OpParams, RecvInfo, Submitted};
 use super::status::{Error, Result};
 use super::tag::Part;
@@ -64,7 +65,7 @@ impl TagMessage {
                 return Err(Error::invalid("message: has been received already"));
             }
             let part = [Part { data: buffer, length, memory_type: params.memory_type }];
-            let call = |buffer, count, param: &sys::ucp_request_param_t| {
+            let call = |buffer, count, param: *const sys::ucp_request_param_t| {
                 self.message.store(std::ptr::null_mut(), Ordering::Release);
                 // SAFETY: a live worker inside its gate; a message that UCP handed out and that was not received yet.
                 unsafe { sys::ucp_tag_msg_recv_nbx(inside.ucp(), buffer, count, message, param) }
@@ -97,10 +98,11 @@ impl Drop for TagMessage {
         }
         let Ok(inside) = self.worker.enter() else { return };
         let slot = inside.take_internal_slot();
-        let mut param = send_param(slot);
-        param.cb.recv = Some(on_dropped);
+        let mut param = Param::new(slot);
+        param.receive(Some(on_dropped));
         // SAFETY: as in `receive`; no byte is written into a buffer of length 0.
-        let pointer = unsafe { sys::ucp_tag_msg_recv_nbx(inside.ucp(), std::ptr::null_mut(), 0, message, &param) };
+        let pointer =
+            unsafe { sys::ucp_tag_msg_recv_nbx(inside.ucp(), std::ptr::null_mut(), 0, message, param.as_ptr()) };
         if let Posted::Pending = posted(slot, pointer) {
             inside.start(slot, None, &OpParams::default(), Out::NOWHERE);
         } else {

@@ -281,13 +281,21 @@ impl Slot {
         }
     }
 
-    /// Begins a use. Whoever takes a slot from the free list calls this before anything can complete it.
-    #[inline]
+    /// Readies the slot for UCP, which may call back before the call that starts the operation returns. What the operation
+    /// is needs to be noted down only if it is still under way then: `begin`.
+    #[inline(always)]
+    pub(crate) fn prepare(&self, kind: Kind) {
+        self.kind.set(kind);
+        self.marks.set(mark::SUBMITTING);
+    }
+
+    /// Begins a use that lasts longer than a call.
+    #[inline(always)]
     pub(crate) fn begin(&self, kind: Kind, params: &OpParams<'_>, length: u64, tag: u64, given: bool) {
         self.kind.set(kind);
         self.hold.set(if given { ENGINE | USER } else { ENGINE });
         let closes = if params.flags & flag::TIMEOUT_CLOSES != 0 { mark::CLOSES } else { 0 };
-        self.marks.set(mark::SUBMITTING | closes | if given { mark::GIVEN } else { 0 });
+        self.marks.set(closes | if given { mark::GIVEN } else { 0 });
         self.callback.set(params.callback);
         self.callback_arg.set(params.callback_arg);
         self.recv_info.set(params.recv_info);
@@ -297,8 +305,8 @@ impl Slot {
         self.reason.set(0);
         self.remaining.set(0);
         self.part.set(Part::Nothing);
-        self.done.store(0, Ordering::Relaxed);
         self.outcome.set(Status::INPROGRESS);
+        self.done.store(0, Ordering::Relaxed);
         self.status.store(Status::INPROGRESS.0, Ordering::Relaxed);
     }
 

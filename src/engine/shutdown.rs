@@ -103,7 +103,7 @@ impl Worker {
         let out = unsafe { super::inflight::Out::new(&raw mut flush) };
         let ucp = self.ucp();
         // SAFETY: a live worker inside its gate.
-        let call = |param: &sys::ucp_request_param_t| unsafe { sys::ucp_worker_flush_nbx(ucp, param) };
+        let call = |param: *const sys::ucp_request_param_t| unsafe { sys::ucp_worker_flush_nbx(ucp, param) };
         let _ = self.flush_with(None, &super::request::OpParams::default(), out, call);
         // SAFETY: stored by the flush, held by us until let go below; complete or not, it stays ours until then.
         let Some(slot) = (unsafe { flush.as_ref() }) else { return };

@@ -5,14 +5,15 @@
 
 use super::context::feature;
 use super::endpoint::Endpoint;
-use super::flush::{ended, on_sent, send_param};
-use super::inflight::Out;
+use super::flush::ended;
+use super::inflight::{Out, Submission};
 use super::memory_type;
+use super::param::Param;
 use super::request::{flag, Kind, OpParams, Slot, Submitted};
 use super::status::{Error, Result, Status};
 use super::wait;
 use super::worker::Worker;
-use crate::sys::{self, Posted};
+use crate::sys;
 use std::ffi::c_void;
 
 /// One part of a scattered message.
@@ -40,7 +41,7 @@ impl Endpoint {
     ///
     /// # Safety
     /// `buffer` is readable for `length` bytes until the operation has completed, and `out` is valid.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn tag_send(
         &self,
         buffer: *const c_void,
@@ -55,7 +56,7 @@ impl Endpoint {
         wait::submit(params, out, |params, out| unsafe { self.send_now(buffer, length, tag, mode, params, out) })
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn send_now(
         &self,
         buffer: *const c_void,
@@ -71,20 +72,17 @@ impl Endpoint {
         let memory_type = memory_type::to_ucx(&inside.context, params.memory_type)?;
         let kind = if mode == Mode::Synchronous { Kind::TagSendSync } else { Kind::TagSend };
         let slot = inside.take_slot();
-        slot.begin(kind, params, length as u64, tag, out.is_wanted());
-        let mut param = send_param(slot);
-        if let Some(memory_type) = memory_type {
-            param.op_attr_mask |= sys::UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-            param.memory_type = memory_type;
-        }
+        slot.prepare(kind);
+        let mut param = Param::new(slot);
+        param.memory_type(memory_type);
         // SAFETY: a live endpoint inside its worker's gate; the caller keeps the buffer, the worker the slot.
         let posted = unsafe {
             match mode {
-                Mode::Local => sys::ucp_tag_send_nbx(self.ucp.get(), buffer, length, tag, &param),
-                Mode::Synchronous => sys::ucp_tag_send_sync_nbx(self.ucp.get(), buffer, length, tag, &param),
+                Mode::Local => sys::ucp_tag_send_nbx(self.ucp.get(), buffer, length, tag, param.as_ptr()),
+                Mode::Synchronous => sys::ucp_tag_send_sync_nbx(self.ucp.get(), buffer, length, tag, param.as_ptr()),
             }
         };
-        inside.submitted(slot, Posted::from_pointer(posted), Some(self), params, out)
+        inside.submitted(slot, posted, Submission { endpoint: Some(self), params, length: length as u64, tag }, out)
     }
 
     /// Sends the parts as one message.
@@ -100,13 +98,13 @@ impl Endpoint {
             let memory_type = common_memory_type(&inside, parts, params)?;
             let length: usize = parts.iter().map(|part| part.length).sum();
             let slot = inside.take_slot();
-            slot.begin(Kind::TagSend, params, length as u64, tag, out.is_wanted());
-            let mut param = send_param(slot);
-            set_memory_type(&mut param, memory_type);
+            slot.prepare(Kind::TagSend);
+            let mut param = Param::new(slot);
+            param.memory_type(memory_type);
             let (buffer, count) = describe_parts(slot, parts, &mut param);
             // SAFETY: as in send_now; the list of parts lies in the slot.
-            let posted = unsafe { sys::ucp_tag_send_nbx(self.ucp.get(), buffer, count, tag, &param) };
-            inside.submitted(slot, Posted::from_pointer(posted), Some(self), params, out)
+            let posted = unsafe { sys::ucp_tag_send_nbx(self.ucp.get(), buffer, count, tag, param.as_ptr()) };
+            inside.submitted(slot, posted, Submission { endpoint: Some(self), params, length: length as u64, tag }, out)
         };
         wait::submit(params, out, submit)
     }
@@ -118,7 +116,7 @@ impl Worker {
     /// # Safety
     /// `buffer` is writable for `length` bytes, and `params.recv_info` is valid, until the operation has completed; `out` is
     /// valid.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn tag_recv(
         &self,
         buffer: *mut c_void,
@@ -137,7 +135,7 @@ impl Worker {
     ///
     /// # Safety
     /// As for `tag_recv`, for each of the parts.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn tag_recv_iov(
         &self,
         parts: &[Part],
@@ -150,7 +148,7 @@ impl Worker {
         let submit = |params: &OpParams<'_>, out: Out| {
             let inside = self.enter()?;
             inside.need(feature::TAG)?;
-            let call = |buffer, count, param: &sys::ucp_request_param_t| {
+            let call = |buffer, count, param: *const sys::ucp_request_param_t| {
                 // SAFETY: a live worker inside its gate; the caller keeps the buffers, the worker the slot.
                 unsafe { sys::ucp_tag_recv_nbx(inside.ucp(), buffer, count, tag, tag_mask, param) }
             };
@@ -160,14 +158,14 @@ impl Worker {
     }
 
     /// Posts a receive of either kind. Inside the gate.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn receive(
         &self,
         kind: Kind,
         parts: &[Part],
         params: &OpParams<'_>,
         out: Out,
-        call: impl FnOnce(*mut c_void, usize, &sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
+        call: impl FnOnce(*mut c_void, usize, *const sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
     ) -> Result<Submitted> {
         if let Some(from) = params.from {
             if !std::ptr::eq(std::sync::Arc::as_ptr(&from.worker), self) {
@@ -180,25 +178,16 @@ impl Worker {
             _ => common_memory_type(self, parts, params)?,
         };
         let slot = self.take_slot();
-        slot.begin(kind, params, 0, 0, out.is_wanted());
-        let mut param = send_param(slot);
-        param.cb.recv = Some(on_received);
-        // UCX 1.13 to 1.15 tell nothing of a message that was there already, unless they are made to call back.
-        param.op_attr_mask |= sys::UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
-        set_memory_type(&mut param, memory_type);
+        slot.prepare(kind);
+        let mut param = Param::new(slot);
+        param.receive(Some(on_received));
+        param.memory_type(memory_type);
         let (buffer, count) = match parts {
             [part] => (part.data, part.length),
             _ => describe_parts(slot, parts, &mut param),
         };
-        let posted = Posted::from_pointer(call(buffer, count, &param));
-        self.submitted(slot, posted, params.from, params, out)
-    }
-}
-
-fn set_memory_type(param: &mut sys::ucp_request_param_t, memory_type: Option<sys::ucs_memory_type_t>) {
-    if let Some(memory_type) = memory_type {
-        param.op_attr_mask |= sys::UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-        param.memory_type = memory_type;
+        let posted = call(buffer, count, param.as_ptr());
+        self.submitted(slot, posted, Submission { endpoint: params.from, params, length: 0, tag: 0 }, out)
     }
 }
 
@@ -222,7 +211,7 @@ fn common_memory_type(
 }
 
 /// Buffer and count for UCP: a list in the slot's own memory, or the one part there is. Parts of length 0 are left out.
-fn describe_parts(slot: &Slot, parts: &[Part], param: &mut sys::ucp_request_param_t) -> (*mut c_void, usize) {
+fn describe_parts(slot: &Slot, parts: &[Part], param: &mut Param) -> (*mut c_void, usize) {
     let mut filled = parts.iter().filter(|part| part.length > 0);
     match (filled.next(), filled.next()) {
         (None, _) => return (std::ptr::null_mut(), 0),
@@ -238,8 +227,7 @@ fn describe_parts(slot: &Slot, parts: &[Part], param: &mut sys::ucp_request_para
             .filter(|part| part.length > 0)
             .map(|part| sys::ucp_dt_iov_t { buffer: part.data, length: part.length }),
     );
-    param.op_attr_mask |= sys::UCP_OP_ATTR_FIELD_DATATYPE;
-    param.datatype = sys::DATATYPE_IOV;
+    param.datatype(sys::DATATYPE_IOV);
     (list.as_mut_ptr().cast(), list.len())
 }
 
@@ -264,6 +252,3 @@ unsafe extern "C" fn on_received(
         ended(slot, status);
     });
 }
-
-/// Makes sure that the two callbacks keep the types UCP wants.
-const _: (sys::ucp_send_nbx_callback_t, sys::ucp_tag_recv_nbx_callback_t) = (Some(on_sent), Some(on_received));

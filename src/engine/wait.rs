@@ -304,47 +304,43 @@ pub fn wait_any(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Option<(u
     Ok(complete().and_then(found))
 }
 
-/// Submits an operation, and waits for it if its flags say so.
-#[inline]
+/// Submits an operation, and waits for it if its flags say so (`UCXX_FLAG_WAIT`); then no request is left behind.
+#[inline(always)]
 pub(crate) fn submit(
     params: &OpParams<'_>,
     out: Out,
     operation: impl FnOnce(&OpParams<'_>, Out) -> Result<Submitted>,
 ) -> Result<Submitted> {
-    if params.flags & flag::WAIT != 0 {
-        return blocking(params, out, operation);
-    }
-    operation(params, out)
-}
-
-/// The blocking form of an operation (`UCXX_FLAG_WAIT`): submits it and waits; no request is left behind.
-#[cold]
-fn blocking(
-    params: &OpParams<'_>,
-    out: Out,
-    submit: impl FnOnce(&OpParams<'_>, Out) -> Result<Submitted>,
-) -> Result<Submitted> {
-    if events::in_callback() {
+    let mut place: *mut Slot = std::ptr::null_mut();
+    let blocking = params.flags & flag::WAIT != 0;
+    if blocking && events::in_callback() {
         return Err(from_callback());
     }
-    let mut place: *mut Slot = std::ptr::null_mut();
     // SAFETY: `place` outlives the call.
-    let submitted = submit(params, unsafe { Out::new(&raw mut place) })?;
-    // SAFETY: stored by the submission, and held by us until it is destroyed below.
-    if let (Submitted::Pending, Some(slot)) = (submitted, unsafe { place.as_ref() }) {
-        let waited = slot.worker().drive(&|| slot.is_done(), u64::MAX);
-        let result = match (waited, slot.status()) {
-            (_, Status::OK) => Ok(()),
-            (_, status) if status.is_error() => {
-                Err(Error::new(status, slot.error_message().to_string_lossy().into_owned()))
-            }
-            (Err(error), _) => Err(error),
-            (Ok(_), _) => Ok(()),
-        };
-        // SAFETY: ours, and not used again.
-        unsafe { super::request::destroy(place) };
-        result?;
+    let own = unsafe { Out::new(&raw mut place) };
+    // Called in one place only, so that the whole of an operation becomes one function.
+    let submitted = operation(params, if blocking { own } else { out })?;
+    if blocking {
+        // SAFETY: stored by the operation, or null.
+        unsafe { wait_and_destroy(place) }?;
+        out.store_null();
+        return Ok(Submitted::Done);
     }
-    out.store_null();
-    Ok(Submitted::Done)
+    Ok(submitted)
+}
+
+/// # Safety
+/// Null, or a request that the caller holds; it is gone afterwards.
+#[cold]
+unsafe fn wait_and_destroy(place: *mut Slot) -> Result<()> {
+    // SAFETY: as for this function.
+    let Some(slot) = (unsafe { place.as_ref() }) else { return Ok(()) };
+    let waited = slot.worker().drive(&|| slot.is_done(), u64::MAX);
+    let result = match slot.status() {
+        status if status.is_error() => Err(Error::new(status, slot.error_message().to_string_lossy().into_owned())),
+        _ => waited.map(drop),
+    };
+    // SAFETY: as for this function.
+    unsafe { super::request::destroy(place) };
+    result
 }

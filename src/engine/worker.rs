@@ -189,7 +189,7 @@ impl Worker {
     }
 
     /// Enters the gate for an operation: refuses after a fork, after the end, and on the wrong thread.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter(&self) -> Result<Inside<'_>> {
         if self.generation.is_past() {
             return Err(context::forked("worker"));

@@ -12,7 +12,7 @@ thread_local! {
 }
 
 /// Runs `f`; its error becomes a status, and its explanation the thread's last error.
-#[inline]
+#[inline(always)]
 pub(crate) fn status(f: impl FnOnce() -> Result<Status>) -> ucxx_status_t {
     // Handles are shared references with interior state that a panic leaves consistent enough to answer errors.
     match catch_unwind(AssertUnwindSafe(f)) {
@@ -23,10 +23,10 @@ pub(crate) fn status(f: impl FnOnce() -> Result<Status>) -> ucxx_status_t {
 }
 
 /// The same for a call that may have run callbacks, one of which may have destroyed its own worker.
-#[inline]
+#[inline(always)]
 pub(crate) fn progressing(f: impl FnOnce() -> Result<Status>) -> ucxx_status_t {
     let status = status(f);
-    if events::has_doomed() {
+    if events::may_have_doomed() {
         quietly((), events::reap_doomed);
     }
     status

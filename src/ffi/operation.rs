@@ -67,7 +67,7 @@ pub unsafe extern "C" fn ucxx_op_params_init(value: *mut ucxx_op_params_t, struc
 /// # Safety
 /// `params` is NULL or a struct whose `struct_size` is set, and what it points to is as its fields say; `request` is NULL or
 /// valid for a write.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn submit(
     params: *const ucxx_op_params_t,
     request: *mut *mut ucxx_request_t,
@@ -89,7 +89,7 @@ pub(crate) unsafe fn submit(
     })
 }
 
-#[inline]
+#[inline(always)]
 unsafe fn convert(params: &ucxx_op_params) -> Result<OpParams<'_>> {
     if !params.notifier.is_null() || !params.memory.is_null() || params.reserved != 0 {
         return Err(not_offered(params));

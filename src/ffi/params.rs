@@ -40,27 +40,33 @@ fn zeroed<T: Sized>() -> T {
 ///
 /// # Safety
 /// `pointer` is NULL, or its `struct_size` is readable and so are as many bytes as that says (up to a sane limit).
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn with<T: Sized, R>(
     pointer: *const T,
     argument: &str,
     f: impl FnOnce(&T) -> Result<R>,
 ) -> Result<R> {
-    if pointer.is_null() {
-        return f(&zeroed());
-    }
+    let completed;
     // SAFETY: the first field, as promised.
-    let size = unsafe { pointer.cast::<usize>().read() };
-    if size == size_of::<T>() {
+    let params = if !pointer.is_null() && unsafe { pointer.cast::<usize>().read() } == size_of::<T>() {
         // SAFETY: readable in full, as the size says.
-        return f(unsafe { &*pointer });
-    }
-    // SAFETY: as for this function.
-    f(&unsafe { converted(pointer, size, argument) }?)
+        unsafe { &*pointer }
+    } else {
+        // SAFETY: as for this function.
+        completed = unsafe { converted(pointer, argument) }?;
+        &completed
+    };
+    // Called in one place only, so that the whole of an operation becomes one function.
+    f(params)
 }
 
 #[cold]
-unsafe fn converted<T: Sized>(pointer: *const T, size: usize, argument: &str) -> Result<T> {
+unsafe fn converted<T: Sized>(pointer: *const T, argument: &str) -> Result<T> {
+    if pointer.is_null() {
+        return Ok(zeroed());
+    }
+    // SAFETY: the first field, as promised to `with`.
+    let size = unsafe { pointer.cast::<usize>().read() };
     check_size::<T>(size, argument)?;
     let known = size.min(size_of::<T>());
     // SAFETY: readable as the caller's size says.

@@ -32,7 +32,7 @@ const LONGEST: u64 = 1 << 47;
 /// UCP takes lists of buffers; a count above this is not one.
 const MOST_BUFFERS: usize = 1 << 20;
 
-#[inline]
+#[inline(always)]
 fn check_buffer(buffer: *const c_void, length: u64, argument: &str) -> Result<()> {
     if buffer.is_null() && length > 0 {
         return Err(null(argument));
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn ucxx_tag_send_sync(
     unsafe { send(endpoint, buffer, length, tag, Mode::Synchronous, params, request) }
 }
 
-#[inline]
+#[inline(always)]
 unsafe fn send(
     endpoint: *mut ucxx_endpoint_t,
     buffer: *const c_void,

@@ -1,0 +1,67 @@
+//! What UCP is told of an operation: `ucp_request_param_t`, of which only the fields that its mask names are set.
+//!
+//! The struct has a dozen fields and is filled for every message: clearing the others would cost more than the rest of it.
+
+use super::request::Slot;
+use crate::sys;
+use std::mem::MaybeUninit;
+
+pub(crate) struct Param(MaybeUninit<sys::ucp_request_param_t>);
+
+impl Param {
+    /// The slot is the request, and gets a send's callback.
+    #[inline(always)]
+    pub(crate) fn new(slot: &Slot) -> Self {
+        let mut param = Param(MaybeUninit::uninit());
+        let place = param.0.as_mut_ptr();
+        // SAFETY: writes to fields of a struct that is ours.
+        unsafe {
+            (*place).op_attr_mask = sys::UCP_OP_ATTR_FIELD_REQUEST | sys::UCP_OP_ATTR_FIELD_CALLBACK;
+            (*place).request = std::ptr::from_ref(slot).cast_mut().cast();
+            (*place).cb.send = Some(super::flush::on_sent);
+        }
+        param
+    }
+
+    #[inline(always)]
+    fn add(&mut self, bits: u32) {
+        // SAFETY: `new` has set the mask.
+        unsafe { (*self.0.as_mut_ptr()).op_attr_mask |= bits };
+    }
+
+    /// A receive's callback instead. UCX 1.13 to 1.15 tell nothing of a message that was there already, unless they are made
+    /// to call back.
+    #[inline(always)]
+    pub(crate) fn receive(&mut self, callback: sys::ucp_tag_recv_nbx_callback_t) {
+        self.add(sys::UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+        // SAFETY: as in `new`.
+        unsafe { (*self.0.as_mut_ptr()).cb.recv = callback };
+    }
+
+    #[inline(always)]
+    pub(crate) fn memory_type(&mut self, memory_type: Option<sys::ucs_memory_type_t>) {
+        if let Some(memory_type) = memory_type {
+            self.add(sys::UCP_OP_ATTR_FIELD_MEMORY_TYPE);
+            // SAFETY: as in `new`.
+            unsafe { (*self.0.as_mut_ptr()).memory_type = memory_type };
+        }
+    }
+
+    pub(crate) fn flags(&mut self, flags: u32) {
+        self.add(sys::UCP_OP_ATTR_FIELD_FLAGS);
+        // SAFETY: as in `new`.
+        unsafe { (*self.0.as_mut_ptr()).flags = flags };
+    }
+
+    pub(crate) fn datatype(&mut self, datatype: sys::ucp_datatype_t) {
+        self.add(sys::UCP_OP_ATTR_FIELD_DATATYPE);
+        // SAFETY: as in `new`.
+        unsafe { (*self.0.as_mut_ptr()).datatype = datatype };
+    }
+
+    /// For UCP, which reads it during the call.
+    #[inline(always)]
+    pub(crate) fn as_ptr(&self) -> *const sys::ucp_request_param_t {
+        self.0.as_ptr()
+    }
+}
