@@ -59,6 +59,10 @@ impl Context {
         if params.features & !feature::ALL != 0 {
             return Err(Error::invalid(format!("features: unknown bits 0x{:x}", params.features & !feature::ALL)));
         }
+        if cfg!(feature = "vendored") && library::ucx_copies() > 1 {
+            let text = "another libucp is mapped beside the one this library was built with: link one of the two only";
+            return Err(Error::new(Status::UNSUPPORTED, text));
+        }
         let features = if params.features == 0 { feature::DEFAULT } else { params.features };
         let config = Config::new(&params.config, params.local_network)?;
         let generation = Generation::current();
