@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) the ucxx_rs developers
+ *
+ * failure.h: the first thing that went wrong, in words for the user.
+ */
+#ifndef EXAMPLES_FAILURE_H
+#define EXAMPLES_FAILURE_H
+
+#include <stdarg.h>
+#include <stdio.h>
+
+struct failure {
+  char text[768];
+};
+
+#ifdef __GNUC__
+__attribute__((format(printf, 2, 3)))
+#endif
+/* Keeps the first message: what follows it is mostly its consequence. Always -1, for `return fail(...)`. */
+static inline int fail(struct failure *failure, const char *format, ...) {
+  if (failure->text[0] != '\0') return -1;
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(failure->text, sizeof failure->text, format, arguments);
+  va_end(arguments);
+  return -1;
+}
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) the ucxx_rs developers
+ *
+ * pair.h: the setting up and taking down that the examples share. hello_tag.c explains each step.
+ *
+ * An example ends at its first error: check() prints it and exits. send_files.c shows how a program does that has
+ * something to clean up.
+ */
+#ifndef EXAMPLES_PAIR_H
+#define EXAMPLES_PAIR_H
+
+#include "exchange.h"
+
+#define PAIR_TIMEOUT_NS (60u * UINT64_C(1000000000))
+#define PAIR_ALL_BITS UINT64_MAX
+
+struct pair {
+  int rank;
+  struct exchange exchange;
+  ucxx_context_t *context;
+  ucxx_worker_t *worker;
+  ucxx_endpoint_t *endpoint;
+};
+
+static inline void check(ucxx_status_t status, const char *what) {
+  if (status == UCXX_OK) return;
+  fprintf(stderr, "error: %s: %s (%s)\n", what, ucxx_status_name(status), ucxx_last_error_message());
+  exit(EXIT_FAILURE);
+}
+
+static inline void require(bool condition, const char *what) {
+  if (condition) return;
+  fprintf(stderr, "error: expected otherwise: %s\n", what);
+  exit(EXIT_FAILURE);
+}
+
+/* The final status of an operation, given what its call returned. */
+static inline ucxx_status_t outcome(ucxx_status_t status, ucxx_request_t *request) {
+  if (status != UCXX_INPROGRESS) return status;
+  status = ucxx_request_wait(request, PAIR_TIMEOUT_NS);
+  ucxx_request_destroy(request);
+  return status;
+}
+
+static inline void pair_open(struct pair *pair, int argc, char **argv) {
+  if (argc != 3) {
+    fprintf(stderr, "usage: %s 0|1 SOCKET_PATH\n", argv[0]);
+    exit(2);
+  }
+  pair->rank = atoi(argv[1]);
+
+  ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
+  params.features = UCXX_FEATURE_TAG | UCXX_FEATURE_WAKEUP;
+  check(ucxx_context_create(&params, &pair->context), "context");
+  check(ucxx_worker_create(pair->context, NULL, &pair->worker), "worker");
+
+  ucxx_address_t *mine = NULL, *theirs = NULL;
+  void *bytes = NULL;
+  size_t length = 0;
+  check(ucxx_worker_address(pair->worker, &mine), "worker address");
+  if (exchange_open(&pair->exchange, pair->rank == 0, argv[2]) != 0) exit(EXIT_FAILURE);
+  if (exchange_swap(&pair->exchange, ucxx_address_data(mine), ucxx_address_length(mine), &bytes, &length) != 0) exit(EXIT_FAILURE);
+  check(ucxx_address_from_bytes(bytes, length, &theirs), "the peer's address");
+  free(bytes);
+  check(ucxx_endpoint_create(pair->worker, theirs, NULL, &pair->endpoint), "endpoint");
+  ucxx_address_destroy(theirs);
+  ucxx_address_destroy(mine);
+}
+
+/* Call it when everything that was expected from the peer has come. */
+static inline void pair_close(struct pair *pair) {
+  ucxx_request_t *request = NULL;
+  ucxx_status_t status = ucxx_endpoint_flush(pair->endpoint, NULL, &request);
+  check(outcome(status, request), "flush");
+  if (exchange_barrier(&pair->exchange, pair->worker, PAIR_TIMEOUT_NS) != 0) exit(EXIT_FAILURE);
+  ucxx_endpoint_destroy(pair->endpoint);
+  ucxx_worker_destroy(pair->worker);
+  ucxx_context_destroy(pair->context);
+  exchange_close(&pair->exchange);
+}
+
+#endif
