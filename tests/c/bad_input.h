@@ -1,0 +1,90 @@
+/*
+ * Bad input, as one table. A row is a line in one of the bad_input_*.inc files:
+ *
+ *   ROW(name, expected status, word that the message has to contain, expression)
+ *
+ * The expression sees the fixture as `f` and gives the status. After each row the driver checks status and message, that no
+ * out-pointer was written by a failure, and that the worker still transfers. A new group adds its .inc, a bad_input_GROUP.c that includes
+ * bad_input_table.h, and its name to GROUPS in bad_input.c.
+ */
+#ifndef UCXX_RS_BAD_INPUT_H
+#define UCXX_RS_BAD_INPUT_H
+#include "test_util.h"
+
+/* For an expected status: some error, which one is not promised. */
+#define ANY_ERROR INT32_MIN
+
+enum { BYTES = 4096, SIZED_ROOM = 1024 };
+
+typedef struct fixture {
+  duo_t duo;
+  ucxx_context_t *context;   /* duo's */
+  ucxx_worker_t *worker;     /* duo.left */
+  ucxx_endpoint_t *endpoint; /* duo.to_right */
+  ucxx_endpoint_t *closed;   /* an endpoint of `worker` that has been closed */
+  ucxx_request_t *pending;   /* a receive on `worker` that nothing matches */
+  duo_t bare;                /* made without the features TAG and WAKEUP */
+  ucxx_op_params_t op;
+  union {
+    size_t struct_size;
+    uint64_t align;
+    uint8_t bytes[SIZED_ROOM];
+  } sized;
+  uint8_t bytes[BYTES];
+  /* Where functions put their results: filled with a mark before each row. */
+  struct {
+    ucxx_context_t *context;
+    ucxx_worker_t *worker;
+    ucxx_address_t *address;
+    ucxx_endpoint_t *endpoint;
+    ucxx_request_t *request;
+    ucxx_tag_message_t *message;
+  } out;
+} fixture_t;
+
+typedef struct bad_input_row {
+  const char *name;
+  ucxx_status_t (*run)(fixture_t *f);
+  ucxx_status_t expected;
+  const char *word;
+} bad_input_row_t;
+
+/* Operation parameters with one thing set; they live in the fixture. */
+const ucxx_op_params_t *op_flags(fixture_t *f, uint64_t flags);
+const ucxx_op_params_t *op_flags_callback(fixture_t *f, uint64_t flags);
+const ucxx_op_params_t *op_memory(fixture_t *f, int32_t memory_type);
+/* A zeroed struct that says it has this size; when nonzero_at is not 0, that byte is 1. */
+void *sized(fixture_t *f, size_t struct_size, size_t nonzero_at);
+/* An output struct of `known` bytes and a dirty tail: the tail has to come back zeroed. */
+ucxx_status_t sized_output(fixture_t *f, size_t known, ucxx_status_t (*query)(fixture_t *f, void *out));
+
+/* Rows for a params struct. TRY is a function (fixture, params) that undoes whatever it achieves. */
+#define SIZE_ROWS(prefix, type, TRY)                                                                                     \
+  ROW(prefix##_size_0, UCXX_ERR_INVALID_PARAM, "struct_size", TRY(f, sized(f, 0, 0)))                                    \
+  ROW(prefix##_size_small, UCXX_ERR_INVALID_PARAM, "struct_size", TRY(f, sized(f, sizeof(type) - 8, 0)))                 \
+  ROW(prefix##_size_huge, UCXX_ERR_INVALID_PARAM, "struct_size", TRY(f, sized(f, SIZE_MAX, sizeof(type))))               \
+  ROW(prefix##_size_dirty_tail, UCXX_ERR_INVALID_PARAM, "struct_size",                                                   \
+      TRY(f, sized(f, sizeof(type) + 64, sizeof(type) + 63)))                                                            \
+  ROW(prefix##_size_clean_tail, UCXX_OK, NULL, TRY(f, sized(f, sizeof(type) + 64, 0)))
+
+#define OUTPUT_SIZE_ROWS(prefix, type, QUERY)                                                                            \
+  ROW(prefix##_size_0, UCXX_ERR_INVALID_PARAM, "struct_size", QUERY(f, sized(f, 0, 0)))                                  \
+  ROW(prefix##_size_small, UCXX_ERR_INVALID_PARAM, "struct_size", QUERY(f, sized(f, sizeof(type) - 8, 0)))               \
+  ROW(prefix##_size_huge, UCXX_ERR_INVALID_PARAM, "struct_size", QUERY(f, sized(f, SIZE_MAX, sizeof(type))))             \
+  ROW(prefix##_size_tail_zeroed, UCXX_OK, NULL, sized_output(f, sizeof(type), QUERY))
+
+/* Rows for whatever ends in (params, request). */
+#define OPERATION_ROWS(prefix, TRY)                                                                                      \
+  SIZE_ROWS(prefix, ucxx_op_params_t, TRY)                                                                               \
+  ROW(prefix##_flag_unknown, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UINT64_C(1) << 30)))                    \
+  ROW(prefix##_flag_highest, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UINT64_C(1) << 63)))                    \
+  ROW(prefix##_flag_eager, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_EAGER)))                        \
+  ROW(prefix##_flag_rndv, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_RNDV)))                           \
+  ROW(prefix##_flag_partial, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_STREAM_PARTIAL)))    \
+  ROW(prefix##_flag_reply, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_AM_REPLY)))                  \
+  ROW(prefix##_wait_callback, UCXX_ERR_INVALID_PARAM, "WAIT", TRY(f, op_flags_callback(f, UCXX_FLAG_WAIT)))              \
+  ROW(prefix##_wait_always, UCXX_ERR_INVALID_PARAM, "WAIT",                                                              \
+      TRY(f, op_flags(f, UCXX_FLAG_WAIT | UCXX_FLAG_ALWAYS_CALLBACK)))                                                   \
+  ROW(prefix##_memory_type_99, UCXX_ERR_INVALID_PARAM, "memory_type", TRY(f, op_memory(f, 99)))                          \
+  ROW(prefix##_memory_type_negative, UCXX_ERR_INVALID_PARAM, "memory_type", TRY(f, op_memory(f, -1)))
+#endif

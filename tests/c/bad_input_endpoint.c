@@ -1,0 +1,65 @@
+#include "bad_input.h"
+
+static ucxx_status_t create_endpoint(fixture_t *f, ucxx_worker_t *worker, const void *params) {
+  ucxx_address_t *address = NULL;
+  CHECK_OK(ucxx_worker_address(f->duo.right, &address));
+  ucxx_status_t status = ucxx_endpoint_create(worker, address, params, &f->out.endpoint);
+  ucxx_address_destroy(address);
+  return status;
+}
+
+static ucxx_status_t create_endpoint_nowhere(fixture_t *f) {
+  ucxx_address_t *address = NULL;
+  CHECK_OK(ucxx_worker_address(f->duo.right, &address));
+  ucxx_status_t status = ucxx_endpoint_create(f->worker, address, NULL, NULL);
+  ucxx_address_destroy(address);
+  return status;
+}
+
+static ucxx_status_t try_endpoint(fixture_t *f, const void *params) {
+  ucxx_status_t status = create_endpoint(f, f->worker, params);
+  if (status == UCXX_OK)
+    duo_drop(&f->duo, f->out.endpoint);
+  return status;
+}
+
+static ucxx_status_t try_error_handling(fixture_t *f, int32_t error_handling) {
+  ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
+  params.error_handling = error_handling;
+  return try_endpoint(f, &params);
+}
+
+static ucxx_status_t query_endpoint(fixture_t *f, void *out) {
+  return ucxx_endpoint_query(f->endpoint, out);
+}
+
+static ucxx_status_t query_endpoint_of(const ucxx_endpoint_t *endpoint) {
+  ucxx_endpoint_attr_t attr = UCXX_ENDPOINT_ATTR_INIT;
+  return ucxx_endpoint_query(endpoint, &attr);
+}
+
+static ucxx_status_t try_endpoint_flush(fixture_t *f, const void *params) {
+  ucxx_status_t status = ucxx_endpoint_flush(f->endpoint, params, &f->out.request);
+  return status < 0 ? status : duo_finish(&f->duo, status, &f->out.request);
+}
+
+/* On an endpoint of its own, which has to stay usable when the close is refused. */
+static ucxx_status_t try_endpoint_close(fixture_t *f, const void *params) {
+  ucxx_endpoint_t *endpoint = connect_workers(f->duo.left, f->duo.right);
+  ucxx_status_t status = ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, params, &f->out.request);
+  if (status < 0) {
+    char said[256];
+    snprintf(said, sizeof said, "%s", ucxx_last_error_message());
+    CHECK_OK(ucxx_endpoint_status(endpoint));
+    duo_drop(&f->duo, endpoint);
+    CHECK(strcmp(said, ucxx_last_error_message()) == 0);
+    return status;
+  }
+  status = duo_finish(&f->duo, status, &f->out.request);
+  ucxx_endpoint_destroy(endpoint);
+  return status;
+}
+
+#define BAD_INPUT_ROWS "bad_input_endpoint.inc"
+#define BAD_INPUT_TABLE bad_input_endpoint
+#include "bad_input_table.h"

@@ -1,0 +1,27 @@
+#include "bad_input.h"
+
+static ucxx_status_t try_wait_any(ucxx_request_t *const *requests, size_t count) {
+  size_t index = 77;
+  ucxx_status_t status = ucxx_request_wait_any(requests, count, FOR_EVER, &index);
+  if (status < 0)
+    CHECK_EQ(index, 77);
+  return status;
+}
+
+/* Where progress is manual one call progresses one worker. */
+static ucxx_status_t wait_any_two_workers(fixture_t *f) {
+  uint64_t word = 0;
+  ucxx_request_t *requests[2] = {f->pending, NULL};
+  CHECK_STATUS(ucxx_tag_recv(f->duo.right, &word, sizeof word, 0x7a7a, UINT64_MAX, NULL, &requests[1]), UCXX_INPROGRESS);
+  ucxx_status_t status = try_wait_any(requests, 2);
+  char message[256];
+  snprintf(message, sizeof message, "%s", ucxx_last_error_message());
+  CHECK_OK(ucxx_request_cancel(requests[1]));
+  CHECK_STATUS(duo_finish(&f->duo, UCXX_INPROGRESS, &requests[1]), UCXX_ERR_CANCELED);
+  CHECK(strcmp(message, ucxx_last_error_message()) == 0);
+  return status;
+}
+
+#define BAD_INPUT_ROWS "bad_input_request.inc"
+#define BAD_INPUT_TABLE bad_input_request
+#include "bad_input_table.h"

@@ -1,0 +1,147 @@
+/*
+ * Loading and using the library leaves the process as it was: signal handlers, signal mask, environment; and no thread that
+ * it starts takes a signal. The library is loaded by hand, so that "before" can be looked at.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <dirent.h>
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <ucxx_rs.h>
+
+#define CHECK(condition)                                                             \
+  do {                                                                               \
+    if (!(condition)) {                                                              \
+      fprintf(stderr, "%s:%d: %s: not so: %s\n", __FILE__, __LINE__, step, #condition); \
+      exit(1);                                                                       \
+    }                                                                                \
+  } while (0)
+
+extern char **environ;
+
+static const char *step = "start";
+
+typedef struct surroundings {
+  struct sigaction actions[NSIG];
+  sigset_t mask;
+  char *environment;
+  size_t environment_length;
+} surroundings_t;
+
+static void look(surroundings_t *seen) {
+  memset(seen, 0, sizeof *seen);
+  for (int number = 1; number < NSIG; number++)
+    sigaction(number, NULL, &seen->actions[number]);
+  sigprocmask(SIG_SETMASK, NULL, &seen->mask);
+  FILE *text = open_memstream(&seen->environment, &seen->environment_length);
+  CHECK(text != NULL);
+  for (char **entry = environ; *entry != NULL; entry++)
+    fprintf(text, "%s\n", *entry);
+  fclose(text);
+}
+
+static void compare(const surroundings_t *before, const char *when) {
+  surroundings_t now;
+  step = when;
+  look(&now);
+  for (int number = 1; number < NSIG; number++) {
+    const struct sigaction *was = &before->actions[number], *is = &now.actions[number];
+    /* Whoever sets an action through the C library adds this bit; it says nothing of the application's. */
+    enum { RESTORER = 0x04000000 };
+    if (was->sa_sigaction != is->sa_sigaction || (was->sa_flags ^ is->sa_flags) & ~RESTORER) {
+      fprintf(stderr, "%s: the action of signal %d (%s) has changed\n", when, number, strsignal(number));
+      exit(1);
+    }
+    CHECK(sigismember(&before->mask, number) == sigismember(&now.mask, number));
+  }
+  CHECK(strcmp(before->environment, now.environment) == 0);
+  free(now.environment);
+}
+
+/* Every thread but this one has to block the signals that an application handles. */
+static void threads_block_signals(void) {
+  static const int numbers[] = {SIGHUP, SIGINT, SIGTERM, SIGALRM, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE};
+  DIR *tasks = opendir("/proc/self/task");
+  CHECK(tasks != NULL);
+  int others = 0;
+  for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
+    int id = atoi(task->d_name);
+    if (id == 0 || id == (int)getpid())
+      continue;
+    char path[64], line[256];
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", id);
+    FILE *status = fopen(path, "r");
+    if (status == NULL)
+      continue;
+    others++;
+    while (fgets(line, sizeof line, status) != NULL) {
+      if (strncmp(line, "SigBlk:", 7) != 0)
+        continue;
+      unsigned long long blocked = strtoull(line + 7, NULL, 16);
+      for (size_t at = 0; at < sizeof numbers / sizeof *numbers; at++)
+        CHECK((blocked >> (numbers[at] - 1) & 1) == 1);
+    }
+    fclose(status);
+  }
+  closedir(tasks);
+  printf("%d other threads\n", others);
+}
+
+static void handler(int number) {
+  (void)number;
+}
+
+int main(int argc, char **argv) {
+  CHECK(argc == 2);
+  alarm(60);
+  /* Some handlers of the application's own, among them one that UCX likes to replace. */
+  struct sigaction own = {.sa_handler = handler, .sa_flags = SA_RESTART};
+  sigaction(SIGSEGV, &own, NULL);
+  sigaction(SIGHUP, &own, NULL);
+  sigaction(SIGUSR1, &own, NULL);
+  surroundings_t before;
+  look(&before);
+
+  void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+  if (library == NULL) {
+    fprintf(stderr, "%s\n", dlerror());
+    return 1;
+  }
+  compare(&before, "after loading");
+
+  ucxx_status_t (*context_create)(const ucxx_context_params_t *, ucxx_context_t **);
+  ucxx_status_t (*worker_create)(ucxx_context_t *, const ucxx_worker_params_t *, ucxx_worker_t **);
+  void (*context_destroy)(ucxx_context_t *);
+  void (*worker_destroy)(ucxx_worker_t *);
+  ucxx_status_t (*worker_progress)(ucxx_worker_t *, uint32_t *);
+  *(void **)&context_create = dlsym(library, "ucxx_context_create");
+  *(void **)&worker_create = dlsym(library, "ucxx_worker_create");
+  *(void **)&context_destroy = dlsym(library, "ucxx_context_destroy");
+  *(void **)&worker_destroy = dlsym(library, "ucxx_worker_destroy");
+  *(void **)&worker_progress = dlsym(library, "ucxx_worker_progress");
+  CHECK(context_create && worker_create && context_destroy && worker_destroy && worker_progress);
+
+  for (int time = 0; time < 2; time++) {
+    ucxx_context_t *context = NULL;
+    ucxx_worker_t *worker = NULL;
+    CHECK(context_create(NULL, &context) == UCXX_OK);
+    compare(&before, "after making a context");
+    CHECK(worker_create(context, NULL, &worker) == UCXX_OK);
+    compare(&before, "after making a worker");
+    for (int pass = 0; pass < 100; pass++)
+      CHECK(worker_progress(worker, NULL) == UCXX_OK);
+    threads_block_signals();
+    worker_destroy(worker);
+    context_destroy(context);
+    compare(&before, "after destroying all");
+  }
+  dlclose(library);
+  compare(&before, "after dlclose");
+  free(before.environment);
+  return 0;
+}

@@ -1,0 +1,137 @@
+/*
+ * What every test program here shares: checks that say where and why, a guard against hangs, two clean processes
+ * that can talk to each other before UCX does, and two connected workers in one process.
+ *
+ * Include this file first: it asks the C library for its GNU declarations.
+ */
+#ifndef UCXX_RS_TEST_UTIL_H
+#define UCXX_RS_TEST_UTIL_H
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucxx_rs.h>
+
+#define FOR_EVER UINT64_MAX
+#define MILLISECOND UINT64_C(1000000)
+#define SECOND UINT64_C(1000000000)
+
+/* ------------------------------------------------------------------ checks */
+
+/* The guard ends the process when no step has begun for `seconds` (UCXX_TEST_SECONDS in the environment overrides it). */
+void test_begin(const char *name, unsigned seconds);
+void test_step(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void test_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4), noreturn));
+/* Ends this program with the status that ctest counts as skipped. */
+void test_skip(const char *why) __attribute__((noreturn));
+
+#define STEP(...) test_step(__VA_ARGS__)
+#define FAIL(...) test_fail(__FILE__, __LINE__, __VA_ARGS__)
+#define CHECK(condition)                                     \
+  do {                                                       \
+    if (!(condition))                                        \
+      test_fail(__FILE__, __LINE__, "not so: %s", #condition); \
+  } while (0)
+#define CHECK_EQ(left, right) test_check_eq(__FILE__, __LINE__, #left, (long long)(left), #right, (long long)(right))
+#define CHECK_STATUS(expression, expected) test_check_status(__FILE__, __LINE__, #expression, (expression), (expected))
+#define CHECK_OK(expression) CHECK_STATUS(expression, UCXX_OK)
+/* The calling thread's last error message has to contain `word`. */
+#define CHECK_MESSAGE(word) test_check_message(__FILE__, __LINE__, (word))
+#define CHECK_CONTENT(data, length, seed) test_check_content(__FILE__, __LINE__, (data), (length), (seed))
+
+void test_check_eq(const char *file, int line, const char *left_text, long long left, const char *right_text, long long right);
+void test_check_status(const char *file, int line, const char *text, ucxx_status_t status, ucxx_status_t expected);
+void test_check_message(const char *file, int line, const char *word);
+void test_check_content(const char *file, int line, const void *data, size_t length, uint64_t seed);
+
+/* ------------------------------------------------------------------ contents */
+
+uint64_t test_seed(void); /* UCXX_TEST_SEED or the clock; printed, so that a failure can be repeated */
+uint64_t test_mix(uint64_t value);
+void test_fill(void *data, size_t length, uint64_t seed);
+void *test_alloc(size_t length); /* never NULL, also for 0 */
+
+/* ------------------------------------------------------------------ completions */
+
+typedef struct seen {
+  int count;
+  int null_requests;
+  ucxx_status_t status;
+} seen_t;
+/* A request callback: arg is a seen_t. Counts with atomic operations, so any thread may look. */
+void see_completion(void *arg, ucxx_request_t *request, ucxx_status_t status);
+int seen_count(const seen_t *seen);
+
+/*
+ * The final status of what an operation returned; waits without bound (the guard is the bound), destroys the request and
+ * clears *request. Takes the address because the operation that fills it may stand in the same argument list.
+ */
+ucxx_status_t finish(ucxx_status_t status, ucxx_request_t **request);
+/* Progresses once and lets others run when there was nothing to do. */
+void progress(ucxx_worker_t *worker);
+
+/* ------------------------------------------------------------------ two processes */
+
+/*
+ * The program starts itself a second time before it has used UCX, so that both sides are clean processes joined by a
+ * socket pair. `body` runs on both; side is 0 in the first process and 1 in the second.
+ */
+typedef struct pair {
+  int side;
+  int channel;
+  int peer_pid;
+  uint64_t seed; /* the same on both sides */
+  ucxx_context_t *context;
+  ucxx_worker_t *worker;
+  ucxx_endpoint_t *endpoint;
+} pair_t;
+int pair_main(int argc, char **argv, const char *name, unsigned seconds, void (*body)(pair_t *pair));
+
+void channel_put(const pair_t *pair, const void *data, size_t length);
+void channel_get(const pair_t *pair, void *data, size_t length);
+/* Tells the other side to go on; waits for that while the worker makes progress; both. */
+void pair_tell(const pair_t *pair);
+void pair_await(const pair_t *pair);
+void pair_sync(const pair_t *pair);
+
+/* Context, worker and an endpoint to the other side (NULL: defaults), and one message each way so that the connection stands. */
+void pair_connect(pair_t *pair, const ucxx_context_params_t *context_params, const ucxx_worker_params_t *worker_params,
+                  const ucxx_endpoint_params_t *endpoint_params);
+/* Sends this worker's address, takes the other's. */
+ucxx_address_t *pair_exchange_address(const pair_t *pair, ucxx_worker_t *worker);
+void pair_disconnect(pair_t *pair);
+
+/* ------------------------------------------------------------------ two workers in one process */
+
+typedef struct duo {
+  ucxx_context_t *context;
+  ucxx_worker_t *left, *right;
+  ucxx_endpoint_t *to_right; /* left's endpoint */
+  ucxx_endpoint_t *to_left;  /* right's endpoint */
+} duo_t;
+void duo_open(duo_t *duo, const ucxx_context_params_t *context_params);
+void duo_close(duo_t *duo);
+void duo_progress(const duo_t *duo);
+ucxx_status_t duo_finish(const duo_t *duo, ucxx_status_t status, ucxx_request_t **request);
+/* One message from left to right, contents checked. */
+void duo_transfer(const duo_t *duo, size_t length, uint64_t seed);
+
+/*
+ * Closes and destroys an endpoint while both workers make progress. A destroy alone would progress only its own worker, and
+ * a flush over TCP may need the other side: it would end by force, after seconds.
+ */
+void duo_drop(const duo_t *duo, ucxx_endpoint_t *endpoint);
+
+ucxx_endpoint_t *connect_workers(ucxx_worker_t *from, ucxx_worker_t *to);
+
+/* ------------------------------------------------------------------ what the process holds */
+
+typedef struct footprint {
+  long resident_kib;
+  long mappings;
+  long descriptors;
+} footprint_t;
+footprint_t footprint_now(void);
+#endif

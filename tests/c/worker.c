@@ -1,0 +1,214 @@
+/* What a worker and its context tell about themselves, and functions run on a worker. */
+#include "test_util.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <unistd.h>
+
+static duo_t duo;
+
+typedef struct run {
+  int count;
+  pthread_t thread;
+  ucxx_status_t inside;
+} run_t;
+
+static void note(void *arg) {
+  run_t *run = arg;
+  run->count++;
+  run->thread = pthread_self();
+  run->inside = ucxx_tag_send(duo.to_right, "message", 8, 0x31, NULL, NULL);
+}
+
+static void run_here(void) {
+  STEP("run_pre and run_post run at once where progress is manual");
+  run_t run = {0, pthread_self(), UCXX_OK};
+  for (int time = 0; time < 4; time++) {
+    uint64_t timeout = time % 2 == 0 ? FOR_EVER : 0, word = 0;
+    CHECK_OK(time < 2 ? ucxx_worker_run_pre(duo.left, note, &run, timeout) : ucxx_worker_run_post(duo.left, note, &run, timeout));
+    CHECK_EQ(run.count, time + 1);
+    CHECK(pthread_equal(run.thread, pthread_self()));
+    CHECK_OK(run.inside);
+    ucxx_request_t *request = NULL;
+    CHECK_OK(duo_finish(&duo, ucxx_tag_recv(duo.right, &word, sizeof word, 0x31, UINT64_MAX, NULL, &request), &request));
+    CHECK(memcmp(&word, "message", 8) == 0);
+  }
+}
+
+static void query(void) {
+  STEP("query");
+  ucxx_worker_attr_t attr = UCXX_WORKER_ATTR_INIT;
+  CHECK_OK(ucxx_worker_query(duo.left, &attr));
+  CHECK_EQ(attr.thread_mode, UCXX_THREAD_MULTI);
+  CHECK_EQ(attr.progress_mode, UCXX_PROGRESS_MANUAL);
+  CHECK_EQ(attr.delayed_submission, 0);
+  CHECK_EQ(attr.progress_thread_running, 0);
+  CHECK_EQ(attr.progress_thread_id, 0);
+  ucxx_endpoint_attr_t endpoint = UCXX_ENDPOINT_ATTR_INIT;
+  CHECK_OK(ucxx_endpoint_query(duo.to_right, &endpoint));
+  CHECK(endpoint.local_address[0] == 0 && endpoint.remote_address[0] == 0);
+  CHECK_EQ(endpoint.same_host, 1);
+}
+
+static void stats(void) {
+  STEP("stats");
+  ucxx_worker_stats_t before = UCXX_WORKER_STATS_INIT, now = UCXX_WORKER_STATS_INIT;
+  CHECK_OK(ucxx_worker_query_stats(duo.right, &before));
+  uint64_t words[2];
+  ucxx_request_t *requests[2] = {NULL};
+  for (int at = 0; at < 2; at++)
+    CHECK_STATUS(ucxx_tag_recv(duo.right, &words[at], 8, 0x32 + (uint64_t)at, UINT64_MAX, NULL, &requests[at]), UCXX_INPROGRESS);
+  CHECK_OK(ucxx_worker_query_stats(duo.right, &now));
+  CHECK_EQ(now.in_flight - before.in_flight, 2);
+  CHECK_EQ(now.submitted - before.submitted, 2);
+  CHECK_OK(ucxx_tag_send(duo.to_right, "message", 8, 0x32, NULL, NULL));
+  CHECK_OK(ucxx_request_cancel(requests[1]));
+  CHECK_OK(duo_finish(&duo, UCXX_INPROGRESS, &requests[0]));
+  CHECK_STATUS(duo_finish(&duo, UCXX_INPROGRESS, &requests[1]), UCXX_ERR_CANCELED);
+  CHECK_OK(ucxx_worker_query_stats(duo.right, &now));
+  CHECK_EQ(now.in_flight, before.in_flight);
+  CHECK_EQ(now.canceled - before.canceled, 1);
+  CHECK_EQ(now.bytes_received - before.bytes_received, 8);
+  CHECK(now.progress_calls > before.progress_calls);
+  CHECK(now.endpoints >= 1);
+}
+
+typedef struct text {
+  int lines;
+  size_t bytes;
+  int endpoint, in_flight;
+} text_t;
+
+static void take_line(void *arg, const char *line) {
+  text_t *text = arg;
+  CHECK(line != NULL);
+  CHECK(strchr(line, '\n') == NULL);
+  text->lines++;
+  text->bytes += strlen(line);
+  text->endpoint |= strstr(line, "endpoint") != NULL;
+  text->in_flight |= strstr(line, "tag") != NULL;
+}
+
+static void dump(void) {
+  STEP("dump");
+  uint64_t word = 0;
+  ucxx_request_t *request = NULL;
+  text_t text = {0, 0, 0, 0};
+  CHECK_STATUS(ucxx_tag_recv(duo.left, &word, 8, 0x33, UINT64_MAX, NULL, &request), UCXX_INPROGRESS);
+  CHECK_OK(ucxx_worker_dump(duo.left, take_line, &text));
+  CHECK(text.lines >= 3);
+  CHECK(text.bytes > 40);
+  CHECK(text.endpoint);
+  CHECK(text.in_flight);
+  CHECK_OK(ucxx_request_cancel(request));
+  CHECK_STATUS(duo_finish(&duo, UCXX_INPROGRESS, &request), UCXX_ERR_CANCELED);
+}
+
+static void fence(void) {
+  STEP("fence between sends");
+  static uint64_t words[100];
+  for (uint64_t at = 0; at < 100; at++) {
+    words[at] = at;
+    CHECK(ucxx_tag_send(duo.to_right, &words[at], sizeof words[at], 0x34, NULL, NULL) >= 0);
+    CHECK_OK(ucxx_worker_fence(duo.left));
+  }
+  for (uint64_t at = 0; at < 100; at++) {
+    uint64_t word = UINT64_MAX;
+    ucxx_request_t *request = NULL;
+    CHECK_OK(duo_finish(&duo, ucxx_tag_recv(duo.right, &word, 8, 0x34, UINT64_MAX, NULL, &request), &request));
+    CHECK_EQ(word, at);
+  }
+}
+
+typedef struct keys {
+  int count;
+  int prefixed;
+  char keepalive[64];
+} keys_t;
+
+static void take_key(void *arg, const char *key, const char *value) {
+  keys_t *keys = arg;
+  CHECK(key != NULL && value != NULL);
+  keys->count++;
+  keys->prefixed += strncmp(key, "UCX_", 4) == 0;
+  if (strcmp(key, "KEEPALIVE_INTERVAL") == 0)
+    snprintf(keys->keepalive, sizeof keys->keepalive, "%s", value);
+}
+
+static void config(void) {
+  STEP("effective configuration");
+  ucxx_config_entry_t entry = {"KEEPALIVE_INTERVAL", "7s"};
+  ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
+  params.config = &entry;
+  params.config_count = 1;
+  params.name = "tests";
+  ucxx_context_t *context = NULL;
+  keys_t keys;
+  memset(&keys, 0, sizeof keys);
+  CHECK_OK(ucxx_context_create(&params, &context));
+  CHECK_OK(ucxx_context_visit_config(context, take_key, &keys));
+  CHECK(keys.count > 20);
+  /* Named as they are given: without UCX's prefix. */
+  CHECK_EQ(keys.prefixed, 0);
+  CHECK(strncmp(keys.keepalive, "7", 1) == 0);
+  (void)ucxx_context_has_cuda(context);
+  ucxx_context_destroy(context);
+}
+
+/* Whether a socket of this process listens on an address other than 127.0.0.1. */
+static int listens_outside(void) {
+  char line[512];
+  int outside = 0;
+  FILE *table = fopen("/proc/self/net/tcp", "r");
+  CHECK(table != NULL);
+  while (fgets(line, sizeof line, table) != NULL) {
+    unsigned address, state;
+    unsigned long inode;
+    if (sscanf(line, " %*d: %8x:%*x %*x:%*x %x %*x:%*x %*x:%*x %*x %*u %*u %lu", &address, &state, &inode) != 3)
+      continue;
+    enum { LISTEN = 0x0a, LOOPBACK = 0x7f };
+    if (state != LISTEN || (address & 0xff) == LOOPBACK)
+      continue;
+    DIR *descriptors = opendir("/proc/self/fd");
+    CHECK(descriptors != NULL);
+    char wanted[64], path[300], target[64];
+    snprintf(wanted, sizeof wanted, "socket:[%lu]", inode);
+    for (struct dirent *entry; (entry = readdir(descriptors)) != NULL;) {
+      snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
+      ssize_t length = readlink(path, target, sizeof target - 1);
+      if (length < 0)
+        continue;
+      target[length] = 0;
+      outside |= strcmp(wanted, target) == 0;
+    }
+    closedir(descriptors);
+  }
+  fclose(table);
+  return outside;
+}
+
+static void local_network(void) {
+  STEP("UCXX_NETWORK_LOCAL listens on the loopback interface only");
+  ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
+  params.network = UCXX_NETWORK_LOCAL;
+  duo_t local;
+  duo_open(&local, &params);
+  CHECK(!listens_outside());
+  duo_transfer(&local, 100000, 1);
+  CHECK(!listens_outside());
+  duo_close(&local);
+}
+
+int main(void) {
+  test_begin("worker", 60);
+  local_network();
+  duo_open(&duo, NULL);
+  run_here();
+  query();
+  stats();
+  dump();
+  fence();
+  config();
+  duo_close(&duo);
+  return 0;
+}
