@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright the ucxx_rs developers */
+/*
+ * A link is one worker and its endpoint to the other side, as the benchmark programs see it. Each implementation gives the
+ * same functions, inline, so that a program compiles into the direct calls its author would have written:
+ *
+ *   LINK_NAME                            what the implementation is called in the report
+ *   struct link, struct operation        `struct operation` is reused for one receive or send after another
+ *   link_version(text, capacity)         version of the UCX that is loaded
+ *   link_open(link, options)             context and worker, for one thread that makes progress itself
+ *   link_address(link, &length)          the worker's address, valid until the link is closed
+ *   link_connect(link, bytes, length)    endpoint to the worker with that address
+ *   link_recv(link, buffer, length, tag, operation)
+ *   link_send(link, buffer, length, tag, operation)
+ *   link_progress(link)
+ *   link_done(operation)                 1 when the operation has ended well; what it held is then given back
+ *   link_transports(link, text, capacity)
+ *   link_close(link)
+ *
+ * Every failure ends the program. All say that buffers are host memory, which saves its detection.
+ */
+#ifndef BENCH_LINK_H
+#define BENCH_LINK_H
+
+#include "harness.h"
+
+#if defined(LINK_RAW)
+#include "link_raw.h"
+#elif defined(LINK_UCXX_RS)
+#include "link_ucxx_rs.h"
+#elif defined(LINK_UCXX)
+#include "link_ucxx.h"
+#else
+#error "define LINK_RAW, LINK_UCXX_RS or LINK_UCXX"
+#endif
+
+static inline void link_finish(struct link *link, struct operation *operation) {
+  while (!link_done(operation)) link_progress(link);
+}
+
+/* Goes on progressing until the other side is here too: the other side may still need this side's progress. */
+static inline void link_meet(struct link *link, const struct options *options) {
+  harness_signal(options);
+  while (!harness_signalled(options)) link_progress(link);
+}
+
+/* Opens a link to the other process, sends one message each way so that the transports are wired up, and reports what
+ * the link is made of. */
+static inline void link_establish(struct link *link, const struct options *options) {
+  static uint64_t sent, received;
+  static struct operation send_operation, recv_operation;
+  char text[512];
+  size_t length, other_length;
+  link_open(link, options);
+  const void *mine = link_address(link, &length);
+  void *other = harness_exchange(options, mine, length, &other_length);
+  link_connect(link, other, other_length);
+  link_recv(link, &received, sizeof received, 99, &recv_operation);
+  link_send(link, &sent, sizeof sent, 99, &send_operation);
+  link_finish(link, &send_operation);
+  link_finish(link, &recv_operation);
+  link_meet(link, options);
+  report_text(options, "implementation", LINK_NAME);
+  link_version(text, sizeof text);
+  report_text(options, "ucx", text);
+  link_transports(link, text, sizeof text);
+  report_text(options, "transports", text);
+}
+
+#endif

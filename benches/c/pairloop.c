@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright the ucxx_rs developers */
+/*
+ * Two workers in one process and on one thread: a message is received, sent and progressed, again and again, in the same
+ * order each time. Made for counting instructions, allocations and system calls, which are then the same in every run; its time
+ * means nothing, since no message ever crosses from one core to another.
+ */
+#include <stdlib.h>
+
+#include "link.h"
+
+/* Never inlined: callgrind starts and stops collecting at this function. */
+__attribute__((noinline)) void measured_loop(struct link *sender, struct link *receiver, const struct options *options,
+                                             unsigned char *out, unsigned char *in, long count);
+
+void measured_loop(struct link *sender, struct link *receiver, const struct options *options, unsigned char *out,
+                   unsigned char *in, long count) {
+  static struct operation send_operation, recv_operation;
+  for (long i = 0; i < count; i++) {
+    link_recv(receiver, in, options->size, 1, &recv_operation);
+    link_send(sender, out, options->size, 1, &send_operation);
+    int sent = link_done(&send_operation);
+    while (!link_done(&recv_operation)) {
+      link_progress(receiver);
+      /* A send that completes in its call needs no progress of the sender. */
+      if (!sent) {
+        link_progress(sender);
+        sent = link_done(&send_operation);
+      }
+    }
+    while (!sent) {
+      link_progress(sender);
+      link_progress(receiver);
+      sent = link_done(&send_operation);
+    }
+  }
+}
+
+int main(int argc, char **argv) {
+  static struct options options;
+  static struct link links[2];
+  char text[512];
+  size_t length;
+  options.size = 8;
+  options.iterations = 1000;
+  options.warmup = 2000;
+  options.peer_errors = 1;
+  options.cpu[0] = -1;
+  options.socket = -1;
+  harness_start(argc, argv, 0, &options);
+  unsigned char *out = buffer_create(options.size), *in = buffer_create(options.size);
+  link_open(&links[0], &options);
+  link_open(&links[1], &options);
+  const void *address = link_address(&links[0], &length);
+  link_connect(&links[1], address, length);
+  address = link_address(&links[1], &length);
+  link_connect(&links[0], address, length);
+
+  /* Both directions, so that both endpoints are wired up before anything is counted. */
+  for (long done = 0; done < options.warmup;) {
+    const long step = options.warmup - done < 64 ? options.warmup - done : 64;
+    for (long i = 0; i < step; i++) {
+      static struct operation send_operation, recv_operation;
+      struct link *from = &links[i & 1], *to = &links[(i & 1) ^ 1];
+      link_recv(to, in, options.size, 2, &recv_operation);
+      link_send(from, out, options.size, 2, &send_operation);
+      for (int sent = 0, received = 0; !(sent && received);) {
+        link_progress(to);
+        link_progress(from);
+        if (!sent) sent = link_done(&send_operation);
+        if (!received) received = link_done(&recv_operation);
+      }
+    }
+    done += step;
+  }
+  if (options.markers) mark_begin();
+  measured_loop(&links[0], &links[1], &options, out, in, options.iterations);
+  if (options.markers) mark_end();
+
+  report_text(&options, "implementation", LINK_NAME);
+  link_version(text, sizeof text);
+  report_text(&options, "ucx", text);
+  link_transports(&links[0], text, sizeof text);
+  report_text(&options, "transports", text);
+  link_close(&links[0]);
+  link_close(&links[1]);
+  free(out);
+  free(in);
+  return 0;
+}

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright the ucxx_rs developers
+"""Measures this library against raw UCP and UCXX in the same run.
+
+Rounds are interleaved (raw, ours, peer, raw, ours, peer, ...), each round its own processes, and what counts is the median
+of the ratios: absolute times mean little on a shared machine. A row that cannot be run says why and has no value.
+"""
+
+import argparse
+import fnmatch
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+sys.dont_write_bytecode = True  # a measurement leaves nothing in the source tree
+
+from suite import Unavailable  # noqa: E402
+from suite.build import Programs, fetch_ucxx  # noqa: E402
+from suite.measure import Runner, measure_count, measure_row, profile  # noqa: E402
+from suite.report import count_row, environment_facts, table, timed_rows  # noqa: E402
+from suite.rows import ROWS, Count  # noqa: E402
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def arguments():
+    out = ROOT / "target" / "bench"
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--prefix", type=Path, help="where ucxx_rs is installed (its include/ and lib/)")
+    parser.add_argument("--ucx", type=Path, metavar="LIBDIR", help="run everything on the UCX in this directory")
+    parser.add_argument("--rows", metavar="PATTERNS", help="comma-separated names or patterns, e.g. 'latency_*,syscalls_*'")
+    parser.add_argument("--rounds", type=int, default=7, help="rounds of each timed row (default 7)")
+    parser.add_argument("--error-handling", choices=["peer", "none"], default="peer", help="of every endpoint (default peer)")
+    parser.add_argument("--cpus", default=None, help="the CPUs of the two processes, e.g. 0,1 (default: the first two)")
+    parser.add_argument("--peers", type=Path, default=out / "peers", help="where UCXX is unpacked")
+    parser.add_argument("--fetch-peers", action="store_true", help="download UCXX with pip into --peers first")
+    parser.add_argument("--no-peers", action="store_true", help="leave UCXX out")
+    parser.add_argument("--out", type=Path, default=out, help="for the programs and report.json")
+    parser.add_argument("--strict", action="store_true", help="exit status 1 when a target is missed or a row has no value")
+    parser.add_argument("--profile", metavar="IMPL", choices=["raw", "ours"], action="append",
+                        help="print where the instructions of one operation go, and measure nothing else (repeatable)")
+    parser.add_argument("--list", action="store_true", help="print the names of the rows")
+    return parser.parse_args()
+
+
+def chosen_rows(patterns):
+    if patterns is None:
+        return ROWS
+    wanted = patterns.split(",")
+    for pattern in wanted:
+        if not any(fnmatch.fnmatch(row.name, pattern) for row in ROWS):
+            sys.exit(f"run.py: no row matches '{pattern}' (see --list)")
+    return [row for row in ROWS if any(fnmatch.fnmatch(row.name, pattern) for pattern in wanted)]
+
+
+def default_cpus():
+    allowed = sorted(os.sched_getaffinity(0))
+    return f"{allowed[0]},{allowed[1]}" if len(allowed) > 1 else "none"
+
+
+def print_profiles(runner, implementations):
+    count = next(row for row in ROWS if isinstance(row, Count) and row.what == "instructions")
+    for implementation in implementations:
+        try:
+            functions = profile(runner, count, implementation)
+        except Unavailable as reason:
+            sys.exit(f"run.py: {implementation}: {reason}")
+        print(f"{implementation}: {sum(entry[0] for entry in functions):.0f} instructions an operation ({count.name})")
+        for instructions, name in functions:
+            print(f"{instructions:10.1f}  {name}")
+
+
+def main():
+    options = arguments()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    if options.list:
+        print("\n".join(row.name for row in ROWS))
+        return 0
+    if options.rounds < 1:
+        sys.exit("run.py: --rounds: at least 1")
+    peers = None if options.no_peers else options.peers.resolve()
+    if options.fetch_peers and peers is not None:
+        try:
+            fetch_ucxx(peers)
+        except Unavailable as reason:
+            print(f"run.py: {reason}", file=sys.stderr)
+    prefix = options.prefix.resolve() if options.prefix else None
+    programs = Programs(options.out.resolve() / "bin", prefix, peers)
+    runner = Runner(programs, options.ucx.resolve() if options.ucx else None, options.error_handling,
+                    options.cpus or default_cpus())
+    if options.profile:
+        print_profiles(runner, options.profile)
+        return 0
+
+    def progress(text):
+        if sys.stderr.isatty():
+            print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+    load = os.getloadavg()[0]
+    rows, ucx_version = [], None
+    for row in chosen_rows(options.rows):
+        if isinstance(row, Count):
+            values, reports, missing = measure_count(runner, row, progress)
+            rows.append(count_row(row, values, reports, missing))
+        else:
+            samples, reports, missing = measure_row(runner, row, options.rounds, progress)
+            rows.extend(timed_rows(row, samples, reports, missing))
+        ucx_version = ucx_version or reports.get("raw", {}).get("ucx")
+    progress("")
+    facts = environment_facts(runner, ucx_version, load)
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / "report.json"
+    path.write_text(json.dumps({"environment": facts, "rounds": options.rounds, "rows": rows}, indent=2) + "\n")
+    print(table(facts, rows))
+    missed = [row["name"] for row in rows if row["met"] is False or row["ours"] is None]
+    return 1 if options.strict and missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

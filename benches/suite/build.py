@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright the ucxx_rs developers
+"""Compiles the benchmark programs, each once for every implementation that is there."""
+
+import os
+import shlex
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from . import NotWanted, Unavailable
+
+SOURCES = Path(__file__).resolve().parent.parent / "c"
+UCXX_PACKAGE = "libucxx-cu12"
+UCXX_VERSION = "0.52.0"
+
+WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+C_FLAGS = ["-O2", "-g", "-std=gnu11", "-D_GNU_SOURCE", *WARNINGS]
+CXX_FLAGS = ["-O2", "-g", "-std=gnu++17", "-Wall", "-Wextra"]
+
+# The faster of the two ways to wait for a request in plain UCP differs: with one message in flight a request in the
+# program's own memory and a callback, with many the few hot requests of UCX's pool.
+RAW_FLAGS = {"stream": ["-DLINK_RAW_POLL"]}
+
+
+def _run(command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        raise Unavailable(f"`{shlex.join(map(str, command))}` failed:\n{done.stdout.strip()}")
+    return done.stdout
+
+
+def fetch_ucxx(peers):
+    """Downloads the wheel of the peer and unpacks it, unless it is there."""
+    name = UCXX_PACKAGE.replace("-", "_")
+    if (peers / f"{name}-{UCXX_VERSION}.dist-info").is_dir():
+        return
+    peers.mkdir(parents=True, exist_ok=True)
+    _run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(peers),
+          f"{UCXX_PACKAGE}=={UCXX_VERSION}"])
+    for wheel in peers.glob(f"{name}-{UCXX_VERSION}-*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(peers)
+
+
+class Programs:
+    """Where the programs of each implementation lie, or why they cannot be built. Built on first use."""
+
+    def __init__(self, out, prefix, peers):
+        self.out = out
+        self.prefix = prefix
+        self.peers = peers
+        self._built = {}
+
+    def get(self, implementation, program):
+        key = (implementation, program)
+        if key not in self._built:
+            try:
+                self._built[key] = getattr(self, "_build_" + implementation)(program)
+            except Unavailable as reason:
+                self._built[key] = reason
+        result = self._built[key]
+        if isinstance(result, Unavailable):
+            raise result
+        return result
+
+    def library_path(self):
+        """The installed library under test, or None."""
+        for directory in self._library_directories():
+            path = directory / "libucxx_rs.so"
+            if path.exists():
+                return path.resolve()
+        return None
+
+    def counter(self):
+        """The preloaded allocation counter."""
+        target = self._target("count_allocs.so")
+        _run([*self._compiler("CC", "cc"), *C_FLAGS, "-U_GNU_SOURCE", "-shared", "-fPIC",
+              str(SOURCES / "count_allocs.c"), "-o", str(target)])
+        return target
+
+    def _target(self, name):
+        self.out.mkdir(parents=True, exist_ok=True)
+        return self.out / name
+
+    @staticmethod
+    def _compiler(variable, default):
+        return shlex.split(os.environ.get(variable, default))
+
+    @staticmethod
+    def _ucx_flags():
+        flags = shlex.split(_run(["pkg-config", "--cflags", "--libs", "ucx"]))
+        return [flag for flag in flags if not flag.startswith("-l")], ["-lucp", "-lucs"]
+
+    def _library_directories(self):
+        if self.prefix is None:
+            return []
+        return [path for path in (self.prefix / "lib", self.prefix / "lib64", *self.prefix.glob("lib/*-linux-*")) if path.is_dir()]
+
+    def _build_raw(self, program):
+        target = self._target(f"{program}_raw")
+        paths, libraries = self._ucx_flags()
+        _run([*self._compiler("CC", "cc"), *C_FLAGS, "-DLINK_RAW", *RAW_FLAGS.get(program, []), *paths,
+              str(SOURCES / f"{program}.c"), str(SOURCES / "harness.c"), "-o", str(target), *libraries])
+        return target
+
+    def _build_ours(self, program):
+        library = self.library_path()
+        if library is None:
+            where = "no --prefix was given" if self.prefix is None else f"no libucxx_rs.so under {self.prefix}"
+            raise Unavailable(f"ucxx_rs is not installed: {where}")
+        target = self._target(f"{program}_ucxx_rs")
+        _run([*self._compiler("CC", "cc"), *C_FLAGS, "-DLINK_UCXX_RS", f"-I{self.prefix / 'include'}",
+              str(SOURCES / f"{program}.c"), str(SOURCES / "harness.c"), "-o", str(target),
+              f"-L{library.parent}", "-lucxx_rs", f"-Wl,-rpath,{library.parent}"])
+        return target
+
+    def _build_ucxx(self, program):
+        if self.peers is None:
+            raise NotWanted("UCXX was left out")
+        package = self.peers / "libucxx"
+        if not (package / "lib64" / "libucxx.so").exists():
+            raise Unavailable(f"UCXX is not in {self.peers}: run with --fetch-peers")
+        target = self._target(f"{program}_ucxx")
+        helper = self._target("harness.o")
+        paths, libraries = self._ucx_flags()
+        _run([*self._compiler("CC", "cc"), *C_FLAGS, "-c", str(SOURCES / "harness.c"), "-o", str(helper)])
+        _run([*self._compiler("CXX", "c++"), *CXX_FLAGS, "-DLINK_UCXX", "-DUCXX_ENABLE_CCCL", f"-I{package / 'include'}",
+              *paths, "-x", "c++", str(SOURCES / f"{program}.c"), "-x", "none", str(helper), "-o", str(target),
+              f"-L{package / 'lib64'}", "-lucxx", *libraries, f"-Wl,-rpath,{package / 'lib64'}"])
+        return target
