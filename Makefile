@@ -1,0 +1,49 @@
+# The front door. Two commands need nothing prepared but a Rust toolchain, gcc and make: `make demo` and `make test`.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+# Relative to PREFIX unless absolute.
+LIBDIR ?= lib
+INCLUDEDIR ?= include
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check-full bench setup build install header clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  make install PREFIX=/usr/local DESTDIR= LIBDIR=lib INCLUDEDIR=include"
+	@echo "  make demo FILES='DIR ...'"
+
+demo: ## build, install into target/demo, and send files from process to process
+	scripts/setup.sh demo
+	scripts/demo.sh
+
+test: ## everything fast, with its set-up; scripts/test.sh STEP ... runs a part
+	scripts/setup.sh test
+	scripts/test.sh
+
+check-full: ## the tests and the long checks: valgrind everywhere, repetitions
+	scripts/setup.sh full
+	scripts/check_full.sh
+
+bench: ## measure against raw UCP
+	scripts/setup.sh full
+	scripts/bench.sh
+
+setup: ## install what building and the demo need (as root; otherwise print the command)
+	scripts/setup.sh demo
+
+build: ## the shared and the static library, into target/release
+	scripts/build.sh
+
+install: ## install under PREFIX (staged below DESTDIR)
+	@# Under sudo cargo is often out of reach; what was built before is installed then.
+	@if command -v cargo >/dev/null; then scripts/build.sh --quiet; fi
+	scripts/install.sh --prefix '$(PREFIX)' --destdir '$(DESTDIR)' --libdir '$(LIBDIR)' --includedir '$(INCLUDEDIR)'
+
+header: ## regenerate include/ucxx_rs.h from src/ffi
+	UPDATE_HEADER=1 cargo test --locked --test header_sync
+
+clean: ## remove everything that was built
+	cargo clean

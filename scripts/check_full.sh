@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# The fast tests, and what takes too long for every change: each C test under valgrind, and repetitions of what depends on timing.
+#
+#   REPEAT=20 scripts/check_full.sh
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$root"
+
+repeat=${REPEAT:-20}
+stage=$target_dir/stage
+suites=$target_dir/suites
+jobs=$(nproc)
+failed=()
+
+part() { # what, command...
+  local started=$SECONDS verdict=PASS
+  say "=== $1"
+  if ! "${@:2}"; then
+    verdict=FAIL
+    failed+=("$1")
+  fi
+  say "--- $verdict  $1  $((SECONDS - started)) s"
+}
+
+under_valgrind() {
+  local options=(--quiet --trace-children=no --child-silent-after-fork=yes --error-exitcode=99 --leak-check=full
+    --errors-for-leak-kinds=definite "--suppressions=$root/c_examples/valgrind.supp")
+  cmake -S tests/c -B "$target_dir/valgrind" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_PREFIX_PATH="$stage" \
+    -DUCXX_RS_TESTS_WRAPPER="valgrind;$(IFS=';'; printf '%s' "${options[*]}")" >/dev/null &&
+    cmake --build "$target_dir/valgrind" --parallel "$jobs" &&
+    # These count mappings and memory of the process, which are valgrind's own there.
+    ctest --test-dir "$target_dir/valgrind" --output-on-failure --no-tests=error -j "$jobs" \
+      --exclude-regex '^cycles' --timeout 1800 </dev/null
+}
+
+examples_under_valgrind() { # UCX version
+  local libraries
+  libraries=$(scripts/ucx_wheel.sh "$1") &&
+    LD_LIBRARY_PATH=$libraries ctest --test-dir "$suites/c_examples" --output-on-failure --no-tests=error -j "$jobs" \
+      --label-regex valgrind </dev/null
+}
+
+repeated() { # build folder
+  ctest --test-dir "$1" --output-on-failure --no-tests=error -j "$jobs" --label-exclude valgrind --repeat "until-fail:$repeat" </dev/null
+}
+
+rust_repeated() {
+  local round
+  for ((round = 1; round <= repeat; round++)); do
+    cargo test --locked --quiet || return 1
+  done
+}
+
+part "fast tests" scripts/test.sh
+part "C tests under valgrind" under_valgrind
+for wheel in "${ucx_wheels[@]}"; do part "C examples under valgrind, UCX $wheel" examples_under_valgrind "$wheel"; done
+part "C tests, $repeat times" repeated "$suites/tests/c"
+part "C examples, $repeat times" repeated "$suites/c_examples"
+part "Rust tests, $repeat times" rust_repeated
+
+if [ "${#failed[@]}" -gt 0 ]; then
+  printf 'check-full: failed: %s\n' "${failed[@]}" >&2
+  exit 1
+fi
+say "check-full: everything passed"

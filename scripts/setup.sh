@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# Installs what is missing on this machine, and nothing that is there already.
+#
+#   scripts/setup.sh [demo|test|full]
+#
+#   demo  what builds the library and the C examples (the default)
+#   test  and what the fast tests need
+#   full  and what `make check-full` needs
+#
+# As root on Debian, Ubuntu or Fedora by the package manager. Otherwise it prints the one command to run, and stops.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+level=${1:-demo}
+case $level in demo | test | full) ;; *) die "unknown level '$level': demo, test or full" ;; esac
+
+missing_deb=()
+missing_rpm=()
+need() { # Debian packages, Fedora packages, test that says whether they are there
+  local deb=$1 rpm=$2
+  shift 2
+  if ! "$@" >/dev/null 2>&1; then
+    # Word splitting is wanted: an entry may name several packages.
+    # shellcheck disable=SC2206
+    missing_deb+=($deb) missing_rpm+=($rpm)
+  fi
+}
+
+have() { command -v "$1"; }
+have_ucx() { pkg-config --exists 'ucx >= 1.13'; }
+have_compiler() { # compiler, language: a compiler without its C library is no compiler
+  printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | "$1" -x "$2" - -o /dev/null
+}
+have_sanitizer() { printf 'int main(void) { return 0; }\n' | gcc -x c -fsanitize=address - -o /dev/null; }
+have_venv() { python3 -c 'import venv, ensurepip'; }
+have_libclang() {
+  local found
+  found=$(PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | grep 'libclang[-.]' || compgen -G '/usr/lib*/llvm*/lib*/libclang*.so*' || true)
+  [ -n "$found" ] || [ -n "${LIBCLANG_PATH:-}" ]
+}
+
+find_missing() {
+  missing_deb=() missing_rpm=()
+  need 'gcc libc6-dev' 'gcc glibc-devel' have_compiler gcc c
+  need g++ gcc-c++ have_compiler g++ c++
+  need binutils binutils have objcopy
+  need make make have make
+  need cmake cmake have cmake
+  need pkg-config pkgconf-pkg-config have pkg-config
+  need libucx-dev ucx-devel have_ucx
+  [ "$level" != demo ] || return 0
+  need libc6-dev libasan have_sanitizer
+  need python3 python3 have python3
+  need python3-venv python3 have_venv
+  need valgrind valgrind have valgrind
+  need libclang-dev clang-devel have_libclang
+}
+
+# The toolchain is no package: distributions carry one that is too old, or none.
+check_rust() {
+  local oldest have_version
+  oldest=$(package_field rust-version)
+  command -v cargo >/dev/null && command -v rustc >/dev/null ||
+    die "cargo and rustc are missing: install a Rust toolchain of $oldest or newer, for example from https://rustup.rs"
+  have_version=$(rustc --version | awk '{ print $2 }')
+  at_least "${have_version%%-*}" "$oldest" ||
+    die "rustc $have_version is too old: $oldest or newer is needed (rustup update stable)"
+  [ "$level" != demo ] || return 0
+  if ! cargo fmt --version >/dev/null 2>&1 || ! cargo clippy --version >/dev/null 2>&1; then
+    command -v rustup >/dev/null || die "rustfmt and clippy are missing: install them beside your Rust toolchain"
+    rustup component add rustfmt clippy
+  fi
+}
+
+install_missing() {
+  if command -v apt-get >/dev/null; then
+    export DEBIAN_FRONTEND=noninteractive
+    # An image without package lists, or with stale ones, is refreshed once.
+    apt-get install -y --no-install-recommends "${missing_deb[@]}" </dev/null 2>/dev/null && return 0
+    apt-get update </dev/null
+    apt-get install -y --no-install-recommends "${missing_deb[@]}" </dev/null
+  else
+    dnf install -y "${missing_rpm[@]}" </dev/null
+  fi
+}
+
+check_rust
+find_missing
+if [ "${#missing_deb[@]}" -eq 0 ]; then
+  say "setup: everything for '$level' is there"
+  exit 0
+fi
+
+if command -v apt-get >/dev/null; then
+  command="apt-get update && apt-get install -y --no-install-recommends ${missing_deb[*]}"
+elif command -v dnf >/dev/null; then
+  command="dnf install -y ${missing_rpm[*]}"
+else
+  say "Missing on this machine (Debian's names): ${missing_deb[*]}" >&2
+  say "With conda: conda install -c conda-forge ucx pkg-config cmake compilers" >&2
+  exit 1
+fi
+if [ "$(id -u)" -ne 0 ]; then
+  say "Something is missing. Run this, and then the same make command again:" >&2
+  say "" >&2
+  say "    sudo sh -c '$command'" >&2
+  exit 1
+fi
+say "setup: installing ${missing_deb[*]}"
+install_missing
+
+find_missing
+if [ "${#missing_deb[@]}" -ne 0 ]; then
+  if ! have_ucx; then
+    die "UCX 1.13 or newer was not found after the installation; this system's own is $(pkg-config --modversion ucx 2>/dev/null || echo absent)"
+  fi
+  die "still missing after the installation: ${missing_deb[*]}"
+fi

@@ -1,0 +1,177 @@
+#!/usr/bin/env bash
+# The fast tests, as named steps; all of them run even after one has failed, and a summary closes the run.
+#
+#   scripts/test.sh [STEP ...]     all steps without arguments; --list prints their names
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$root"
+
+stage=$target_dir/stage
+suites=$target_dir/suites
+jobs=$(nproc)
+# Under `make test`, the nested makes would take the outer one's flags for their own.
+unset MAKEFLAGS MAKELEVEL
+oldest_rust=$(package_field rust-version)
+
+steps=(fmt clippy msrv cargo-test stage header install suites system-ucx)
+for wheel in "${ucx_wheels[@]}"; do steps+=("ucx-$wheel"); done
+steps+=(asan bindings)
+# These use the library as installed by the stage step.
+staged=" suites system-ucx asan bindings "
+for wheel in "${ucx_wheels[@]}"; do staged+="ucx-$wheel "; done
+
+step_fmt() {
+  cargo fmt --check
+  cargo fmt --check --manifest-path tests/bindings/rust/Cargo.toml
+  rustfmt --edition 2021 --check tests/install/other.rs
+}
+
+step_clippy() {
+  # Holds the code to the promised Rust as well: incompatible_msrv is on wherever rust-version is stated.
+  cargo clippy --locked --all-targets -- -D warnings
+}
+
+step_msrv() {
+  local toolchain=()
+  case $(rustc --version) in
+    "rustc $oldest_rust."*) toolchain=(cargo) ;;
+    *) if command -v rustup >/dev/null && grep -q "^$oldest_rust" <<< "$(rustup toolchain list)"; then toolchain=(cargo "+$oldest_rust"); fi ;;
+  esac
+  if [ "${#toolchain[@]}" -gt 0 ]; then
+    say "msrv: compiling with Rust $oldest_rust"
+    "${toolchain[@]}" check --locked --target-dir "$target_dir/msrv"
+    return
+  fi
+  say "msrv: no Rust $oldest_rust here; checking the lint and what the dependencies declare"
+  cargo clippy --locked --lib -- -D clippy::incompatible_msrv
+  cargo metadata --locked --format-version 1 --filter-platform "$(rustc -vV | sed -n 's/^host: //p')" |
+    python3 scripts/msrv.py "$oldest_rust"
+}
+
+step_cargo-test() {
+  cargo test --locked
+}
+
+step_stage() {
+  scripts/build.sh
+  rm -rf "$stage"
+  scripts/install.sh --prefix "$stage" >/dev/null
+  readelf -d "$stage/lib/libucxx_rs.so" | grep -E 'SONAME|NEEDED'
+}
+
+step_header() {
+  tests/header/run.sh include "$(scripts/ucx_wheel.sh --headers)"
+}
+
+step_install() {
+  tests/install/run.sh
+}
+
+configure_and_build() { # source, build folder, options
+  cmake -S "$1" -B "$2" -DCMAKE_PREFIX_PATH="$stage" "${@:3}" >"$target_dir/configure.log" ||
+    { cat "$target_dir/configure.log" >&2; return 1; }
+  cmake --build "$2" --parallel "$jobs"
+}
+
+step_suites() {
+  local suite
+  configure_and_build tests/install "$suites/consumer" -DKIND=shared
+  for suite in c_examples tests/c; do
+    configure_and_build "$suite" "$suites/$suite" -DCMAKE_BUILD_TYPE=RelWithDebInfo
+  done
+}
+
+run_ctest() { # build folder, options
+  ctest --test-dir "$1" --output-on-failure --no-tests=error -j "$jobs" "${@:2}" </dev/null
+}
+
+# Both, whatever the first one says.
+run_suites() {
+  local result=0
+  run_ctest "$suites/c_examples" "$@" || result=1
+  run_ctest "$suites/tests/c" "$@" || result=1
+  return "$result"
+}
+
+step_system-ucx() {
+  "$suites/consumer/consumer_c"
+  run_suites
+}
+
+# The binaries of the suites step, unchanged, on another UCX.
+on_wheel() { # version
+  local said
+  LD_LIBRARY_PATH=$(scripts/ucx_wheel.sh "$1")
+  export LD_LIBRARY_PATH
+  said=$("$suites/consumer/consumer_c")
+  say "$said"
+  grep -q "on UCX $1$" <<< "$said" || { say "not UCX $1" >&2; return 1; }
+  # Under valgrind on the system's UCX only; check_full.sh runs it on these as well.
+  run_suites --label-exclude valgrind
+}
+for wheel in "${ucx_wheels[@]}"; do eval "step_ucx-$wheel() { on_wheel $wheel; }"; done
+
+step_asan() {
+  local flags='-fsanitize=address -fno-omit-frame-pointer' program found=0
+  configure_and_build c_examples "$target_dir/asan" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags"
+  # A flag that got lost would make the run below worthless.
+  while read -r program; do
+    grep -q 'NEEDED.*libasan' <<< "$(readelf -d "$program")" || { say "asan: $program does not load the sanitizer" >&2; return 1; }
+    grep -q ' U __asan_' <<< "$(nm "$program")" || { say "asan: $program is not instrumented" >&2; return 1; }
+    found=$((found + 1))
+  done < <(find "$target_dir/asan" -maxdepth 1 -type f -executable -exec sh -c 'readelf -h "$1" >/dev/null 2>&1' _ {} \; -print)
+  [ "$found" -gt 0 ] || { say "asan: no program was built" >&2; return 1; }
+  say "asan: $found programs are instrumented"
+  # The two instruments do not work together.
+  run_ctest "$target_dir/asan" --label-exclude valgrind
+}
+
+step_bindings() {
+  tests/bindings/run.sh "$stage"
+}
+
+if [ "${1:-}" = --list ]; then
+  printf '%s\n' "${steps[@]}"
+  exit 0
+fi
+selected=("$@")
+[ $# -gt 0 ] || selected=("${steps[@]}")
+for step in "${selected[@]}"; do
+  declare -F "step_$step" >/dev/null || die "no step '$step'; there are: ${steps[*]}"
+done
+# What a chosen step builds on comes with it.
+needed=()
+if [ $# -gt 0 ]; then
+  for step in "${selected[@]}"; do
+    case $staged in *" $step "*) needed+=(stage); break ;; esac
+  done
+  for step in "${selected[@]}"; do
+    case $step in system-ucx | ucx-*) needed+=(suites); break ;; esac
+  done
+  for step in "${selected[@]}"; do
+    case " ${needed[*]} " in *" $step "*) ;; *) needed+=("$step") ;; esac
+  done
+  selected=("${needed[@]}")
+fi
+
+mkdir -p "$target_dir"
+summary=()
+failed=0
+for step in "${selected[@]}"; do
+  say "=== $step"
+  started=$SECONDS
+  # Not in a condition: a shell function called there runs on after an error.
+  set +e
+  (set -euo pipefail; "step_$step")
+  status=$?
+  set -e
+  verdict=PASS
+  [ "$status" -eq 0 ] || verdict=FAIL failed=$((failed + 1))
+  summary+=("$(printf '%-4s  %-12s %4d s' "$verdict" "$step" $((SECONDS - started)))")
+  say "--- ${summary[-1]}"
+done
+
+say "=== summary"
+printf '%s\n' "${summary[@]}"
+say "$((${#summary[@]} - failed)) passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Makes a Python environment of the project's own under the target directory, with pinned packages, and prints its python.
+# The system's Python stays untouched, which also suits those that forbid pip to write into it (PEP 668).
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+venv=$target_dir/venv
+if [ ! -x "$venv/bin/pip" ]; then
+  rm -rf "$venv"
+  python3 -m venv "$venv" >&2 || die "python3 -m venv failed; on Debian: apt-get install python3-venv"
+fi
+if [ $# -gt 0 ] && [ "$(cat "$venv/packages" 2>/dev/null)" != "$*" ]; then
+  "$venv/bin/pip" install --quiet --disable-pip-version-check "$@" >&2 || die "pip could not install: $*"
+  printf '%s\n' "$*" > "$venv/packages"
+fi
+say "$venv/bin/python"

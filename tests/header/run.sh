@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# The header compiles without a warning as C99 and as C++11: alone, included twice, beside UCP's own header, and beside
+# UCXX's headers (those need C++17).
+#
+#   tests/header/run.sh HEADER_DIR [UCXX_HEADER_DIR]
+set -euo pipefail
+
+include=$1
+ucxx=${2:-}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+warnings=(-Wall -Wextra -pedantic -Werror)
+passed=0
+
+check() { # what, compiler and its options..., source on stdin
+  local what=$1
+  shift
+  cat > "$work/source"
+  # Optimised, because some warnings come only then.
+  if ! "$@" -O1 -c "$work/source" -o "$work/object.o"; then
+    printf 'header: %s: %s\n' "$what" "$*" >&2
+    exit 1
+  fi
+  passed=$((passed + 1))
+}
+
+# Everything a header offers is there after one include, and each macro initialiser expands.
+cat > "$work/use.h" <<'END'
+static ucxx_status_t use_header(void) {
+  ucxx_version_t version = UCXX_VERSION_INIT;
+  ucxx_context_params_t context = UCXX_CONTEXT_PARAMS_INIT;
+  ucxx_worker_params_t worker = UCXX_WORKER_PARAMS_INIT;
+  ucxx_op_params_t op = UCXX_OP_PARAMS_INIT;
+  if (version.struct_size != sizeof version || context.struct_size != sizeof context) return UCXX_ERR_INVALID_PARAM;
+  if (worker.struct_size != sizeof worker || op.struct_size != sizeof op) return UCXX_ERR_INVALID_PARAM;
+  return UCXX_RS_VERSION_MAJOR == 0 ? UCXX_OK : UCXX_INPROGRESS;
+}
+int main(void) { return (int)use_header(); }
+END
+
+compilers=("gcc -x c -std=c99" "gcc -x c -std=c11" "g++ -x c++ -std=c++11" "g++ -x c++ -std=c++20")
+if command -v clang >/dev/null && command -v clang++ >/dev/null; then
+  compilers+=("clang -x c -std=c99" "clang++ -x c++ -std=c++11")
+fi
+for compiler in "${compilers[@]}"; do
+  read -ra command <<< "$compiler"
+  command+=("${warnings[@]}" -I "$include")
+  check alone "${command[@]}" <<< '#include <ucxx_rs.h>
+typedef int not_empty;'
+  check twice "${command[@]}" <<< '#include <ucxx_rs.h>
+#include <ucxx_rs.h>
+typedef int not_empty;'
+  check used "${command[@]}" < <(echo '#include <ucxx_rs.h>'; cat "$work/use.h")
+  check "before UCP's" "${command[@]}" < <(printf '#include <ucxx_rs.h>\n#include <ucp/api/ucp.h>\n'; cat "$work/use.h")
+  check "after UCP's" "${command[@]}" < <(printf '#include <ucp/api/ucp.h>\n#include <ucxx_rs.h>\n'; cat "$work/use.h")
+done
+if [ -n "$ucxx" ]; then
+  command=(g++ -x c++ -std=c++17 "${warnings[@]}" -I "$include" -isystem "$ucxx")
+  check "before UCXX's" "${command[@]}" < <(printf '#include <ucxx_rs.h>\n#include <ucxx/api.h>\n'; cat "$work/use.h")
+  check "after UCXX's" "${command[@]}" < <(printf '#include <ucxx/api.h>\n#include <ucxx_rs.h>\n'; cat "$work/use.h")
+fi
+printf 'header: %d compilations without a warning\n' "$passed"
