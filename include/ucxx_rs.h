@@ -882,8 +882,8 @@ struct ucxx_endpoint_params {
   size_t struct_size;
   /**
    * UCXX_ENDPOINT_ERROR_HANDLING_*. PEER, the default, notices a dead peer and keeps shared memory in use; NONE does not
-   * notice, cannot be closed by force, and leaves some memory with UCX until the worker goes. Endpoints of a worker to itself
-   * are always NONE.
+   * notice, and cannot be closed by force: what does not end by itself stays with UCX until the worker goes. Endpoints of a
+   * worker to itself are always NONE.
    */
   int32_t error_handling;
   /**

@@ -1,8 +1,8 @@
 //! Closing an endpoint: flush, then by force; bounded in time.
 //!
-//! UCP's own flush-and-close leaks memory and mappings for each connection, a flush followed by a forced close does not, and
-//! its error handling is what makes force possible: endpoints without it are left to UCP's flush-and-close, and where that
-//! does not end in time they stay with UCP until the worker goes.
+//! UCP's own flush-and-close has been seen to leak memory and mappings for each connection, a flush followed by a forced close
+//! has not, and error handling is what makes force possible: endpoints without it are left to UCP's flush-and-close, and
+//! where that does not end in time they stay with UCP until the worker goes.
 
 use super::endpoint::{Endpoint, Phase};
 use super::events::{self, Event};

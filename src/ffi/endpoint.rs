@@ -22,8 +22,8 @@ pub struct ucxx_endpoint_params {
     /// Set by UCXX_ENDPOINT_PARAMS_INIT.
     pub struct_size: usize,
     /// UCXX_ENDPOINT_ERROR_HANDLING_*. PEER, the default, notices a dead peer and keeps shared memory in use; NONE does not
-    /// notice, cannot be closed by force, and leaves some memory with UCX until the worker goes. Endpoints of a worker to itself
-    /// are always NONE.
+    /// notice, and cannot be closed by force: what does not end by itself stays with UCX until the worker goes. Endpoints of a
+    /// worker to itself are always NONE.
     pub error_handling: i32,
     /// The send window: 0 in this release.
     pub send_window_ops: u32,
