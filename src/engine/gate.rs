@@ -56,22 +56,25 @@ impl Gate {
 
     #[inline(always)]
     pub(crate) fn enter(&self) -> Result<()> {
-        match self.mode {
-            ThreadMode::Single => {
-                if this_thread() != self.owner {
-                    return Err(wrong_thread());
-                }
-                self.mark()
-            }
-            ThreadMode::Serialized => self.mark(),
-            ThreadMode::Multi => {
-                if !self.lock.try_lock() {
-                    self.contended()?;
-                }
-                self.holder.store(this_thread(), Ordering::Relaxed);
-                Ok(())
-            }
+        if self.mode != ThreadMode::Single {
+            return self.enter_shared();
         }
+        if this_thread() != self.owner {
+            return Err(wrong_thread());
+        }
+        self.mark()
+    }
+
+    #[inline(never)]
+    fn enter_shared(&self) -> Result<()> {
+        if self.mode == ThreadMode::Serialized {
+            return self.mark();
+        }
+        if !self.lock.try_lock() {
+            self.contended()?;
+        }
+        self.holder.store(this_thread(), Ordering::Relaxed);
+        Ok(())
     }
 
     #[inline(always)]
@@ -109,14 +112,17 @@ impl Gate {
 
     #[inline(always)]
     pub(crate) fn leave(&self) {
-        match self.mode {
-            ThreadMode::Multi => {
-                self.holder.store(0, Ordering::Relaxed);
-                // SAFETY: whoever leaves has entered.
-                unsafe { self.lock.unlock() };
-            }
-            _ => self.inside.store(false, Ordering::Release),
+        if self.mode != ThreadMode::Multi {
+            return self.inside.store(false, Ordering::Release);
         }
+        self.unlock();
+    }
+
+    #[inline(never)]
+    fn unlock(&self) {
+        self.holder.store(0, Ordering::Relaxed);
+        // SAFETY: whoever leaves has entered.
+        unsafe { self.lock.unlock() };
     }
 
     /// True when the caller is the one thread of a SINGLE worker and not inside: then it may act on its cells at once.

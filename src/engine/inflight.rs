@@ -17,7 +17,7 @@ const SWEEP_TIMERS: usize = 1024;
 
 impl Worker {
     /// A slot to begin an operation with.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_slot(&self) -> &Slot {
         match self.slab.pop() {
             Some(slot) => slot,
@@ -99,6 +99,7 @@ impl Worker {
 
     /// A receive whose callback ran before the call that posted it returned. A failure becomes a request like any
     /// other: a negative return would say that nothing was submitted, but the message is gone.
+    #[inline(never)]
     fn completed_inline(&self, slot: &Slot, submission: Submission<'_>, out: Out) -> Result<Submitted> {
         let Submission { endpoint, params, .. } = submission;
         let status = Status(slot.reason.get());
@@ -130,7 +131,7 @@ impl Worker {
     }
 
     /// Links the slot into what is in flight, and stores it where the caller asked for it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn start(&self, slot: &Slot, endpoint: Option<&Endpoint>, params: &OpParams<'_>, out: Out) {
         slot.clear_mark(mark::SUBMITTING);
         debug_assert!(!slot.has_mark(mark::LINKED) && slot.kind.get() != Kind::Free);
@@ -166,6 +167,7 @@ impl Worker {
         self.wake_sleeper();
     }
 
+    #[cold]
     fn start_timer(&self, slot: &Slot, params: &OpParams<'_>) {
         let Some(deadline) = deadline_of(params) else { return };
         let mut timers = self.timers.borrow_mut();

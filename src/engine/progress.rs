@@ -17,7 +17,7 @@ const PASSES_PER_LOOK: u64 = 1024;
 
 impl Worker {
     /// One pass. Returns how many events it handled; 0 when there was nothing to do.
-    #[inline]
+    #[inline(always)]
     pub fn progress(&self) -> Result<u32> {
         let inside = self.enter()?;
         if self.delivering.get() != 0 && (self.gate.mode() != ThreadMode::Multi || events::in_callback()) {
@@ -45,7 +45,7 @@ pub(crate) fn from_callback() -> Error {
 }
 
 impl Inside<'_> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pass(&self) -> u32 {
         // SAFETY: a live worker, and we are inside its gate.
         let mut handled = unsafe { sys::ucp_worker_progress(self.ucp()) };
@@ -61,6 +61,7 @@ impl Inside<'_> {
     }
 
     #[cold]
+    #[inline(never)]
     fn attend_to(&self) -> u32 {
         let mut handled = 0;
         if self.attention.get() & (attention::TIMERS | attention::CHANGING) != 0 {

@@ -297,7 +297,10 @@ impl Slot {
         let closes = if params.flags & flag::TIMEOUT_CLOSES != 0 { mark::CLOSES } else { 0 };
         self.marks.set(closes | if given { mark::GIVEN } else { 0 });
         self.callback.set(params.callback);
-        self.callback_arg.set(params.callback_arg);
+        // Not copied in passing: the caller has just written it, in pieces, and reading it as a whole would stall.
+        if params.callback.is_some() {
+            self.callback_arg.set(params.callback_arg);
+        }
         self.recv_info.set(params.recv_info);
         self.length.set(length);
         self.tag.set(tag);

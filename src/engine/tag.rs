@@ -126,9 +126,9 @@ impl Worker {
         params: &OpParams<'_>,
         out: Out,
     ) -> Result<Submitted> {
+        params.check("tag receive", 0)?;
         let part = [Part { data: buffer, length, memory_type: params.memory_type }];
-        // SAFETY: as for this function.
-        unsafe { self.tag_recv_iov(&part, tag, tag_mask, params, out) }
+        wait::submit(params, out, |params, out| self.receive_now(&part, tag, tag_mask, params, out))
     }
 
     /// Receives one message whose tag matches into the parts, one after the other.
@@ -145,16 +145,25 @@ impl Worker {
         out: Out,
     ) -> Result<Submitted> {
         params.check("tag receive", 0)?;
-        let submit = |params: &OpParams<'_>, out: Out| {
-            let inside = self.enter()?;
-            inside.need(feature::TAG)?;
-            let call = |buffer, count, param: *const sys::ucp_request_param_t| {
-                // SAFETY: a live worker inside its gate; the caller keeps the buffers, the worker the slot.
-                unsafe { sys::ucp_tag_recv_nbx(inside.ucp(), buffer, count, tag, tag_mask, param) }
-            };
-            inside.receive(Kind::TagRecv, parts, params, out, call)
+        wait::submit(params, out, |params, out| self.receive_now(parts, tag, tag_mask, params, out))
+    }
+
+    #[inline(always)]
+    fn receive_now(
+        &self,
+        parts: &[Part],
+        tag: u64,
+        tag_mask: u64,
+        params: &OpParams<'_>,
+        out: Out,
+    ) -> Result<Submitted> {
+        let inside = self.enter()?;
+        inside.need(feature::TAG)?;
+        let call = |buffer, count, param: *const sys::ucp_request_param_t| {
+            // SAFETY: a live worker inside its gate; the caller of the public functions keeps the buffers, the worker the slot.
+            unsafe { sys::ucp_tag_recv_nbx(inside.ucp(), buffer, count, tag, tag_mask, param) }
         };
-        wait::submit(params, out, submit)
+        inside.receive(Kind::TagRecv, parts, params, out, call)
     }
 
     /// Posts a receive of either kind. Inside the gate.

@@ -111,6 +111,7 @@ impl Worker {
     }
 
     /// A pass, after which threads that wait for what it completed are woken.
+    #[inline(always)]
     pub fn progress_and_tell(&self) -> Result<u32> {
         let handled = self.progress()?;
         if handled > 0 && self.gate.mode() == ThreadMode::Multi {
@@ -119,6 +120,7 @@ impl Worker {
         Ok(handled)
     }
 
+    #[inline(never)]
     fn tell_waiters(&self) {
         let room = &self.waiting;
         fence(Ordering::SeqCst);
@@ -160,9 +162,7 @@ impl Worker {
 
     /// Sleeps until there is an event and handles it. False when the time ran out first.
     pub fn wait(&self, timeout_ns: u64) -> Result<bool> {
-        if events::in_callback() {
-            return Err(from_callback());
-        }
+        may_wait()?;
         self.check_usable()?;
         self.need(feature::WAKEUP)?;
         let deadline = timer::deadline_after(timeout_ns);
@@ -242,10 +242,7 @@ impl Slot {
 
     fn ready_to_wait(&self) -> Result<()> {
         self.check_fork()?;
-        if events::in_callback() {
-            return Err(from_callback());
-        }
-        Ok(())
+        may_wait()
     }
 }
 
@@ -313,8 +310,8 @@ pub(crate) fn submit(
 ) -> Result<Submitted> {
     let mut place: *mut Slot = std::ptr::null_mut();
     let blocking = params.flags & flag::WAIT != 0;
-    if blocking && events::in_callback() {
-        return Err(from_callback());
+    if blocking {
+        may_wait()?;
     }
     // SAFETY: `place` outlives the call.
     let own = unsafe { Out::new(&raw mut place) };
@@ -329,9 +326,20 @@ pub(crate) fn submit(
     Ok(submitted)
 }
 
+/// Refuses to wait from a callback.
+#[cold]
+#[inline(never)]
+fn may_wait() -> Result<()> {
+    if events::in_callback() {
+        return Err(from_callback());
+    }
+    Ok(())
+}
+
 /// # Safety
 /// Null, or a request that the caller holds; it is gone afterwards.
 #[cold]
+#[inline(never)]
 unsafe fn wait_and_destroy(place: *mut Slot) -> Result<()> {
     // SAFETY: as for this function.
     let Some(slot) = (unsafe { place.as_ref() }) else { return Ok(()) };

@@ -240,10 +240,15 @@ impl Worker {
     #[inline]
     pub(crate) fn wake_sleeper(&self) {
         if self.armed.get() {
-            self.armed.set(false);
-            // Fails only without WAKEUP, where nobody can have armed.
-            let _ = self.signal_ucp();
+            self.disarm_and_signal();
         }
+    }
+
+    #[cold]
+    fn disarm_and_signal(&self) {
+        self.armed.set(false);
+        // Fails only without WAKEUP, where nobody can have armed.
+        let _ = self.signal_ucp();
     }
 
     pub(crate) fn push_event(&self, event: Event) {

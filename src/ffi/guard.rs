@@ -14,10 +14,14 @@ thread_local! {
 /// Runs `f`; its error becomes a status, and its explanation the thread's last error.
 #[inline(always)]
 pub(crate) fn status(f: impl FnOnce() -> Result<Status>) -> ucxx_status_t {
+    // One plain number comes out of the closure: a larger result would travel through memory in pieces.
+    let guarded = || match f() {
+        Ok(status) => status.0,
+        Err(error) => failed(error),
+    };
     // Handles are shared references with interior state that a panic leaves consistent enough to answer errors.
-    match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(Ok(status)) => status.0,
-        Ok(Err(error)) => failed(&error),
+    match catch_unwind(AssertUnwindSafe(guarded)) {
+        Ok(status) => status,
         Err(panic) => panicked(&*panic),
     }
 }
@@ -41,7 +45,8 @@ pub(crate) fn quietly<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
 }
 
 #[cold]
-fn failed(error: &Error) -> ucxx_status_t {
+#[inline(never)]
+fn failed(error: Error) -> ucxx_status_t {
     remember(error.message());
     error.status().0
 }
