@@ -81,7 +81,8 @@ static void receive_all(struct pair *pair) {
   for (int i = 1; i < DATA_MESSAGES; i++) {
     ucxx_tag_message_t *message = NULL;
     wait_for_message(pair, KIND_DATA, KIND_MASK, &info, &message);
-    status = ucxx_tag_probe(pair->worker, info.sender_tag, PAIR_ALL_BITS, NULL, NULL);
+    ucxx_recv_info_t nothing;
+    status = ucxx_tag_probe(pair->worker, info.sender_tag, PAIR_ALL_BITS, &nothing, NULL);
     require(status == UCXX_ERR_NO_MESSAGE, "a message taken by a probe is found no more");
     buffer = malloc((size_t)info.length);
     require(buffer != NULL, "memory");
@@ -98,7 +99,8 @@ static void receive_all(struct pair *pair) {
   ucxx_tag_message_t *message = NULL;
   wait_for_message(pair, KIND_JUNK, KIND_MASK, &info, &message);
   ucxx_tag_message_destroy(message);
-  status = ucxx_tag_probe(pair->worker, 0, 0, NULL, NULL);
+  ucxx_recv_info_t nothing;
+  status = ucxx_tag_probe(pair->worker, 0, 0, &nothing, NULL);
   require(status == UCXX_ERR_NO_MESSAGE, "nothing is left");
   printf("rank 1: dropped: tag %llx, %llu bytes\n", (unsigned long long)info.sender_tag, (unsigned long long)info.length);
 }
