@@ -13,11 +13,11 @@ jobs=$(nproc)
 unset MAKEFLAGS MAKELEVEL
 oldest_rust=$(package_field rust-version)
 
-steps=(fmt clippy msrv cargo-test stage header install suites system-ucx)
+steps=(fmt clippy msrv cargo-test stage header readme install suites system-ucx)
 for wheel in "${ucx_wheels[@]}"; do steps+=("ucx-$wheel"); done
 steps+=(asan bindings)
 # These use the library as installed by the stage step.
-staged=" suites system-ucx asan bindings "
+staged=" readme suites system-ucx asan bindings "
 for wheel in "${ucx_wheels[@]}"; do staged+="ucx-$wheel "; done
 
 step_fmt() {
@@ -61,6 +61,10 @@ step_stage() {
 
 step_header() {
   tests/header/run.sh include "$(scripts/ucx_wheel.sh --headers)"
+}
+
+step_readme() {
+  tests/readme.sh "$stage"
 }
 
 step_install() {
