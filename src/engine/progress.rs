@@ -32,9 +32,16 @@ impl Worker {
     /// `f` may be called with `arg`.
     pub unsafe fn run(&self, f: unsafe extern "C" fn(*mut c_void), arg: *mut c_void) -> Result<()> {
         self.check_usable()?;
-        let _scope = CallbackScope::new();
-        // SAFETY: as for this function.
-        unsafe { f(arg) };
+        {
+            let _scope = CallbackScope::new();
+            // SAFETY: as for this function.
+            unsafe { f(arg) };
+        }
+        if !events::in_callback() {
+            // What it destroyed waits for the end of a pass, and there may never be another one.
+            let inside = self.enter()?;
+            inside.handle_events();
+        }
         Ok(())
     }
 }
