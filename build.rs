@@ -1,5 +1,6 @@
 //! Finds UCX, sets the SONAME, and says what to install where UCX is missing. Writes to OUT_DIR only.
 
+#[cfg(not(feature = "vendored"))]
 const OLDEST_UCX: &str = "1.13";
 
 fn main() {
