@@ -5,10 +5,13 @@
  *
  * Rules for every function
  *  - Handles are opaque. An out-pointer is written only on success. Every *_destroy takes NULL. A child keeps the memory of
- *    its parent alive, so handles may be destroyed in any order; a call on a child of something that was shut down returns
- *    UCXX_ERR_CLOSED.
+ *    its parent alive, so handles may be destroyed in any order without harm to memory; a call on a child of something that was
+ *    shut down returns UCXX_ERR_CLOSED, and a worker that goes before its endpoints cuts short what they had under way.
  *  - A function that can fail returns ucxx_status_t: 0 done, 1 in progress, negative an error, which
- *    ucxx_last_error_message() explains to the thread that got it.
+ *    ucxx_last_error_message() explains to the thread that got it. NO_MESSAGE from a probe, BUSY from ucxx_worker_arm and
+ *    TIMED_OUT from ucxx_worker_wait are answers, not failures, and leave the explanation as it was.
+ *  - Constants of groups that this release does not offer (streams, active messages, memory, groups, windows, hubs) are declared
+ *    so that their numbers stand.
  *  - Parameter structs start with struct_size. All zero apart from that means default, NULL means all defaults. Set them
  *    up with UCXX_<NAME>_INIT or ucxx_<name>_init(&value, sizeof value). A larger struct than this library knows is taken
  *    when what it does not know is zero.
@@ -1105,6 +1108,8 @@ ucxx_status_t ucxx_worker_create(ucxx_context_t *context, const ucxx_worker_para
  * Shuts the worker down now: what is in flight completes with CANCELED (with its callbacks, in this call), endpoints are closed
  * by force, UCX's worker goes. Bounded: about a second. Endpoints and requests of it stay valid, and answer CLOSED. From a
  * callback of the worker it takes effect at the end of the pass. No other thread may be in a call on it. NULL is ignored.
+ * Destroy (or flush) endpoints before it: messages on their way are given a fifth of a second here, and a large one that is
+ * cut short may still reach a peer that had its announcement, with what the buffer holds by then.
  */
 void ucxx_worker_destroy(ucxx_worker_t *worker);
 
@@ -1143,12 +1148,12 @@ ucxx_status_t ucxx_worker_signal(ucxx_worker_t *worker);
  * Runs `fn` where progress happens, before the next pass; at once on the calling thread where progress is manual, as it is in
  * this release. `fn` counts as a callback: what waits returns BUSY in it. The timeout then has nothing to bound.
  */
-ucxx_status_t ucxx_worker_run_pre(ucxx_worker_t *worker, void (*fn)(void *arg), void *arg, uint64_t _timeout_ns);
+ucxx_status_t ucxx_worker_run_pre(ucxx_worker_t *worker, void (*fn)(void *arg), void *arg, uint64_t timeout_ns);
 
 /**
  * As `ucxx_worker_run_pre`, after the next pass instead of before it.
  */
-ucxx_status_t ucxx_worker_run_post(ucxx_worker_t *worker, void (*fn)(void *arg), void *arg, uint64_t _timeout_ns);
+ucxx_status_t ucxx_worker_run_post(ucxx_worker_t *worker, void (*fn)(void *arg), void *arg, uint64_t timeout_ns);
 
 /**
  * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
@@ -1253,7 +1258,7 @@ ucxx_status_t ucxx_request_wait_any(ucxx_request_t *const *requests, size_t coun
 
 /**
  * Asks for the operation to end. At once that does so for what is still in the library's hands: tag receives that nothing has
- * matched, flushes; a close goes on by force. What UCX has taken ends as it will. The completion tells what became of it: CANCELED if
+ * matched, flushes (they complete in the next pass); a close goes on by force. What UCX has taken ends as it will. The completion tells what became of it: CANCELED if
  * this did it. OK also when it has completed already. Under SINGLE, on the worker's own thread.
  */
 ucxx_status_t ucxx_request_cancel(ucxx_request_t *request);
@@ -1284,7 +1289,8 @@ void ucxx_endpoint_params_init(ucxx_endpoint_params_t *value, size_t struct_size
  * An endpoint to the worker that `address` names. The connection is made in the background; operations may be submitted at
  * once. `params` may be NULL. The caller owns the endpoint; it keeps the worker's memory alive.
  *
- * Errors: UNSUPPORTED when the releases of UCX here and there are known not to work together.
+ * Errors: UNREACHABLE when the peer is gone or no transport leads to it; UNSUPPORTED when the releases of UCX here and there
+ * are known not to work together.
  */
 ucxx_status_t ucxx_endpoint_create(ucxx_worker_t *worker, const ucxx_address_t *address, const ucxx_endpoint_params_t *params, ucxx_endpoint_t **endpoint);
 
@@ -1304,12 +1310,17 @@ ucxx_status_t ucxx_endpoint_flush(ucxx_endpoint_t *endpoint, const ucxx_op_param
  * finish every three seconds or the timeout allows, and then goes on by force, with TIMED_OUT; UCXX_CLOSE_FORCE cuts short:
  * requests complete with CANCELED. Complete when all of the endpoint's requests are; `on_close` follows. The handle stays to be
  * destroyed. CLOSED when it was closed before.
+ *
+ * CANCELED by force does not say that the peer got nothing: one that had the announcement of a large message may still read
+ * the buffer, and receive what it holds by then. Flush, or agree on the end with the peer, before closing by force.
  */
 ucxx_status_t ucxx_endpoint_close(ucxx_endpoint_t *endpoint, int32_t how, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Closes the endpoint as by UCXX_CLOSE_FLUSH if it is open, waits until it has ended and `on_close` has returned, and frees the
- * handle. Bounded. From a callback it does not wait: the end comes after the pass. NULL is ignored.
+ * handle. It waits as long as sends go on completing, at most three seconds without any (one when none is under way); what is
+ * left then is CANCELED: flush first to learn the outcome. From a callback it does not wait: the end comes after the pass.
+ * NULL is ignored.
  */
 void ucxx_endpoint_destroy(ucxx_endpoint_t *endpoint);
 
@@ -1346,6 +1357,8 @@ ucxx_status_t ucxx_tag_send_iov(ucxx_endpoint_t *endpoint, const ucxx_buffer_t *
 
 /**
  * Receives one message whose tag equals `tag` in the bits of `tag_mask`, from any endpoint of the worker.
+ *
+ * It belongs to no endpoint: name one in `from`, or give a timeout, if the sender's death shall end it.
  *
  * A longer message gives MESSAGE_TRUNCATED, with its full length in recv_info and the buffer undefined. Messages that nobody
  * receives wait at the receiver without bound.

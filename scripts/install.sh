@@ -86,6 +86,7 @@ fill() { # template, destination, how its own folder and the prefix are called t
       -e "s|@DESCRIPTION@|$(package_field description)|" "$1" > "$2"
 }
 
+[ "$destdir$(realpath -m "$prefix")" != "$root" ] || die "PREFIX is the source tree itself; choose another"
 put 755 "$shared" "$libdir" "libucxx_rs.so.$version"
 ln -sfn "libucxx_rs.so.$version" "$destdir$libdir/libucxx_rs.so.$soversion"
 ln -sfn "libucxx_rs.so.$soversion" "$destdir$libdir/libucxx_rs.so"
@@ -107,3 +108,5 @@ done
 for doc in LICENSE README.md CHANGELOG.md; do
   if [ -f "$root/$doc" ]; then put 644 "$root/$doc" "$docdir" "$doc"; fi
 done
+for doc in "$root"/docs/*.md; do put 644 "$doc" "$docdir/docs" "$(basename "$doc")"; done
+for example in "$root"/c_examples/*.{c,cpp,h,sh,txt}; do put 644 "$example" "$docdir/c_examples" "$(basename "$example")"; done

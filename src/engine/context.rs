@@ -156,16 +156,17 @@ fn init(features: u64, name: Option<&CStr>, config: &Config) -> Result<sys::ucp_
         params.name = name.as_ptr();
     }
     let mut handle = std::ptr::null_mut();
-    let status = library::with_signals_blocked(|| {
-        let (major, minor) = sys::API;
-        // SAFETY: params with its mask set, a live configuration, a valid out-pointer; UCX copies the name.
-        unsafe { sys::ucp_init_version(major, minor, &params, config.handle(), &mut handle) }
+    let (status, logged) = super::log::capture(|| {
+        library::with_signals_blocked(|| {
+            let (major, minor) = sys::API;
+            // SAFETY: params with its mask set, a live configuration, a valid out-pointer; UCX copies the name.
+            unsafe { sys::ucp_init_version(major, minor, &params, config.handle(), &mut handle) }
+        })
     });
+    super::log::hand_on(&logged);
     if status != sys::UCS_OK {
-        return Err(Error::new(
-            Status(status.into()),
-            format!("UCX {} could not be set up; its log (ucxx_log_set_callback) says why", library::ucx_release()),
-        ));
+        let text = format!("UCX {} could not be set up", library::ucx_release());
+        return Err(Error::new(Status(status.into()), super::log::with_reason(text, &logged)));
     }
     Ok(handle)
 }

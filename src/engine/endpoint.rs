@@ -127,12 +127,20 @@ impl Endpoint {
         ucp_params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_REMOTE_ADDRESS);
         ucp_params.address = address.bytes().as_ptr().cast();
         let mut ucp = std::ptr::null_mut();
-        // SAFETY: a live worker inside its gate; the address was checked or vouched for, and is read during the call; the
-        // callback's argument outlives UCP's endpoint, as the worker keeps it registered until then.
-        let status = unsafe { sys::ucp_ep_create(worker.ucp(), &ucp_params, &mut ucp) };
+        let (status, logged) = super::log::capture(|| {
+            // SAFETY: a live worker inside its gate; the address was checked or vouched for, and is read during the call; the
+            // callback's argument outlives UCP's endpoint, as the worker keeps it registered until then.
+            unsafe { sys::ucp_ep_create(worker.ucp(), &ucp_params, &mut ucp) }
+        });
+        super::log::hand_on(&logged);
         if status != sys::UCS_OK {
-            let text = format!("address: UCX could not make an endpoint to {}; its log says why", endpoint.peer_text());
-            return Err(Error::new(Status(status.into()), text));
+            // A peer that is gone looks different on each transport.
+            let status = match Status(status.into()) {
+                Status::SHMEM_SEGMENT | Status::NO_DEVICE | Status::IO_ERROR => Status::UNREACHABLE,
+                other => other,
+            };
+            let text = format!("address: no endpoint to {}: is it still running?", endpoint.peer_text());
+            return Err(Error::new(status, super::log::with_reason(text, &logged)));
         }
         endpoint.ucp.set(ucp);
         endpoint.register();
@@ -225,8 +233,9 @@ impl Endpoint {
         Err(self.not_open(status))
     }
 
+    /// Why it takes nothing, as an error.
     #[cold]
-    pub(crate) fn not_open(&self, status: Status) -> Error {
+    pub fn not_open(&self, status: Status) -> Error {
         let why = match status {
             Status::CLOSED => "has been closed",
             Status::PEER_FAILED => "lost its peer",

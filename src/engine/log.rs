@@ -92,6 +92,21 @@ pub(crate) fn write_ucx(level: i32, message: &str) {
     write(level, c"ucx", message);
 }
 
+/// Hands on what `capture` kept.
+pub(crate) fn hand_on(logged: &[(i32, String)]) {
+    for (level, line) in logged {
+        write_ucx(*level, line);
+    }
+}
+
+/// An error text with the last thing that UCX complained of while it failed.
+pub(crate) fn with_reason(text: String, logged: &[(i32, String)]) -> String {
+    match logged.iter().rev().find(|(level, _)| *level <= WARN).or(logged.last()) {
+        Some((_, line)) => format!("{text} (UCX: {line})"),
+        None => text,
+    }
+}
+
 /// Puts our handler in front of UCX's own, which writes to stdout.
 pub(crate) fn take_over_ucx() {
     static TAKEN: Once = Once::new();

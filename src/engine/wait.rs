@@ -16,6 +16,12 @@ use super::wakeup::Armed;
 use super::worker::Worker;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{fence, AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Wakings in a row that found nothing before a thread sleeps by the clock instead: a descriptor of UCX's that is always ready
+/// (TCP, while a peer has not answered yet) must not cost a core.
+const FRUITLESS_WAKINGS: u32 = 64;
+const NAP: Duration = Duration::from_millis(1);
 
 /// Polls between two looks at the clock.
 const POLLS_PER_LOOK: u32 = 32;
@@ -47,6 +53,7 @@ impl Worker {
         while !done() {
             match patience.after_pass(self.progress()?) {
                 Next::Poll => {}
+                Next::Nap => std::thread::sleep(NAP),
                 Next::Sleep => {
                     self.sleep_until_event(done, deadline)?;
                 }
@@ -100,6 +107,10 @@ impl Worker {
         while !done() {
             match patience.after_pass(self.progress_and_tell()?) {
                 Next::Poll => {}
+                Next::Nap => {
+                    std::thread::sleep(NAP);
+                    return Ok(None);
+                }
                 Next::Sleep => {
                     self.sleep_until_event(done, patience.deadline)?;
                     return Ok(None);
@@ -188,17 +199,20 @@ struct Patience {
     polls: u32,
     /// When the worker was first found idle; 0 while it is not.
     idle_since: u64,
+    /// Sleeps since the last event.
+    sleeps: u32,
 }
 
 enum Next {
     Poll,
     Sleep,
+    Nap,
     GiveUp,
 }
 
 impl Patience {
     fn new(spin_ns: u64, deadline: u64) -> Self {
-        Patience { spin_ns, deadline, polls: 0, idle_since: 0 }
+        Patience { spin_ns, deadline, polls: 0, idle_since: 0, sleeps: 0 }
     }
 
     /// What to do after a pass that handled so many events. Looks at the clock now and then only, but also while events
@@ -210,6 +224,7 @@ impl Patience {
         self.polls = self.polls.wrapping_add(1);
         if handled > 0 {
             self.idle_since = 0;
+            self.sleeps = 0;
         }
         if self.polls % POLLS_PER_LOOK != 0 {
             return Next::Poll;
@@ -222,7 +237,8 @@ impl Patience {
             self.idle_since = now;
         }
         if self.idle_since != 0 && now - self.idle_since >= self.spin_ns {
-            return Next::Sleep;
+            self.sleeps = self.sleeps.saturating_add(1);
+            return if self.sleeps > FRUITLESS_WAKINGS { Next::Nap } else { Next::Sleep };
         }
         Next::Poll
     }

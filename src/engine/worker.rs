@@ -144,7 +144,9 @@ impl Worker {
             })
         });
         if status != sys::UCS_OK {
-            return Err(Error::new(Status(status.into()), "UCX could not create a worker; its log says why"));
+            super::log::hand_on(&logged);
+            let text = super::log::with_reason("UCX could not create a worker".to_owned(), &logged);
+            return Err(Error::new(Status(status.into()), text));
         }
         if let Err(error) = context.check_config_applied(&logged) {
             // SAFETY: just created, nothing uses it.

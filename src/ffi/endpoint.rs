@@ -95,7 +95,8 @@ pub unsafe extern "C" fn ucxx_endpoint_params_init(value: *mut ucxx_endpoint_par
 /// An endpoint to the worker that `address` names. The connection is made in the background; operations may be submitted at
 /// once. `params` may be NULL. The caller owns the endpoint; it keeps the worker's memory alive.
 ///
-/// Errors: UNSUPPORTED when the releases of UCX here and there are known not to work together.
+/// Errors: UNREACHABLE when the peer is gone or no transport leads to it; UNSUPPORTED when the releases of UCX here and there
+/// are known not to work together.
 ///
 /// # Safety
 /// Worker and address of this library; `params` is NULL or a struct whose `struct_size` is set; `endpoint` is valid for a write.
@@ -160,7 +161,11 @@ pub unsafe extern "C" fn ucxx_endpoint_status(endpoint: *const ucxx_endpoint_t) 
         // SAFETY: as for this function.
         let endpoint = unsafe { handle::get(endpoint) }?;
         endpoint.check_fork()?;
-        Ok(endpoint.status())
+        let status = endpoint.status();
+        if status.is_error() {
+            guard::explain(endpoint.not_open(status).message());
+        }
+        Ok(status)
     })
 }
 
@@ -183,6 +188,9 @@ pub unsafe extern "C" fn ucxx_endpoint_flush(
 /// finish every three seconds or the timeout allows, and then goes on by force, with TIMED_OUT; UCXX_CLOSE_FORCE cuts short:
 /// requests complete with CANCELED. Complete when all of the endpoint's requests are; `on_close` follows. The handle stays to be
 /// destroyed. CLOSED when it was closed before.
+///
+/// CANCELED by force does not say that the peer got nothing: one that had the announcement of a large message may still read
+/// the buffer, and receive what it holds by then. Flush, or agree on the end with the peer, before closing by force.
 ///
 /// # Safety
 /// An endpoint of this library; see `ucxx_op_params_t` for the rest.
@@ -208,7 +216,9 @@ pub unsafe extern "C" fn ucxx_endpoint_close(
 }
 
 /// Closes the endpoint as by UCXX_CLOSE_FLUSH if it is open, waits until it has ended and `on_close` has returned, and frees the
-/// handle. Bounded. From a callback it does not wait: the end comes after the pass. NULL is ignored.
+/// handle. It waits as long as sends go on completing, at most three seconds without any (one when none is under way); what is
+/// left then is CANCELED: flush first to learn the outcome. From a callback it does not wait: the end comes after the pass.
+/// NULL is ignored.
 ///
 /// # Safety
 /// NULL or an endpoint of this library, not used afterwards.

@@ -58,6 +58,12 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> ucxx_status_t {
     Status::PANIC.0
 }
 
+/// Makes a failure that was learnt of, rather than met, the thread's last error.
+#[cold]
+pub(crate) fn explain(message: &str) {
+    remember(message);
+}
+
 fn remember(message: &str) {
     // A thread that is being torn down has no storage any more: the status has to do.
     let _ = LAST_ERROR.try_with(|last| {

@@ -89,6 +89,9 @@ handles! {
 
 #[cold]
 pub(crate) fn null(argument: &str) -> Error {
+    if argument == ucxx_request::NAME {
+        return Error::invalid("request: is NULL; an operation that returned UCXX_OK is complete and makes none");
+    }
     Error::invalid(format!("{argument}: is NULL"))
 }
 

@@ -36,8 +36,17 @@ pub unsafe extern "C" fn ucxx_request_status(request: *const ucxx_request_t) -> 
         // SAFETY: as for this function.
         let slot = unsafe { handle::get(request) }?;
         slot.check_fork()?;
-        Ok(slot.status())
+        Ok(explained(slot, slot.status()))
     })
+}
+
+/// A failure that a request reports is the calling thread's last error from then on.
+#[inline]
+fn explained(slot: &Slot, status: Status) -> Status {
+    if status.is_error() {
+        guard::explain(&slot.error_message().to_string_lossy());
+    }
+    status
 }
 
 /// Waits until the operation has completed and its callback has returned: its status, or INPROGRESS when `timeout_ns` ran out
@@ -47,8 +56,11 @@ pub unsafe extern "C" fn ucxx_request_status(request: *const ucxx_request_t) -> 
 /// NULL (refused) or a request of this library.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_request_wait(request: *mut ucxx_request_t, timeout_ns: u64) -> ucxx_status_t {
-    // SAFETY: as for this function.
-    guard::progressing(|| unsafe { handle::get(request) }?.wait(timeout_ns))
+    guard::progressing(|| {
+        // SAFETY: as for this function.
+        let slot = unsafe { handle::get(request) }?;
+        Ok(explained(slot, slot.wait(timeout_ns)?))
+    })
 }
 
 /// Waits for all of them: the first error in the order of the list, after all have completed, or OK; INPROGRESS when the time
@@ -62,8 +74,15 @@ pub unsafe extern "C" fn ucxx_request_wait_all(
     count: usize,
     timeout_ns: u64,
 ) -> ucxx_status_t {
-    // SAFETY: as for this function.
-    guard::progressing(|| wait::wait_all(unsafe { list(requests, count) }?, timeout_ns))
+    guard::progressing(|| {
+        // SAFETY: as for this function.
+        let list = unsafe { list(requests, count) }?;
+        let status = wait::wait_all(list, timeout_ns)?;
+        if let Some(failed) = list.iter().flatten().find(|slot| status.is_error() && slot.status() == status) {
+            explained(failed, status);
+        }
+        Ok(status)
+    })
 }
 
 /// Waits for one of them: its status, with its position in `*index`; INPROGRESS when the time ran out first. NULL entries are
@@ -83,7 +102,7 @@ pub unsafe extern "C" fn ucxx_request_wait_any(
         let (list, place) = unsafe { (list(requests, count)?, place(index, "index")?) };
         let Some((position, status)) = wait::wait_any(list, timeout_ns)? else { return Ok(Status::INPROGRESS) };
         place.write(position);
-        Ok(status)
+        Ok(list[position].map_or(status, |slot| explained(slot, status)))
     })
 }
 
@@ -104,7 +123,7 @@ unsafe fn list<'a>(requests: *const *mut ucxx_request_t, count: usize) -> Result
 }
 
 /// Asks for the operation to end. At once that does so for what is still in the library's hands: tag receives that nothing has
-/// matched, flushes; a close goes on by force. What UCX has taken ends as it will. The completion tells what became of it: CANCELED if
+/// matched, flushes (they complete in the next pass); a close goes on by force. What UCX has taken ends as it will. The completion tells what became of it: CANCELED if
 /// this did it. OK also when it has completed already. Under SINGLE, on the worker's own thread.
 ///
 /// # Safety

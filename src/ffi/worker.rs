@@ -171,6 +171,8 @@ unsafe fn convert(params: &ucxx_worker_params) -> Result<WorkerParams> {
 /// Shuts the worker down now: what is in flight completes with CANCELED (with its callbacks, in this call), endpoints are closed
 /// by force, UCX's worker goes. Bounded: about a second. Endpoints and requests of it stay valid, and answer CLOSED. From a
 /// callback of the worker it takes effect at the end of the pass. No other thread may be in a call on it. NULL is ignored.
+/// Destroy (or flush) endpoints before it: messages on their way are given a fifth of a second here, and a large one that is
+/// cut short may still reach a peer that had its announcement, with what the buffer holds by then.
 ///
 /// # Safety
 /// NULL or a worker of this library, not used afterwards.
@@ -263,8 +265,9 @@ pub unsafe extern "C" fn ucxx_worker_run_pre(
     worker: *mut ucxx_worker_t,
     r#fn: Option<unsafe extern "C" fn(arg: *mut c_void)>,
     arg: *mut c_void,
-    _timeout_ns: u64,
+    timeout_ns: u64,
 ) -> ucxx_status_t {
+    let _ = timeout_ns;
     // SAFETY: as for this function.
     unsafe { run(worker, r#fn, arg) }
 }
@@ -278,8 +281,9 @@ pub unsafe extern "C" fn ucxx_worker_run_post(
     worker: *mut ucxx_worker_t,
     r#fn: Option<unsafe extern "C" fn(arg: *mut c_void)>,
     arg: *mut c_void,
-    _timeout_ns: u64,
+    timeout_ns: u64,
 ) -> ucxx_status_t {
+    let _ = timeout_ns;
     // SAFETY: as for this function.
     unsafe { run(worker, r#fn, arg) }
 }
