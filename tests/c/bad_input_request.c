@@ -14,11 +14,9 @@ static ucxx_status_t wait_any_two_workers(fixture_t *f) {
   ucxx_request_t *requests[2] = {f->pending, NULL};
   CHECK_STATUS(ucxx_tag_recv(f->duo.right, &word, sizeof word, 0x7a7a, UINT64_MAX, NULL, &requests[1]), UCXX_INPROGRESS);
   ucxx_status_t status = try_wait_any(requests, 2);
-  char message[256];
-  snprintf(message, sizeof message, "%s", ucxx_last_error_message());
+  /* Nothing matched it, so it ends at once; its status is not asked for, as that would replace the message to be looked at. */
   CHECK_OK(ucxx_request_cancel(requests[1]));
-  CHECK_STATUS(duo_finish(&f->duo, UCXX_INPROGRESS, &requests[1]), UCXX_ERR_CANCELED);
-  CHECK(strcmp(message, ucxx_last_error_message()) == 0);
+  ucxx_request_destroy(requests[1]);
   return status;
 }
 

@@ -267,6 +267,8 @@ static void cancel(void) {
   CHECK_EQ(seen_count(&seen), 1);
   CHECK_STATUS(seen.status, UCXX_ERR_CANCELED);
   CHECK(strstr(ucxx_request_error_message(request), "tag") != NULL);
+  /* Whoever learns of it by its status finds the reason where the reasons of calls are. */
+  CHECK(ucxx_request_status(request) < 0 && strstr(ucxx_last_error_message(), "tag") != NULL);
   ucxx_request_cancel(request);
   CHECK_STATUS(ucxx_request_wait(request, 0), UCXX_ERR_CANCELED);
   some_passes();
