@@ -16,7 +16,7 @@ use super::wait;
 use super::worker::{attention, Worker};
 use crate::sys::{self, Posted};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
 
 /// A close that gets no further for this long, with sends under way, goes on by force.
@@ -34,6 +34,10 @@ pub(crate) struct Closing {
     request: Cell<*const Slot>,
     /// UCP's flush before the close has ended, or there is none.
     flushed: Cell<bool>,
+    /// The peer has answered UCP once: from then on force is safe. UCX 1.13 asserts when it meets its own wire-up.
+    connected: Cell<bool>,
+    /// Force, as soon as that is safe.
+    forced: Cell<bool>,
     /// UCP's own close is under way.
     closing_in_ucp: Cell<bool>,
     /// Force at this moment. Moved on while sends complete.
@@ -41,6 +45,8 @@ pub(crate) struct Closing {
     sends_seen: Cell<u32>,
     /// `on_close` has returned. Read by threads that wait in destroy.
     pub(crate) reported: AtomicBool,
+    /// Callbacks of the endpoint that are running. Read by threads that wait in destroy.
+    pub(crate) running: AtomicU32,
 }
 
 impl Default for Closing {
@@ -49,10 +55,13 @@ impl Default for Closing {
             outcome: Cell::new(Status::OK),
             request: Cell::new(std::ptr::null()),
             flushed: Cell::new(true),
+            connected: Cell::new(false),
+            forced: Cell::new(false),
             closing_in_ucp: Cell::new(false),
             deadline: Cell::new(0),
             sends_seen: Cell::new(0),
             reported: AtomicBool::new(false),
+            running: AtomicU32::new(0),
         }
     }
 }
@@ -100,23 +109,34 @@ impl Endpoint {
         self.closing.deadline.set(timer::deadline_after(self.patience()));
         self.closing.sends_seen.set(self.sends.get());
         self.cancel_watchers(Status::CLOSED);
-        if force {
-            self.end_by_force();
-        } else if self.operations_sent() > 0 {
+        if self.operations_sent() > 0 || !self.closing.connected.get() {
             let ucp = self.ucp.get();
             // SAFETY: a live endpoint inside its worker's gate; `start_part` keeps the slot until UCP calls back.
-            let pending =
+            let ended =
                 self.start_part(Part::FlushBeforeClose, 0, |param| unsafe { sys::ucp_ep_flush_nbx(ucp, param) });
-            self.closing.flushed.set(!pending);
+            self.closing.flushed.set(ended.is_some());
+        }
+        if force {
+            self.force_when_safe();
         }
         self.watch();
+    }
+
+    /// No more patience, but for the wire-up.
+    fn force_when_safe(&self) {
+        if self.closing.connected.get() || self.closing.flushed.get() {
+            return self.end_by_force();
+        }
+        self.closing.forced.set(true);
+        let soon = timer::deadline_after(FLUSH_PATIENCE_NS);
+        self.closing.deadline.set(self.closing.deadline.get().min(soon));
     }
 
     /// The request of a close was cancelled, or its time has run out: no more patience.
     pub(crate) fn hurry_close(&self, reason: Status) {
         self.closing.outcome.set(reason);
         if self.phase() == Phase::Flushing {
-            self.end_by_force();
+            self.force_when_safe();
         }
     }
 
@@ -138,34 +158,47 @@ impl Endpoint {
             return;
         }
         // SAFETY: a live endpoint inside its worker's gate, not used afterwards; as in begin_close.
-        let pending = self.start_part(Part::Close, flags, |param| unsafe { sys::ucp_ep_close_nbx(ucp, param) });
-        self.closing.closing_in_ucp.set(pending);
+        let ended = self.start_part(Part::Close, flags, |param| unsafe { sys::ucp_ep_close_nbx(ucp, param) });
+        self.closing.closing_in_ucp.set(ended.is_none());
     }
 
-    /// Gives UCP a part of opening or closing. False when it ended, well or badly, inside the call.
+    /// Gives UCP a part of opening or closing. Its status if it ended inside the call.
     fn start_part(
         &self,
         part: Part,
         flags: u32,
         call: impl FnOnce(*const sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
-    ) -> bool {
+    ) -> Option<Status> {
         let slot = self.worker.take_internal_slot();
         slot.part.set(part);
         let mut param = Param::new(slot);
         if flags != 0 {
             param.flags(flags);
         }
-        let pending = matches!(posted(slot, call(param.as_ptr())), Posted::Pending);
-        if pending {
+        let ended = match posted(slot, call(param.as_ptr())) {
+            Posted::Pending => None,
+            Posted::Done => Some(Status::OK),
+            Posted::Failed(status) => Some(Status(status.into())),
+        };
+        if ended.is_none() {
             self.worker.start(slot, Some(self), &OpParams::default(), Out::NOWHERE);
         } else {
             self.worker.return_slot(slot);
+            self.note_answer(ended == Some(Status::OK) && flags == 0);
         }
-        pending
+        ended
+    }
+
+    /// A flush that ends well has been answered.
+    pub(crate) fn note_answer(&self, answered: bool) {
+        if answered {
+            self.closing.connected.set(true);
+        }
     }
 
     /// UCP has ended its part.
     pub(crate) fn part_ended(&self, part: Part, status: Status) {
+        self.note_answer(status == Status::OK && !matches!(part, Part::Close));
         match part {
             Part::FlushBeforeClose => self.closing.flushed.set(true),
             Part::Close => self.closing.closing_in_ucp.set(false),
@@ -195,6 +228,8 @@ impl Endpoint {
         if self.connect_deadline.get() != 0 && now >= self.connect_deadline.get() {
             self.connect_deadline.set(0);
             self.fail(Status::TIMED_OUT);
+            // It has put itself on the list, for the next pass.
+            return true;
         }
         match self.phase() {
             Phase::Open => return self.connect_deadline.get() != 0,
@@ -202,7 +237,7 @@ impl Endpoint {
             Phase::Ending => self.advance_ending(now),
             Phase::Closed => {}
         }
-        if self.phase() == Phase::Closed && self.sends.get() + self.watchers.get() + self.controls.get() == 0 {
+        if self.phase() == Phase::Closed && self.is_unused() {
             self.unregister();
             return false;
         }
@@ -217,7 +252,25 @@ impl Endpoint {
         }
     }
 
+    /// The next look would get it further.
+    fn can_advance(&self) -> bool {
+        match self.phase() {
+            Phase::Open => false,
+            Phase::Flushing => self.closing.flushed.get() && (self.sends.get() == 0 || self.closing.forced.get()),
+            Phase::Ending => self.sends.get() == 0 && !self.closing.closing_in_ucp.get(),
+            Phase::Closed => self.is_unused(),
+        }
+    }
+
+    /// Nothing in flight names it.
+    fn is_unused(&self) -> bool {
+        self.sends.get() + self.watchers.get() + self.controls.get() == 0
+    }
+
     fn advance_flushing(&self, now: u64) {
+        if self.closing.forced.get() && (self.closing.flushed.get() || now >= self.closing.deadline.get()) {
+            return self.end_by_force();
+        }
         if self.closing.flushed.get() && self.sends.get() == 0 {
             if self.peer_failure {
                 return self.end_by_force();
@@ -250,6 +303,11 @@ impl Endpoint {
         }
     }
 
+    /// The caller's close request has completed, by whatever way.
+    pub(crate) fn forget_request(&self) {
+        self.closing.request.set(std::ptr::null());
+    }
+
     /// Completes the caller's close request, if there is one in flight.
     pub(crate) fn complete_request(&self, outcome: Status) {
         // SAFETY: the slot is in flight until it is completed here.
@@ -277,16 +335,31 @@ impl Endpoint {
             Ok(_inside) => self.begin_destroy(),
             Err(_) => return,
         }
-        let ended = || self.phase() == Phase::Closed && self.closing.reported.load(Ordering::Acquire);
-        let bound = timer::deadline_after(2 * PATIENCE_NS + ENDING_NS);
-        let _ = self.worker.drive(&ended, bound);
+        let ended = || {
+            self.phase() == Phase::Closed
+                && self.closing.reported.load(Ordering::Acquire)
+                && self.closing.running.load(Ordering::Acquire) == 0
+        };
+        let patience = timer::deadline_after(2 * PATIENCE_NS);
+        if self.worker.drive(&ended, patience).is_ok_and(|ended| !ended) {
+            // Sends that trickle, or a close of the caller's with all the time in the world.
+            if let Ok(_inside) = self.worker.enter() {
+                if self.phase() == Phase::Flushing {
+                    self.end_by_force();
+                }
+            }
+            let _ = self.worker.drive(&ended, timer::deadline_after(2 * ENDING_NS));
+        }
     }
 
     pub(crate) fn begin_destroy(&self) {
-        if self.phase() == Phase::Open {
-            self.begin_close(false);
-        } else {
-            self.set_status(Status::CLOSED);
+        match self.phase() {
+            Phase::Open => self.begin_close(false),
+            Phase::Flushing => {
+                let soon = timer::deadline_after(self.patience());
+                self.closing.deadline.set(self.closing.deadline.get().min(soon));
+            }
+            Phase::Ending | Phase::Closed => self.set_status(Status::CLOSED),
         }
     }
 
@@ -294,10 +367,11 @@ impl Endpoint {
     pub(crate) fn await_answer(&self) {
         let ucp = self.ucp.get();
         // SAFETY: a live endpoint inside its worker's gate; as in begin_close.
-        if self.start_part(Part::Answer, 0, |param| unsafe { sys::ucp_ep_flush_nbx(ucp, param) }) {
-            self.watch();
-        } else {
-            self.answered();
+        match self.start_part(Part::Answer, 0, |param| unsafe { sys::ucp_ep_flush_nbx(ucp, param) }) {
+            None => self.watch(),
+            Some(Status::OK) => self.answered(),
+            // UCP reports the failure to the endpoint, too.
+            Some(_) => {}
         }
     }
 
@@ -310,10 +384,19 @@ impl Endpoint {
 }
 
 impl Worker {
-    /// Looks at the endpoints that are being opened or closed.
-    pub(crate) fn advance_changing(&self, now: u64) {
+    /// Looks at the endpoints that are being opened or closed. How many of them got further.
+    pub(crate) fn advance_changing(&self, now: u64) -> u32 {
+        let mut changed = 0;
         let list = self.changing.take();
-        let kept: Vec<_> = list.into_iter().filter(|endpoint| endpoint.advance(now)).collect();
+        let kept: Vec<_> = list
+            .into_iter()
+            .filter(|endpoint| {
+                let before = endpoint.phase();
+                let keep = endpoint.advance(now);
+                changed += u32::from(!keep || endpoint.phase() != before);
+                keep
+            })
+            .collect();
         let mut changing = self.changing.borrow_mut();
         // What `advance` itself put on the list.
         for endpoint in kept {
@@ -324,6 +407,12 @@ impl Worker {
         if changing.is_empty() {
             self.attention.set(self.attention.get() & !attention::CHANGING);
         }
+        changed
+    }
+
+    /// Would a pass get an endpoint further that is being opened or closed?
+    pub(crate) fn can_advance(&self) -> bool {
+        self.changing.borrow().iter().any(|endpoint| endpoint.can_advance())
     }
 
     /// The earliest moment at which an endpoint that is changing has to be looked at.
@@ -333,6 +422,6 @@ impl Worker {
             Phase::Flushing | Phase::Ending => endpoint.closing.deadline.get(),
             Phase::Closed => 0,
         };
-        self.changing.borrow().iter().map(deadline).filter(|at| *at != 0).min()
+        self.changing.borrow().iter().map(deadline).filter(|at| *at != 0 && *at != u64::MAX).min()
     }
 }

@@ -187,7 +187,9 @@ impl Endpoint {
         if self.worker.unreported.get().is_none() {
             self.worker.unreported.set(self.unreported.take());
         }
-        let entry = self.worker.endpoints.borrow_mut().get_mut(self.key.get()).and_then(Option::take);
+        // Once only: the place may be another's by the second time.
+        let key = self.key.replace(usize::MAX);
+        let entry = self.worker.endpoints.borrow_mut().get_mut(key).and_then(Option::take);
         if entry.is_some() {
             self.worker.stats.endpoints.subtract(1);
         }

@@ -1,9 +1,10 @@
 //! What a progress pass still has to do after UCP's own progress has returned.
 
-use super::endpoint::{Endpoint, Phase};
+use super::endpoint::{Callback, Endpoint, Phase};
 use super::status::Status;
 use super::worker::Worker;
 use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
@@ -16,8 +17,6 @@ pub(crate) enum Event {
     Closed(Arc<Endpoint>, Status),
     /// `ucxx_endpoint_destroy` was called from a callback.
     DestroyEndpoint(Arc<Endpoint>),
-    /// `ucxx_worker_destroy` was called from a callback: the caller's reference.
-    DestroyWorker(Arc<Worker>),
 }
 
 thread_local! {
@@ -51,6 +50,13 @@ impl Drop for CallbackScope {
 /// Workers in `DOOMED`, on all threads: the one look that every call that progresses takes costs a load.
 static DOOMED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
+/// A callback on this thread asked to destroy the worker: it ends when no call on it is left on the stack.
+pub(crate) fn doom(worker: Arc<Worker>) {
+    if DOOMED.try_with(|doomed| doomed.borrow_mut().push(worker)).is_ok() {
+        DOOMED_COUNT.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// Ends the workers that callbacks asked to destroy. For the C boundary, once no call on a worker is under way on this thread.
 pub fn reap_doomed() {
     if in_callback() {
@@ -68,6 +74,14 @@ pub fn may_have_doomed() -> bool {
     DOOMED_COUNT.load(Ordering::Relaxed) != 0
 }
 
+/// The same for a thread that goes on waiting afterwards, for something that keeps its worker's memory.
+#[inline]
+pub(crate) fn reap_if_doomed() {
+    if may_have_doomed() {
+        reap_doomed();
+    }
+}
+
 impl Worker {
     /// Handles what has been queued up to now. Inside the gate, which is left around each user callback.
     pub(crate) fn handle_events(&self) -> u32 {
@@ -81,27 +95,25 @@ impl Worker {
                 Event::Failed(endpoint) => endpoint.fail(Status::PEER_FAILED),
                 Event::Opened(endpoint) => {
                     if endpoint.phase() == Phase::Open {
-                        if let Some((callback, arg)) = endpoint.on_open.take() {
-                            // SAFETY: a callback and its argument as the user registered them.
-                            self.outside(|| unsafe { callback(arg, Arc::as_ptr(&endpoint).cast_mut(), Status::OK.0) });
-                        }
+                        self.call_endpoint(&endpoint, endpoint.on_open.take(), Status::OK);
                     }
                 }
                 Event::Closed(endpoint, status) => {
-                    if let Some((callback, arg)) = endpoint.on_close.take() {
-                        // SAFETY: as above.
-                        self.outside(|| unsafe { callback(arg, Arc::as_ptr(&endpoint).cast_mut(), status.0) });
-                    }
+                    self.call_endpoint(&endpoint, endpoint.on_close.take(), status);
                     endpoint.closing.reported.store(true, Ordering::Release);
                 }
                 Event::DestroyEndpoint(endpoint) => endpoint.begin_destroy(),
-                Event::DestroyWorker(worker) => {
-                    DOOMED_COUNT.fetch_add(1, Ordering::Relaxed);
-                    let _ = DOOMED.try_with(|doomed| doomed.borrow_mut().push(worker));
-                }
             }
         }
         handled
+    }
+
+    fn call_endpoint(&self, endpoint: &Arc<Endpoint>, callback: Option<(Callback, *mut c_void)>, status: Status) {
+        let Some((callback, arg)) = callback else { return };
+        endpoint.closing.running.fetch_add(1, Ordering::AcqRel);
+        // SAFETY: a callback and its argument as the user registered them; the endpoint is valid during the call.
+        self.outside(|| unsafe { callback(arg, Arc::as_ptr(endpoint).cast_mut(), status.0) });
+        endpoint.closing.running.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Leaves the gate, runs user code, and enters again.

@@ -101,9 +101,11 @@ impl Worker {
     /// other: a negative return would say that nothing was submitted, but the message is gone.
     #[inline(never)]
     fn completed_inline(&self, slot: &Slot, submission: Submission<'_>, out: Out) -> Result<Submitted> {
-        let Submission { endpoint, params, .. } = submission;
+        let Submission { endpoint, params, mut length, mut tag } = submission;
         let status = Status(slot.reason.get());
-        let (length, tag) = (slot.length.get(), slot.tag.get());
+        if slot.kind.get().is_recv() {
+            (length, tag) = (slot.length.get(), slot.tag.get());
+        }
         slot.begin(slot.kind.get(), params, length, tag, out.is_wanted());
         if status == Status::OK && params.flags & flag::ALWAYS_CALLBACK == 0 {
             slot.store_recv_info();
@@ -193,6 +195,10 @@ impl Worker {
     }
 
     fn complete_slowly(&self, slot: &Slot, status: Status) {
+        if status.is_error() {
+            // A request that its caller let go of a moment ago is one that nobody watches.
+            self.drain_foreign();
+        }
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
         let endpoint = unsafe { slot.endpoint.get().as_ref() };
         let mut status = self.status_from_ucx(status, endpoint);
@@ -205,13 +211,21 @@ impl Worker {
             let part = slot.part.get();
             self.release_endpoint(slot, endpoint, status);
             match (part, endpoint) {
-                (Part::Flush(flush), _) => self.flush_part_ended(flush, status),
+                (Part::Flush(flush), endpoint) => {
+                    if let Some(endpoint) = endpoint {
+                        endpoint.note_answer(status == Status::OK);
+                    }
+                    self.flush_part_ended(flush, status);
+                }
                 (Part::FlushBeforeClose | Part::Close | Part::Answer, Some(endpoint)) => {
                     endpoint.part_ended(part, status);
                 }
                 _ => {}
             }
             return self.finish(slot);
+        }
+        if let (Kind::EndpointClose, Some(endpoint)) = (slot.kind.get(), endpoint) {
+            endpoint.forget_request();
         }
         if status.is_error() {
             slot.set_message(slot.describe_failure(status));

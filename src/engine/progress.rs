@@ -3,7 +3,7 @@
 //! User callbacks run after `ucp_worker_progress` has returned, as UCP reorders messages that are sent from inside its own
 //! callbacks, and outside the gate, so that they may call anything.
 
-use super::events::{self, CallbackScope};
+use super::events;
 use super::gate::ThreadMode;
 use super::request::{mark, USER};
 use super::status::{Error, Result, Status};
@@ -31,17 +31,10 @@ impl Worker {
     /// # Safety
     /// `f` may be called with `arg`.
     pub unsafe fn run(&self, f: unsafe extern "C" fn(*mut c_void), arg: *mut c_void) -> Result<()> {
-        self.check_usable()?;
-        {
-            let _scope = CallbackScope::new();
-            // SAFETY: as for this function.
-            unsafe { f(arg) };
-        }
-        if !events::in_callback() {
-            // What it destroyed waits for the end of a pass, and there may never be another one.
-            let inside = self.enter()?;
-            inside.handle_events();
-        }
+        let inside = self.enter()?;
+        // SAFETY: as for this function.
+        self.outside(|| unsafe { f(arg) });
+        drop(inside);
         Ok(())
     }
 }
@@ -56,7 +49,10 @@ impl Inside<'_> {
     pub(crate) fn pass(&self) -> u32 {
         // SAFETY: a live worker, and we are inside its gate.
         let mut handled = unsafe { sys::ucp_worker_progress(self.ucp()) };
-        self.armed.set(false);
+        if self.gate.mode() == ThreadMode::Single {
+            // Elsewhere it may be another thread that has armed, and sleeps.
+            self.armed.set(false);
+        }
         self.stats.progress_calls.add(1);
         if self.stats.progress_calls.get() % PASSES_PER_LOOK == 0 {
             self.coarse_now.set(timer::now_ns());
@@ -76,7 +72,7 @@ impl Inside<'_> {
             self.coarse_now.set(now);
             handled += self.expire_timers(now);
             if self.attention.get() & attention::CHANGING != 0 {
-                self.advance_changing(now);
+                handled += self.advance_changing(now);
             }
         }
         if self.attention.get() & attention::READY != 0 {

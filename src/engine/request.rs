@@ -435,8 +435,10 @@ impl Slot {
             return Ok(());
         }
         let worker = self.worker();
-        let _inside = worker.enter()?;
+        let inside = worker.enter()?;
         worker.cancel_slot(self, Status::CANCELED);
+        drop(inside);
+        worker.tell_others();
         Ok(())
     }
 
@@ -465,7 +467,8 @@ impl Slot {
 
 /// When an operation with this timeout has to end; none for 0 and for ever.
 pub(crate) fn deadline_of(params: &OpParams<'_>) -> Option<u64> {
-    (params.timeout_ns != 0 && params.timeout_ns != u64::MAX).then(|| timer::deadline_after(params.timeout_ns))
+    let deadline = (params.timeout_ns != 0).then(|| timer::deadline_after(params.timeout_ns))?;
+    (deadline != u64::MAX).then_some(deadline)
 }
 
 /// Lets go of the request. One that is in progress goes on without it.

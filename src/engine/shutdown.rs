@@ -22,10 +22,7 @@ impl Worker {
             return;
         }
         if events::in_callback() {
-            self.gate.enter_any();
-            let inside = Inside { worker: &self };
-            inside.push_event(Event::DestroyWorker(self.clone()));
-            return;
+            return events::doom(self);
         }
         self.shut_down();
     }
@@ -35,6 +32,8 @@ impl Worker {
         if self.closed.swap(true, Ordering::AcqRel) {
             return;
         }
+        // Threads that wait see that it is closed.
+        self.tell_others();
         self.gate.enter_any();
         while self.delivering.get() > 0 {
             // Another thread is in a callback of this worker: it has to come back first.
@@ -60,6 +59,8 @@ impl Worker {
         inside.endpoints.borrow_mut().clear();
         inside.keep.set(Some(self.clone()));
         inside.shut_foreign();
+        drop(inside);
+        self.tell_others();
     }
 
     fn tickets(&self, wanted: impl Fn(Kind) -> bool) -> Vec<Ticket> {

@@ -51,7 +51,9 @@ impl Worker {
         }
         let mut patience = Patience::new(self.spin_ns, deadline);
         while !done() {
-            match patience.after_pass(self.progress()?) {
+            let handled = self.progress()?;
+            events::reap_if_doomed();
+            match patience.after_pass(handled) {
                 Next::Poll => {}
                 Next::Nap => std::thread::sleep(NAP),
                 Next::Sleep => {
@@ -105,7 +107,9 @@ impl Worker {
     /// The driver's turn, which ends with every sleep. None: it goes on.
     fn drive_alone(&self, done: &dyn Fn() -> bool, patience: &mut Patience) -> Result<Option<bool>> {
         while !done() {
-            match patience.after_pass(self.progress_and_tell()?) {
+            let handled = self.progress_and_tell()?;
+            events::reap_if_doomed();
+            match patience.after_pass(handled) {
                 Next::Poll => {}
                 Next::Nap => {
                     std::thread::sleep(NAP);
@@ -140,7 +144,14 @@ impl Worker {
             room.changed.notify_all();
         }
         if room.asleep.load(Ordering::SeqCst) > 0 {
-            let _ = self.signal_ucp();
+            self.kick();
+        }
+    }
+
+    /// Tells the threads that wait on a MULTI worker that something has happened.
+    pub(crate) fn tell_others(&self) {
+        if self.gate.mode() == ThreadMode::Multi {
+            self.tell_waiters();
         }
     }
 
@@ -177,6 +188,38 @@ impl Worker {
         self.check_usable()?;
         self.need(feature::WAKEUP)?;
         let deadline = timer::deadline_after(timeout_ns);
+        if self.gate.mode() == ThreadMode::Multi {
+            let room = &self.waiting;
+            let mut driven = room.driven.lock();
+            if *driven {
+                return Ok(self.wait_for_driver(&mut driven, deadline));
+            }
+            *driven = true;
+            drop(driven);
+            let woken = self.wait_alone(timeout_ns, deadline);
+            *room.driven.lock() = false;
+            room.changed.notify_all();
+            return woken;
+        }
+        self.wait_alone(timeout_ns, deadline)
+    }
+
+    /// Another thread drives: whatever it handles, or its leaving, is the event that is waited for.
+    fn wait_for_driver(&self, driven: &mut parking_lot::MutexGuard<'_, bool>, deadline: u64) -> bool {
+        let room = &self.waiting;
+        room.waiting.fetch_add(1, Ordering::SeqCst);
+        let timed_out = match timer::remaining(deadline) {
+            None => {
+                room.changed.wait(driven);
+                false
+            }
+            Some(left) => room.changed.wait_for(driven, left).timed_out(),
+        };
+        room.waiting.fetch_sub(1, Ordering::SeqCst);
+        !timed_out
+    }
+
+    fn wait_alone(&self, timeout_ns: u64, deadline: u64) -> Result<bool> {
         loop {
             if self.progress_and_tell()? > 0 {
                 return Ok(true);
@@ -252,8 +295,11 @@ impl Slot {
             return Ok(self.status());
         }
         self.ready_to_wait()?;
-        let done = self.worker().drive(&|| self.is_done(), until(timeout_ns))?;
-        Ok(if done { self.status() } else { Status::INPROGRESS })
+        match self.worker().drive(&|| self.is_done(), until(timeout_ns)) {
+            _ if self.is_done() => Ok(self.status()),
+            Ok(_) => Ok(Status::INPROGRESS),
+            Err(error) => Err(error),
+        }
     }
 
     fn ready_to_wait(&self) -> Result<()> {
@@ -359,9 +405,20 @@ fn may_wait() -> Result<()> {
 unsafe fn wait_and_destroy(place: *mut Slot) -> Result<()> {
     // SAFETY: as for this function.
     let Some(slot) = (unsafe { place.as_ref() }) else { return Ok(()) };
-    let waited = slot.worker().drive(&|| slot.is_done(), u64::MAX);
+    let mut waited = Ok(true);
+    while !slot.is_done() {
+        waited = slot.worker().drive(&|| slot.is_done(), u64::MAX);
+        if slot.check_fork().is_err() {
+            break;
+        }
+        if waited.is_err() {
+            // Another call was inside: the buffer is in use until the operation has ended, whatever comes between.
+            std::thread::yield_now();
+        }
+    }
     let result = match slot.status() {
         status if status.is_error() => Err(Error::new(status, slot.error_message().to_string_lossy().into_owned())),
+        Status::OK => Ok(()),
         _ => waited.map(drop),
     };
     // SAFETY: as for this function.

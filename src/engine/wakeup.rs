@@ -12,6 +12,9 @@ pub(crate) struct Wakeup {
     epoll: libc::c_int,
     /// For deadlines: UCP knows nothing of them.
     timer: libc::c_int,
+    /// For a thread that sleeps inside the library. Not behind `epoll`, whose events an `arm` on another thread takes in; only
+    /// the sleeper, of which there is one, reads it.
+    kick: libc::c_int,
 }
 
 impl Wakeup {
@@ -21,9 +24,11 @@ impl Wakeup {
             Wakeup {
                 epoll: libc::epoll_create1(libc::EPOLL_CLOEXEC),
                 timer: libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK),
+                kick: libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK),
             }
         };
-        if wakeup.epoll < 0 || wakeup.timer < 0 || !wakeup.add(ucp_fd) || !wakeup.add(wakeup.timer) {
+        let opened = wakeup.epoll >= 0 && wakeup.timer >= 0 && wakeup.kick >= 0;
+        if !opened || !wakeup.add(ucp_fd) || !wakeup.add(wakeup.timer) {
             let cause = std::io::Error::last_os_error();
             return Err(Error::new(Status::IO_ERROR, format!("worker: no descriptor to wait on: {cause}")));
         }
@@ -38,6 +43,7 @@ impl Wakeup {
 
     /// Makes the descriptor readable at `deadline`, and not before; none: not by the timer at all.
     fn set_timer(&self, deadline: Option<u64>) {
+        let deadline = deadline.filter(|deadline| *deadline != u64::MAX);
         let left = deadline.and_then(timer::remaining).unwrap_or_default();
         // Zero would disarm it; a deadline that has just passed is to ring at once.
         let left = if deadline.is_some() { left.max(Duration::from_nanos(1)) } else { left };
@@ -48,21 +54,35 @@ impl Wakeup {
         unsafe { libc::timerfd_settime(self.timer, 0, &setting, std::ptr::null_mut()) };
     }
 
-    /// Sleeps until the descriptor is readable; false when the time ran out or a signal came first.
+    /// Sleeps until the descriptor is readable, or somebody kicks; false when the time ran out or a signal came first.
     pub(crate) fn sleep(&self, longest: Option<Duration>) -> bool {
         // Rounded up to whole milliseconds: waking before a deadline would spin through what is left of it.
         let timeout = longest.map_or(-1, |longest| {
             libc::c_int::try_from(longest.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX)
         });
-        let mut event = libc::epoll_event { events: 0, u64: 0 };
-        // SAFETY: a live descriptor and room for one event.
-        unsafe { libc::epoll_wait(self.epoll, &mut event, 1, timeout) > 0 }
+        let watch = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut fds = [watch(self.epoll), watch(self.kick)];
+        // SAFETY: two live descriptors, and their number.
+        let woken = unsafe { libc::poll(fds.as_mut_ptr(), 2, timeout) } > 0;
+        if fds[1].revents != 0 {
+            let mut count = 0u64;
+            // SAFETY: room for the counter; it does not block.
+            unsafe { libc::read(self.kick, (&raw mut count).cast(), 8) };
+        }
+        woken
+    }
+
+    /// Wakes the thread that sleeps, or the next one that would.
+    pub(crate) fn kick(&self) {
+        let one = 1u64;
+        // SAFETY: a live eventfd and eight bytes. A full counter, the one way to fail, is readable.
+        unsafe { libc::write(self.kick, (&raw const one).cast(), 8) };
     }
 }
 
 impl Drop for Wakeup {
     fn drop(&mut self) {
-        for fd in [self.epoll, self.timer] {
+        for fd in [self.epoll, self.timer, self.kick] {
             if fd >= 0 {
                 // SAFETY: opened in `new`, closed once.
                 unsafe { libc::close(fd) };
@@ -112,7 +132,7 @@ impl Worker {
     pub(crate) fn arm_inside(&self) -> Result<Armed> {
         let wakeup = self.wakeup()?;
         self.drain_foreign();
-        if self.attention.get() & (attention::READY | attention::EVENTS) != 0 {
+        if self.attention.get() & (attention::READY | attention::EVENTS) != 0 || self.can_advance() {
             return Ok(Armed::Busy);
         }
         let deadline = [self.timers.borrow().next(), self.next_change()].into_iter().flatten().min();
@@ -135,7 +155,15 @@ impl Worker {
     pub fn signal(&self) -> Result<()> {
         self.check_usable()?;
         self.need(feature::WAKEUP)?;
+        self.kick();
         self.signal_ucp()
+    }
+
+    /// Wakes a thread that sleeps inside the library, if there is one.
+    pub(crate) fn kick(&self) {
+        if let Some(wakeup) = self.wakeup.get() {
+            wakeup.kick();
+        }
     }
 
     pub(crate) fn signal_ucp(&self) -> Result<()> {

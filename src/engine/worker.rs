@@ -251,6 +251,7 @@ impl Worker {
         self.armed.set(false);
         // Fails only without WAKEUP, where nobody can have armed.
         let _ = self.signal_ucp();
+        self.kick();
     }
 
     pub(crate) fn push_event(&self, event: Event) {

@@ -178,12 +178,15 @@ unsafe fn convert(params: &ucxx_worker_params) -> Result<WorkerParams> {
 /// NULL or a worker of this library, not used afterwards.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_worker_destroy(worker: *mut ucxx_worker_t) {
-    // SAFETY: as for this function.
-    guard::quietly((), || unsafe { handle::take_arc(worker) }.into_iter().for_each(Worker::destroy));
+    guard::progressing(|| {
+        // SAFETY: as for this function.
+        unsafe { handle::take_arc(worker) }.into_iter().for_each(Worker::destroy);
+        Ok(Status::OK)
+    });
 }
 
 /// One progress pass: UCX's progress, then the callbacks that are due. `*events` is the number of events handled, 0 when there
-/// was nothing to do; optional. BUSY from a callback. Never sleeps.
+/// was nothing to do; optional. BUSY from a callback of this worker. Never sleeps.
 ///
 /// # Safety
 /// A worker of this library; `events` is NULL or valid for a write.

@@ -219,7 +219,7 @@ int pair_main(int argc, char **argv, const char *name, unsigned seconds, void (*
   if (child == 0) {
     sigprocmask(SIG_SETMASK, &before, NULL);
     snprintf(number, sizeof number, "%d", dup(ends[1]));
-    execl("/proc/self/exe", argv[0], "--second", number, seed, (char *)NULL);
+    execlp(argv[0], argv[0], "--second", number, seed, (char *)NULL);
     _exit(127);
   }
   peer_pid = child;

@@ -173,7 +173,7 @@ static void quiet(char **argv, const char *log_level, int set_callback) {
       setenv("UCX_LOG_LEVEL", log_level, 1);
     else
       unsetenv("UCX_LOG_LEVEL");
-    execl("/proc/self/exe", argv[0], set_callback ? "--quiet-log" : "--quiet", (char *)NULL);
+    execlp(argv[0], argv[0], set_callback ? "--quiet-log" : "--quiet", (char *)NULL);
     _exit(127);
   }
   int status = 0;
