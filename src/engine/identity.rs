@@ -55,7 +55,7 @@ fn boot_id() -> [u8; 16] {
     let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
     let mut id = [0; 16];
     for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = pair[0] << 4 | pair[1];
+        *byte = (pair[0] << 4) | pair[1];
     }
     id
 }
