@@ -331,3 +331,121 @@ impl<N: Node> Iterator for Chain<N> {
         Some(node)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::sync::atomic::AtomicUsize;
+
+    struct Item {
+        number: usize,
+        next: Cell<*const Item>,
+    }
+
+    // SAFETY: one cell, set and read.
+    unsafe impl Node for Item {
+        fn set_next(&self, next: *const Item) {
+            self.next.set(next);
+        }
+        fn next(&self) -> *const Item {
+            self.next.get()
+        }
+    }
+    // SAFETY: the queue hands an item from one thread to the other.
+    unsafe impl Sync for Item {}
+
+    fn push(queue: &Queue<Item>, number: usize) -> Pushed {
+        // SAFETY: freed by `take`.
+        unsafe { queue.push(Box::into_raw(Box::new(Item { number, next: Cell::new(null()) }))) }
+    }
+
+    fn numbers(chain: Chain<Item>) -> Vec<usize> {
+        // SAFETY: made by `push`, taken once.
+        chain.map(|item| unsafe { Box::from_raw(item.cast_mut()) }.number).collect()
+    }
+
+    fn no_time() -> Option<Duration> {
+        Some(Duration::ZERO)
+    }
+
+    #[test]
+    fn what_goes_in_comes_out_in_order_whatever_the_size_of_the_batches() {
+        let queue = Queue::new();
+        let mut seen = Vec::new();
+        for number in 0..100 {
+            assert_eq!(push(&queue, number), Pushed::Quietly);
+            seen.extend(numbers(queue.take(number % 3).unwrap()));
+        }
+        seen.extend(numbers(queue.take(usize::MAX).unwrap()));
+        assert_eq!(seen, (0..100).collect::<Vec<_>>());
+        assert_eq!(numbers(queue.take(1).unwrap()), []);
+        assert_eq!(queue.wait(no_time), Found::Nothing);
+    }
+
+    #[test]
+    fn an_end_comes_after_what_is_left() {
+        let queue = Queue::new();
+        push(&queue, 1);
+        push(&queue, 2);
+        assert_eq!(numbers(queue.take(1).unwrap()), [1]);
+        queue.stop();
+        assert_eq!(queue.wait(no_time), Found::Something);
+        assert_eq!(queue.arm(|| (), || ()), Found::Something);
+        assert_eq!(numbers(queue.take(9).unwrap()), [2]);
+        assert!(queue.take(9).is_none());
+        assert_eq!(queue.wait(|| None), Found::Stopped);
+        push(&queue, 3);
+        assert_eq!(queue.wait(|| None), Found::Something);
+        assert_eq!(numbers(queue.shut()), [3]);
+        let item = Item { number: 4, next: Cell::new(null()) };
+        // SAFETY: refused, so the queue keeps nothing of it.
+        assert_eq!(unsafe { queue.push(&item) }, Pushed::Refused);
+    }
+
+    #[test]
+    fn only_the_first_one_after_arming_rings() {
+        let queue = Queue::new();
+        assert_eq!(queue.arm(|| (), || panic!("rang for nothing")), Found::Nothing);
+        assert_eq!(push(&queue, 1), Pushed::Ring);
+        assert_eq!(push(&queue, 2), Pushed::Quietly);
+        let rung = Cell::new(false);
+        assert_eq!(queue.arm(|| (), || rung.set(true)), Found::Something);
+        assert!(rung.get());
+        assert_eq!(numbers(queue.take(9).unwrap()), [1, 2]);
+    }
+
+    #[test]
+    fn threads_that_add_and_threads_that_sleep_and_take_lose_nothing() {
+        const EACH: usize = 100_000;
+        let queue = Queue::new();
+        let (sum, count) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while queue.wait(|| None) == Found::Something {
+                        let taken = queue.take(10).map(numbers).unwrap_or_default();
+                        sum.fetch_add(taken.iter().sum(), Ordering::Relaxed);
+                        count.fetch_add(taken.len(), Ordering::Relaxed);
+                    }
+                });
+            }
+            let producers: Vec<_> = (0..2)
+                .map(|half| {
+                    let queue = &queue;
+                    scope.spawn(move || {
+                        for number in 0..EACH {
+                            push(queue, half * EACH + number);
+                        }
+                    })
+                })
+                .collect();
+            for producer in producers {
+                producer.join().unwrap();
+            }
+            queue.stop();
+        });
+        assert_eq!(count.into_inner(), 2 * EACH);
+        assert_eq!(sum.into_inner(), (0..2 * EACH).sum());
+    }
+}
