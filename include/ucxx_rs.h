@@ -467,7 +467,7 @@ struct ucxx_endpoint;
 struct ucxx_memory;
 
 /**
- * A completion queue. Nothing makes one in this release.
+ * A completion queue for operations of any worker of one context. Any thread may use it.
  */
 struct ucxx_notifier;
 
@@ -770,7 +770,7 @@ typedef struct ucxx_request ucxx_request_t;
 typedef void (*ucxx_request_callback_t)(void *arg, ucxx_request_t *request, ucxx_status_t status);
 
 /**
- * A completion queue. Nothing makes one in this release.
+ * A completion queue for operations of any worker of one context. Any thread may use it.
  */
 typedef struct ucxx_notifier ucxx_notifier_t;
 
@@ -816,7 +816,7 @@ struct ucxx_op_params {
    */
   size_t struct_size;
   /**
-   * UCXX_FLAG_*. WAIT excludes a callback and ALWAYS_CALLBACK. DELAYED needs a progress thread.
+   * UCXX_FLAG_*. WAIT excludes a callback, a notifier and ALWAYS_CALLBACK. DELAYED needs a progress thread.
    */
   uint64_t flags;
   /**
@@ -837,11 +837,12 @@ struct ucxx_op_params {
    */
   ucxx_request_callback_t callback;
   /**
-   * Passed to the callback.
+   * Passed to the callback, or with the notifier's report.
    */
   void *callback_arg;
   /**
-   * Instead of a callback. NULL in this release.
+   * Instead of a callback: reports when the operation completes, unless it did so inside the call (but see
+   * UCXX_FLAG_ALWAYS_CALLBACK). Of the same context, and not stopped. Optional.
    */
   ucxx_notifier_t *notifier;
   /**
@@ -863,6 +864,41 @@ struct ucxx_op_params {
  * What every operation takes beside its own arguments; NULL means all defaults.
  */
 typedef struct ucxx_op_params ucxx_op_params_t;
+
+/**
+ * One operation that has completed, as its notifier reports it.
+ */
+struct ucxx_completion {
+  /**
+   * `callback_arg` of the operation's parameters.
+   */
+  void *user_data;
+  /**
+   * The request, until it is destroyed; NULL if none was asked for, or if it has been destroyed already.
+   */
+  ucxx_request_t *request;
+  /**
+   * Bytes of the message, for a receive also when it did not fit; 0 for what carries none.
+   */
+  uint64_t length;
+  /**
+   * The tag the message was sent with.
+   */
+  uint64_t sender_tag;
+  /**
+   * UCXX_OK or an error, never INPROGRESS.
+   */
+  ucxx_status_t status;
+  /**
+   * Zero.
+   */
+  uint32_t reserved[7];
+};
+
+/**
+ * One operation that has completed, as its notifier reports it.
+ */
+typedef struct ucxx_completion ucxx_completion_t;
 
 /**
  * A worker's address, to be sent to whoever wants to connect to it. Any thread may read it.
@@ -1115,7 +1151,7 @@ void ucxx_worker_destroy(ucxx_worker_t *worker);
 
 /**
  * One progress pass: UCX's progress, then the callbacks that are due. `*events` is the number of events handled, 0 when there
- * was nothing to do; optional. BUSY from a callback. Never sleeps.
+ * was nothing to do; optional. BUSY from a callback of this worker. Never sleeps.
  */
 ucxx_status_t ucxx_worker_progress(ucxx_worker_t *worker, uint32_t *events);
 
@@ -1192,6 +1228,56 @@ ucxx_status_t ucxx_worker_flush(ucxx_worker_t *worker, const ucxx_op_params_t *p
  * themselves; nothing that could overtake is offered in this release.
  */
 ucxx_status_t ucxx_worker_fence(ucxx_worker_t *worker);
+
+/**
+ * Creates a completion queue for operations of any worker of the context. An operation that names it in
+ * `ucxx_op_params_t.notifier` is reported there once, when it completes, instead of through a callback; not when it
+ * completed inside its call, unless UCXX_FLAG_ALWAYS_CALLBACK is set. The queue never overflows, and reporting allocates nothing.
+ * Status and recv_info are stored, then the operation is reported, then waiters are released. The caller owns the notifier
+ * and destroys it. Any thread.
+ */
+ucxx_status_t ucxx_notifier_create(ucxx_context_t *context, ucxx_notifier_t **notifier);
+
+/**
+ * Sleeps until there is something to poll: OK; TIMED_OUT when the time ran out first; CLOSED when the notifier has been
+ * stopped and nothing is left to poll. It progresses nothing: that is left to progress threads, or to whoever drives the workers. With
+ * several threads waiting, another one may have polled what this one was woken for. BUSY from a callback. Any thread.
+ */
+ucxx_status_t ucxx_notifier_wait(ucxx_notifier_t *notifier, uint64_t timeout_ns);
+
+/**
+ * Takes up to `max` completions, in the order in which they were reported, into an array of structs of `completion_size` bytes,
+ * which is the caller's `sizeof(ucxx_completion_t)`; `*count` says how many. OK with count 0 when there are none, CLOSED
+ * when there are none and the notifier has been stopped. Never blocks. Any thread, also several at once: each completion goes to
+ * one of them.
+ */
+ucxx_status_t ucxx_notifier_poll(ucxx_notifier_t *notifier, ucxx_completion_t *completions, size_t completion_size, size_t max, size_t *count);
+
+/**
+ * A descriptor that is readable when there is something to poll, for poll(2), epoll and event loops; `ucxx_notifier_arm` first.
+ * It stays the library's, and needs no reading. UNSUPPORTED without UCXX_FEATURE_WAKEUP. Any thread.
+ */
+ucxx_status_t ucxx_notifier_event_fd(ucxx_notifier_t *notifier, int *fd);
+
+/**
+ * Asks that the descriptor become readable with the next completion, and stay so until it is armed again. BUSY when there is
+ * something to poll first, CLOSED when the notifier has been stopped and nothing is left; the descriptor is readable
+ * then as well. Any thread.
+ */
+ucxx_status_t ucxx_notifier_arm(ucxx_notifier_t *notifier);
+
+/**
+ * Operations that name the notifier are refused with CLOSED from now on. What has been reported and what is in flight can
+ * still be polled; whenever nothing is left, waiting and polling give CLOSED, and whoever sleeps is woken. Any thread, also twice.
+ */
+ucxx_status_t ucxx_notifier_stop(ucxx_notifier_t *notifier);
+
+/**
+ * Stops the notifier and lets go of it; its descriptor is not the caller's to use any more. Completions that were not polled are
+ * dropped, and so are those of operations in flight, which go on; requests that the caller kept stay the caller's. A thread
+ * that sleeps in `ucxx_notifier_wait` gets CLOSED. Before or after the workers and the context. NULL is ignored. Any thread.
+ */
+void ucxx_notifier_destroy(ucxx_notifier_t *notifier);
 
 /**
  * The worker's address, to be sent to whoever wants to connect to it by any means. The caller owns it. Under SINGLE, on the

@@ -29,7 +29,8 @@ fn the_committed_header_is_the_generated_one() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("cbindgen.toml");
     // In the order in which a reader meets the groups.
-    let groups = ["constants", "status", "version", "log", "handle", "context", "worker", "address", "operation"];
+    let groups =
+        ["constants", "status", "version", "log", "handle", "context", "worker", "notifier", "address", "operation"];
     let groups = groups.iter().chain(&["request", "endpoint", "tag"]);
     let with_groups = groups.fold(cbindgen::Builder::new().with_config(config), |builder, group| {
         builder.with_src(root.join(format!("src/ffi/{group}.rs")))

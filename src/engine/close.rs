@@ -69,7 +69,7 @@ impl Default for Closing {
 impl Endpoint {
     /// Closes it: refuses what comes after, lets finish (or, with `force`, cuts short) what came before.
     pub fn close(&self, force: bool, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
-        params.check("close", 0)?;
+        params.check(&self.worker.context, "close", 0)?;
         wait::submit(params, out, |params, out| self.close_now(force, params, out))
     }
 

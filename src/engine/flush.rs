@@ -18,7 +18,7 @@ use std::ffi::c_void;
 impl Endpoint {
     /// Flushes this endpoint.
     pub fn flush(&self, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
-        params.check("flush", 0)?;
+        params.check(&self.worker.context, "flush", 0)?;
         wait::submit(params, out, |params, out| {
             let inside = self.worker.enter()?;
             self.check_open()?;
@@ -32,7 +32,7 @@ impl Endpoint {
 impl Worker {
     /// Flushes every endpoint of this worker.
     pub fn flush(&self, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
-        params.check("flush", 0)?;
+        params.check(&self.context, "flush", 0)?;
         wait::submit(params, out, |params, out| {
             let inside = self.enter()?;
             let ucp = self.ucp();

@@ -165,6 +165,9 @@ impl Worker {
         if params.timeout_ns != 0 {
             self.start_timer(slot, params);
         }
+        if let Some(notifier) = params.notifier {
+            slot.name_notifier(notifier);
+        }
         out.store(slot);
         self.wake_sleeper();
     }
@@ -243,6 +246,8 @@ impl Worker {
         self.completions.set(self.completions.get() + 1);
         if slot.callback.get().is_some() {
             self.push_ready(slot);
+        } else if !slot.notifier.get().is_null() {
+            self.report(slot);
         } else {
             self.finish(slot);
         }

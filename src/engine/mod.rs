@@ -2,6 +2,7 @@
 
 pub mod address;
 pub(crate) mod close;
+pub(crate) mod completion_queue;
 pub(crate) mod config;
 pub mod context;
 pub mod endpoint;
@@ -14,6 +15,7 @@ pub mod inflight;
 pub mod library;
 pub mod log;
 pub(crate) mod memory_type;
+pub mod notifier;
 pub(crate) mod param;
 pub mod probe;
 pub(crate) mod progress;

@@ -57,7 +57,7 @@ impl TagMessage {
         params: &OpParams<'_>,
         out: Out,
     ) -> Result<Submitted> {
-        params.check("receive of a probed message", 0)?;
+        params.check(&self.worker.context, "receive of a probed message", 0)?;
         let submit = |params: &OpParams<'_>, out: Out| {
             let inside = self.worker.enter()?;
             let message = self.message.load(Ordering::Acquire);

@@ -5,13 +5,16 @@
 //! runs, and `done`, stored with Release after the callback has returned. A slot is free when neither the caller (USER) nor the engine (ENGINE) holds
 //! it. A caller lets go from any thread by pushing the slot onto the worker's `foreign` list, which the owner drains.
 
+use super::context::Context;
 use super::endpoint::Endpoint;
+use super::notifier::{self, Notifier};
 use super::status::{Error, Result, Status};
 use super::worker::Worker;
 use super::{inflight, memory_type, timer};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_void, CStr, CString};
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU8, Ordering};
+use std::sync::Arc;
 
 /// `UCXX_FLAG_*`.
 pub(crate) mod flag {
@@ -50,7 +53,9 @@ pub struct OpParams<'a> {
     pub timeout_ns: u64,
     /// Runs once, when the operation ends after the call has returned.
     pub callback: Option<Callback>,
-    /// For the callback.
+    /// Reports the end in its place.
+    pub notifier: Option<&'a Notifier>,
+    /// For the callback, or for the report.
     pub callback_arg: *mut c_void,
     /// Filled when a receive completes.
     pub recv_info: *mut RecvInfo,
@@ -65,6 +70,7 @@ impl Default for OpParams<'_> {
             memory_type: memory_type::AUTO,
             timeout_ns: 0,
             callback: None,
+            notifier: None,
             callback_arg: std::ptr::null_mut(),
             recv_info: std::ptr::null_mut(),
             from: None,
@@ -75,17 +81,18 @@ impl Default for OpParams<'_> {
 impl OpParams<'_> {
     /// Refuses what does not go together, or not with this operation. `allowed` are the flags beyond those of every one.
     #[inline]
-    pub(crate) fn check(&self, operation: &str, allowed: u64) -> Result<()> {
+    pub(crate) fn check(&self, context: &Arc<Context>, operation: &str, allowed: u64) -> Result<()> {
         const EVERYWHERE: u64 = flag::ALWAYS_CALLBACK | flag::WAIT | flag::TIMEOUT_CLOSES | flag::DELAYED;
         let plain = self.flags & !(EVERYWHERE | allowed) == 0 && self.flags & (flag::WAIT | flag::DELAYED) == 0;
+        let plain = plain && self.notifier.is_none();
         if plain && (self.memory_type == memory_type::AUTO || self.memory_type == memory_type::HOST) {
             return Ok(());
         }
-        self.check_slowly(operation, EVERYWHERE | allowed)
+        self.check_slowly(context, operation, EVERYWHERE | allowed)
     }
 
     #[cold]
-    fn check_slowly(&self, operation: &str, allowed: u64) -> Result<()> {
+    fn check_slowly(&self, context: &Arc<Context>, operation: &str, allowed: u64) -> Result<()> {
         memory_type::check(self.memory_type)?;
         if self.flags & !flag::ALL != 0 {
             return Err(Error::invalid(format!("flags: unknown bits 0x{:x}", self.flags & !flag::ALL)));
@@ -93,8 +100,16 @@ impl OpParams<'_> {
         if self.flags & !allowed != 0 {
             return Err(Error::invalid(format!("flags: 0x{:x} is not for a {operation}", self.flags & !allowed)));
         }
-        if self.flags & flag::WAIT != 0 && (self.callback.is_some() || self.flags & flag::ALWAYS_CALLBACK != 0) {
-            return Err(Error::invalid("flags: UCXX_FLAG_WAIT excludes a callback and UCXX_FLAG_ALWAYS_CALLBACK"));
+        let reported = self.callback.is_some() || self.notifier.is_some();
+        if self.flags & flag::WAIT != 0 && (reported || self.flags & flag::ALWAYS_CALLBACK != 0) {
+            let text = "flags: UCXX_FLAG_WAIT excludes a callback, a notifier and UCXX_FLAG_ALWAYS_CALLBACK";
+            return Err(Error::invalid(text));
+        }
+        if let Some(notifier) = self.notifier {
+            if self.callback.is_some() {
+                return Err(Error::invalid("notifier: excludes a callback"));
+            }
+            notifier.check(context)?;
         }
         if self.flags & flag::DELAYED != 0 {
             return Err(Error::new(Status::UNSUPPORTED, "flags: UCXX_FLAG_DELAYED needs a progress thread"));
@@ -212,6 +227,8 @@ pub struct Slot {
     pub(crate) hold: Cell<u8>,
     pub(crate) marks: Cell<u8>,
     pub(crate) kind: Cell<Kind>,
+    /// Bits of `notifier::outside`: any thread.
+    pub(crate) outside: AtomicU8,
     use_number: Cell<u32>,
     /// The worker that the slot belongs to, for good. It outlives every slot that a caller holds.
     pub(crate) worker: *const Worker,
@@ -219,6 +236,8 @@ pub struct Slot {
     pub(crate) next: Cell<*const Slot>,
     pub(crate) callback: Cell<Option<Callback>>,
     pub(crate) callback_arg: Cell<*mut c_void>,
+    /// A reference, until the operation has been reported; null without.
+    pub(crate) notifier: Cell<*const notifier::Core>,
     recv_info: Cell<*mut RecvInfo>,
     pub(crate) length: Cell<u64>,
     pub(crate) tag: Cell<u64>,
@@ -241,7 +260,8 @@ pub struct Slot {
     /// Scattered buffers, in UCP's form; the memory stays with the slot for its next use.
     pub(crate) iov: UnsafeCell<Vec<crate::sys::ucp_dt_iov_t>>,
     message: Cell<Option<Box<CString>>>,
-    /// The list of handles that callers gave back; touched by the thread that pushes, then by the one that drains.
+    /// A notifier's queue, later the list of what was given back from outside; touched by the thread that pushes, then by the
+    /// one that takes or drains.
     pub(crate) next_foreign: AtomicPtr<Slot>,
 }
 
@@ -259,11 +279,13 @@ impl Slot {
             hold: Cell::new(0),
             marks: Cell::new(0),
             kind: Cell::new(Kind::Free),
+            outside: AtomicU8::new(0),
             use_number: Cell::new(0),
             worker,
             next: Cell::new(std::ptr::null()),
             callback: Cell::new(None),
             callback_arg: Cell::new(std::ptr::null_mut()),
+            notifier: Cell::new(std::ptr::null()),
             recv_info: Cell::new(std::ptr::null_mut()),
             length: Cell::new(0),
             tag: Cell::new(0),
@@ -298,10 +320,11 @@ impl Slot {
         self.marks.set(closes | if given { mark::GIVEN } else { 0 });
         self.callback.set(params.callback);
         // Not copied in passing: the caller has just written it, in pieces, and reading it as a whole would stall.
-        if params.callback.is_some() {
+        if params.callback.is_some() || params.notifier.is_some() {
             self.callback_arg.set(params.callback_arg);
         }
         self.recv_info.set(params.recv_info);
+        self.outside.store(0, Ordering::Relaxed);
         self.length.set(length);
         self.tag.set(tag);
         self.endpoint.set(std::ptr::null());
@@ -384,10 +407,10 @@ impl Slot {
         }
     }
 
-    /// The callback, if there is one, has returned. Any thread.
+    /// The callback, if there is one, has returned, or the report has been made. Any thread.
     #[inline]
     pub fn is_done(&self) -> bool {
-        self.done.load(Ordering::Acquire) != 0
+        self.done.load(Ordering::Acquire) != 0 || self.was_polled()
     }
 
     /// What a receive that has completed tells of its message.
@@ -480,6 +503,10 @@ pub unsafe fn destroy(slot: *const Slot) {
     let worker = unsafe { (*slot).worker };
     // SAFETY: as above.
     if unsafe { (*worker).generation.is_past() } {
+        return;
+    }
+    // SAFETY: as for this function.
+    if !unsafe { notifier::left_by_user(slot) } {
         return;
     }
     // SAFETY: as above.

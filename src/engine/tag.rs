@@ -51,7 +51,7 @@ impl Endpoint {
         params: &OpParams<'_>,
         out: Out,
     ) -> Result<Submitted> {
-        params.check("tag send", flag::NO_WAIT)?;
+        params.check(&self.worker.context, "tag send", flag::NO_WAIT)?;
         // SAFETY: as for this function.
         wait::submit(params, out, |params, out| unsafe { self.send_now(buffer, length, tag, mode, params, out) })
     }
@@ -90,7 +90,7 @@ impl Endpoint {
     /// # Safety
     /// The parts are readable until the operation has completed, and `out` is valid.
     pub unsafe fn tag_send_iov(&self, parts: &[Part], tag: u64, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
-        params.check("tag send", flag::NO_WAIT)?;
+        params.check(&self.worker.context, "tag send", flag::NO_WAIT)?;
         let submit = |params: &OpParams<'_>, out: Out| {
             let inside = self.worker.enter()?;
             self.check_open()?;
@@ -126,7 +126,7 @@ impl Worker {
         params: &OpParams<'_>,
         out: Out,
     ) -> Result<Submitted> {
-        params.check("tag receive", 0)?;
+        params.check(&self.context, "tag receive", 0)?;
         let part = [Part { data: buffer, length, memory_type: params.memory_type }];
         wait::submit(params, out, |params, out| self.receive_now(&part, tag, tag_mask, params, out))
     }
@@ -144,7 +144,7 @@ impl Worker {
         params: &OpParams<'_>,
         out: Out,
     ) -> Result<Submitted> {
-        params.check("tag receive", 0)?;
+        params.check(&self.context, "tag receive", 0)?;
         wait::submit(params, out, |params, out| self.receive_now(parts, tag, tag_mask, params, out))
     }
 

@@ -337,7 +337,7 @@ impl Drop for Worker {
 }
 
 #[cold]
-fn missing_feature(wanted: u64) -> Error {
+pub(crate) fn missing_feature(wanted: u64) -> Error {
     let name = match wanted {
         feature::TAG => "UCXX_FEATURE_TAG",
         feature::STREAM => "UCXX_FEATURE_STREAM",

@@ -1,6 +1,6 @@
 //! Opaque handles, and how they relate to what is behind them.
 //!
-//! Contexts, workers and endpoints are reference-counted: the handle is one reference. Addresses and tag messages are owned.
+//! Contexts, workers and endpoints are reference-counted: the handle is one reference. Addresses, notifiers and tag messages are owned.
 //! Requests are slots of their worker, and go back to it.
 
 use crate::engine;
@@ -42,11 +42,11 @@ pub struct ucxx_request {
 /// One operation under way, or complete and not destroyed yet.
 pub type ucxx_request_t = ucxx_request;
 
-/// A completion queue. Nothing makes one in this release.
+/// A completion queue for operations of any worker of one context. Any thread may use it.
 pub struct ucxx_notifier {
     _private: [u8; 0],
 }
-/// A completion queue. Nothing makes one in this release.
+/// A completion queue for operations of any worker of one context. Any thread may use it.
 pub type ucxx_notifier_t = ucxx_notifier;
 
 /// Registered memory. Nothing makes one in this release.
@@ -84,6 +84,7 @@ handles! {
     ucxx_address => engine::address::Address, "address";
     ucxx_endpoint => engine::endpoint::Endpoint, "endpoint";
     ucxx_request => engine::request::Slot, "request";
+    ucxx_notifier => engine::notifier::Notifier, "notifier";
     ucxx_tag_message => engine::probe::TagMessage, "message";
 }
 
@@ -150,6 +151,15 @@ pub(crate) unsafe fn drop_box<H: Handle>(handle: *mut H) {
         // SAFETY: as for this function.
         drop(unsafe { Box::from_raw(handle.cast::<H::Object>()) });
     }
+}
+
+/// Takes the object behind an owned handle back; None for NULL.
+///
+/// # Safety
+/// As for `drop_box`.
+pub(crate) unsafe fn take_box<H: Handle>(handle: *mut H) -> Option<H::Object> {
+    // SAFETY: as for this function.
+    (!handle.is_null()).then(|| *unsafe { Box::from_raw(handle.cast::<H::Object>()) })
 }
 
 /// A place for a result, which must not be NULL.

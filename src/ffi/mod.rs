@@ -10,6 +10,7 @@ pub mod endpoint;
 mod guard;
 pub mod handle;
 pub mod log;
+pub mod notifier;
 pub mod operation;
 mod params;
 pub mod request;

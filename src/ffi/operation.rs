@@ -22,7 +22,7 @@ pub type ucxx_request_callback_t =
 pub struct ucxx_op_params {
     /// Set by UCXX_OP_PARAMS_INIT.
     pub struct_size: usize,
-    /// UCXX_FLAG_*. WAIT excludes a callback and ALWAYS_CALLBACK. DELAYED needs a progress thread.
+    /// UCXX_FLAG_*. WAIT excludes a callback, a notifier and ALWAYS_CALLBACK. DELAYED needs a progress thread.
     pub flags: u64,
     /// UCXX_MEMORY_* of the caller's buffer; saying HOST saves the detection.
     pub memory_type: i32,
@@ -33,9 +33,10 @@ pub struct ucxx_op_params {
     pub timeout_ns: u64,
     /// Runs when the operation completes, unless it did so inside the call (but see UCXX_FLAG_ALWAYS_CALLBACK).
     pub callback: ucxx_request_callback_t,
-    /// Passed to the callback.
+    /// Passed to the callback, or with the notifier's report.
     pub callback_arg: *mut c_void,
-    /// Instead of a callback. NULL in this release.
+    /// Instead of a callback: reports when the operation completes, unless it did so inside the call (but see
+    /// UCXX_FLAG_ALWAYS_CALLBACK). Of the same context, and not stopped. Optional.
     pub notifier: *mut ucxx_notifier_t,
     /// Registered memory that covers the buffer. NULL in this release.
     pub memory: *mut ucxx_memory_t,
@@ -91,7 +92,7 @@ pub(crate) unsafe fn submit(
 
 #[inline(always)]
 unsafe fn convert(params: &ucxx_op_params) -> Result<OpParams<'_>> {
-    if !params.notifier.is_null() || !params.memory.is_null() || params.reserved != 0 {
+    if !params.memory.is_null() || params.reserved != 0 {
         return Err(not_offered(params));
     }
     // SAFETY: the same function, whose second argument is a slot behind an opaque type.
@@ -101,6 +102,12 @@ unsafe fn convert(params: &ucxx_op_params) -> Result<OpParams<'_>> {
         memory_type: params.memory_type,
         timeout_ns: params.timeout_ns,
         callback,
+        notifier: if params.notifier.is_null() {
+            None
+        } else {
+            // SAFETY: a notifier of this library, as promised to `submit`.
+            Some(unsafe { handle::get(params.notifier) }?)
+        },
         callback_arg: params.callback_arg,
         recv_info: params.recv_info.cast(),
         from: if params.from.is_null() {
@@ -117,6 +124,5 @@ fn not_offered(params: &ucxx_op_params) -> Error {
     if params.reserved != 0 {
         return Error::invalid("reserved: is not zero");
     }
-    let field = if params.notifier.is_null() { "memory" } else { "notifier" };
-    Error::new(Status::UNSUPPORTED, format!("{field}: this release makes none, so this cannot be one"))
+    Error::new(Status::UNSUPPORTED, "memory: this release makes none, so this cannot be one")
 }

@@ -4,7 +4,7 @@ use super::handle::null;
 use crate::engine::status::{Error, Result};
 
 /// A caller's size above this is garbage, not a newer header: nothing is read by it.
-const LARGEST: usize = 4096;
+pub(super) const LARGEST: usize = 4096;
 
 /// A struct of the C interface whose first field is `struct_size`. All-zero apart from that means default.
 ///

@@ -7,7 +7,8 @@
   GROUP(address)      \
   GROUP(request)      \
   GROUP(endpoint)     \
-  GROUP(tag)
+  GROUP(tag)          \
+  GROUP(notifier)
 
 #define DECLARE(group) extern const bad_input_row_t bad_input_##group[];
 GROUPS(DECLARE)
@@ -68,11 +69,12 @@ static void set_marks(fixture_t *f) {
   f->out.endpoint = (ucxx_endpoint_t *)mark;
   f->out.request = (ucxx_request_t *)mark;
   f->out.message = (ucxx_tag_message_t *)mark;
+  f->out.notifier = (ucxx_notifier_t *)mark;
 }
 
 static int marks_stand(const fixture_t *f) {
   return f->out.context == mark && f->out.worker == mark && f->out.address == mark && f->out.endpoint == mark &&
-         f->out.request == mark && f->out.message == mark;
+         f->out.request == mark && f->out.message == mark && f->out.notifier == mark;
 }
 
 static void fixture_open(fixture_t *f) {

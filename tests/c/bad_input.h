@@ -39,6 +39,7 @@ typedef struct fixture {
     ucxx_endpoint_t *endpoint;
     ucxx_request_t *request;
     ucxx_tag_message_t *message;
+    ucxx_notifier_t *notifier;
   } out;
 } fixture_t;
 

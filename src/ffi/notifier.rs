@@ -1,0 +1,199 @@
+//! Notifiers: completions in batches, instead of through callbacks.
+
+use super::guard;
+use super::handle::{self, null, place, ucxx_context_t, ucxx_notifier_t, ucxx_request_t};
+use super::params::LARGEST;
+use super::status::ucxx_status_t;
+use crate::engine::notifier::{Completion, Notifier, Waited};
+use crate::engine::status::{Error, Result, Status};
+use std::ffi::{c_int, c_void};
+
+/// One operation that has completed, as its notifier reports it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ucxx_completion {
+    /// `callback_arg` of the operation's parameters.
+    pub user_data: *mut c_void,
+    /// The request, until it is destroyed; NULL if none was asked for, or if it has been destroyed already.
+    pub request: *mut ucxx_request_t,
+    /// Bytes of the message, for a receive also when it did not fit; 0 for what carries none.
+    pub length: u64,
+    /// The tag the message was sent with.
+    pub sender_tag: u64,
+    /// UCXX_OK or an error, never INPROGRESS.
+    pub status: ucxx_status_t,
+    /// Zero.
+    pub reserved: [u32; 7],
+}
+/// One operation that has completed, as its notifier reports it.
+pub type ucxx_completion_t = ucxx_completion;
+
+/// Its size in the first release: no caller has a smaller one.
+const FIRST_SIZE: usize = 64;
+const _: () = assert!(size_of::<ucxx_completion>() >= FIRST_SIZE);
+
+/// Creates a completion queue for operations of any worker of the context. An operation that names it in
+/// `ucxx_op_params_t.notifier` is reported there once, when it completes, instead of through a callback; not when it
+/// completed inside its call, unless UCXX_FLAG_ALWAYS_CALLBACK is set. The queue never overflows, and reporting allocates nothing.
+/// Status and recv_info are stored, then the operation is reported, then waiters are released. The caller owns the notifier
+/// and destroys it. Any thread.
+///
+/// # Safety
+/// A context of this library; `notifier` is valid for a write.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_notifier_create(
+    context: *mut ucxx_context_t,
+    notifier: *mut *mut ucxx_notifier_t,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let (context, place) = unsafe { (handle::share(context)?, place(notifier, "notifier")?) };
+        place.write(handle::give_box(Notifier::new(&context)?));
+        Ok(Status::OK)
+    })
+}
+
+/// Sleeps until there is something to poll: OK; TIMED_OUT when the time ran out first; CLOSED when the notifier has been
+/// stopped and nothing is left to poll. It progresses nothing: that is left to progress threads, or to whoever drives the workers. With
+/// several threads waiting, another one may have polled what this one was woken for. BUSY from a callback. Any thread.
+///
+/// # Safety
+/// NULL (refused) or a notifier of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_notifier_wait(notifier: *mut ucxx_notifier_t, timeout_ns: u64) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    guard::status(|| match unsafe { handle::get(notifier) }?.wait(timeout_ns)? {
+        Waited::Ready => Ok(Status::OK),
+        Waited::TimedOut => Ok(Status::TIMED_OUT),
+    })
+}
+
+/// Takes up to `max` completions, in the order in which they were reported, into an array of structs of `completion_size` bytes,
+/// which is the caller's `sizeof(ucxx_completion_t)`; `*count` says how many. OK with count 0 when there are none, CLOSED
+/// when there are none and the notifier has been stopped. Never blocks. Any thread, also several at once: each completion goes to
+/// one of them.
+///
+/// # Safety
+/// A notifier of this library; `completions` is writable for `max` times `completion_size` bytes, and may be NULL when `max`
+/// is 0; `count` is valid for a write.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_notifier_poll(
+    notifier: *mut ucxx_notifier_t,
+    completions: *mut ucxx_completion_t,
+    completion_size: usize,
+    max: usize,
+    count: *mut usize,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let (notifier, place) = unsafe { (handle::get(notifier)?, place(count, "count")?) };
+        check_array(completions, completion_size, max)?;
+        let mut next = completions.cast::<u8>();
+        let taken = notifier.poll(max, |completion| {
+            // SAFETY: one of at most `max` entries of that size.
+            unsafe {
+                store(next, completion_size, &completion);
+                next = next.add(completion_size);
+            }
+        })?;
+        place.write(taken);
+        Ok(Status::OK)
+    })
+}
+
+/// Before anything is taken: what is taken is gone.
+fn check_array(completions: *const ucxx_completion_t, size: usize, max: usize) -> Result<()> {
+    if completions.is_null() && max > 0 {
+        return Err(null("completions"));
+    }
+    if !(FIRST_SIZE..=LARGEST).contains(&size) {
+        let text =
+            format!("completion_size: is {size}, not sizeof(ucxx_completion_t), {}", size_of::<ucxx_completion>());
+        return Err(Error::invalid(text));
+    }
+    if max > isize::MAX as usize / size {
+        return Err(Error::invalid(format!("max: {max} completions of {size} bytes cannot be")));
+    }
+    Ok(())
+}
+
+/// Fills what the caller has room for, and zeroes what it has beyond.
+///
+/// # Safety
+/// `entry` is writable for `size` bytes.
+unsafe fn store(entry: *mut u8, size: usize, completion: &Completion) {
+    let value = ucxx_completion {
+        user_data: completion.user_data,
+        request: completion.request.cast(),
+        length: completion.length,
+        sender_tag: completion.sender_tag,
+        status: completion.status.0,
+        reserved: [0; 7],
+    };
+    let known = size.min(size_of::<ucxx_completion>());
+    // SAFETY: as for this function.
+    unsafe {
+        std::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), entry, known);
+        entry.add(known).write_bytes(0, size - known);
+    }
+}
+
+/// A descriptor that is readable when there is something to poll, for poll(2), epoll and event loops; `ucxx_notifier_arm` first.
+/// It stays the library's, and needs no reading. UNSUPPORTED without UCXX_FEATURE_WAKEUP. Any thread.
+///
+/// # Safety
+/// A notifier of this library; `fd` is valid for a write.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_notifier_event_fd(notifier: *mut ucxx_notifier_t, fd: *mut c_int) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let (notifier, place) = unsafe { (handle::get(notifier)?, place(fd, "fd")?) };
+        place.write(notifier.event_fd()?);
+        Ok(Status::OK)
+    })
+}
+
+/// Asks that the descriptor become readable with the next completion, and stay so until it is armed again. BUSY when there is
+/// something to poll first, CLOSED when the notifier has been stopped and nothing is left; the descriptor is readable
+/// then as well. Any thread.
+///
+/// # Safety
+/// NULL (refused) or a notifier of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_notifier_arm(notifier: *mut ucxx_notifier_t) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        if unsafe { handle::get(notifier) }?.arm()? {
+            Ok(Status::OK)
+        } else {
+            Err(Error::new(Status::BUSY, "notifier: completions are ready; poll first"))
+        }
+    })
+}
+
+/// Operations that name the notifier are refused with CLOSED from now on. What has been reported and what is in flight can
+/// still be polled; whenever nothing is left, waiting and polling give CLOSED, and whoever sleeps is woken. Any thread, also twice.
+///
+/// # Safety
+/// NULL (refused) or a notifier of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_notifier_stop(notifier: *mut ucxx_notifier_t) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    guard::status(|| unsafe { handle::get(notifier) }?.stop().map(|()| Status::OK))
+}
+
+/// Stops the notifier and lets go of it; its descriptor is not the caller's to use any more. Completions that were not polled are
+/// dropped, and so are those of operations in flight, which go on; requests that the caller kept stay the caller's. A thread
+/// that sleeps in `ucxx_notifier_wait` gets CLOSED. Before or after the workers and the context. NULL is ignored. Any thread.
+///
+/// # Safety
+/// NULL or a notifier of this library, not used afterwards.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_notifier_destroy(notifier: *mut ucxx_notifier_t) {
+    guard::quietly((), || {
+        // SAFETY: as for this function.
+        if let Some(notifier) = unsafe { handle::take_box(notifier) } {
+            notifier.destroy();
+        }
+    });
+}
