@@ -1115,7 +1115,7 @@ void ucxx_worker_destroy(ucxx_worker_t *worker);
 
 /**
  * One progress pass: UCX's progress, then the callbacks that are due. `*events` is the number of events handled, 0 when there
- * was nothing to do; optional. BUSY from a callback. Never sleeps.
+ * was nothing to do; optional. BUSY from a callback of this worker. Never sleeps.
  */
 ucxx_status_t ucxx_worker_progress(ucxx_worker_t *worker, uint32_t *events);
 
