@@ -189,6 +189,11 @@ impl Endpoint {
         ended
     }
 
+    /// The peer has answered UCP once.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.closing.connected.get()
+    }
+
     /// A flush that ends well has been answered.
     pub(crate) fn note_answer(&self, answered: bool) {
         if answered {
