@@ -243,7 +243,6 @@ impl Worker {
     fn ended(&self, slot: &Slot, status: Status) {
         self.count_result(slot, status);
         slot.store_recv_info();
-        self.completions.set(self.completions.get() + 1);
         if slot.callback.get().is_some() {
             self.push_ready(slot);
         } else if !slot.notifier.get().is_null() {

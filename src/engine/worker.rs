@@ -85,8 +85,6 @@ pub struct Worker {
     pub(crate) armed: Cell<bool>,
     /// A pass is handing out callbacks (several threads at once in MULTI).
     pub(crate) delivering: Cell<u32>,
-    /// Completions so far, to tell a thread that waits that something has happened.
-    pub(crate) completions: Cell<u64>,
     pub(crate) coarse_now: Cell<u64>,
 }
 
@@ -185,7 +183,6 @@ impl Worker {
             changing: RefCell::default(),
             armed: Cell::new(false),
             delivering: Cell::new(0),
-            completions: Cell::new(0),
             coarse_now: Cell::new(timer::now_ns()),
         }))
     }
