@@ -3,14 +3,13 @@
 //! User callbacks run after `ucp_worker_progress` has returned, as UCP reorders messages that are sent from inside its own
 //! callbacks, and outside the gate, so that they may call anything.
 
-use super::events::{self, CallbackScope};
-use super::gate::ThreadMode;
+use super::events;
 use super::request::{mark, USER};
 use super::status::{Error, Result, Status};
+use super::thread::has_thread;
 use super::timer;
 use super::worker::{attention, Inside, Worker};
 use crate::sys;
-use std::ffi::c_void;
 
 /// Passes between two looks at the clock for the ages in a dump: often enough to be right, too seldom to cost.
 const PASSES_PER_LOOK: u64 = 1024;
@@ -20,22 +19,13 @@ impl Worker {
     #[inline]
     pub fn progress(&self) -> Result<u32> {
         let inside = self.enter()?;
-        if self.delivering.get() != 0 && (self.gate.mode() != ThreadMode::Multi || events::in_callback()) {
+        if self.delivering.get() != 0 && (!self.gate.is_lock() || events::in_callback()) {
             return Err(from_callback());
         }
+        if self.thread.is_used() && self.thread.is_running() {
+            return Err(has_thread());
+        }
         Ok(inside.pass())
-    }
-
-    /// Runs `f` at once, as befits a worker without a progress thread. `f` counts as a callback.
-    ///
-    /// # Safety
-    /// `f` may be called with `arg`.
-    pub unsafe fn run(&self, f: unsafe extern "C" fn(*mut c_void), arg: *mut c_void) -> Result<()> {
-        self.check_usable()?;
-        let _scope = CallbackScope::new();
-        // SAFETY: as for this function.
-        unsafe { f(arg) };
-        Ok(())
     }
 }
 

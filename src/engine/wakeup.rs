@@ -1,7 +1,9 @@
-//! Sleeping until a worker has something to do: an epoll descriptor over UCP's event descriptor and a timer.
+//! Sleeping until a worker has something to do: an epoll descriptor over UCP's event descriptor, a timer, and one by
+//! which others wake a progress thread.
 
 use super::context::feature;
 use super::status::{Error, Result, Status};
+use super::thread::has_thread;
 use super::timer;
 use super::worker::{attention, Worker};
 use crate::sys;
@@ -12,7 +14,11 @@ pub(crate) struct Wakeup {
     epoll: libc::c_int,
     /// For deadlines: UCP knows nothing of them.
     timer: libc::c_int,
+    /// For waking a progress thread. Ours, so that it may be written to while UCP goes away.
+    kick: libc::c_int,
 }
+
+static ONE: u64 = 1;
 
 impl Wakeup {
     fn new(ucp_fd: libc::c_int) -> Result<Self> {
@@ -21,9 +27,11 @@ impl Wakeup {
             Wakeup {
                 epoll: libc::epoll_create1(libc::EPOLL_CLOEXEC),
                 timer: libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK),
+                kick: libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK),
             }
         };
-        if wakeup.epoll < 0 || wakeup.timer < 0 || !wakeup.add(ucp_fd) || !wakeup.add(wakeup.timer) {
+        let opened = wakeup.epoll >= 0 && wakeup.timer >= 0 && wakeup.kick >= 0;
+        if !opened || ![ucp_fd, wakeup.timer, wakeup.kick].iter().all(|fd| wakeup.add(*fd)) {
             let cause = std::io::Error::last_os_error();
             return Err(Error::new(Status::IO_ERROR, format!("worker: no descriptor to wait on: {cause}")));
         }
@@ -48,6 +56,18 @@ impl Wakeup {
         unsafe { libc::timerfd_settime(self.timer, 0, &setting, std::ptr::null_mut()) };
     }
 
+    /// Makes the descriptor readable, until `calm`. Any thread.
+    pub(crate) fn kick(&self) {
+        // SAFETY: a live descriptor, and the eight bytes that it takes. It fails only when it is readable already.
+        unsafe { libc::write(self.kick, (&raw const ONE).cast(), 8) };
+    }
+
+    pub(crate) fn calm(&self) {
+        let mut count = 0u64;
+        // SAFETY: a live descriptor that does not block, and room for what it gives.
+        unsafe { libc::read(self.kick, (&raw mut count).cast(), 8) };
+    }
+
     /// Sleeps until the descriptor is readable; false when the time ran out or a signal came first.
     pub(crate) fn sleep(&self, longest: Option<Duration>) -> bool {
         // Rounded up to whole milliseconds: waking before a deadline would spin through what is left of it.
@@ -62,7 +82,7 @@ impl Wakeup {
 
 impl Drop for Wakeup {
     fn drop(&mut self) {
-        for fd in [self.epoll, self.timer] {
+        for fd in [self.epoll, self.timer, self.kick] {
             if fd >= 0 {
                 // SAFETY: opened in `new`, closed once.
                 unsafe { libc::close(fd) };
@@ -105,6 +125,9 @@ impl Worker {
 
     /// Asks that the descriptor become readable with the next event.
     pub fn arm(&self) -> Result<Armed> {
+        if self.thread.is_running() {
+            return Err(has_thread());
+        }
         let inside = self.enter()?;
         inside.arm_inside()
     }
@@ -112,7 +135,7 @@ impl Worker {
     pub(crate) fn arm_inside(&self) -> Result<Armed> {
         let wakeup = self.wakeup()?;
         self.drain_foreign();
-        if self.attention.get() & (attention::READY | attention::EVENTS) != 0 {
+        if self.attention.get() & (attention::READY | attention::EVENTS) != 0 || self.any_can_advance() {
             return Ok(Armed::Busy);
         }
         let deadline = [self.timers.borrow().next(), self.next_change()].into_iter().flatten().min();
