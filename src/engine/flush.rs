@@ -81,7 +81,6 @@ impl Worker {
     }
 
     /// Starts a flush. `begun` is the request where the caller has got one already.
-
     pub(crate) fn flush_with(
         &self,
         endpoint: Option<&Endpoint>,

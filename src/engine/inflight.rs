@@ -37,7 +37,7 @@ impl Worker {
     }
 
     /// Gives back a slot whose operation was never started, or that completed inside its call.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn return_slot(&self, slot: &Slot) {
         slot.hold.set(0);
         slot.end();

@@ -6,7 +6,6 @@
 use super::events;
 use super::request::{mark, USER};
 use super::status::{Error, Result, Status};
-use super::thread::has_thread;
 use super::timer;
 use super::worker::{attention, Inside, Worker};
 use crate::sys;
@@ -18,12 +17,9 @@ impl Worker {
     /// One pass. Returns how many events it handled; 0 when there was nothing to do.
     #[inline]
     pub fn progress(&self) -> Result<u32> {
-        let inside = self.enter()?;
+        let inside = self.enter_for(true)?;
         if self.delivering.get() != 0 && (!self.gate.is_lock() || events::in_callback()) {
             return Err(from_callback());
-        }
-        if self.thread.is_used() && self.thread.is_running() {
-            return Err(has_thread());
         }
         Ok(inside.pass())
     }

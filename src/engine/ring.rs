@@ -162,6 +162,11 @@ impl Worker {
     /// Has the operation to go through the ring?
     #[inline(always)]
     pub(crate) fn goes_through_ring(&self, params: &OpParams<'_>) -> bool {
+        (self.special.load(Ordering::Relaxed) | (params.flags & flag::DELAYED != 0)) && self.goes_specially(params)
+    }
+
+    #[cold]
+    fn goes_specially(&self, params: &OpParams<'_>) -> bool {
         self.thread.is_foreign() || params.flags & flag::DELAYED != 0
     }
 
@@ -243,12 +248,12 @@ impl Worker {
         if count > returned {
             queue.taken.fetch_sub(count - returned, Ordering::SeqCst);
         }
-        self.stats.delayed.add(count as u64);
         count as u32
     }
 
     fn dispatch(&self, slot: &Slot) {
         let queued = slot.queued.get();
+        self.stats.delayed.add(1);
         // SAFETY: see `Queued`; not looked at once the worker has been closed.
         let endpoint = || unsafe { queued.endpoint.as_ref() };
         if !slot.dequeue() {
@@ -347,6 +352,7 @@ impl Worker {
         self.complete(slot, status);
     }
 
+    #[inline(never)]
     pub(crate) fn return_to_pool(&self, slot: &Slot) {
         if let Some(queue) = self.thread.queue.get() {
             queue.return_slot(slot);

@@ -39,6 +39,7 @@ impl Worker {
         if self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
+        self.special.store(true, Ordering::SeqCst);
         self.join_thread();
         self.gate.enter_any();
         while self.delivering.get() > 0 {

@@ -73,6 +73,7 @@ impl Endpoint {
         })
     }
 
+    #[inline(never)]
     fn send_later(&self, mode: Mode, parts: &[Part], tag: u64, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
         self.check_open_outside()?;
         let memory_type = memory_type_of(&self.worker, parts, params)?;
@@ -202,6 +203,7 @@ impl Worker {
     }
 
     /// Hands a receive of either kind to the progress thread.
+    #[inline(never)]
     pub(crate) fn receive_later(
         &self,
         kind: Kind,

@@ -197,6 +197,7 @@ impl Worker {
         thread.stop.store(false, Ordering::SeqCst);
         thread.mode.store(mode as u8, Ordering::Relaxed);
         thread.used.store(true, Ordering::SeqCst);
+        self.special.store(true, Ordering::SeqCst);
         thread.running.store(true, Ordering::SeqCst);
         // Whoever sleeps on the descriptor is to wait for the thread from now on.
         while self.waiting.anyone_asleep() {

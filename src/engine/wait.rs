@@ -51,13 +51,18 @@ enum Idle {
 }
 
 impl Worker {
+    /// Is there somebody who progresses or, at its end, completes everything?
+    fn others_progress(&self) -> bool {
+        self.thread.is_running() || (self.thread.is_used() && self.closed.load(Ordering::SeqCst))
+    }
+
     /// Waits until `done`, at most until `deadline`: progresses, or lets the progress thread do so, which then has to notify
     /// its room when it makes `done` true. False when the time ran out.
     pub(crate) fn drive(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<bool> {
         loop {
-            if self.thread.is_running() {
+            if self.others_progress() {
                 let room = &self.thread.room;
-                let in_time = room.wait_until(&|| done() || !self.thread.is_running(), deadline);
+                let in_time = room.wait_until(&|| done() || !self.others_progress(), deadline);
                 if done() || !in_time {
                     return Ok(done());
                 }
@@ -76,7 +81,7 @@ impl Worker {
             self.drive_by_itself(done, deadline).map(Some)
         };
         // The calls that progress refuse to when there is a thread.
-        if self.thread.is_running() && !matches!(result, Ok(Some(true))) {
+        if self.others_progress() && !matches!(result, Ok(Some(true))) {
             return Ok(None);
         }
         result
@@ -103,7 +108,7 @@ impl Worker {
             if done() {
                 return Ok(Some(true));
             }
-            if self.thread.is_running() {
+            if self.others_progress() {
                 return Ok(None);
             }
             let mut driven = room.driven.lock();
@@ -182,7 +187,7 @@ impl Worker {
         self.waiting.asleep.fetch_add(1, Ordering::SeqCst);
         // Pairs with the fence in `tell_waiters`: either we see the completion, or it sees us asleep and signals.
         fence(Ordering::SeqCst);
-        let result = if done() || self.thread.is_running() { Ok(Idle::Woken) } else { self.arm_and_sleep(deadline) };
+        let result = if done() || self.others_progress() { Ok(Idle::Woken) } else { self.arm_and_sleep(deadline) };
         self.waiting.asleep.fetch_sub(1, Ordering::SeqCst);
         result
     }
@@ -288,7 +293,7 @@ impl Slot {
         let worker = self.worker();
         let done = || self.is_done();
         loop {
-            if worker.thread.is_running() {
+            if worker.others_progress() {
                 if let Some(done) = self.sleep_until(deadline) {
                     return Ok(done);
                 }
@@ -309,7 +314,7 @@ impl Slot {
                 return Some(true);
             }
             // After the mark: a thread that goes takes all marks back, and that wakes us.
-            if !self.worker().thread.is_running() {
+            if !self.worker().others_progress() {
                 return None;
             }
             let left = timer::remaining(deadline);
@@ -379,7 +384,7 @@ pub fn wait_any(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Option<(u
     first.ready_to_wait()?;
     let deadline = until(timeout_ns);
     let of_one_worker = present.all(|slot| std::ptr::eq(slot.worker, first.worker));
-    let all_running = || requests.iter().flatten().all(|slot| slot.worker().thread.is_running());
+    let all_running = || requests.iter().flatten().all(|slot| slot.worker().others_progress());
     loop {
         if all_running() {
             // Marked, they notify when they complete.

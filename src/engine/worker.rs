@@ -12,7 +12,7 @@ use super::request::Slot;
 use super::slab::Slab;
 use super::stats::Stats;
 use super::status::{Error, Result, Status};
-use super::thread::{ProgressMode, ProgressThread, ThreadParams};
+use super::thread::{has_thread, ProgressMode, ProgressThread, ThreadParams};
 use super::timer::{self, Timers};
 use super::wait::WaitRoom;
 use super::wakeup::Wakeup;
@@ -55,6 +55,8 @@ pub struct Worker {
     pub(crate) spin_ns: u64,
     /// No new operation is taken. Set before UCP goes away.
     pub(crate) closed: AtomicBool,
+    /// The worker has been closed, or has had a progress thread: the one look that every call takes. Never cleared.
+    pub(crate) special: AtomicBool,
     pub(crate) stats: Stats,
     pub(crate) waiting: WaitRoom,
     pub(crate) wakeup: OnceLock<Wakeup>,
@@ -172,6 +174,7 @@ impl Worker {
             identity,
             spin_ns: if params.spin_ns == 0 { DEFAULT_SPIN_NS } else { params.spin_ns },
             closed: AtomicBool::new(false),
+            special: AtomicBool::new(false),
             stats: Stats::default(),
             waiting: WaitRoom::default(),
             wakeup: OnceLock::new(),
@@ -212,20 +215,37 @@ impl Worker {
     /// Enters the gate for an operation: refuses after a fork, after the end, and on the wrong thread.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Result<Inside<'_>> {
+        self.enter_for(false)
+    }
+
+    /// The same, or for a progress pass of the caller's, which a progress thread excludes.
+    #[inline(always)]
+    pub(crate) fn enter_for(&self, progressing: bool) -> Result<Inside<'_>> {
         if self.generation.is_past() {
             return Err(context::forked("worker"));
         }
         self.gate.enter()?;
         // From here on leaving is seen to.
         let inside = Inside { worker: self };
+        if self.special.load(Ordering::Relaxed) {
+            self.entered_specially(progressing)?;
+        }
+        Ok(inside)
+    }
+
+    #[cold]
+    fn entered_specially(&self, progressing: bool) -> Result<()> {
         if self.closed.load(Ordering::Relaxed) {
             return Err(self.closed_error());
         }
-        if self.thread.is_used() && !self.thread.is_foreign() {
+        if progressing && self.thread.is_running() {
+            return Err(has_thread());
+        }
+        if !self.thread.is_foreign() {
             // What this thread has put there comes before what it does now.
             self.drain_ring();
         }
-        Ok(inside)
+        Ok(())
     }
 
     #[cold]
