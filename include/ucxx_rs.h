@@ -22,9 +22,12 @@
  *  - With timeout_ns as an argument 0 polls and UINT64_MAX waits for ever; in ucxx_op_params_t 0 means no timeout.
  *    Where progress is manual, everything that waits also progresses.
  *  - Kept by the caller until the operation completes: payload buffers and recv_info. Copied: strings, lists of buffers, params.
- *  - A callback runs exactly once, outside every lock, on the thread inside a call that progresses. Status and recv_info are
- *    stored, then the callback runs, then waiters are released. From a callback every function may be called; those that wait
- *    return UCXX_ERR_BUSY, and destroying the worker or endpoint at hand takes effect at the end of the pass.
+ *  - A callback runs exactly once, outside every lock, on the thread that drives progress: the progress thread, or the thread inside a
+ *    call that progresses. Status and recv_info are stored, then the callback runs, then waiters are released. With a progress
+ *    thread it may run before the call that submitted returns; *request is written before. From a callback every function may be
+ *    called; those that wait return UCXX_ERR_BUSY (with a progress thread ucxx_endpoint_create, ucxx_tag_probe, and
+ *    ucxx_endpoint_query and ucxx_worker_dump of another worker, too), and destroying the worker or endpoint at hand takes effect
+ *    at the end of the pass.
  *  - Messages of one thread on one endpoint match in the order they were submitted.
  *  - In a forked child calls return UCXX_ERR_FORKED, destroys do nothing, and a new context may be made.
  *  - The library installs no signal handler (and takes back those that loading UCX installs), writes nothing to stdout or
@@ -815,7 +818,7 @@ struct ucxx_op_params {
    */
   size_t struct_size;
   /**
-   * UCXX_FLAG_*. WAIT excludes a callback and ALWAYS_CALLBACK. DELAYED needs a progress thread.
+   * UCXX_FLAG_*. WAIT excludes a callback and ALWAYS_CALLBACK. DELAYED, through the queue even from where it could go directly, needs a progress thread.
    */
   uint64_t flags;
   /**

@@ -35,7 +35,8 @@ impl SleepFlag {
     #[inline]
     pub(crate) fn must_wake(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.0.load(Ordering::Relaxed) == 1 && self.0.swap(0, Ordering::SeqCst) == 1
+        self.0.load(Ordering::Relaxed) == 1
+            && self.0.compare_exchange(1, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 }
 
@@ -92,43 +93,39 @@ mod tests {
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
-    use loom::sync::{Arc, Condvar, Mutex};
+    use loom::sync::{Arc, Notify};
 
+    /// A counter stands for the queue. loom reports a deadlock when nobody ever wakes the thread.
     #[test]
     fn no_wakeup_is_lost() {
-        loom::model(|| {
+        // All interleavings with up to three preemptions; without a bound they do not end.
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
             let flag = Arc::new(SleepFlag::new());
             let queue = Arc::new(AtomicU32::new(0));
-            let descriptor = Arc::new((Mutex::new(false), Condvar::new()));
+            let descriptor = Arc::new(Notify::new());
             let producers: Vec<_> = (0..2)
                 .map(|_| {
                     let (flag, queue, descriptor) = (flag.clone(), queue.clone(), descriptor.clone());
                     loom::thread::spawn(move || {
-                        queue.fetch_add(1, Ordering::Release);
+                        queue.fetch_add(1, Ordering::AcqRel);
                         if flag.must_wake() {
-                            *descriptor.0.lock().unwrap() = true;
-                            descriptor.1.notify_one();
+                            descriptor.notify();
                         }
                     })
                 })
                 .collect();
             let mut taken = 0;
-            while taken < 2 {
-                taken += queue.swap(0, Ordering::Acquire);
+            loop {
+                taken += queue.swap(0, Ordering::AcqRel);
                 if taken == 2 {
                     break;
                 }
                 flag.announce();
-                if queue.load(Ordering::Acquire) != 0 {
-                    flag.awake();
-                    continue;
+                if queue.load(Ordering::Acquire) == 0 {
+                    descriptor.wait();
                 }
-                // loom reports a deadlock when nobody ever sets it.
-                let mut readable = descriptor.0.lock().unwrap();
-                while !*readable {
-                    readable = descriptor.1.wait(readable).unwrap();
-                }
-                *readable = false;
                 flag.awake();
             }
             producers.into_iter().for_each(|producer| producer.join().unwrap());
