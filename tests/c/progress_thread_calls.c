@@ -269,6 +269,12 @@ static void slow_callback(void) {
     CHECK_STATUS(ucxx_request_status(first), UCXX_INPROGRESS);
     atomic_store(&slow.let_go, 1);
     CHECK_OK(finish(UCXX_INPROGRESS, &first));
+    /* Taken in, so that there is room for the next two: a send that has to wait for room does need progress. */
+    for (int at = 0; at < 2; at++) {
+      uint64_t word = 0;
+      ucxx_request_t *receive = NULL;
+      CHECK_OK(finish(ucxx_tag_recv(pair.right, &word, 8, 2, UINT64_MAX, NULL, &receive), &receive));
+    }
   }
   close_workers(&pair);
 }
