@@ -159,6 +159,8 @@ static inline int exchange_barrier(struct exchange *exchange, ucxx_worker_t *wor
   if (exchange_send(exchange, &token, 1) != 0) return -1;
   for (;;) {
     ucxx_status_t status = ucxx_worker_progress(worker, NULL);
+    /* A progress thread does it already. */
+    if (status == UCXX_ERR_BUSY) return exchange_receive(exchange, &token, 1, deadline_ns);
     if (status != UCXX_OK) {
       fprintf(stderr, "exchange: progress: %s\n", ucxx_last_error_message());
       return -1;

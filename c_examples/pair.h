@@ -42,7 +42,7 @@ static inline ucxx_status_t outcome(ucxx_status_t status, ucxx_request_t *reques
   return status;
 }
 
-static inline void pair_open(struct pair *pair, int argc, char **argv) {
+static inline void pair_open_with(struct pair *pair, int argc, char **argv, const ucxx_worker_params_t *worker_params) {
   if (argc != 3) {
     fprintf(stderr, "usage: %s 0|1 SOCKET_PATH\n", argv[0]);
     exit(2);
@@ -52,7 +52,7 @@ static inline void pair_open(struct pair *pair, int argc, char **argv) {
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
   params.features = UCXX_FEATURE_TAG | UCXX_FEATURE_WAKEUP;
   check(ucxx_context_create(&params, &pair->context), "context");
-  check(ucxx_worker_create(pair->context, NULL, &pair->worker), "worker");
+  check(ucxx_worker_create(pair->context, worker_params, &pair->worker), "worker");
 
   ucxx_address_t *mine = NULL, *theirs = NULL;
   void *bytes = NULL;
@@ -65,6 +65,10 @@ static inline void pair_open(struct pair *pair, int argc, char **argv) {
   check(ucxx_endpoint_create(pair->worker, theirs, NULL, &pair->endpoint), "endpoint");
   ucxx_address_destroy(theirs);
   ucxx_address_destroy(mine);
+}
+
+static inline void pair_open(struct pair *pair, int argc, char **argv) {
+  pair_open_with(pair, argc, argv, NULL);
 }
 
 /* Call it when everything that was expected from the peer has come. */

@@ -25,9 +25,12 @@
  *  - With timeout_ns as an argument 0 polls and UINT64_MAX waits for ever; in ucxx_op_params_t 0 means no timeout.
  *    Where progress is manual, everything that waits also progresses.
  *  - Kept by the caller until the operation completes: payload buffers and recv_info. Copied: strings, lists of buffers, params.
- *  - A callback runs exactly once, outside every lock, on the thread inside a call that progresses. Status and recv_info are
- *    stored, then the callback runs, then waiters are released. From a callback every function may be called; those that wait
- *    return UCXX_ERR_BUSY, and destroying the worker or endpoint at hand takes effect at the end of the pass.
+ *  - A callback runs exactly once, outside every lock, on the thread that drives progress: the progress thread, or the thread inside a
+ *    call that progresses. Status and recv_info are stored, then the callback runs, then waiters are released. With a progress
+ *    thread it may run before the call that submitted returns; *request is written before. From a callback every function may be
+ *    called; those that wait return UCXX_ERR_BUSY (with a progress thread ucxx_endpoint_create, ucxx_tag_probe, and
+ *    ucxx_endpoint_query and ucxx_worker_dump of another worker, too), and destroying the worker or endpoint at hand takes effect
+ *    at the end of the pass.
  *  - Messages of one thread on one endpoint match in the order they were submitted.
  *  - In a forked child calls return UCXX_ERR_FORKED, destroys do nothing, and a new context may be made.
  *  - The library installs no signal handler (and takes back those that loading UCX installs), writes nothing to stdout or
@@ -628,19 +631,21 @@ struct ucxx_worker_params {
    */
   int32_t thread_mode;
   /**
-   * UCXX_PROGRESS_*. Only MANUAL in this release: the others give UNSUPPORTED.
+   * UCXX_PROGRESS_*. A progress thread needs UCXX_FEATURE_WAKEUP and a thread mode other than SINGLE.
    */
   int32_t progress_mode;
   /**
-   * 0 default, -1 off; 1, on, needs a progress thread.
+   * While there is a progress thread: 1 others hand operations to it by a queue, -1 they take a lock and call UCX themselves,
+   * 0 as UCXX_RS_DELAYED_SUBMISSION (0 or 1) in the environment says, on if that is not set.
    */
   int32_t delayed_submission;
   /**
-   * For delayed submission; without effect in this release.
+   * Operations that the queue holds; 0 for 4096. When it is full they get NO_RESOURCE; flush, close and cancel never do.
    */
   uint32_t submission_queue_depth;
   /**
-   * Nanoseconds that a call which waits polls before it sleeps; 0 for the default, 50 microseconds.
+   * Nanoseconds that an adaptive progress thread, or a call which waits under manual progress, polls before it sleeps; 0 for
+   * the default, 50 microseconds.
    */
   uint64_t spin_ns;
   /**
@@ -648,11 +653,11 @@ struct ucxx_worker_params {
    */
   int32_t wait_takeover;
   /**
-   * Pin the progress thread to this CPU + 1; 0 = do not. Without effect in this release.
+   * Pin the progress thread to this CPU + 1; 0 = do not. One that cannot be used is INVALID_PARAM.
    */
   int32_t cpu;
   /**
-   * Runs first on the progress thread. Without effect in this release.
+   * Runs first on the progress thread, on each that is started. It counts as a callback.
    */
   void (*thread_start)(void *arg);
   /**
@@ -660,7 +665,7 @@ struct ucxx_worker_params {
    */
   void *thread_start_arg;
   /**
-   * Name of the thread, and of the worker in dumps; optional.
+   * Name of the thread (of which the system keeps 15 bytes), and of the worker in dumps; optional.
    */
   const char *name;
 };
@@ -704,7 +709,7 @@ struct ucxx_worker_attr {
    */
   size_t max_am_header;
   /**
-   * 0 without one.
+   * The kernel's number for it (gettid); 0 without one.
    */
   uint64_t progress_thread_id;
 };
@@ -736,7 +741,7 @@ struct ucxx_worker_stats {
   uint64_t bytes_sent;
   uint64_t bytes_received;
   /**
-   * The submission queue; 0 in this release.
+   * The submission queue: operations that went through it, its greatest length seen, refusals because it was full.
    */
   uint64_t delayed;
   uint64_t queue_high_water;
@@ -816,7 +821,8 @@ struct ucxx_op_params {
    */
   size_t struct_size;
   /**
-   * UCXX_FLAG_*. WAIT excludes a callback, a notifier and ALWAYS_CALLBACK. DELAYED needs a progress thread.
+   * UCXX_FLAG_*. WAIT excludes a callback, a notifier and ALWAYS_CALLBACK. DELAYED, through the queue even from where it could
+   * go directly, needs a progress thread.
    */
   uint64_t flags;
   /**
@@ -1135,15 +1141,17 @@ void ucxx_worker_params_init(ucxx_worker_params_t *value, size_t struct_size);
 /**
  * Creates a worker. `params` may be NULL. The caller owns it; it keeps the context's memory alive. Any thread.
  *
- * Errors: INVALID_PARAM, also when a configuration variable of the context found no taker; UNSUPPORTED for what this release
- * does not offer.
+ * Errors: INVALID_PARAM, also when a configuration variable of the context found no taker, or for a progress thread with
+ * UCXX_THREAD_SINGLE or on a CPU that cannot be used; UNSUPPORTED for one without UCXX_FEATURE_WAKEUP.
  */
 ucxx_status_t ucxx_worker_create(ucxx_context_t *context, const ucxx_worker_params_t *params, ucxx_worker_t **worker);
 
 /**
- * Shuts the worker down now: what is in flight completes with CANCELED (with its callbacks, in this call), endpoints are closed
- * by force, UCX's worker goes. Bounded: about a second. Endpoints and requests of it stay valid, and answer CLOSED. From a
- * callback of the worker it takes effect at the end of the pass. No other thread may be in a call on it. NULL is ignored.
+ * Shuts the worker down now: its progress thread ends, what is in flight completes with CANCELED (with its callbacks, in this
+ * call), endpoints are closed by force, UCX's worker goes. Bounded: about a second, and the callback that runs. Endpoints and
+ * requests of it stay valid, and answer CLOSED. From a callback it takes effect at the end of the pass, with a progress thread on
+ * a thread of the library's own. No other thread may be in a call on the worker; calls on its endpoints and requests may be under
+ * way where there is a progress thread. NULL is ignored.
  * Destroy (or flush) endpoints before it: messages on their way are given a fifth of a second here, and a large one that is
  * cut short may still reach a peer that had its announcement, with what the buffer holds by then.
  */
@@ -1151,14 +1159,14 @@ void ucxx_worker_destroy(ucxx_worker_t *worker);
 
 /**
  * One progress pass: UCX's progress, then the callbacks that are due. `*events` is the number of events handled, 0 when there
- * was nothing to do; optional. BUSY from a callback of this worker. Never sleeps.
+ * was nothing to do; optional. BUSY from a callback, and with a progress thread. Never sleeps.
  */
 ucxx_status_t ucxx_worker_progress(ucxx_worker_t *worker, uint32_t *events);
 
 /**
  * Sleeps until there is an event, and handles it: OK. TIMED_OUT when `timeout_ns` ran out first (0 polls, UINT64_MAX waits for
  * ever). It may return OK without anything that the caller would notice: look, and wait again. Needs UCXX_FEATURE_WAKEUP. BUSY
- * from a callback.
+ * from a callback, and with a progress thread.
  */
 ucxx_status_t ucxx_worker_wait(ucxx_worker_t *worker, uint64_t timeout_ns);
 
@@ -1171,6 +1179,7 @@ ucxx_status_t ucxx_worker_event_fd(ucxx_worker_t *worker, int *fd);
 /**
  * Before going to sleep on the descriptor: OK when the next event will make it readable, BUSY when there is something to
  * progress first. So: progress until there are no events, arm, and only when that is OK sleep. Every sleep needs its own arm.
+ * BUSY with a progress thread.
  */
 ucxx_status_t ucxx_worker_arm(ucxx_worker_t *worker);
 
@@ -1181,8 +1190,25 @@ ucxx_status_t ucxx_worker_arm(ucxx_worker_t *worker);
 ucxx_status_t ucxx_worker_signal(ucxx_worker_t *worker);
 
 /**
- * Runs `fn` where progress happens, before the next pass; at once on the calling thread where progress is manual, as it is in
- * this release. `fn` counts as a callback: what waits returns BUSY in it. The timeout then has nothing to bound.
+ * Starts a progress thread (UCXX_PROGRESS_THREAD_*), on a worker made without one or after it was stopped. From then on it is
+ * the one that progresses; other threads that wait, wait for it. Operations may be submitted meanwhile.
+ *
+ * Errors: ALREADY_EXISTS when there is one; INVALID_PARAM for UCXX_PROGRESS_MANUAL, with UCXX_THREAD_SINGLE, and for a `cpu` that
+ * cannot be used; UNSUPPORTED without UCXX_FEATURE_WAKEUP; BUSY from a callback. Under SERIALIZED it counts as a call on the worker;
+ * afterwards any thread may call at any time, also once the thread has been stopped.
+ */
+ucxx_status_t ucxx_worker_start_progress_thread(ucxx_worker_t *worker, int32_t progress_mode);
+
+/**
+ * Stops the progress thread after a last pass, and waits for its end; progress is manual then. Nothing that was submitted is
+ * lost: it goes on with whoever progresses, and threads that wait do so themselves. NO_ELEM when there is none; BUSY from a callback.
+ */
+ucxx_status_t ucxx_worker_stop_progress_thread(ucxx_worker_t *worker);
+
+/**
+ * Runs `fn` where progress happens: on the progress thread, after what had been submitted and before its next pass, and waits for
+ * it; at once on the calling thread where progress is manual. `fn` counts as a callback: what waits returns BUSY in it. TIMED_OUT
+ * when `timeout_ns` ran out before it could start: it has not run and never will. BUSY from a callback with a progress thread.
  */
 ucxx_status_t ucxx_worker_run_pre(ucxx_worker_t *worker, void (*fn)(void *arg), void *arg, uint64_t timeout_ns);
 

@@ -4,7 +4,7 @@
 //! has not, and error handling is what makes force possible: endpoints without it are left to UCP's flush-and-close, and
 //! where that does not end in time they stay with UCP until the worker goes.
 
-use super::endpoint::{Endpoint, Phase};
+use super::endpoint::{Endpoint, EndpointPointer, Phase};
 use super::events::{self, Event};
 use super::flush::posted;
 use super::inflight::Out;
@@ -13,7 +13,7 @@ use super::request::{Kind, OpParams, Part, Slot, Submitted};
 use super::status::{Result, Status};
 use super::timer;
 use super::wait;
-use super::worker::{attention, Worker};
+use super::worker::{attention, Inside, Worker};
 use crate::sys::{self, Posted};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -32,6 +32,8 @@ pub(crate) struct Closing {
     pub(crate) outcome: Cell<Status>,
     /// The caller's request for it, if it is in flight.
     request: Cell<*const Slot>,
+    /// The caller has closed it: a second time is an error.
+    taken: Cell<bool>,
     /// UCP's flush before the close has ended, or there is none.
     flushed: Cell<bool>,
     /// The peer has answered UCP once: from then on force is safe. UCX 1.13 asserts when it meets its own wire-up.
@@ -54,6 +56,7 @@ impl Default for Closing {
         Closing {
             outcome: Cell::new(Status::OK),
             request: Cell::new(std::ptr::null()),
+            taken: Cell::new(false),
             flushed: Cell::new(true),
             connected: Cell::new(false),
             forced: Cell::new(false),
@@ -74,17 +77,41 @@ impl Endpoint {
     }
 
     fn close_now(&self, force: bool, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
-        let inside = self.worker.enter()?;
-        match self.status() {
-            Status::OK => {}
-            Status::CLOSED => return Err(self.not_open(Status::CLOSED)),
-            _ => {
-                // Its peer is gone: what is left of it goes by itself.
-                self.set_status(Status::CLOSED);
+        self.worker.check_usable()?;
+        if self.worker.thread.is_foreign() && self.status() == Status::CLOSED {
+            return Err(self.not_open(Status::CLOSED));
+        }
+        let endpoint = EndpointPointer(self);
+        let timeout_ns = params.timeout_ns;
+        let later = self.worker.post_operation(Kind::EndpointClose, params, out, move |inside, slot| {
+            let endpoint = endpoint;
+            // SAFETY: the end of an endpoint comes after what was handed over before it.
+            let endpoint = unsafe { &*endpoint.0 };
+            if endpoint.closing.taken.replace(true) {
+                return inside.never_started(slot, Some(endpoint), Status::CLOSED);
             }
+            endpoint.close_inside(inside, slot, force, timeout_ns, Out::NOWHERE);
+        })?;
+        if let Some(submitted) = later {
+            // What comes after is refused; what came before goes by the phase.
+            self.set_status(Status::CLOSED);
+            return Ok(submitted);
+        }
+        let inside = self.worker.enter()?;
+        if self.status() == Status::CLOSED {
+            return Err(self.not_open(Status::CLOSED));
         }
         let slot = inside.take_slot();
         slot.begin(Kind::EndpointClose, params, 0, 0, out.is_wanted());
+        self.closing.taken.set(true);
+        self.close_inside(&inside, slot, force, params.timeout_ns, out);
+        Ok(Submitted::Pending)
+    }
+
+    fn close_inside(&self, inside: &Inside<'_>, slot: &Slot, force: bool, timeout_ns: u64, out: Out) {
+        // Where its peer is gone, what is left of it goes by itself.
+        self.set_status(Status::CLOSED);
+        let params = &OpParams { timeout_ns, ..OpParams::default() };
         // Started before UCP is asked: the close must not end before there is a request to end.
         inside.start(slot, Some(self), params, out);
         self.closing.request.set(slot);
@@ -97,7 +124,6 @@ impl Endpoint {
         } else if self.phase() == Phase::Closed {
             self.complete_request(Status::OK);
         }
-        Ok(Submitted::Pending)
     }
 
     /// Starts closing an open endpoint. Inside the gate.
@@ -331,14 +357,16 @@ impl Endpoint {
             return;
         }
         if events::in_callback() {
-            if let Ok(inside) = self.worker.enter() {
-                inside.push_event(Event::DestroyEndpoint(self.clone()));
-            }
+            let worker = self.worker.clone();
+            let _ = worker.post(move |inside| inside.push_event(Event::DestroyEndpoint(self)));
             return;
         }
-        match self.worker.enter() {
-            Ok(_inside) => self.begin_destroy(),
-            Err(_) => return,
+        let begun = self.worker.on_owner(|_inside| {
+            self.begin_destroy();
+            Ok(())
+        });
+        if begun.is_err() {
+            return;
         }
         let ended = || {
             self.phase() == Phase::Closed
@@ -348,11 +376,12 @@ impl Endpoint {
         let patience = timer::deadline_after(2 * PATIENCE_NS);
         if self.worker.drive(&ended, patience).is_ok_and(|ended| !ended) {
             // Sends that trickle, or a close of the caller's with all the time in the world.
-            if let Ok(_inside) = self.worker.enter() {
+            let _ = self.worker.on_owner(|_inside| {
                 if self.phase() == Phase::Flushing {
                     self.end_by_force();
                 }
-            }
+                Ok(())
+            });
             let _ = self.worker.drive(&ended, timer::deadline_after(2 * ENDING_NS));
         }
     }

@@ -89,11 +89,20 @@ unsafe impl Send for Endpoint {}
 // SAFETY: as above.
 unsafe impl Sync for Endpoint {}
 
+/// For jobs: handed over by a caller who keeps the endpoint until it has asked for its end, which comes after the job.
+#[derive(Clone, Copy)]
+pub(crate) struct EndpointPointer(pub(crate) *const Endpoint);
+// SAFETY: looked at by whoever is inside the worker's gate.
+unsafe impl Send for EndpointPointer {}
+
 impl Endpoint {
     /// Connects to the worker that the address names. The connection is made in the background; operations may be
     /// submitted at once.
     pub fn new(worker: &Arc<Worker>, address: &Address, params: &EndpointParams) -> Result<Arc<Self>> {
-        let inside = worker.enter()?;
+        worker.on_owner(|_inside| Self::create(worker, address, params))
+    }
+
+    fn create(worker: &Arc<Worker>, address: &Address, params: &EndpointParams) -> Result<Arc<Self>> {
         let origin = address.origin();
         let to_self = origin.is_some_and(|origin| {
             origin.identity.same_process(&worker.identity) && origin.identity.worker == worker.identity.worker
@@ -150,7 +159,6 @@ impl Endpoint {
             }
             endpoint.await_answer();
         }
-        drop(inside);
         Ok(endpoint)
     }
 
@@ -233,6 +241,12 @@ impl Endpoint {
             return Ok(());
         }
         Err(self.not_open(status))
+    }
+
+    /// The same for a thread that is not inside the gate.
+    pub(crate) fn check_open_outside(&self) -> Result<()> {
+        self.worker.check_usable()?;
+        self.check_open()
     }
 
     /// Why it takes nothing, as an error.

@@ -68,6 +68,17 @@ pub fn reap_doomed() {
     }
 }
 
+/// The same for a progress thread, on which nothing can be ended that waits for it.
+pub(crate) fn hand_over_doomed() {
+    if !may_have_doomed() {
+        return;
+    }
+    while let Some(worker) = DOOMED.try_with(|doomed| doomed.borrow_mut().pop()).ok().flatten() {
+        DOOMED_COUNT.fetch_sub(1, Ordering::Relaxed);
+        super::thread::reap(worker);
+    }
+}
+
 /// Could there be anything for `reap_doomed` to do on this thread?
 #[inline]
 pub fn may_have_doomed() -> bool {
@@ -101,8 +112,17 @@ impl Worker {
                 Event::Closed(endpoint, status) => {
                     self.call_endpoint(&endpoint, endpoint.on_close.take(), status);
                     endpoint.closing.reported.store(true, Ordering::Release);
+                    if self.thread.is_used() {
+                        self.thread.room.notify();
+                    }
                 }
-                Event::DestroyEndpoint(endpoint) => endpoint.begin_destroy(),
+                Event::DestroyEndpoint(endpoint) => {
+                    endpoint.begin_destroy();
+                    if self.thread.is_used() {
+                        // Other threads may have put there what names it.
+                        self.thread.graves.borrow_mut().push(endpoint);
+                    }
+                }
             }
         }
         handled

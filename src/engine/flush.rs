@@ -4,13 +4,13 @@
 //! UCP's flush, and the sends that were in flight when it was submitted. It also reports what nobody else can: the first
 //! error of a send that kept neither request nor callback.
 
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, EndpointPointer, Phase};
 use super::inflight::Out;
 use super::param::Param;
 use super::request::{flag, mark, Kind, OpParams, Part, Slot, Submitted, Ticket};
 use super::status::{Result, Status};
 use super::wait;
-use super::worker::Worker;
+use super::worker::{Inside, Worker};
 use crate::sys::{self, Posted};
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -20,12 +20,40 @@ impl Endpoint {
     pub fn flush(&self, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
         params.check(&self.worker.context, "flush", 0)?;
         wait::submit(params, out, |params, out| {
+            if self.worker.thread.is_foreign() {
+                self.check_open_outside()?;
+            }
+            let endpoint = EndpointPointer(self);
+            let timeout_ns = params.timeout_ns;
+            let later = self.worker.post_operation(Kind::EndpointFlush, params, out, move |inside, slot| {
+                let endpoint = endpoint;
+                // SAFETY: the end of an endpoint comes after what was handed over before it.
+                let endpoint = unsafe { &*endpoint.0 };
+                if endpoint.phase() != Phase::Open {
+                    return inside.never_started(slot, Some(endpoint), endpoint.status());
+                }
+                let params = OpParams { timeout_ns, ..OpParams::default() };
+                let _ = endpoint.flush_inside(inside, Some(slot), &params, Out::NOWHERE);
+            })?;
+            if let Some(submitted) = later {
+                return Ok(submitted);
+            }
             let inside = self.worker.enter()?;
             self.check_open()?;
-            let ucp = self.ucp.get();
-            // SAFETY: a live endpoint inside its worker's gate; `flush_with` keeps the param's slot until UCP calls back.
-            inside.flush_with(Some(self), params, out, |param| unsafe { sys::ucp_ep_flush_nbx(ucp, param) })
+            self.flush_inside(&inside, None, params, out)
         })
+    }
+
+    fn flush_inside(
+        &self,
+        inside: &Inside<'_>,
+        slot: Option<&Slot>,
+        params: &OpParams<'_>,
+        out: Out,
+    ) -> Result<Submitted> {
+        let ucp = self.ucp.get();
+        // SAFETY: a live endpoint inside its worker's gate; `flush_with` keeps the param's slot until UCP calls back.
+        inside.flush_with(Some(self), slot, params, out, |param| unsafe { sys::ucp_ep_flush_nbx(ucp, param) })
     }
 }
 
@@ -34,16 +62,29 @@ impl Worker {
     pub fn flush(&self, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
         params.check(&self.context, "flush", 0)?;
         wait::submit(params, out, |params, out| {
-            let inside = self.enter()?;
-            let ucp = self.ucp();
-            // SAFETY: a live worker inside its gate; as above.
-            inside.flush_with(None, params, out, |param| unsafe { sys::ucp_worker_flush_nbx(ucp, param) })
+            let timeout_ns = params.timeout_ns;
+            let later = self.post_operation(Kind::WorkerFlush, params, out, move |inside, slot| {
+                let params = OpParams { timeout_ns, ..OpParams::default() };
+                let _ = inside.flush_inside(Some(slot), &params, Out::NOWHERE);
+            })?;
+            if let Some(submitted) = later {
+                return Ok(submitted);
+            }
+            self.enter()?.flush_inside(None, params, out)
         })
     }
 
+    fn flush_inside(&self, slot: Option<&Slot>, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
+        let ucp = self.ucp();
+        // SAFETY: a live worker inside its gate; as above.
+        self.flush_with(None, slot, params, out, |param| unsafe { sys::ucp_worker_flush_nbx(ucp, param) })
+    }
+
+    /// Starts a flush. `begun` is the request where the caller has got one already.
     pub(crate) fn flush_with(
         &self,
         endpoint: Option<&Endpoint>,
+        begun: Option<&Slot>,
         params: &OpParams<'_>,
         out: Out,
         call: impl FnOnce(*const sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
@@ -56,15 +97,19 @@ impl Worker {
         }
         let sends = endpoint.map_or(self.sends_in_flight.get(), |endpoint| endpoint.sends.get());
         let unreported = self.has_unreported(endpoint);
-        if let (Posted::Done, 0, false, 0) = (&posted, sends, unreported, params.flags & flag::ALWAYS_CALLBACK) {
+        let may_end = begun.is_none() && params.flags & flag::ALWAYS_CALLBACK == 0;
+        if let (Posted::Done, 0, false, true) = (&posted, sends, unreported, may_end) {
             self.stats.submitted.add(1);
             self.stats.completed.add(1);
             out.store_null();
             return Ok(Submitted::Done);
         }
-        let slot = self.take_slot();
-        let kind = if endpoint.is_some() { Kind::EndpointFlush } else { Kind::WorkerFlush };
-        slot.begin(kind, params, 0, 0, out.is_wanted());
+        let slot = begun.unwrap_or_else(|| {
+            let slot = self.take_slot();
+            let kind = if endpoint.is_some() { Kind::EndpointFlush } else { Kind::WorkerFlush };
+            slot.begin(kind, params, 0, 0, out.is_wanted());
+            slot
+        });
         slot.remaining.set(sends + u32::from(pending));
         self.start(slot, endpoint, params, out);
         self.flush_list(endpoint, |list| list.push(slot));

@@ -5,8 +5,9 @@
 
 use super::status::{Error, Result, Status};
 use parking_lot::lock_api::RawMutex as _;
+use parking_lot::lock_api::RawMutexFair as _;
 use parking_lot::RawMutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 /// Who may call while progress is manual. Numbers as in the C header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +28,11 @@ pub(crate) fn this_thread() -> usize {
 }
 
 pub(crate) struct Gate {
-    mode: ThreadMode,
+    /// What the worker was made with.
+    declared: ThreadMode,
+    /// The rule in force: the declared one, or MULTI from the first progress thread on. Changed once, by a call that is
+    /// serialised with all others as SERIALIZED asks.
+    rule: AtomicU8,
     /// SINGLE: the one thread. Never changes.
     owner: usize,
     /// SINGLE and SERIALIZED: somebody is inside. Plain loads and stores: it detects misuse, it is not a lock; the caller's own
@@ -42,7 +47,8 @@ pub(crate) struct Gate {
 impl Gate {
     pub(crate) fn new(mode: ThreadMode) -> Self {
         Gate {
-            mode,
+            declared: mode,
+            rule: AtomicU8::new(mode as u8),
             owner: this_thread(),
             inside: AtomicBool::new(false),
             lock: RawMutex::INIT,
@@ -50,13 +56,41 @@ impl Gate {
         }
     }
 
-    pub(crate) fn mode(&self) -> ThreadMode {
-        self.mode
+    /// What the worker was made with.
+    pub(crate) fn declared(&self) -> ThreadMode {
+        self.declared
+    }
+
+    #[inline(always)]
+    fn rule(&self) -> ThreadMode {
+        match self.rule.load(Ordering::Relaxed) {
+            0 => ThreadMode::Multi,
+            1 => ThreadMode::Serialized,
+            _ => ThreadMode::Single,
+        }
+    }
+
+    /// Threads that come at the same time wait for each other.
+    #[inline]
+    pub(crate) fn is_lock(&self) -> bool {
+        self.rule() == ThreadMode::Multi
+    }
+
+    /// Another thread than the caller's may be inside at times.
+    #[inline]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.rule() != ThreadMode::Single
+    }
+
+    /// A progress thread is about to share the worker with its callers. It stays a lock: taking it back would need
+    /// to know that nobody holds it.
+    pub(crate) fn become_lock(&self) {
+        self.rule.store(ThreadMode::Multi as u8, Ordering::Release);
     }
 
     #[inline(always)]
     pub(crate) fn enter(&self) -> Result<()> {
-        if self.mode != ThreadMode::Single {
+        if self.rule() != ThreadMode::Single {
             return self.enter_shared();
         }
         if this_thread() != self.owner {
@@ -67,7 +101,7 @@ impl Gate {
 
     #[inline(never)]
     fn enter_shared(&self) -> Result<()> {
-        if self.mode == ThreadMode::Serialized {
+        if !self.is_lock() {
             return self.mark();
         }
         if !self.lock.try_lock() {
@@ -97,7 +131,7 @@ impl Gate {
 
     /// Enters for shutting down, where the thread does not matter and waiting is right.
     pub(crate) fn enter_any(&self) {
-        match self.mode {
+        match self.rule() {
             ThreadMode::Multi => {
                 self.lock.lock();
                 self.holder.store(this_thread(), Ordering::Relaxed);
@@ -112,7 +146,7 @@ impl Gate {
 
     #[inline(always)]
     pub(crate) fn leave(&self) {
-        if self.mode != ThreadMode::Multi {
+        if !self.is_lock() {
             return self.inside.store(false, Ordering::Release);
         }
         self.unlock();
@@ -125,10 +159,19 @@ impl Gate {
         unsafe { self.lock.unlock() };
     }
 
+    /// Leaves, and lets in whoever waits before the caller can come back: a thread that enters again and again would keep
+    /// the others out.
+    pub(crate) fn leave_fairly(&self) {
+        debug_assert!(self.is_lock());
+        self.holder.store(0, Ordering::Relaxed);
+        // SAFETY: whoever leaves has entered.
+        unsafe { self.lock.unlock_fair() };
+    }
+
     /// True when the caller is the one thread of a SINGLE worker and not inside: then it may act on its cells at once.
     #[inline]
     pub(crate) fn is_free_owner(&self) -> bool {
-        self.mode == ThreadMode::Single && this_thread() == self.owner && !self.inside.load(Ordering::Relaxed)
+        self.rule() == ThreadMode::Single && this_thread() == self.owner && !self.inside.load(Ordering::Relaxed)
     }
 }
 

@@ -32,16 +32,20 @@ impl Worker {
             if let Some(slot) = self.slab.pop() {
                 return slot;
             }
-            self.slab.grow(self);
+            self.slab.grow(self, false);
         }
     }
 
     /// Gives back a slot whose operation was never started, or that completed inside its call.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn return_slot(&self, slot: &Slot) {
         slot.hold.set(0);
         slot.end();
-        self.slab.push(slot);
+        if slot.pooled {
+            self.return_to_pool(slot);
+        } else {
+            self.slab.push(slot);
+        }
     }
 
     #[inline]
@@ -240,7 +244,7 @@ impl Worker {
 
     /// The part of a completion that the caller sees.
     #[inline]
-    fn ended(&self, slot: &Slot, status: Status) {
+    pub(crate) fn ended(&self, slot: &Slot, status: Status) {
         self.count_result(slot, status);
         slot.store_recv_info();
         if slot.callback.get().is_some() {
@@ -271,7 +275,11 @@ impl Worker {
     #[inline]
     pub(crate) fn finish(&self, slot: &Slot) {
         slot.publish_status();
-        slot.publish_done();
+        if !self.thread.is_used() {
+            slot.publish_done();
+        } else if slot.publish_done_and_wake() {
+            super::wait::ANY_REQUEST.notify();
+        }
         slot.hold.set(slot.hold.get() & !ENGINE);
         if slot.hold.get() == 0 {
             self.return_slot(slot);
@@ -416,7 +424,7 @@ impl Worker {
     /// Returns how many there are; the caller puts a reference into `keep` before.
     pub(crate) fn shut_foreign(&self) {
         let mut held = 0;
-        self.slab.for_each(|slot| held += usize::from(slot.hold.get() & USER != 0));
+        self.for_each_slot(|slot| held += usize::from(slot.hold.get() & USER != 0));
         // One more for ourselves, so that the count cannot reach zero while the list is worked off.
         self.orphans.store(held + 1, Ordering::Release);
         let list = self.foreign.swap(SHUT, Ordering::AcqRel);
@@ -506,7 +514,7 @@ impl Out {
     }
 
     #[inline]
-    fn store(self, slot: &Slot) {
+    pub(crate) fn store(self, slot: &Slot) {
         if self.is_wanted() {
             // SAFETY: `new` was promised a valid place.
             unsafe { self.0.write(std::ptr::from_ref(slot).cast_mut()) };

@@ -273,7 +273,7 @@ pub(crate) unsafe fn left_by_user(slot: *const Slot) -> bool {
 }
 
 impl Slot {
-    /// The operation is to be reported to `notifier`. Inside the gate, before anybody outside sees the slot.
+    /// The operation is to be reported to `notifier`. By whoever owns the slot, before anybody outside sees the slot.
     pub(crate) fn name_notifier(&self, notifier: &Notifier) {
         self.notifier.set(Arc::into_raw(notifier.core.clone()));
         self.hold.set(ENGINE | USER);

@@ -8,7 +8,7 @@ use super::request::{Kind, OpParams, RecvInfo, Submitted};
 use super::status::{Error, Result};
 use super::tag::Part;
 use super::wait;
-use super::worker::Worker;
+use super::worker::{Inside, Worker};
 use crate::sys::{self, Posted};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -31,7 +31,17 @@ impl Worker {
         tag_mask: u64,
         take: bool,
     ) -> Result<Option<(RecvInfo, Option<TagMessage>)>> {
-        let inside = self.enter()?;
+        self.on_owner(|inside| self.probe_inside(inside, tag, tag_mask, take))
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn probe_inside(
+        self: &Arc<Self>,
+        inside: &Inside<'_>,
+        tag: u64,
+        tag_mask: u64,
+        take: bool,
+    ) -> Result<Option<(RecvInfo, Option<TagMessage>)>> {
         inside.need(feature::TAG)?;
         let mut found = sys::ucp_tag_recv_info_t { sender_tag: 0, length: 0 };
         // SAFETY: a live worker inside its gate, and a valid out-pointer.
@@ -59,12 +69,24 @@ impl TagMessage {
     ) -> Result<Submitted> {
         params.check(&self.worker.context, "receive of a probed message", 0)?;
         let submit = |params: &OpParams<'_>, out: Out| {
+            let part = [Part { data: buffer, length, memory_type: params.memory_type }];
+            let received = || Error::invalid("message: has been received already");
+            if self.worker.goes_through_ring(params) {
+                let message = self.message.swap(std::ptr::null_mut(), Ordering::AcqRel);
+                if message.is_null() {
+                    return Err(received());
+                }
+                let submitted = self.worker.receive_later(Kind::TagMessageRecv, &part, (0, 0), message, params, out);
+                if submitted.is_err() {
+                    self.message.store(message, Ordering::Release);
+                }
+                return submitted;
+            }
             let inside = self.worker.enter()?;
             let message = self.message.load(Ordering::Acquire);
             if message.is_null() {
-                return Err(Error::invalid("message: has been received already"));
+                return Err(received());
             }
-            let part = [Part { data: buffer, length, memory_type: params.memory_type }];
             let call = |buffer, count, param: *const sys::ucp_request_param_t| {
                 self.message.store(std::ptr::null_mut(), Ordering::Release);
                 // SAFETY: a live worker inside its gate; a message that UCP handed out and that was not received yet.
@@ -96,17 +118,32 @@ impl Drop for TagMessage {
         if message.is_null() || self.worker.generation.is_past() {
             return;
         }
-        let Ok(inside) = self.worker.enter() else { return };
-        let slot = inside.take_internal_slot();
+        let message = MessagePointer(message);
+        // Fails only when the worker has ended, and UCP's messages with it.
+        let _ = self.worker.post(move |inside| {
+            let message = message;
+            inside.drop_message(message.0);
+        });
+    }
+}
+
+struct MessagePointer(sys::ucp_tag_message_h);
+// SAFETY: handed over with the job that drops it.
+unsafe impl Send for MessagePointer {}
+
+impl Worker {
+    /// Inside the gate.
+    pub(crate) fn drop_message(&self, message: sys::ucp_tag_message_h) {
+        let slot = self.take_internal_slot();
         let mut param = Param::new(slot);
         param.receive(Some(on_dropped));
         // SAFETY: as in `receive`; no byte is written into a buffer of length 0.
         let pointer =
-            unsafe { sys::ucp_tag_msg_recv_nbx(inside.ucp(), std::ptr::null_mut(), 0, message, param.as_ptr()) };
+            unsafe { sys::ucp_tag_msg_recv_nbx(self.ucp(), std::ptr::null_mut(), 0, message, param.as_ptr()) };
         if let Posted::Pending = posted(slot, pointer) {
-            inside.start(slot, None, &OpParams::default(), Out::NOWHERE);
+            self.start(slot, None, &OpParams::default(), Out::NOWHERE);
         } else {
-            inside.return_slot(slot);
+            self.return_slot(slot);
         }
     }
 }

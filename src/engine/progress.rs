@@ -4,13 +4,11 @@
 //! callbacks, and outside the gate, so that they may call anything.
 
 use super::events;
-use super::gate::ThreadMode;
 use super::request::{mark, USER};
 use super::status::{Error, Result, Status};
 use super::timer;
 use super::worker::{attention, Inside, Worker};
 use crate::sys;
-use std::ffi::c_void;
 
 /// Passes between two looks at the clock for the ages in a dump: often enough to be right, too seldom to cost.
 const PASSES_PER_LOOK: u64 = 1024;
@@ -19,23 +17,11 @@ impl Worker {
     /// One pass. Returns how many events it handled; 0 when there was nothing to do.
     #[inline(always)]
     pub fn progress(&self) -> Result<u32> {
-        let inside = self.enter()?;
-        if self.delivering.get() != 0 && (self.gate.mode() != ThreadMode::Multi || events::in_callback()) {
+        let inside = self.enter_for(true)?;
+        if self.delivering.get() != 0 && (!self.gate.is_lock() || events::in_callback()) {
             return Err(from_callback());
         }
         Ok(inside.pass())
-    }
-
-    /// Runs `f` at once, as befits a worker without a progress thread. `f` counts as a callback.
-    ///
-    /// # Safety
-    /// `f` may be called with `arg`.
-    pub unsafe fn run(&self, f: unsafe extern "C" fn(*mut c_void), arg: *mut c_void) -> Result<()> {
-        let inside = self.enter()?;
-        // SAFETY: as for this function.
-        self.outside(|| unsafe { f(arg) });
-        drop(inside);
-        Ok(())
     }
 }
 
@@ -49,7 +35,7 @@ impl Inside<'_> {
     pub(crate) fn pass(&self) -> u32 {
         // SAFETY: a live worker, and we are inside its gate.
         let mut handled = unsafe { sys::ucp_worker_progress(self.ucp()) };
-        if self.gate.mode() == ThreadMode::Single {
+        if !self.gate.is_shared() {
             // Elsewhere it may be another thread that has armed, and sleeps.
             self.armed.set(false);
         }

@@ -50,8 +50,7 @@ fn transports_in(description: &str) -> Vec<String> {
 impl Endpoint {
     /// The transports in use, such as "posix/memory,cma/memory"; empty before the endpoint is connected or after its end.
     pub fn transports(&self) -> Result<String> {
-        let _inside = self.worker.enter()?;
-        Ok(self.transports_inside())
+        self.worker.on_owner(|_inside| Ok(self.transports_inside()))
     }
 
     fn transports_inside(&self) -> String {
@@ -66,16 +65,29 @@ impl Endpoint {
 }
 
 impl Worker {
+    fn progress_text(&self) -> String {
+        if !self.has_progress_thread() {
+            return "manual progress".to_owned();
+        }
+        let delayed = if self.delays_submission() { "delayed" } else { "direct" };
+        format!("{:?} progress thread {}, {delayed} submission", self.progress_mode(), self.progress_thread_id())
+    }
+
     /// A readable account of what is going on: the worker, its endpoints, and what is in flight, oldest first.
     pub fn dump(&self) -> Result<Vec<String>> {
-        let inside = self.enter()?;
+        self.on_owner(|inside| Ok(inside.dump_inside()))
+    }
+
+    fn dump_inside(&self) -> Vec<String> {
+        let inside = self;
         let stats = &self.stats;
         let mut lines = vec![
             format!(
-                "worker \"{}\": UCX {}, {:?}, manual progress, {} passes, {} submitted, {} in flight",
+                "worker \"{}\": UCX {}, {:?}, {}, {} passes, {} submitted, {} in flight",
                 self.display_name().to_string_lossy(),
                 ucx_release(),
                 self.thread_mode(),
+                self.progress_text(),
                 stats.progress_calls.get(),
                 stats.submitted.get(),
                 stats.in_flight.get()
@@ -90,6 +102,13 @@ impl Worker {
                 stats.sleeps.get()
             ),
         ];
+        if self.thread.is_used() {
+            let (high_water, full, waiting) = self.queue_stats();
+            lines.push(format!(
+                "  submission queue: {waiting} waiting, at most {high_water} so far, full {full} times, {} through it",
+                stats.delayed.get()
+            ));
+        }
         for endpoint in inside.endpoints.borrow().iter().flatten() {
             lines.push(format!(
                 "  endpoint to {}: {}, {:?}, {} sends in flight, over {}",
@@ -119,7 +138,7 @@ impl Worker {
             ));
         });
         lines.extend(in_flight.into_iter().rev());
-        Ok(lines)
+        lines
     }
 }
 

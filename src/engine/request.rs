@@ -2,19 +2,24 @@
 //!
 //! Who owns what. Everything in a slot that is a `Cell` belongs to the thread inside the worker's gate. Two words are read
 //! by any thread: `status`, stored with Release after everything that describes the result and right before the callback
-//! runs, and `done`, stored with Release after the callback has returned. A slot is free when neither the caller (USER) nor the engine (ENGINE) holds
-//! it. A caller lets go from any thread by pushing the slot onto the worker's `foreign` list, which the owner drains.
+//! runs, and `done`, stored with Release after the callback has returned; with a progress thread it is also what waiters
+//! sleep on. A slot is free when neither the caller (USER) nor the engine (ENGINE) holds it. A slot of the pool belongs to the
+//! thread that took it until that has pushed it into the ring. A caller lets go from any thread by pushing the slot onto the
+//! worker's `foreign` list, which the owner drains.
 
 use super::context::Context;
 use super::endpoint::Endpoint;
+use super::inflight::Out;
 use super::notifier::{self, Notifier};
+use super::ring::Queued;
 use super::status::{Error, Result, Status};
 use super::worker::Worker;
-use super::{inflight, memory_type, timer};
+use super::{futex, inflight, memory_type, timer};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_void, CStr, CString};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU8, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// `UCXX_FLAG_*`.
 pub(crate) mod flag {
@@ -111,9 +116,6 @@ impl OpParams<'_> {
             }
             notifier.check(context)?;
         }
-        if self.flags & flag::DELAYED != 0 {
-            return Err(Error::new(Status::UNSUPPORTED, "flags: UCXX_FLAG_DELAYED needs a progress thread"));
-        }
         Ok(())
     }
 }
@@ -166,6 +168,23 @@ impl Kind {
     }
 }
 
+/// Values of `Slot::done`.
+mod done {
+    pub(super) const NO: u32 = 0;
+    pub(super) const YES: u32 = 1;
+    /// No, and somebody sleeps until it is, or is about to.
+    pub(super) const WAITED_FOR: u32 = 2;
+}
+
+/// Values of `Slot::stage`.
+mod stage {
+    /// Never was in the ring, or was taken out of it.
+    pub(super) const STARTED: u32 = 0;
+    pub(super) const QUEUED: u32 = 1;
+    /// Cancelled in the ring, where it still is.
+    pub(super) const CANCELED: u32 = 2;
+}
+
 /// What an internal operation is part of.
 #[derive(Clone, Copy)]
 pub(crate) enum Part {
@@ -206,10 +225,13 @@ pub(crate) struct Ticket {
     use_number: u32,
 }
 
+// SAFETY: a pointer and a number; what it points to is looked at by whoever is inside the worker's gate.
+unsafe impl Send for Ticket {}
+
 impl Ticket {
     /// The slot, if it is still in the use that the ticket was made for, and not complete.
     pub(crate) fn current(&self) -> Option<&Slot> {
-        // SAFETY: slots live as long as their worker, and tickets are kept by their worker alone.
+        // SAFETY: slots live as long as their worker, and only their worker looks at its tickets.
         let slot = unsafe { &*self.slot };
         (slot.use_number.get() == self.use_number && slot.kind.get() != Kind::Free && slot.is_pending()).then_some(slot)
     }
@@ -220,8 +242,12 @@ impl Ticket {
 pub struct Slot {
     /// INPROGRESS until the callback is about to run; stored with Release.
     status: AtomicI32,
-    /// 1 once the callback has returned; stored with Release.
+    /// `done::*`: YES once the callback has returned; stored with Release.
     done: AtomicU32,
+    /// `stage::*`: a request that waits in the ring is cancelled by whoever moves this on first.
+    stage: AtomicU32,
+    /// From the pool for threads that submit through the ring; else of the owner's slab. For good.
+    pub(crate) pooled: bool,
     /// INPROGRESS until the operation has ended, which may be a while before the callback runs.
     pub(crate) outcome: Cell<Status>,
     pub(crate) hold: Cell<u8>,
@@ -259,6 +285,8 @@ pub struct Slot {
     pub(crate) part: Cell<Part>,
     /// Scattered buffers, in UCP's form; the memory stays with the slot for its next use.
     pub(crate) iov: UnsafeCell<Vec<crate::sys::ucp_dt_iov_t>>,
+    /// What to submit, while the slot is in the ring.
+    pub(crate) queued: Cell<Queued>,
     message: Cell<Option<Box<CString>>>,
     /// A notifier's queue, later the list of what was given back from outside; touched by the thread that pushes, then by the
     /// one that takes or drains.
@@ -271,10 +299,12 @@ unsafe impl Send for Slot {}
 unsafe impl Sync for Slot {}
 
 impl Slot {
-    pub(crate) fn new(worker: *const Worker) -> Self {
+    pub(crate) fn new(worker: *const Worker, pooled: bool) -> Self {
         Slot {
             status: AtomicI32::new(0),
-            done: AtomicU32::new(1),
+            done: AtomicU32::new(done::YES),
+            stage: AtomicU32::new(stage::STARTED),
+            pooled,
             outcome: Cell::new(Status::OK),
             hold: Cell::new(0),
             marks: Cell::new(0),
@@ -298,6 +328,7 @@ impl Slot {
             remaining: Cell::new(0),
             part: Cell::new(Part::Nothing),
             iov: UnsafeCell::new(Vec::new()),
+            queued: Cell::new(Queued::NOTHING),
             message: Cell::new(None),
             next_foreign: AtomicPtr::new(std::ptr::null_mut()),
         }
@@ -332,8 +363,18 @@ impl Slot {
         self.remaining.set(0);
         self.part.set(Part::Nothing);
         self.outcome.set(Status::INPROGRESS);
-        self.done.store(0, Ordering::Relaxed);
+        self.done.store(done::NO, Ordering::Relaxed);
         self.status.store(Status::INPROGRESS.0, Ordering::Relaxed);
+    }
+
+    /// Begins a use on a thread outside the gate, which hands the slot to the owner afterwards. `start` has nothing to add then.
+    #[inline]
+    pub(crate) fn begin_elsewhere(&self, kind: Kind, params: &OpParams<'_>, length: u64, out: Out) {
+        self.begin(kind, params, length, 0, out.is_wanted());
+        if let Some(notifier) = params.notifier {
+            self.name_notifier(notifier);
+        }
+        out.store(self);
     }
 
     /// Ends a use: every ticket for it is out of date from here on.
@@ -388,7 +429,55 @@ impl Slot {
 
     #[inline]
     pub(crate) fn publish_done(&self) {
-        self.done.store(1, Ordering::Release);
+        self.done.store(done::YES, Ordering::Release);
+    }
+
+    /// The same where other threads may sleep on it, who are woken; true if there were any.
+    #[inline]
+    pub(crate) fn publish_done_and_wake(&self) -> bool {
+        let waited_for = self.done.swap(done::YES, Ordering::SeqCst) == done::WAITED_FOR;
+        if waited_for {
+            futex::wake_all(&self.done);
+        }
+        waited_for
+    }
+
+    /// Has its completion wake whoever waits. False when it has completed already.
+    pub(crate) fn mark_waited_for(&self) -> bool {
+        let marked = self.done.compare_exchange(done::NO, done::WAITED_FOR, Ordering::SeqCst, Ordering::SeqCst);
+        marked != Err(done::YES)
+    }
+
+    /// Sleeps until it has completed, `mark_waited_for` having been true; at most so long, and perhaps less.
+    pub(crate) fn sleep_until_done(&self, longest: Option<Duration>) {
+        futex::wait(&self.done, done::WAITED_FOR, longest);
+    }
+
+    /// Wakes whoever sleeps on it, to look around: the progress thread has gone.
+    pub(crate) fn disturb_waiters(&self) {
+        let disturbed = self.done.compare_exchange(done::WAITED_FOR, done::NO, Ordering::SeqCst, Ordering::SeqCst);
+        if disturbed.is_ok() {
+            futex::wake_all(&self.done);
+        }
+    }
+
+    /// It is about to be pushed into the ring.
+    #[inline]
+    pub(crate) fn enqueue(&self, queued: Queued) {
+        self.queued.set(queued);
+        self.stage.store(stage::QUEUED, Ordering::Relaxed);
+    }
+
+    /// Taken from the ring, to be submitted now. False when it was cancelled before.
+    #[inline]
+    pub(crate) fn dequeue(&self) -> bool {
+        self.stage.swap(stage::STARTED, Ordering::AcqRel) == stage::QUEUED
+    }
+
+    /// Cancels it if it is still in the ring: it will not be submitted.
+    pub(crate) fn cancel_in_ring(&self) -> bool {
+        let moved = self.stage.compare_exchange(stage::QUEUED, stage::CANCELED, Ordering::AcqRel, Ordering::Relaxed);
+        !matches!(moved, Err(stage::STARTED))
     }
 
     pub(crate) fn set_message(&self, text: String) {
@@ -410,7 +499,7 @@ impl Slot {
     /// The callback, if there is one, has returned, or the report has been made. Any thread.
     #[inline]
     pub fn is_done(&self) -> bool {
-        self.done.load(Ordering::Acquire) != 0 || self.was_polled()
+        self.done.load(Ordering::Acquire) == done::YES || self.was_polled()
     }
 
     /// What a receive that has completed tells of its message.
@@ -457,10 +546,17 @@ impl Slot {
         if self.status() != Status::INPROGRESS {
             return Ok(());
         }
+        if self.cancel_in_ring() {
+            return Ok(());
+        }
+        // The caller holds the request, so this use of the slot lasts at least until here.
+        let ticket = self.ticket();
         let worker = self.worker();
-        let inside = worker.enter()?;
-        worker.cancel_slot(self, Status::CANCELED);
-        drop(inside);
+        worker.post(move |inside| {
+            if let Some(slot) = ticket.current() {
+                inside.worker.cancel_slot(slot, Status::CANCELED);
+            }
+        })?;
         worker.tell_others();
         Ok(())
     }

@@ -22,6 +22,10 @@ impl Worker {
             return;
         }
         if events::in_callback() {
+            if self.thread.is_running() {
+                // Its thread ends after the round that it is in.
+                return super::thread::reap(self);
+            }
             return events::doom(self);
         }
         self.shut_down();
@@ -29,11 +33,13 @@ impl Worker {
 
     /// Ends it now. Bounded: at most about a second of waiting for UCP.
     pub(crate) fn shut_down(self: &Arc<Self>) {
-        if self.closed.swap(true, Ordering::AcqRel) {
+        if self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
+        self.special.store(true, Ordering::SeqCst);
         // Threads that wait see that it is closed.
         self.tell_others();
+        self.join_thread();
         self.gate.enter_any();
         while self.delivering.get() > 0 {
             // Another thread is in a callback of this worker: it has to come back first.
@@ -43,6 +49,7 @@ impl Worker {
         }
         let inside = Inside { worker: self };
         inside.drain_foreign();
+        inside.cancel_ring();
         inside.cancel_receives();
         inside.flush_briefly();
         inside.end_endpoints();
@@ -78,6 +85,18 @@ impl Worker {
         tickets
     }
 
+    /// What is in the ring ends here, and so does what other threads were about to put there.
+    fn cancel_ring(&self) {
+        let Some(queue) = self.thread.queue.get() else { return };
+        loop {
+            self.drain_ring();
+            if queue.is_settled() {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+
     fn cancel_receives(&self) {
         for slot in self.tickets(Kind::is_recv).iter().filter_map(Ticket::current) {
             self.cancel_slot(slot, Status::CANCELED);
@@ -110,7 +129,7 @@ impl Worker {
         let ucp = self.ucp();
         // SAFETY: a live worker inside its gate.
         let call = |param: *const sys::ucp_request_param_t| unsafe { sys::ucp_worker_flush_nbx(ucp, param) };
-        let _ = self.flush_with(None, &super::request::OpParams::default(), out, call);
+        let _ = self.flush_with(None, None, &super::request::OpParams::default(), out, call);
         // SAFETY: stored by the flush, held by us until let go below; complete or not, it stays ours until then.
         let Some(slot) = (unsafe { flush.as_ref() }) else { return };
         let slot: &super::request::Slot = slot;

@@ -51,7 +51,7 @@ impl Slab {
     }
 
     #[cold]
-    pub(crate) fn grow(&self, worker: *const Worker) {
+    pub(crate) fn grow(&self, worker: *const Worker, pooled: bool) {
         // SAFETY: the layout is not empty.
         let chunk = unsafe { alloc(self.layout()) };
         if chunk.is_null() {
@@ -61,7 +61,7 @@ impl Slab {
             // SAFETY: inside the chunk, aligned: chunk, stride and front are multiples of the alignment.
             let slot = unsafe {
                 let slot = chunk.add(index * self.stride() + self.front).cast::<Slot>();
-                slot.write(Slot::new(worker));
+                slot.write(Slot::new(worker, pooled));
                 &*slot
             };
             self.push(slot);

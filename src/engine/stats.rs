@@ -41,4 +41,5 @@ pub struct Stats {
     pub sleeps: Counter,
     pub endpoints: Counter,
     pub endpoint_failures: Counter,
+    pub delayed: Counter,
 }

@@ -10,6 +10,7 @@ use super::inflight::{Out, Submission};
 use super::memory_type;
 use super::param::Param;
 use super::request::{flag, Kind, OpParams, Slot, Submitted};
+use super::ring::Queued;
 use super::status::{Error, Result, Status};
 use super::wait;
 use super::worker::Worker;
@@ -36,6 +37,16 @@ pub enum Mode {
     Synchronous,
 }
 
+impl Mode {
+    #[inline(always)]
+    fn kind(self) -> Kind {
+        match self {
+            Mode::Local => Kind::TagSend,
+            Mode::Synchronous => Kind::TagSendSync,
+        }
+    }
+}
+
 impl Endpoint {
     /// Sends `length` bytes.
     ///
@@ -52,8 +63,25 @@ impl Endpoint {
         out: Out,
     ) -> Result<Submitted> {
         params.check(&self.worker.context, "tag send", flag::NO_WAIT)?;
-        // SAFETY: as for this function.
-        wait::submit(params, out, |params, out| unsafe { self.send_now(buffer, length, tag, mode, params, out) })
+        wait::submit(params, out, |params, out| {
+            if self.worker.goes_through_ring(params) {
+                let part = [Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }];
+                return self.send_later(mode, &part, tag, params, out);
+            }
+            // SAFETY: as for this function.
+            unsafe { self.send_now(buffer, length, tag, mode, params, out) }
+        })
+    }
+
+    #[inline(never)]
+    fn send_later(&self, mode: Mode, parts: &[Part], tag: u64, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
+        self.check_open_outside()?;
+        let memory_type = memory_type_of(&self.worker, parts, params)?;
+        let length: usize = parts.iter().map(|part| part.length).sum();
+        self.worker.delay(mode.kind(), length as u64, params, out, |slot| {
+            let (buffer, count, scattered) = describe_parts(slot, parts);
+            Queued { buffer, count, scattered, tag, memory_type, endpoint: self, ..Queued::NOTHING }
+        })
     }
 
     #[inline(always)]
@@ -70,9 +98,8 @@ impl Endpoint {
         self.check_open()?;
         inside.need(feature::TAG)?;
         let memory_type = memory_type::to_ucx(&inside.context, params.memory_type)?;
-        let kind = if mode == Mode::Synchronous { Kind::TagSendSync } else { Kind::TagSend };
         let slot = inside.take_slot();
-        slot.prepare(kind);
+        slot.prepare(mode.kind());
         let mut param = Param::new(slot);
         param.memory_type(memory_type);
         // SAFETY: a live endpoint inside its worker's gate; the caller keeps the buffer, the worker the slot.
@@ -92,6 +119,9 @@ impl Endpoint {
     pub unsafe fn tag_send_iov(&self, parts: &[Part], tag: u64, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
         params.check(&self.worker.context, "tag send", flag::NO_WAIT)?;
         let submit = |params: &OpParams<'_>, out: Out| {
+            if self.worker.goes_through_ring(params) {
+                return self.send_later(Mode::Local, parts, tag, params, out);
+            }
             let inside = self.worker.enter()?;
             self.check_open()?;
             inside.need(feature::TAG)?;
@@ -101,7 +131,10 @@ impl Endpoint {
             slot.prepare(Kind::TagSend);
             let mut param = Param::new(slot);
             param.memory_type(memory_type);
-            let (buffer, count) = describe_parts(slot, parts, &mut param);
+            let (buffer, count, scattered) = describe_parts(slot, parts);
+            if scattered {
+                param.datatype(sys::DATATYPE_IOV);
+            }
             // SAFETY: as in send_now; the list of parts lies in the slot.
             let posted = unsafe { sys::ucp_tag_send_nbx(self.ucp.get(), buffer, count, tag, param.as_ptr()) };
             inside.submitted(slot, posted, Submission { endpoint: Some(self), params, length: length as u64, tag }, out)
@@ -157,6 +190,9 @@ impl Worker {
         params: &OpParams<'_>,
         out: Out,
     ) -> Result<Submitted> {
+        if self.goes_through_ring(params) {
+            return self.receive_later(Kind::TagRecv, parts, (tag, tag_mask), std::ptr::null_mut(), params, out);
+        }
         let inside = self.enter()?;
         inside.need(feature::TAG)?;
         let call = |buffer, count, param: *const sys::ucp_request_param_t| {
@@ -164,6 +200,35 @@ impl Worker {
             unsafe { sys::ucp_tag_recv_nbx(inside.ucp(), buffer, count, tag, tag_mask, param) }
         };
         inside.receive(Kind::TagRecv, parts, params, out, call)
+    }
+
+    #[inline(always)]
+    fn check_from(&self, params: &OpParams<'_>) -> Result<()> {
+        let Some(from) = params.from else { return Ok(()) };
+        if !std::ptr::eq(std::sync::Arc::as_ptr(&from.worker), self) {
+            return Err(Error::invalid("from: an endpoint of another worker"));
+        }
+        from.check_open()
+    }
+
+    /// Hands a receive of either kind to the progress thread.
+    #[inline(never)]
+    pub(crate) fn receive_later(
+        &self,
+        kind: Kind,
+        parts: &[Part],
+        (tag, tag_mask): (u64, u64),
+        message: sys::ucp_tag_message_h,
+        params: &OpParams<'_>,
+        out: Out,
+    ) -> Result<Submitted> {
+        self.check_from(params)?;
+        let memory_type = memory_type_of(self, parts, params)?;
+        let endpoint = params.from.map_or(std::ptr::null(), std::ptr::from_ref);
+        self.delay(kind, 0, params, out, |slot| {
+            let (buffer, count, scattered) = describe_parts(slot, parts);
+            Queued { buffer, count, scattered, tag, tag_mask, memory_type, endpoint, message, ..Queued::NOTHING }
+        })
     }
 
     /// Posts a receive of either kind. Inside the gate.
@@ -176,27 +241,27 @@ impl Worker {
         out: Out,
         call: impl FnOnce(*mut c_void, usize, *const sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
     ) -> Result<Submitted> {
-        if let Some(from) = params.from {
-            if !std::ptr::eq(std::sync::Arc::as_ptr(&from.worker), self) {
-                return Err(Error::invalid("from: an endpoint of another worker"));
-            }
-            from.check_open()?;
-        }
-        let memory_type = match parts {
-            [part] => memory_type::to_ucx(&self.context, part.memory_type)?,
-            _ => common_memory_type(self, parts, params)?,
-        };
+        self.check_from(params)?;
+        let memory_type = memory_type_of(self, parts, params)?;
         let slot = self.take_slot();
         slot.prepare(kind);
         let mut param = Param::new(slot);
         param.receive(Some(on_received));
         param.memory_type(memory_type);
-        let (buffer, count) = match parts {
-            [part] => (part.data, part.length),
-            _ => describe_parts(slot, parts, &mut param),
-        };
+        let (buffer, count, scattered) = describe_parts(slot, parts);
+        if scattered {
+            param.datatype(sys::DATATYPE_IOV);
+        }
         let posted = call(buffer, count, param.as_ptr());
         self.submitted(slot, posted, Submission { endpoint: params.from, params, length: 0, tag: 0 }, out)
+    }
+}
+
+#[inline(always)]
+fn memory_type_of(worker: &Worker, parts: &[Part], params: &OpParams<'_>) -> Result<Option<sys::ucs_memory_type_t>> {
+    match parts {
+        [part] => memory_type::to_ucx(&worker.context, part.memory_type),
+        _ => common_memory_type(worker, parts, params),
     }
 }
 
@@ -219,15 +284,23 @@ fn common_memory_type(
     Ok(first)
 }
 
-/// Buffer and count for UCP: a list in the slot's own memory, or the one part there is. Parts of length 0 are left out.
-fn describe_parts(slot: &Slot, parts: &[Part], param: &mut Param) -> (*mut c_void, usize) {
+/// Buffer and count for UCP: a list in the slot's own memory (true), or the one part there is. Parts of length 0 are left out.
+#[inline(always)]
+fn describe_parts(slot: &Slot, parts: &[Part]) -> (*mut c_void, usize, bool) {
+    match parts {
+        [part] => (part.data, part.length, false),
+        _ => list_parts(slot, parts),
+    }
+}
+
+fn list_parts(slot: &Slot, parts: &[Part]) -> (*mut c_void, usize, bool) {
     let mut filled = parts.iter().filter(|part| part.length > 0);
     match (filled.next(), filled.next()) {
-        (None, _) => return (std::ptr::null_mut(), 0),
-        (Some(only), None) => return (only.data, only.length),
+        (None, _) => return (std::ptr::null_mut(), 0, false),
+        (Some(only), None) => return (only.data, only.length, false),
         _ => {}
     }
-    // SAFETY: inside the gate, and the slot was taken a moment ago: nobody else has the list.
+    // SAFETY: the slot was taken a moment ago: nobody else has the list.
     let list = unsafe { &mut *slot.iov.get() };
     list.clear();
     list.extend(
@@ -236,12 +309,11 @@ fn describe_parts(slot: &Slot, parts: &[Part], param: &mut Param) -> (*mut c_voi
             .filter(|part| part.length > 0)
             .map(|part| sys::ucp_dt_iov_t { buffer: part.data, length: part.length }),
     );
-    param.datatype(sys::DATATYPE_IOV);
-    (list.as_mut_ptr().cast(), list.len())
+    (list.as_mut_ptr().cast(), list.len(), true)
 }
 
 /// UCP is done with a receive; perhaps before the call that posted it has returned.
-unsafe extern "C" fn on_received(
+pub(crate) unsafe extern "C" fn on_received(
     request: *mut c_void,
     status: sys::ucs_status_t,
     info: *const sys::ucp_tag_recv_info_t,

@@ -1,12 +1,15 @@
-//! Waiting where progress is manual: whoever waits also progresses.
+//! Waiting. Where progress is manual, whoever waits also progresses; with a progress thread it sleeps until that has
+//! completed what it waits for.
 //!
 //! Under SINGLE and SERIALIZED the thread that waits is alone. Under MULTI one of the waiting threads drives: it progresses and
 //! sleeps on the descriptor; the others sleep on a condition variable until something has completed or the driver's place
 //! is free. A thread that progresses by itself wakes them when it has completed anything.
+//!
+//! A progress thread may start and stop while others wait: then they change over from the one to the other.
 
 use super::context::feature;
 use super::events;
-use super::gate::ThreadMode;
+use super::futex::{self, EventCount};
 use super::inflight::Out;
 use super::progress::from_callback;
 use super::request::{flag, OpParams, Slot, Submitted};
@@ -38,17 +41,58 @@ pub(crate) struct WaitRoom {
     asleep: AtomicU32,
 }
 
+impl WaitRoom {
+    pub(crate) fn anyone_asleep(&self) -> bool {
+        self.asleep.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// Threads that wait for one of several requests, of whichever workers.
+pub(crate) static ANY_REQUEST: EventCount = EventCount::new();
+
 enum Idle {
     Woken,
     Nothing,
 }
 
 impl Worker {
-    /// Progresses until `done`, at most until `deadline`. False when the time ran out.
+    /// Is there somebody who progresses or, at its end, completes everything?
+    fn others_progress(&self) -> bool {
+        self.thread.is_running() || (self.thread.is_used() && self.closed.load(Ordering::SeqCst))
+    }
+
+    /// Waits until `done`, at most until `deadline`: progresses, or lets the progress thread do so, which then has to notify
+    /// its room when it makes `done` true. False when the time ran out.
     pub(crate) fn drive(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<bool> {
-        if self.gate.mode() == ThreadMode::Multi {
-            return self.drive_among_others(done, deadline);
+        loop {
+            if self.others_progress() {
+                let room = &self.thread.room;
+                let in_time = room.wait_until(&|| done() || !self.others_progress(), deadline);
+                if done() || !in_time {
+                    return Ok(done());
+                }
+            }
+            if let Some(finished) = self.drive_manually(done, deadline)? {
+                return Ok(finished);
+            }
         }
+    }
+
+    /// Progresses until `done`. None when a progress thread has taken that over.
+    fn drive_manually(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<Option<bool>> {
+        let result = if self.gate.is_lock() {
+            self.drive_among_others(done, deadline)
+        } else {
+            self.drive_by_itself(done, deadline).map(Some)
+        };
+        // The calls that progress refuse to when there is a thread.
+        if self.others_progress() && !matches!(result, Ok(Some(true))) {
+            return Ok(None);
+        }
+        result
+    }
+
+    fn drive_by_itself(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<bool> {
         let mut patience = Patience::new(self.spin_ns, deadline);
         while !done() {
             let handled = self.progress()?;
@@ -65,12 +109,15 @@ impl Worker {
         Ok(true)
     }
 
-    fn drive_among_others(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<bool> {
+    fn drive_among_others(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<Option<bool>> {
         let room = &self.waiting;
         let mut patience = Patience::new(self.spin_ns, deadline);
         loop {
             if done() {
-                return Ok(true);
+                return Ok(Some(true));
+            }
+            if self.others_progress() {
+                return Ok(None);
             }
             let mut driven = room.driven.lock();
             if *driven {
@@ -89,7 +136,7 @@ impl Worker {
                 }
                 room.waiting.fetch_sub(1, Ordering::SeqCst);
                 if timed_out {
-                    return Ok(done());
+                    return Ok(Some(done()));
                 }
                 continue;
             }
@@ -99,7 +146,7 @@ impl Worker {
             *room.driven.lock() = false;
             room.changed.notify_all();
             if let Some(finished) = result? {
-                return Ok(finished);
+                return Ok(Some(finished));
             }
         }
     }
@@ -129,7 +176,7 @@ impl Worker {
     #[inline(always)]
     pub fn progress_and_tell(&self) -> Result<u32> {
         let handled = self.progress()?;
-        if handled > 0 && self.gate.mode() == ThreadMode::Multi {
+        if handled > 0 && self.gate.is_lock() {
             self.tell_waiters();
         }
         Ok(handled)
@@ -150,7 +197,7 @@ impl Worker {
 
     /// Tells the threads that wait on a MULTI worker that something has happened.
     pub(crate) fn tell_others(&self) {
-        if self.gate.mode() == ThreadMode::Multi {
+        if self.gate.is_lock() {
             self.tell_waiters();
         }
     }
@@ -163,7 +210,7 @@ impl Worker {
         self.waiting.asleep.fetch_add(1, Ordering::SeqCst);
         // Pairs with the fence in `tell_waiters`: either we see the completion, or it sees us asleep and signals.
         fence(Ordering::SeqCst);
-        let result = if done() { Ok(Idle::Woken) } else { self.arm_and_sleep(deadline) };
+        let result = if done() || self.others_progress() { Ok(Idle::Woken) } else { self.arm_and_sleep(deadline) };
         self.waiting.asleep.fetch_sub(1, Ordering::SeqCst);
         result
     }
@@ -188,7 +235,7 @@ impl Worker {
         self.check_usable()?;
         self.need(feature::WAKEUP)?;
         let deadline = timer::deadline_after(timeout_ns);
-        if self.gate.mode() == ThreadMode::Multi {
+        if self.gate.is_lock() {
             let room = &self.waiting;
             let mut driven = room.driven.lock();
             if *driven {
@@ -295,10 +342,47 @@ impl Slot {
             return Ok(self.status());
         }
         self.ready_to_wait()?;
-        match self.worker().drive(&|| self.is_done(), until(timeout_ns)) {
+        match self.wait_until(until(timeout_ns)) {
             _ if self.is_done() => Ok(self.status()),
             Ok(_) => Ok(Status::INPROGRESS),
             Err(error) => Err(error),
+        }
+    }
+
+    /// False when `deadline` came first.
+    fn wait_until(&self, deadline: u64) -> Result<bool> {
+        let worker = self.worker();
+        let done = || self.is_done();
+        loop {
+            if worker.others_progress() {
+                if let Some(done) = self.sleep_until(deadline) {
+                    return Ok(done);
+                }
+            }
+            if let Some(finished) = worker.drive_manually(&done, deadline)? {
+                return Ok(finished);
+            }
+        }
+    }
+
+    /// Sleeps while the progress thread works. None when that has gone.
+    fn sleep_until(&self, deadline: u64) -> Option<bool> {
+        if deadline == 0 || futex::look_shortly(&|| self.is_done()) {
+            return Some(self.is_done());
+        }
+        loop {
+            if !self.mark_waited_for() {
+                return Some(true);
+            }
+            // After the mark: a thread that goes takes all marks back, and that wakes us.
+            if !self.worker().others_progress() {
+                return None;
+            }
+            let left = timer::remaining(deadline);
+            if left == Some(Duration::ZERO) {
+                return Some(self.is_done());
+            }
+            self.sleep_until_done(left);
         }
     }
 
@@ -330,7 +414,7 @@ pub fn wait_all(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Status> {
             continue;
         }
         slot.ready_to_wait()?;
-        if !slot.worker().drive(&|| slot.is_done(), deadline)? {
+        if !slot.wait_until(deadline)? {
             return Ok(Status::INPROGRESS);
         }
     }
@@ -355,12 +439,26 @@ pub fn wait_any(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Option<(u
     if let Some(index) = complete() {
         return Ok(found(index));
     }
-    if present.any(|slot| !std::ptr::eq(slot.worker, first.worker)) {
-        return Err(Error::invalid("requests: of several workers, while progress is manual"));
-    }
     first.ready_to_wait()?;
-    first.worker().drive(&|| complete().is_some(), until(timeout_ns))?;
-    Ok(complete().and_then(found))
+    let deadline = until(timeout_ns);
+    let of_one_worker = present.all(|slot| std::ptr::eq(slot.worker, first.worker));
+    let all_running = || requests.iter().flatten().all(|slot| slot.worker().others_progress());
+    loop {
+        if all_running() {
+            // Marked, they notify when they complete.
+            let waiting = requests.iter().flatten().all(|slot| slot.mark_waited_for());
+            let in_time = !waiting || ANY_REQUEST.wait_until(&|| complete().is_some() || !all_running(), deadline);
+            if complete().is_some() || !in_time {
+                return Ok(complete().and_then(found));
+            }
+        }
+        if !of_one_worker && !all_running() {
+            return Err(Error::invalid("requests: of several workers, of which one has manual progress"));
+        }
+        if of_one_worker && first.worker().drive_manually(&|| complete().is_some(), deadline)?.is_some() {
+            return Ok(complete().and_then(found));
+        }
+    }
 }
 
 /// Submits an operation, and waits for it if its flags say so (`UCXX_FLAG_WAIT`); then no request is left behind.
@@ -407,7 +505,7 @@ unsafe fn wait_and_destroy(place: *mut Slot) -> Result<()> {
     let Some(slot) = (unsafe { place.as_ref() }) else { return Ok(()) };
     let mut waited = Ok(true);
     while !slot.is_done() {
-        waited = slot.worker().drive(&|| slot.is_done(), u64::MAX);
+        waited = slot.wait_until(u64::MAX);
         if slot.check_fork().is_err() {
             break;
         }

@@ -1,7 +1,9 @@
-//! Sleeping until a worker has something to do: an epoll descriptor over UCP's event descriptor and a timer.
+//! Sleeping until a worker has something to do: an epoll descriptor over UCP's event descriptor, a timer, and one by
+//! which others wake a progress thread.
 
 use super::context::feature;
 use super::status::{Error, Result, Status};
+use super::thread::has_thread;
 use super::timer;
 use super::worker::{attention, Worker};
 use crate::sys;
@@ -12,8 +14,8 @@ pub(crate) struct Wakeup {
     epoll: libc::c_int,
     /// For deadlines: UCP knows nothing of them.
     timer: libc::c_int,
-    /// For a thread that sleeps inside the library. Not behind `epoll`, whose events an `arm` on another thread takes in; only
-    /// the sleeper, of which there is one, reads it.
+    /// For a thread that sleeps inside the library, a progress thread among them. Not behind `epoll`, whose events an `arm` on
+    /// another thread takes in; only the sleeper, of which there is one, reads it.
     kick: libc::c_int,
 }
 
@@ -125,6 +127,9 @@ impl Worker {
 
     /// Asks that the descriptor become readable with the next event.
     pub fn arm(&self) -> Result<Armed> {
+        if self.thread.is_running() {
+            return Err(has_thread());
+        }
         let inside = self.enter()?;
         inside.arm_inside()
     }

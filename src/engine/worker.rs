@@ -12,6 +12,7 @@ use super::request::Slot;
 use super::slab::Slab;
 use super::stats::Stats;
 use super::status::{Error, Result, Status};
+use super::thread::{has_thread, ProgressMode, ProgressThread, ThreadParams};
 use super::timer::{self, Timers};
 use super::wait::WaitRoom;
 use super::wakeup::Wakeup;
@@ -31,14 +32,19 @@ pub struct WorkerParams {
     pub thread_mode: ThreadMode,
     /// How long waiting calls poll before they sleep; 0 for the default.
     pub spin_ns: u64,
-    /// Shown in dumps.
+    /// Shown in dumps; the progress thread's.
     pub name: Option<CString>,
+    /// What drives it from the beginning.
+    pub progress_mode: ProgressMode,
+    /// For progress threads, now or later.
+    pub thread: ThreadParams,
 }
 
 /// A UCP worker and all that happens on it.
 ///
 /// Whoever is inside the gate owns every `Cell` and `RefCell` here. `closed` is set inside the gate and read anywhere;
-/// `foreign` is pushed to by anyone and drained inside; `stats` are written inside and read anywhere.
+/// `foreign` is pushed to by anyone and drained inside; `stats` are written inside and read anywhere. `thread` has rules of its
+/// own.
 pub struct Worker {
     pub(crate) context: Arc<Context>,
     pub(crate) generation: Generation,
@@ -49,9 +55,15 @@ pub struct Worker {
     pub(crate) spin_ns: u64,
     /// No new operation is taken. Set before UCP goes away.
     pub(crate) closed: AtomicBool,
+    /// The worker has been closed, or has had a progress thread: the one look that every call takes. Never cleared.
+    pub(crate) special: AtomicBool,
     pub(crate) stats: Stats,
     pub(crate) waiting: WaitRoom,
     pub(crate) wakeup: OnceLock<Wakeup>,
+    pub(crate) thread: ProgressThread,
+    /// What UCP tells of the worker never changes: once asked for, it is here for every thread.
+    address: OnceLock<Address>,
+    max_am_header: OnceLock<usize>,
 
     pub(crate) slab: Slab,
     /// Requests that callers let go of from outside the gate; `SHUT` once the worker has ended.
@@ -152,7 +164,8 @@ impl Worker {
             return Err(error);
         }
         let identity = Identity::of_this_process(NUMBER.fetch_add(1, Ordering::Relaxed));
-        Ok(Arc::new(Worker {
+        let progress_mode = params.progress_mode;
+        let worker = Arc::new(Worker {
             context: context.clone(),
             generation: context.generation,
             gate: Gate::new(params.thread_mode),
@@ -161,9 +174,13 @@ impl Worker {
             identity,
             spin_ns: if params.spin_ns == 0 { DEFAULT_SPIN_NS } else { params.spin_ns },
             closed: AtomicBool::new(false),
+            special: AtomicBool::new(false),
             stats: Stats::default(),
             waiting: WaitRoom::default(),
             wakeup: OnceLock::new(),
+            thread: ProgressThread::new(params.thread),
+            address: OnceLock::new(),
+            max_am_header: OnceLock::new(),
             slab: Slab::new(context.request_size),
             foreign: AtomicPtr::new(std::ptr::null_mut()),
             orphans: AtomicUsize::new(0),
@@ -184,22 +201,50 @@ impl Worker {
             armed: Cell::new(false),
             delivering: Cell::new(0),
             coarse_now: Cell::new(timer::now_ns()),
-        }))
+        });
+        if progress_mode != ProgressMode::Manual {
+            if let Err(error) = worker.start_progress_thread(progress_mode) {
+                worker.shut_down();
+                return Err(error);
+            }
+        }
+        Ok(worker)
     }
 
     /// Enters the gate for an operation: refuses after a fork, after the end, and on the wrong thread.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Result<Inside<'_>> {
+        self.enter_for(false)
+    }
+
+    /// The same, or for a progress pass of the caller's, which a progress thread excludes.
+    #[inline(always)]
+    pub(crate) fn enter_for(&self, progressing: bool) -> Result<Inside<'_>> {
         if self.generation.is_past() {
             return Err(context::forked("worker"));
         }
         self.gate.enter()?;
         // From here on leaving is seen to.
         let inside = Inside { worker: self };
+        if self.special.load(Ordering::Relaxed) {
+            self.entered_specially(progressing)?;
+        }
+        Ok(inside)
+    }
+
+    #[cold]
+    fn entered_specially(&self, progressing: bool) -> Result<()> {
         if self.closed.load(Ordering::Relaxed) {
             return Err(self.closed_error());
         }
-        Ok(inside)
+        if progressing && self.thread.is_running() {
+            return Err(has_thread());
+        }
+        if !self.thread.is_foreign() {
+            // What this thread has put there comes before what it does now.
+            self.drain_ring();
+        }
+        Ok(())
     }
 
     #[cold]
@@ -268,7 +313,17 @@ impl Worker {
 
     /// The worker's address with its trailer.
     pub fn address(&self) -> Result<Address> {
-        let _inside = self.enter()?;
+        if let Some(address) = self.address.get() {
+            self.check_usable()?;
+            return Ok(address.clone());
+        }
+        self.on_owner(|inside| inside.address_inside().cloned())
+    }
+
+    pub(crate) fn address_inside(&self) -> Result<&Address> {
+        if let Some(address) = self.address.get() {
+            return Ok(address);
+        }
         let (mut ucp, mut length) = (std::ptr::null_mut(), 0);
         // SAFETY: a live worker and valid out-pointers.
         let status = unsafe { sys::ucp_worker_get_address(self.ucp, &mut ucp, &mut length) };
@@ -280,7 +335,7 @@ impl Worker {
         let address = Address::with_trailer(bytes, Origin { identity: self.identity, release: library::ucx_release() });
         // SAFETY: the buffer from above, released once.
         unsafe { sys::ucp_worker_release_address(self.ucp, ucp) };
-        Ok(address)
+        Ok(self.address.get_or_init(|| address))
     }
 
     /// Orders what comes after behind what came before, on every endpoint.
@@ -288,12 +343,22 @@ impl Worker {
     /// Tag messages of one endpoint are in order as they are, so there is nothing to do for them; the operations that
     /// can overtake each other, put, get and atomics, are not offered yet.
     pub fn fence(&self) -> Result<()> {
+        if self.thread.is_foreign() {
+            return self.check_usable();
+        }
         self.enter().map(drop)
     }
 
     /// The longest header of an active message, or 0 without that feature.
     pub fn max_am_header(&self) -> Result<usize> {
-        let _inside = self.enter()?;
+        if let Some(length) = self.max_am_header.get() {
+            self.check_usable()?;
+            return Ok(*length);
+        }
+        self.on_owner(|inside| inside.max_am_header_inside())
+    }
+
+    pub(crate) fn max_am_header_inside(&self) -> Result<usize> {
         if !self.context.has(feature::AM) {
             return Ok(0);
         }
@@ -305,12 +370,12 @@ impl Worker {
         if status != sys::UCS_OK {
             return Err(Error::new(Status(status.into()), "UCX would not tell the worker's attributes"));
         }
-        Ok(attr.max_am_header)
+        Ok(*self.max_am_header.get_or_init(|| attr.max_am_header))
     }
 
-    /// Who may call.
+    /// Who may call while progress is manual.
     pub fn thread_mode(&self) -> ThreadMode {
-        self.gate.mode()
+        self.gate.declared()
     }
 
     /// Counters, readable from any thread.

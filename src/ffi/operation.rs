@@ -22,7 +22,8 @@ pub type ucxx_request_callback_t =
 pub struct ucxx_op_params {
     /// Set by UCXX_OP_PARAMS_INIT.
     pub struct_size: usize,
-    /// UCXX_FLAG_*. WAIT excludes a callback, a notifier and ALWAYS_CALLBACK. DELAYED needs a progress thread.
+    /// UCXX_FLAG_*. WAIT excludes a callback, a notifier and ALWAYS_CALLBACK. DELAYED, through the queue even from where it could
+    /// go directly, needs a progress thread.
     pub flags: u64,
     /// UCXX_MEMORY_* of the caller's buffer; saying HOST saves the detection.
     pub memory_type: i32,

@@ -7,7 +7,10 @@ use super::operation::{submit, ucxx_op_params_t};
 use super::params::{self, sized};
 use super::status::ucxx_status_t;
 use crate::engine::gate::ThreadMode;
+use crate::engine::owner::When;
+use crate::engine::ring::LARGEST_DEPTH;
 use crate::engine::status::{Error, Result, Status};
+use crate::engine::thread::{ProgressMode, ThreadParams};
 use crate::engine::wakeup::Armed;
 use crate::engine::worker::{Worker, WorkerParams};
 use std::ffi::{c_char, c_int, c_void, CStr, CString};
@@ -20,23 +23,25 @@ pub struct ucxx_worker_params {
     pub struct_size: usize,
     /// UCXX_THREAD_*: who may call while progress is manual. SINGLE is the creating thread.
     pub thread_mode: i32,
-    /// UCXX_PROGRESS_*. Only MANUAL in this release: the others give UNSUPPORTED.
+    /// UCXX_PROGRESS_*. A progress thread needs UCXX_FEATURE_WAKEUP and a thread mode other than SINGLE.
     pub progress_mode: i32,
-    /// 0 default, -1 off; 1, on, needs a progress thread.
+    /// While there is a progress thread: 1 others hand operations to it by a queue, -1 they take a lock and call UCX themselves,
+    /// 0 as UCXX_RS_DELAYED_SUBMISSION (0 or 1) in the environment says, on if that is not set.
     pub delayed_submission: i32,
-    /// For delayed submission; without effect in this release.
+    /// Operations that the queue holds; 0 for 4096. When it is full they get NO_RESOURCE; flush, close and cancel never do.
     pub submission_queue_depth: u32,
-    /// Nanoseconds that a call which waits polls before it sleeps; 0 for the default, 50 microseconds.
+    /// Nanoseconds that an adaptive progress thread, or a call which waits under manual progress, polls before it sleeps; 0 for
+    /// the default, 50 microseconds.
     pub spin_ns: u64,
     /// -1, 0 or 1: may a thread that waits progress in a progress thread's place? Without effect in this release.
     pub wait_takeover: i32,
-    /// Pin the progress thread to this CPU + 1; 0 = do not. Without effect in this release.
+    /// Pin the progress thread to this CPU + 1; 0 = do not. One that cannot be used is INVALID_PARAM.
     pub cpu: i32,
-    /// Runs first on the progress thread. Without effect in this release.
+    /// Runs first on the progress thread, on each that is started. It counts as a callback.
     pub thread_start: Option<unsafe extern "C" fn(arg: *mut c_void)>,
     /// Passed to `thread_start`.
     pub thread_start_arg: *mut c_void,
-    /// Name of the thread, and of the worker in dumps; optional.
+    /// Name of the thread (of which the system keeps 15 bytes), and of the worker in dumps; optional.
     pub name: *const c_char,
 }
 /// What a worker is made with.
@@ -58,7 +63,7 @@ pub struct ucxx_worker_attr {
     pub progress_thread_running: u8,
     /// Bytes; 0 without UCXX_FEATURE_AM.
     pub max_am_header: usize,
-    /// 0 without one.
+    /// The kernel's number for it (gettid); 0 without one.
     pub progress_thread_id: u64,
 }
 /// What `ucxx_worker_query` tells.
@@ -80,7 +85,7 @@ pub struct ucxx_worker_stats {
     /// Bytes in operations taken.
     pub bytes_sent: u64,
     pub bytes_received: u64,
-    /// The submission queue; 0 in this release.
+    /// The submission queue: operations that went through it, its greatest length seen, refusals because it was full.
     pub delayed: u64,
     pub queue_high_water: u64,
     pub queue_full: u64,
@@ -113,8 +118,8 @@ pub unsafe extern "C" fn ucxx_worker_params_init(value: *mut ucxx_worker_params_
 
 /// Creates a worker. `params` may be NULL. The caller owns it; it keeps the context's memory alive. Any thread.
 ///
-/// Errors: INVALID_PARAM, also when a configuration variable of the context found no taker; UNSUPPORTED for what this release
-/// does not offer.
+/// Errors: INVALID_PARAM, also when a configuration variable of the context found no taker, or for a progress thread with
+/// UCXX_THREAD_SINGLE or on a CPU that cannot be used; UNSUPPORTED for one without UCXX_FEATURE_WAKEUP.
 ///
 /// # Safety
 /// A context of this library; `params` is NULL or a struct whose `struct_size` is set; `worker` is valid for a write.
@@ -143,19 +148,16 @@ unsafe fn convert(params: &ucxx_worker_params) -> Result<WorkerParams> {
         mode if mode == ucxx_thread_mode::UCXX_THREAD_SINGLE as i32 => ThreadMode::Single,
         mode => return Err(Error::invalid(format!("thread_mode: {mode} is no UCXX_THREAD_* value"))),
     };
-    let last = ucxx_progress_mode::UCXX_PROGRESS_THREAD_BLOCKING as i32;
-    match params.progress_mode {
-        mode if mode == ucxx_progress_mode::UCXX_PROGRESS_MANUAL as i32 => {}
-        mode if (0..=last).contains(&mode) => {
-            let text = "progress_mode: this release has manual progress only";
-            return Err(Error::new(Status::UNSUPPORTED, text));
-        }
-        mode => return Err(Error::invalid(format!("progress_mode: {mode} is no UCXX_PROGRESS_* value"))),
-    }
-    match params.delayed_submission {
-        -1 | 0 => {}
-        1 => return Err(Error::new(Status::UNSUPPORTED, "delayed_submission: needs a progress thread")),
+    let progress_mode = progress_mode(params.progress_mode)?;
+    let delayed = match params.delayed_submission {
+        -1 => Some(false),
+        0 => None,
+        1 => Some(true),
         other => return Err(Error::invalid(format!("delayed_submission: {other} is none of -1, 0 and 1"))),
+    };
+    if params.submission_queue_depth > LARGEST_DEPTH {
+        let text = format!("submission_queue_depth: {} is more than {LARGEST_DEPTH}", params.submission_queue_depth);
+        return Err(Error::invalid(text));
     }
     if !(-1..=1).contains(&params.wait_takeover) {
         return Err(Error::invalid(format!("wait_takeover: {} is none of -1, 0 and 1", params.wait_takeover)));
@@ -165,12 +167,30 @@ unsafe fn convert(params: &ucxx_worker_params) -> Result<WorkerParams> {
     }
     // SAFETY: as for this function.
     let name = (!params.name.is_null()).then(|| unsafe { CStr::from_ptr(params.name) }.to_owned());
-    Ok(WorkerParams { thread_mode, spin_ns: params.spin_ns, name })
+    let thread = ThreadParams {
+        delayed,
+        depth: params.submission_queue_depth,
+        cpu: usize::try_from(params.cpu - 1).ok(),
+        start: params.thread_start.map(|function| (function, params.thread_start_arg)),
+    };
+    Ok(WorkerParams { thread_mode, spin_ns: params.spin_ns, name, progress_mode, thread })
 }
 
-/// Shuts the worker down now: what is in flight completes with CANCELED (with its callbacks, in this call), endpoints are closed
-/// by force, UCX's worker goes. Bounded: about a second. Endpoints and requests of it stay valid, and answer CLOSED. From a
-/// callback of the worker it takes effect at the end of the pass. No other thread may be in a call on it. NULL is ignored.
+fn progress_mode(number: i32) -> Result<ProgressMode> {
+    match number {
+        mode if mode == ucxx_progress_mode::UCXX_PROGRESS_MANUAL as i32 => Ok(ProgressMode::Manual),
+        mode if mode == ucxx_progress_mode::UCXX_PROGRESS_THREAD_ADAPTIVE as i32 => Ok(ProgressMode::Adaptive),
+        mode if mode == ucxx_progress_mode::UCXX_PROGRESS_THREAD_POLLING as i32 => Ok(ProgressMode::Polling),
+        mode if mode == ucxx_progress_mode::UCXX_PROGRESS_THREAD_BLOCKING as i32 => Ok(ProgressMode::Blocking),
+        mode => Err(Error::invalid(format!("progress_mode: {mode} is no UCXX_PROGRESS_* value"))),
+    }
+}
+
+/// Shuts the worker down now: its progress thread ends, what is in flight completes with CANCELED (with its callbacks, in this
+/// call), endpoints are closed by force, UCX's worker goes. Bounded: about a second, and the callback that runs. Endpoints and
+/// requests of it stay valid, and answer CLOSED. From a callback it takes effect at the end of the pass, with a progress thread on
+/// a thread of the library's own. No other thread may be in a call on the worker; calls on its endpoints and requests may be under
+/// way where there is a progress thread. NULL is ignored.
 /// Destroy (or flush) endpoints before it: messages on their way are given a fifth of a second here, and a large one that is
 /// cut short may still reach a peer that had its announcement, with what the buffer holds by then.
 ///
@@ -186,7 +206,7 @@ pub unsafe extern "C" fn ucxx_worker_destroy(worker: *mut ucxx_worker_t) {
 }
 
 /// One progress pass: UCX's progress, then the callbacks that are due. `*events` is the number of events handled, 0 when there
-/// was nothing to do; optional. BUSY from a callback of this worker. Never sleeps.
+/// was nothing to do; optional. BUSY from a callback, and with a progress thread. Never sleeps.
 ///
 /// # Safety
 /// A worker of this library; `events` is NULL or valid for a write.
@@ -205,7 +225,7 @@ pub unsafe extern "C" fn ucxx_worker_progress(worker: *mut ucxx_worker_t, events
 
 /// Sleeps until there is an event, and handles it: OK. TIMED_OUT when `timeout_ns` ran out first (0 polls, UINT64_MAX waits for
 /// ever). It may return OK without anything that the caller would notice: look, and wait again. Needs UCXX_FEATURE_WAKEUP. BUSY
-/// from a callback.
+/// from a callback, and with a progress thread.
 ///
 /// # Safety
 /// A worker of this library.
@@ -235,6 +255,7 @@ pub unsafe extern "C" fn ucxx_worker_event_fd(worker: *mut ucxx_worker_t, fd: *m
 
 /// Before going to sleep on the descriptor: OK when the next event will make it readable, BUSY when there is something to
 /// progress first. So: progress until there are no events, arm, and only when that is OK sleep. Every sleep needs its own arm.
+/// BUSY with a progress thread.
 ///
 /// # Safety
 /// A worker of this library.
@@ -258,8 +279,42 @@ pub unsafe extern "C" fn ucxx_worker_signal(worker: *mut ucxx_worker_t) -> ucxx_
     guard::status(|| unsafe { handle::get(worker) }?.signal().map(|()| Status::OK))
 }
 
-/// Runs `fn` where progress happens, before the next pass; at once on the calling thread where progress is manual, as it is in
-/// this release. `fn` counts as a callback: what waits returns BUSY in it. The timeout then has nothing to bound.
+/// Starts a progress thread (UCXX_PROGRESS_THREAD_*), on a worker made without one or after it was stopped. From then on it is
+/// the one that progresses; other threads that wait, wait for it. Operations may be submitted meanwhile.
+///
+/// Errors: ALREADY_EXISTS when there is one; INVALID_PARAM for UCXX_PROGRESS_MANUAL, with UCXX_THREAD_SINGLE, and for a `cpu` that
+/// cannot be used; UNSUPPORTED without UCXX_FEATURE_WAKEUP; BUSY from a callback. Under SERIALIZED it counts as a call on the worker;
+/// afterwards any thread may call at any time, also once the thread has been stopped.
+///
+/// # Safety
+/// A worker of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_start_progress_thread(
+    worker: *mut ucxx_worker_t,
+    progress_mode: i32,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let worker = unsafe { handle::share(worker) }?;
+        worker.start_progress_thread(self::progress_mode(progress_mode)?)?;
+        Ok(Status::OK)
+    })
+}
+
+/// Stops the progress thread after a last pass, and waits for its end; progress is manual then. Nothing that was submitted is
+/// lost: it goes on with whoever progresses, and threads that wait do so themselves. NO_ELEM when there is none; BUSY from a callback.
+///
+/// # Safety
+/// A worker of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_stop_progress_thread(worker: *mut ucxx_worker_t) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    guard::status(|| unsafe { handle::get(worker) }?.stop_progress_thread().map(|()| Status::OK))
+}
+
+/// Runs `fn` where progress happens: on the progress thread, after what had been submitted and before its next pass, and waits for
+/// it; at once on the calling thread where progress is manual. `fn` counts as a callback: what waits returns BUSY in it. TIMED_OUT
+/// when `timeout_ns` ran out before it could start: it has not run and never will. BUSY from a callback with a progress thread.
 ///
 /// # Safety
 /// A worker of this library; `fn` may be called with `arg`.
@@ -270,9 +325,8 @@ pub unsafe extern "C" fn ucxx_worker_run_pre(
     arg: *mut c_void,
     timeout_ns: u64,
 ) -> ucxx_status_t {
-    let _ = timeout_ns;
     // SAFETY: as for this function.
-    unsafe { run(worker, r#fn, arg) }
+    unsafe { run(worker, r#fn, arg, When::BeforePass, timeout_ns) }
 }
 
 /// As `ucxx_worker_run_pre`, after the next pass instead of before it.
@@ -286,22 +340,23 @@ pub unsafe extern "C" fn ucxx_worker_run_post(
     arg: *mut c_void,
     timeout_ns: u64,
 ) -> ucxx_status_t {
-    let _ = timeout_ns;
     // SAFETY: as for this function.
-    unsafe { run(worker, r#fn, arg) }
+    unsafe { run(worker, r#fn, arg, When::AfterPass, timeout_ns) }
 }
 
 unsafe fn run(
     worker: *mut ucxx_worker_t,
     function: Option<unsafe extern "C" fn(*mut c_void)>,
     arg: *mut c_void,
+    when: When,
+    timeout_ns: u64,
 ) -> ucxx_status_t {
     guard::progressing(|| {
         // SAFETY: as for the callers.
         let worker = unsafe { handle::get(worker) }?;
         let function = function.ok_or_else(|| null("fn"))?;
         // SAFETY: as for the callers.
-        unsafe { worker.run(function, arg) }.map(|()| Status::OK)
+        unsafe { worker.run(function, arg, when, timeout_ns) }.map(|()| Status::OK)
     })
 }
 
@@ -332,11 +387,11 @@ pub unsafe extern "C" fn ucxx_worker_query(
         let value = ucxx_worker_attr {
             struct_size: size_of::<ucxx_worker_attr>(),
             thread_mode: worker.thread_mode() as i32,
-            progress_mode: ucxx_progress_mode::UCXX_PROGRESS_MANUAL as i32,
-            delayed_submission: 0,
-            progress_thread_running: 0,
+            progress_mode: worker.progress_mode() as i32,
+            delayed_submission: worker.delays_submission().into(),
+            progress_thread_running: worker.has_progress_thread().into(),
             max_am_header: worker.max_am_header()?,
-            progress_thread_id: 0,
+            progress_thread_id: worker.progress_thread_id(),
         };
         // SAFETY: as above.
         unsafe { params::store(attr, "attr", &value) }.map(|()| Status::OK)
@@ -367,18 +422,19 @@ pub unsafe extern "C" fn ucxx_worker_query_stats(
         let worker = unsafe { handle::get(worker) }?;
         worker.check_fork()?;
         let now = worker.stats();
+        let (high_water, full, waiting) = worker.queue_stats();
         let value = ucxx_worker_stats {
             struct_size: size_of::<ucxx_worker_stats>(),
             submitted: now.submitted.get(),
             completed: now.completed.get(),
             failed: now.failed.get(),
             canceled: now.canceled.get(),
-            in_flight: now.in_flight.get(),
+            in_flight: now.in_flight.get() + waiting,
             bytes_sent: now.bytes_sent.get(),
             bytes_received: now.bytes_received.get(),
-            delayed: 0,
-            queue_high_water: 0,
-            queue_full: 0,
+            delayed: now.delayed.get(),
+            queue_high_water: high_water,
+            queue_full: full,
             progress_calls: now.progress_calls.get(),
             wakeups: now.wakeups.get(),
             sleeps: now.sleeps.get(),

@@ -22,6 +22,28 @@ static ucxx_status_t try_numbers(fixture_t *f, int32_t delayed, int32_t takeover
   return try_worker(f, &params);
 }
 
+static ucxx_status_t try_depth(fixture_t *f, uint32_t depth) {
+  ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
+  params.submission_queue_depth = depth;
+  return try_worker(f, &params);
+}
+
+static ucxx_status_t try_pinned(fixture_t *f, int32_t cpu) {
+  ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
+  params.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
+  params.cpu = cpu;
+  return try_worker(f, &params);
+}
+
+static ucxx_status_t try_bare_thread(fixture_t *f) {
+  ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
+  params.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
+  ucxx_status_t status = ucxx_worker_create(f->bare.context, &params, &f->out.worker);
+  if (status == UCXX_OK)
+    ucxx_worker_destroy(f->out.worker);
+  return status;
+}
+
 static ucxx_status_t try_event_fd(ucxx_worker_t *worker) {
   int fd = -7;
   ucxx_status_t status = ucxx_worker_event_fd(worker, &fd);

@@ -162,7 +162,9 @@ ucxx_status_t finish(ucxx_status_t status, ucxx_request_t **request) {
 
 void progress(ucxx_worker_t *worker) {
   uint32_t events = 0;
-  CHECK_OK(ucxx_worker_progress(worker, &events));
+  ucxx_status_t status = ucxx_worker_progress(worker, &events);
+  if (status != UCXX_ERR_BUSY)
+    CHECK_OK(status);
   if (events == 0)
     sched_yield();
 }

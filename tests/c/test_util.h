@@ -69,7 +69,7 @@ int seen_count(const seen_t *seen);
  * clears *request. Takes the address because the operation that fills it may stand in the same argument list.
  */
 ucxx_status_t finish(ucxx_status_t status, ucxx_request_t **request);
-/* Progresses once and lets others run when there was nothing to do. */
+/* Progresses once and lets others run when there was nothing to do, or when a progress thread does it. */
 void progress(ucxx_worker_t *worker);
 
 /* ------------------------------------------------------------------ two processes */

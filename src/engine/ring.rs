@@ -1,0 +1,388 @@
+//! The ring: transfers that other threads hand to the progress thread, without a lock and without an allocation.
+//!
+//! A thread takes a place (`taken`), then a slot of the pool, which is its own until it has pushed it into the ring; from then
+//! on the slot belongs to whoever is inside the gate, which drains the ring before each pass. `taken` counts places, so it
+//! is what says that the ring is full, and what says, once no new place is given out, that nobody is on the way in.
+//! Slots come back to the pool when their use ends. Pushing and popping publish a slot's cells, in either direction.
+
+use super::context::feature;
+use super::endpoint::{Endpoint, Phase};
+use super::inflight::Out;
+use super::param::Param;
+use super::request::{flag, mark, Kind, OpParams, Slot, Submitted};
+use super::slab::Slab;
+use super::stats::Counter;
+use super::status::{Error, Result, Status};
+use super::timer;
+use super::worker::Worker;
+use crate::sys::{self, Posted};
+use crossbeam_queue::ArrayQueue;
+use parking_lot::Mutex;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Places in the ring unless the worker's parameters say otherwise.
+pub(crate) const DEFAULT_DEPTH: u32 = 4096;
+/// More than this is not a number of operations.
+pub const LARGEST_DEPTH: u32 = 1 << 20;
+/// Entries after which the places of those that are done are given out again.
+const BATCH: usize = 32;
+
+/// A transfer as its caller described it.
+#[derive(Clone, Copy)]
+pub(crate) struct Queued {
+    pub(crate) buffer: *mut c_void,
+    /// Bytes, or parts in the slot's own list.
+    pub(crate) count: usize,
+    pub(crate) scattered: bool,
+    pub(crate) tag: u64,
+    pub(crate) tag_mask: u64,
+    pub(crate) memory_type: Option<sys::ucs_memory_type_t>,
+    /// `u64::MAX` for none.
+    pub(crate) deadline: u64,
+    /// Where it goes, or what it ends with. Alive: the end of an endpoint comes after what was submitted before it.
+    pub(crate) endpoint: *const Endpoint,
+    /// For the receive of a probed message.
+    pub(crate) message: sys::ucp_tag_message_h,
+}
+
+impl Queued {
+    pub(crate) const NOTHING: Queued = Queued {
+        buffer: std::ptr::null_mut(),
+        count: 0,
+        scattered: false,
+        tag: 0,
+        tag_mask: 0,
+        memory_type: None,
+        deadline: u64::MAX,
+        endpoint: std::ptr::null(),
+        message: std::ptr::null_mut(),
+    };
+}
+
+struct Entry(*const Slot);
+// SAFETY: a slot changes hands with its entry.
+unsafe impl Send for Entry {}
+
+/// The ring of a worker, and the slots for what goes through it.
+pub(crate) struct Queue {
+    ring: ArrayQueue<Entry>,
+    depth: usize,
+    taken: AtomicUsize,
+    /// Free slots. What does not fit, and what was made but not needed yet, stands in `rest`.
+    pool: ArrayQueue<Entry>,
+    rest: Mutex<Slab>,
+    pub(crate) times_full: AtomicU64,
+    /// Written inside the gate.
+    pub(crate) high_water: Counter,
+}
+
+impl Queue {
+    pub(crate) fn new(depth: usize, request_size: usize) -> Self {
+        Queue {
+            ring: ArrayQueue::new(depth),
+            depth,
+            taken: AtomicUsize::new(0),
+            pool: ArrayQueue::new((2 * depth).max(64)),
+            rest: Mutex::new(Slab::new(request_size)),
+            times_full: AtomicU64::new(0),
+            high_water: Counter::default(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ring.len()
+    }
+
+    /// Nobody is on the way into the ring, and nothing is in it.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.taken.load(Ordering::SeqCst) == 0
+    }
+
+    /// A free slot, for a thread outside the gate.
+    #[inline]
+    pub(crate) fn take_slot(&self, worker: &Worker) -> &Slot {
+        match self.pool.pop() {
+            // SAFETY: slots of ours, which live as long as we do.
+            Some(Entry(slot)) => unsafe { &*slot },
+            None => self.take_slot_slowly(worker),
+        }
+    }
+
+    #[cold]
+    fn take_slot_slowly(&self, worker: &Worker) -> &Slot {
+        let rest = self.rest.lock();
+        let slot: *const Slot = loop {
+            match rest.pop() {
+                Some(slot) => break slot,
+                None => rest.grow(worker, true),
+            }
+        };
+        while let Some(more) = rest.pop() {
+            if self.pool.push(Entry(more)).is_err() {
+                rest.push(more);
+                break;
+            }
+        }
+        // SAFETY: as above.
+        unsafe { &*slot }
+    }
+
+    fn return_slot(&self, slot: &Slot) {
+        if self.pool.push(Entry(slot)).is_err() {
+            self.rest.lock().push(slot);
+        }
+    }
+
+    /// Takes a place in the ring. It is given back when its entry has been taken out.
+    #[inline]
+    fn take_place(&self) -> Result<()> {
+        if self.taken.fetch_add(1, Ordering::SeqCst) >= self.depth {
+            return Err(self.full());
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn full(&self) -> Error {
+        self.taken.fetch_sub(1, Ordering::SeqCst);
+        self.times_full.fetch_add(1, Ordering::Relaxed);
+        Error::new(
+            Status::NO_RESOURCE,
+            "worker: its submission queue is full (submission_queue_depth); try again when operations have completed",
+        )
+    }
+}
+
+impl Worker {
+    /// Has the operation to go through the ring?
+    #[inline(always)]
+    pub(crate) fn goes_through_ring(&self, params: &OpParams<'_>) -> bool {
+        (self.special.load(Ordering::Relaxed) | (params.flags & flag::DELAYED != 0)) && self.goes_specially(params)
+    }
+
+    #[cold]
+    fn goes_specially(&self, params: &OpParams<'_>) -> bool {
+        self.thread.is_foreign() || params.flags & flag::DELAYED != 0
+    }
+
+    #[inline]
+    pub(crate) fn check_delayed_flag(&self, params: &OpParams<'_>) -> Result<()> {
+        if params.flags & flag::DELAYED != 0 && !self.thread.is_running() {
+            return Err(Error::new(Status::UNSUPPORTED, "flags: UCXX_FLAG_DELAYED needs a progress thread"));
+        }
+        Ok(())
+    }
+
+    /// Hands a transfer, whose arguments are checked, to the progress thread. `prepare` may fill the slot further.
+    pub(crate) fn delay(
+        &self,
+        kind: Kind,
+        length: u64,
+        params: &OpParams<'_>,
+        out: Out,
+        prepare: impl FnOnce(&Slot) -> Queued,
+    ) -> Result<Submitted> {
+        self.check_fork()?;
+        self.check_delayed_flag(params)?;
+        self.need(feature::TAG)?;
+        let thread = &self.thread;
+        let Some(queue) = thread.queue.get() else {
+            return Err(Error::new(Status::UNSUPPORTED, "worker: has no progress thread"));
+        };
+        queue.take_place()?;
+        // After taking the place: the end of the worker waits for us, or we see it.
+        if self.closed.load(Ordering::SeqCst) {
+            queue.taken.fetch_sub(1, Ordering::SeqCst);
+            return Err(self.closed_error());
+        }
+        let slot = queue.take_slot(self);
+        slot.begin_elsewhere(kind, params, length, out);
+        let deadline = super::request::deadline_of(params).unwrap_or(u64::MAX);
+        let queued = Queued { deadline, ..prepare(slot) };
+        if kind.is_send() {
+            slot.tag.set(queued.tag);
+        }
+        slot.enqueue(queued);
+        let mut entry = Entry(slot);
+        while let Err(back) = queue.ring.push(entry) {
+            // There is room: the place was taken. A consumer that has been interrupted may still hold it.
+            entry = back;
+            std::hint::spin_loop();
+        }
+        self.wake_thread();
+        if !thread.is_running() {
+            // It was stopped meanwhile. Whoever enters from now on drains the ring first.
+            drop(self.enter());
+        }
+        Ok(Submitted::Pending)
+    }
+
+    /// Submits what is in the ring. Inside the gate. Returns how many entries there were.
+    pub(crate) fn drain_ring(&self) -> u32 {
+        let Some(queue) = self.thread.queue.get() else { return 0 };
+        if queue.is_empty() {
+            return 0;
+        }
+        let waiting = queue.len() as u64;
+        if waiting > queue.high_water.get() {
+            queue.high_water.add(waiting - queue.high_water.get());
+        }
+        let (mut count, mut returned) = (0, 0);
+        // Bounded: what keeps coming must not keep UCP from progressing.
+        while count < queue.depth {
+            let Some(Entry(slot)) = queue.ring.pop() else { break };
+            // SAFETY: a slot that was handed to us with its entry.
+            self.dispatch(unsafe { &*slot });
+            count += 1;
+            if count - returned == BATCH {
+                queue.taken.fetch_sub(BATCH, Ordering::SeqCst);
+                returned = count;
+            }
+        }
+        if count > returned {
+            queue.taken.fetch_sub(count - returned, Ordering::SeqCst);
+        }
+        count as u32
+    }
+
+    fn dispatch(&self, slot: &Slot) {
+        let queued = slot.queued.get();
+        self.stats.delayed.add(1);
+        // SAFETY: see `Queued`; not looked at once the worker has been closed.
+        let endpoint = || unsafe { queued.endpoint.as_ref() };
+        if !slot.dequeue() {
+            return self.drop_queued(slot, &queued, Status::CANCELED);
+        }
+        if self.closed.load(Ordering::Relaxed) {
+            return self.drop_queued(slot, &queued, Status::CANCELED);
+        }
+        let now = if queued.deadline == u64::MAX { 0 } else { timer::now_ns() };
+        if now >= queued.deadline {
+            return self.drop_queued(slot, &queued, Status::TIMED_OUT);
+        }
+        let endpoint = endpoint();
+        // The phase, not the status: a close that was submitted after this has set that already.
+        if let Some(endpoint) = endpoint.filter(|endpoint| endpoint.phase() != Phase::Open) {
+            return self.drop_queued(slot, &queued, endpoint.status());
+        }
+        slot.add_mark(mark::SUBMITTING);
+        let pointer = self.call_ucp(slot, &queued, endpoint);
+        let left = OpParams {
+            timeout_ns: if queued.deadline == u64::MAX { 0 } else { queued.deadline - now },
+            ..OpParams::default()
+        };
+        let posted = Posted::from_pointer(pointer);
+        if let (Posted::Done, true) = (&posted, slot.kind.get().is_send()) {
+            return self.sent_at_once(slot, endpoint);
+        }
+        let inline = slot.has_mark(mark::INLINE).then(|| Status(slot.reason.replace(0)));
+        self.start(slot, endpoint, &left, Out::NOWHERE);
+        match posted {
+            Posted::Pending => {
+                if let Some(status) = inline {
+                    self.complete(slot, status);
+                }
+            }
+            Posted::Done => self.complete(slot, Status::OK),
+            Posted::Failed(status) => self.complete(slot, Status(status.into())),
+        }
+    }
+
+    #[inline]
+    fn call_ucp(&self, slot: &Slot, queued: &Queued, endpoint: Option<&Endpoint>) -> sys::ucs_status_ptr_t {
+        let mut param = Param::new(slot);
+        param.memory_type(queued.memory_type);
+        if queued.scattered {
+            param.datatype(sys::DATATYPE_IOV);
+        }
+        let (ucp, buffer, count, tag) = (self.ucp(), queued.buffer, queued.count, queued.tag);
+        let to = endpoint.map_or(std::ptr::null_mut(), |endpoint| endpoint.ucp.get());
+        // SAFETY: inside the gate of a live worker; a send's endpoint is open; the caller keeps the buffer, the worker the
+        // slot; a message is handed over once.
+        unsafe {
+            match slot.kind.get() {
+                Kind::TagSend => sys::ucp_tag_send_nbx(to, buffer, count, tag, param.as_ptr()),
+                Kind::TagSendSync => sys::ucp_tag_send_sync_nbx(to, buffer, count, tag, param.as_ptr()),
+                Kind::TagMessageRecv => {
+                    param.receive(Some(super::tag::on_received));
+                    sys::ucp_tag_msg_recv_nbx(ucp, buffer, count, queued.message, param.as_ptr())
+                }
+                _ => {
+                    param.receive(Some(super::tag::on_received));
+                    sys::ucp_tag_recv_nbx(ucp, buffer, count, tag, queued.tag_mask, param.as_ptr())
+                }
+            }
+        }
+    }
+
+    /// A send that ended inside UCP's call: what `start` and `complete` would come to.
+    fn sent_at_once(&self, slot: &Slot, endpoint: Option<&Endpoint>) {
+        slot.clear_mark(mark::SUBMITTING);
+        self.stats.submitted.add(1);
+        self.stats.in_flight.add(1);
+        self.stats.bytes_sent.add(slot.length.get());
+        if let Some(endpoint) = endpoint {
+            endpoint.count_sent(slot.length.get());
+        }
+        slot.outcome.set(Status::OK);
+        self.ended(slot, Status::OK);
+    }
+
+    /// A transfer ends in the ring.
+    fn drop_queued(&self, slot: &Slot, queued: &Queued, status: Status) {
+        let closed = self.closed.load(Ordering::Relaxed);
+        if !queued.message.is_null() && !closed {
+            self.drop_message(queued.message);
+        }
+        // SAFETY: see `Queued`.
+        let endpoint = if closed { None } else { unsafe { queued.endpoint.as_ref() } };
+        self.never_started(slot, endpoint, status);
+    }
+
+    /// Completes an operation that UCP was never given.
+    pub(crate) fn never_started(&self, slot: &Slot, endpoint: Option<&Endpoint>, status: Status) {
+        self.start(slot, endpoint, &OpParams::default(), Out::NOWHERE);
+        slot.reason.set(status.0);
+        self.complete(slot, status);
+    }
+
+    #[inline(never)]
+    pub(crate) fn return_to_pool(&self, slot: &Slot) {
+        if let Some(queue) = self.thread.queue.get() {
+            queue.return_slot(slot);
+        }
+    }
+
+    /// Every slot there is, free ones included.
+    pub(crate) fn for_each_slot(&self, mut visit: impl FnMut(&Slot)) {
+        self.slab.for_each(&mut visit);
+        if let Some(queue) = self.thread.queue.get() {
+            queue.rest.lock().for_each(visit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_counted_exactly() {
+        let queue = Queue::new(2, 64);
+        assert!(queue.is_settled());
+        queue.take_place().unwrap();
+        queue.take_place().unwrap();
+        for _ in 0..3 {
+            assert_eq!(queue.take_place().unwrap_err().status(), Status::NO_RESOURCE);
+        }
+        assert_eq!(queue.times_full.load(Ordering::Relaxed), 3);
+        queue.taken.fetch_sub(1, Ordering::SeqCst);
+        queue.take_place().unwrap();
+        assert!(queue.take_place().is_err());
+    }
+}
