@@ -8,8 +8,9 @@ use super::endpoint::{Endpoint, EndpointPointer, Phase};
 use super::events::{self, Event};
 use super::flush::posted;
 use super::inflight::Out;
+use super::operation::{OpParams, Submitted};
 use super::param::Param;
-use super::request::{Kind, OpParams, Part, Slot, Submitted};
+use super::request::{Kind, Part, Slot};
 use super::status::{Result, Status};
 use super::timer;
 use super::wait;
@@ -71,12 +72,12 @@ impl Default for Closing {
 
 impl Endpoint {
     /// Closes it: refuses what comes after, lets finish (or, with `force`, cuts short) what came before.
-    pub fn close(&self, force: bool, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
+    pub fn close(&self, force: bool, params: &OpParams, out: Out) -> Result<Submitted> {
         params.check(&self.worker.context, "close", 0)?;
         wait::submit(params, out, |params, out| self.close_now(force, params, out))
     }
 
-    fn close_now(&self, force: bool, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
+    fn close_now(&self, force: bool, params: &OpParams, out: Out) -> Result<Submitted> {
         self.worker.check_usable()?;
         if self.worker.thread.is_foreign() && self.status() == Status::CLOSED {
             return Err(self.not_open(Status::CLOSED));

@@ -243,6 +243,11 @@ impl Endpoint {
         Err(self.not_open(status))
     }
 
+    #[inline(always)]
+    pub(crate) fn is_open(&self) -> bool {
+        self.status.load(Ordering::Relaxed) == Status::OK.0
+    }
+
     /// The same for a thread that is not inside the gate.
     pub(crate) fn check_open_outside(&self) -> Result<()> {
         self.worker.check_usable()?;

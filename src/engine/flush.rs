@@ -6,8 +6,9 @@
 
 use super::endpoint::{Endpoint, EndpointPointer, Phase};
 use super::inflight::Out;
+use super::operation::{flag, OpParams, Submitted};
 use super::param::Param;
-use super::request::{flag, mark, Kind, OpParams, Part, Slot, Submitted, Ticket};
+use super::request::{mark, Kind, Part, Slot, Ticket};
 use super::status::{Result, Status};
 use super::wait;
 use super::worker::{Inside, Worker};
@@ -17,7 +18,7 @@ use std::ffi::c_void;
 
 impl Endpoint {
     /// Flushes this endpoint.
-    pub fn flush(&self, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
+    pub fn flush(&self, params: &OpParams, out: Out) -> Result<Submitted> {
         params.check(&self.worker.context, "flush", 0)?;
         wait::submit(params, out, |params, out| {
             if self.worker.thread.is_foreign() {
@@ -44,13 +45,7 @@ impl Endpoint {
         })
     }
 
-    fn flush_inside(
-        &self,
-        inside: &Inside<'_>,
-        slot: Option<&Slot>,
-        params: &OpParams<'_>,
-        out: Out,
-    ) -> Result<Submitted> {
+    fn flush_inside(&self, inside: &Inside<'_>, slot: Option<&Slot>, params: &OpParams, out: Out) -> Result<Submitted> {
         let ucp = self.ucp.get();
         // SAFETY: a live endpoint inside its worker's gate; `flush_with` keeps the param's slot until UCP calls back.
         inside.flush_with(Some(self), slot, params, out, |param| unsafe { sys::ucp_ep_flush_nbx(ucp, param) })
@@ -59,7 +54,7 @@ impl Endpoint {
 
 impl Worker {
     /// Flushes every endpoint of this worker.
-    pub fn flush(&self, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
+    pub fn flush(&self, params: &OpParams, out: Out) -> Result<Submitted> {
         params.check(&self.context, "flush", 0)?;
         wait::submit(params, out, |params, out| {
             let timeout_ns = params.timeout_ns;
@@ -74,7 +69,7 @@ impl Worker {
         })
     }
 
-    fn flush_inside(&self, slot: Option<&Slot>, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
+    fn flush_inside(&self, slot: Option<&Slot>, params: &OpParams, out: Out) -> Result<Submitted> {
         let ucp = self.ucp();
         // SAFETY: a live worker inside its gate; as above.
         self.flush_with(None, slot, params, out, |param| unsafe { sys::ucp_worker_flush_nbx(ucp, param) })
@@ -85,7 +80,7 @@ impl Worker {
         &self,
         endpoint: Option<&Endpoint>,
         begun: Option<&Slot>,
-        params: &OpParams<'_>,
+        params: &OpParams,
         out: Out,
         call: impl FnOnce(*const sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
     ) -> Result<Submitted> {

@@ -3,7 +3,8 @@
 //! The methods run inside the worker's gate, but for `may_act_at_once`.
 
 use super::endpoint::Endpoint;
-use super::request::{deadline_of, flag, mark, Kind, OpParams, Part, Slot, Submitted, ENGINE, USER};
+use super::operation::{deadline_of, flag, OpParams, Submitted};
+use super::request::{mark, Kind, Part, Slot, ENGINE, USER};
 use super::status::{Error, Result, Status};
 use super::worker::{attention, Worker};
 use crate::sys::{self, Posted};
@@ -138,19 +139,15 @@ impl Worker {
 
     /// Links the slot into what is in flight, and stores it where the caller asked for it.
     #[inline(always)]
-    pub(crate) fn start(&self, slot: &Slot, endpoint: Option<&Endpoint>, params: &OpParams<'_>, out: Out) {
+    pub(crate) fn start(&self, slot: &Slot, endpoint: Option<&Endpoint>, params: &OpParams, out: Out) {
         slot.clear_mark(mark::SUBMITTING);
-        debug_assert!(!slot.has_mark(mark::LINKED) && slot.kind.get() != Kind::Free);
+        debug_assert!(!slot.has_mark(mark::LIVE) && slot.kind.get() != Kind::Free);
         slot.sequence.set(self.next_sequence());
         slot.started.set(self.coarse_now.get());
-        slot.add_mark(mark::LINKED);
-        slot.previous_live.set(std::ptr::null());
-        slot.next_live.set(self.live.get());
-        // SAFETY: the list holds live slots of this worker.
-        if let Some(next) = unsafe { self.live.get().as_ref() } {
-            next.previous_live.set(slot);
+        slot.add_mark(mark::LIVE);
+        if slot.pooled {
+            self.link(slot);
         }
-        self.live.set(slot);
         if let Some(endpoint) = endpoint {
             slot.endpoint.set(endpoint);
             endpoint.in_flight_add(slot.kind.get());
@@ -164,12 +161,11 @@ impl Worker {
         }
         if slot.kind.get() != Kind::Internal {
             self.stats.submitted.add(1);
-            self.stats.in_flight.add(1);
         }
         if params.timeout_ns != 0 {
             self.start_timer(slot, params);
         }
-        if let Some(notifier) = params.notifier {
+        if let Some(notifier) = params.notifier() {
             slot.name_notifier(notifier);
         }
         out.store(slot);
@@ -177,7 +173,7 @@ impl Worker {
     }
 
     #[cold]
-    fn start_timer(&self, slot: &Slot, params: &OpParams<'_>) {
+    fn start_timer(&self, slot: &Slot, params: &OpParams) {
         let Some(deadline) = deadline_of(params) else { return };
         let mut timers = self.timers.borrow_mut();
         if timers.len() >= SWEEP_TIMERS && timers.len().is_power_of_two() {
@@ -190,7 +186,10 @@ impl Worker {
     /// The result of an operation that is in flight: everything but the callback, which waits for the end of the pass.
     #[inline]
     pub(crate) fn complete(&self, slot: &Slot, status: Status) {
-        self.unlink(slot);
+        if slot.pooled && slot.has_mark(mark::LIVE) {
+            self.unlink(slot);
+        }
+        slot.clear_mark(mark::LIVE);
         if status == Status::OK && slot.endpoint.get().is_null() && slot.reason.get() == 0 && slot.kind.get().is_recv()
         {
             // A receive as most are: nothing waits for it but its caller.
@@ -258,7 +257,6 @@ impl Worker {
 
     #[inline]
     fn count_result(&self, slot: &Slot, status: Status) {
-        self.stats.in_flight.subtract(1);
         match status {
             Status::OK => {
                 self.stats.completed.add(1);
@@ -295,12 +293,20 @@ impl Worker {
         }
     }
 
+    /// Slots of the pool are listed while they are in flight: those that are not may be in another thread's hands.
+    #[inline]
+    fn link(&self, slot: &Slot) {
+        slot.previous_live.set(std::ptr::null());
+        slot.next_live.set(self.live.get());
+        // SAFETY: the list holds live slots of this worker.
+        if let Some(next) = unsafe { self.live.get().as_ref() } {
+            next.previous_live.set(slot);
+        }
+        self.live.set(slot);
+    }
+
     #[inline]
     fn unlink(&self, slot: &Slot) {
-        if !slot.has_mark(mark::LINKED) {
-            return;
-        }
-        slot.clear_mark(mark::LINKED);
         let (previous, next) = (slot.previous_live.get(), slot.next_live.get());
         // SAFETY: neighbours in the list are live slots of this worker.
         match unsafe { previous.as_ref() } {
@@ -367,6 +373,7 @@ impl Worker {
         if !slot.is_pending() {
             return;
         }
+        slot.clear_mark(mark::PLAIN);
         match slot.kind.get() {
             Kind::TagRecv | Kind::TagMessageRecv => {
                 slot.reason.set(reason.0);
@@ -396,8 +403,13 @@ impl Worker {
         }
     }
 
-    /// Calls `visit` for every operation in flight, newest first; it may complete the one it is given.
+    /// Calls `visit` for every operation in flight, in no order. It completes and starts none.
     pub(crate) fn for_each_live(&self, mut visit: impl FnMut(&Slot)) {
+        self.slab.for_each(|slot| {
+            if slot.has_mark(mark::LIVE) {
+                visit(slot);
+            }
+        });
         let mut next = self.live.get();
         // SAFETY: the list holds live slots of this worker, and `next` is read before its predecessor is visited.
         while let Some(slot) = unsafe { next.as_ref() } {
@@ -488,7 +500,7 @@ fn for_each_foreign(mut list: *mut Slot, mut visit: impl FnMut(&Slot)) {
 #[derive(Clone, Copy)]
 pub(crate) struct Submission<'a> {
     pub(crate) endpoint: Option<&'a Endpoint>,
-    pub(crate) params: &'a OpParams<'a>,
+    pub(crate) params: &'a OpParams,
     /// 0 for a receive, which learns both from the message.
     pub(crate) length: u64,
     pub(crate) tag: u64,

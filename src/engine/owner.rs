@@ -7,8 +7,9 @@
 use super::events;
 use super::futex::EventCount;
 use super::inflight::Out;
+use super::operation::{OpParams, Submitted};
 use super::progress::from_callback;
-use super::request::{Kind, OpParams, Slot, Submitted};
+use super::request::{Kind, Slot};
 use super::status::{Error, Result, Status};
 use super::timer;
 use super::worker::{Inside, Worker};
@@ -211,7 +212,7 @@ impl Worker {
     pub(crate) fn post_operation(
         &self,
         kind: Kind,
-        params: &OpParams<'_>,
+        params: &OpParams,
         out: Out,
         operation: impl FnOnce(&Inside<'_>, &Slot) + Send + 'static,
     ) -> Result<Option<Submitted>> {

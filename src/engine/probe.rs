@@ -3,8 +3,9 @@
 use super::context::feature;
 use super::flush::posted;
 use super::inflight::Out;
+use super::operation::{OpParams, RecvInfo, Submitted};
 use super::param::Param;
-use super::request::{Kind, OpParams, RecvInfo, Submitted};
+use super::request::Kind;
 use super::status::{Error, Result};
 use super::tag::Part;
 use super::wait;
@@ -60,15 +61,9 @@ impl TagMessage {
     ///
     /// # Safety
     /// As for `Worker::tag_recv`.
-    pub unsafe fn receive(
-        &self,
-        buffer: *mut c_void,
-        length: usize,
-        params: &OpParams<'_>,
-        out: Out,
-    ) -> Result<Submitted> {
+    pub unsafe fn receive(&self, buffer: *mut c_void, length: usize, params: &OpParams, out: Out) -> Result<Submitted> {
         params.check(&self.worker.context, "receive of a probed message", 0)?;
-        let submit = |params: &OpParams<'_>, out: Out| {
+        let submit = |params: &OpParams, out: Out| {
             let part = [Part { data: buffer, length, memory_type: params.memory_type }];
             let received = || Error::invalid("message: has been received already");
             if self.worker.goes_through_ring(params) {

@@ -7,7 +7,7 @@ use super::events;
 use super::request::{mark, USER};
 use super::status::{Error, Result, Status};
 use super::timer;
-use super::worker::{attention, Inside, Worker};
+use super::worker::{attention, Worker};
 use crate::sys;
 
 /// Passes between two looks at the clock for the ages in a dump: often enough to be right, too seldom to cost.
@@ -30,23 +30,36 @@ pub(crate) fn from_callback() -> Error {
     Error::new(Status::BUSY, "worker: a callback may not progress or wait; it returns, and progress goes on")
 }
 
-impl Inside<'_> {
+/// Inside the gate.
+impl Worker {
     #[inline(always)]
     pub(crate) fn pass(&self) -> u32 {
+        let mut handled = self.pass_through_ucp();
+        if self.attention.get() != 0 {
+            handled += self.attend_to();
+        }
+        handled
+    }
+
+    /// UCP's part of a pass.
+    #[inline(always)]
+    pub(crate) fn pass_through_ucp(&self) -> u32 {
         // SAFETY: a live worker, and we are inside its gate.
-        let mut handled = unsafe { sys::ucp_worker_progress(self.ucp()) };
+        let handled = unsafe { sys::ucp_worker_progress(self.ucp()) };
         if !self.gate.is_shared() {
             // Elsewhere it may be another thread that has armed, and sleeps.
             self.armed.set(false);
         }
         self.stats.progress_calls.add(1);
         if self.stats.progress_calls.get() % PASSES_PER_LOOK == 0 {
-            self.coarse_now.set(timer::now_ns());
-        }
-        if self.attention.get() != 0 {
-            handled += self.attend_to();
+            self.look_at_clock();
         }
         handled
+    }
+
+    #[cold]
+    fn look_at_clock(&self) {
+        self.coarse_now.set(timer::now_ns());
     }
 
     #[cold]
@@ -80,7 +93,7 @@ impl Inside<'_> {
         loop {
             let Some(ticket) = self.timers.borrow_mut().pop_expired(now) else { break };
             if let Some(slot) = ticket.current() {
-                self.worker.cancel_slot(slot, Status::TIMED_OUT);
+                self.cancel_slot(slot, Status::TIMED_OUT);
                 expired += 1;
             }
         }
@@ -96,7 +109,7 @@ impl Inside<'_> {
         let mut delivered = 0;
         while let Some(slot) = self.pop_ready() {
             let was_last = std::ptr::eq(slot, last);
-            self.worker.call_back(slot);
+            self.call_back(slot);
             delivered += 1;
             if was_last {
                 break;
@@ -107,9 +120,7 @@ impl Inside<'_> {
         }
         delivered
     }
-}
 
-impl Worker {
     /// Runs the callback of a request that has its result, then releases its waiters.
     pub(crate) fn call_back(&self, slot: &super::request::Slot) {
         self.drain_foreign();

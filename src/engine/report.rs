@@ -90,7 +90,7 @@ impl Worker {
                 self.progress_text(),
                 stats.progress_calls.get(),
                 stats.submitted.get(),
-                stats.in_flight.get()
+                stats.in_flight()
             ),
             format!(
                 "  completed {}, failed {}, cancelled {}, sent {} bytes, received {} bytes, slept {} times",
@@ -127,7 +127,7 @@ impl Worker {
             }
             // SAFETY: the worker keeps the endpoint alive while something in flight names it.
             let peer = unsafe { slot.endpoint.get().as_ref() }.map(|endpoint| format!(", {}", endpoint.peer_text()));
-            in_flight.push(format!(
+            let text = format!(
                 "  {} {}: {} bytes, tag 0x{:x}, for about {} ms{}",
                 slot.sequence.get(),
                 slot.kind.get().describe(),
@@ -135,9 +135,11 @@ impl Worker {
                 slot.tag.get(),
                 now.saturating_sub(slot.started.get()) / 1_000_000,
                 peer.unwrap_or_default()
-            ));
+            );
+            in_flight.push((slot.sequence.get(), text));
         });
-        lines.extend(in_flight.into_iter().rev());
+        in_flight.sort_unstable();
+        lines.extend(in_flight.into_iter().map(|(_, text)| text));
         lines
     }
 }

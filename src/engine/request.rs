@@ -7,127 +7,18 @@
 //! thread that took it until that has pushed it into the ring. A caller lets go from any thread by pushing the slot onto the
 //! worker's `foreign` list, which the owner drains.
 
-use super::context::Context;
 use super::endpoint::Endpoint;
 use super::inflight::Out;
-use super::notifier::{self, Notifier};
+use super::notifier;
+use super::operation::{flag, Callback, OpParams, RecvInfo};
 use super::ring::Queued;
 use super::status::{Error, Result, Status};
 use super::worker::Worker;
-use super::{futex, inflight, memory_type, timer};
+use super::{futex, inflight};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_void, CStr, CString};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU8, Ordering};
-use std::sync::Arc;
 use std::time::Duration;
-
-/// `UCXX_FLAG_*`.
-pub(crate) mod flag {
-    pub(crate) const ALWAYS_CALLBACK: u64 = 1 << 0;
-    pub(crate) const NO_WAIT: u64 = 1 << 1;
-    pub(crate) const DELAYED: u64 = 1 << 4;
-    pub(crate) const WAIT: u64 = 1 << 6;
-    pub(crate) const TIMEOUT_CLOSES: u64 = 1 << 8;
-    /// All that there are, those of operations that are not offered yet included.
-    pub(crate) const ALL: u64 = (1 << 9) - 1;
-}
-
-/// `ucxx_request_callback_t`: argument, request, status.
-pub type Callback = unsafe extern "C" fn(*mut c_void, *mut Slot, i32);
-
-/// What a receive tells of the message. The layout is part of the C interface.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct RecvInfo {
-    /// Bytes of the message, also when it did not fit.
-    pub length: u64,
-    /// The tag it was sent with.
-    pub sender_tag: u64,
-    /// Zero.
-    pub reserved: [u64; 2],
-}
-
-/// What every operation takes beside its own arguments, checked by the caller as far as pointers go.
-#[derive(Clone, Copy)]
-pub struct OpParams<'a> {
-    /// `UCXX_FLAG_*`.
-    pub flags: u64,
-    /// `UCXX_MEMORY_*`.
-    pub memory_type: i32,
-    /// 0 for none.
-    pub timeout_ns: u64,
-    /// Runs once, when the operation ends after the call has returned.
-    pub callback: Option<Callback>,
-    /// Reports the end in its place.
-    pub notifier: Option<&'a Notifier>,
-    /// For the callback, or for the report.
-    pub callback_arg: *mut c_void,
-    /// Filled when a receive completes.
-    pub recv_info: *mut RecvInfo,
-    /// A tag receive ends with this endpoint.
-    pub from: Option<&'a Endpoint>,
-}
-
-impl Default for OpParams<'_> {
-    fn default() -> Self {
-        OpParams {
-            flags: 0,
-            memory_type: memory_type::AUTO,
-            timeout_ns: 0,
-            callback: None,
-            notifier: None,
-            callback_arg: std::ptr::null_mut(),
-            recv_info: std::ptr::null_mut(),
-            from: None,
-        }
-    }
-}
-
-impl OpParams<'_> {
-    /// Refuses what does not go together, or not with this operation. `allowed` are the flags beyond those of every one.
-    #[inline]
-    pub(crate) fn check(&self, context: &Arc<Context>, operation: &str, allowed: u64) -> Result<()> {
-        const EVERYWHERE: u64 = flag::ALWAYS_CALLBACK | flag::WAIT | flag::TIMEOUT_CLOSES | flag::DELAYED;
-        let plain = self.flags & !(EVERYWHERE | allowed) == 0 && self.flags & (flag::WAIT | flag::DELAYED) == 0;
-        let plain = plain && self.notifier.is_none();
-        if plain && (self.memory_type == memory_type::AUTO || self.memory_type == memory_type::HOST) {
-            return Ok(());
-        }
-        self.check_slowly(context, operation, EVERYWHERE | allowed)
-    }
-
-    #[cold]
-    fn check_slowly(&self, context: &Arc<Context>, operation: &str, allowed: u64) -> Result<()> {
-        memory_type::check(self.memory_type)?;
-        if self.flags & !flag::ALL != 0 {
-            return Err(Error::invalid(format!("flags: unknown bits 0x{:x}", self.flags & !flag::ALL)));
-        }
-        if self.flags & !allowed != 0 {
-            return Err(Error::invalid(format!("flags: 0x{:x} is not for a {operation}", self.flags & !allowed)));
-        }
-        let reported = self.callback.is_some() || self.notifier.is_some();
-        if self.flags & flag::WAIT != 0 && (reported || self.flags & flag::ALWAYS_CALLBACK != 0) {
-            let text = "flags: UCXX_FLAG_WAIT excludes a callback, a notifier and UCXX_FLAG_ALWAYS_CALLBACK";
-            return Err(Error::invalid(text));
-        }
-        if let Some(notifier) = self.notifier {
-            if self.callback.is_some() {
-                return Err(Error::invalid("notifier: excludes a callback"));
-            }
-            notifier.check(context)?;
-        }
-        Ok(())
-    }
-}
-
-/// How an operation left its call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Submitted {
-    /// Complete: no request, no callback.
-    Done,
-    /// Under way: the request was stored where the caller asked for it.
-    Pending,
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -169,11 +60,11 @@ impl Kind {
 }
 
 /// Values of `Slot::done`.
-mod done {
-    pub(super) const NO: u32 = 0;
-    pub(super) const YES: u32 = 1;
+pub(crate) mod done {
+    pub(crate) const NO: u32 = 0;
+    pub(crate) const YES: u32 = 1;
     /// No, and somebody sleeps until it is, or is about to.
-    pub(super) const WAITED_FOR: u32 = 2;
+    pub(crate) const WAITED_FOR: u32 = 2;
 }
 
 /// Values of `Slot::stage`.
@@ -212,10 +103,12 @@ pub(crate) mod mark {
     pub(crate) const INLINE: u8 = 2;
     /// The caller was given the request.
     pub(crate) const GIVEN: u8 = 4;
-    /// Linked into the list of what is in flight.
-    pub(crate) const LINKED: u8 = 8;
+    /// In flight.
+    pub(crate) const LIVE: u8 = 8;
     /// At its deadline the endpoint may be closed by force.
     pub(crate) const CLOSES: u8 = 16;
+    /// A receive of whose end only its request tells: no callback, notifier, `recv_info`, `from` or timeout, and not cancelled.
+    pub(crate) const PLAIN: u8 = 32;
 }
 
 /// Names one use of a slot: out of date as soon as the slot is used again.
@@ -241,9 +134,9 @@ impl Ticket {
 #[repr(C, align(64))]
 pub struct Slot {
     /// INPROGRESS until the callback is about to run; stored with Release.
-    status: AtomicI32,
+    pub(super) status: AtomicI32,
     /// `done::*`: YES once the callback has returned; stored with Release.
-    done: AtomicU32,
+    pub(super) done: AtomicU32,
     /// `stage::*`: a request that waits in the ring is cancelled by whoever moves this on first.
     stage: AtomicU32,
     /// From the pool for threads that submit through the ring; else of the owner's slab. For good.
@@ -274,7 +167,7 @@ pub struct Slot {
     pub(crate) sequence: Cell<u64>,
     /// About when it was submitted (`Worker::coarse_now`).
     pub(crate) started: Cell<u64>,
-    /// In flight: neighbours.
+    /// Of the pool and in flight: neighbours.
     pub(crate) previous_live: Cell<*const Slot>,
     pub(crate) next_live: Cell<*const Slot>,
     /// The status to report instead of UCX's CANCELED; 0 for none.
@@ -344,24 +237,19 @@ impl Slot {
 
     /// Begins a use that lasts longer than a call.
     #[inline(always)]
-    pub(crate) fn begin(&self, kind: Kind, params: &OpParams<'_>, length: u64, tag: u64, given: bool) {
+    pub(crate) fn begin(&self, kind: Kind, params: &OpParams, length: u64, tag: u64, given: bool) {
         self.kind.set(kind);
         self.hold.set(if given { ENGINE | USER } else { ENGINE });
         let closes = if params.flags & flag::TIMEOUT_CLOSES != 0 { mark::CLOSES } else { 0 };
         self.marks.set(closes | if given { mark::GIVEN } else { 0 });
+        self.clear(params.recv_info);
         self.callback.set(params.callback);
         // Not copied in passing: the caller has just written it, in pieces, and reading it as a whole would stall.
-        if params.callback.is_some() || params.notifier.is_some() {
+        if params.callback.is_some() || !params.notifier.is_null() {
             self.callback_arg.set(params.callback_arg);
         }
-        self.recv_info.set(params.recv_info);
-        self.outside.store(0, Ordering::Relaxed);
         self.length.set(length);
         self.tag.set(tag);
-        self.endpoint.set(std::ptr::null());
-        self.reason.set(0);
-        self.remaining.set(0);
-        self.part.set(Part::Nothing);
         self.outcome.set(Status::INPROGRESS);
         self.done.store(done::NO, Ordering::Relaxed);
         self.status.store(Status::INPROGRESS.0, Ordering::Relaxed);
@@ -369,12 +257,26 @@ impl Slot {
 
     /// Begins a use on a thread outside the gate, which hands the slot to the owner afterwards. `start` has nothing to add then.
     #[inline]
-    pub(crate) fn begin_elsewhere(&self, kind: Kind, params: &OpParams<'_>, length: u64, out: Out) {
+    pub(crate) fn begin_elsewhere(&self, kind: Kind, params: &OpParams, length: u64, out: Out) {
         self.begin(kind, params, length, 0, out.is_wanted());
-        if let Some(notifier) = params.notifier {
+        if let Some(notifier) = params.notifier() {
             self.name_notifier(notifier);
         }
         out.store(self);
+    }
+
+    /// What most operations have nothing of.
+    #[inline(always)]
+    pub(crate) fn clear(&self, recv_info: *mut RecvInfo) {
+        self.callback.set(None);
+        self.recv_info.set(recv_info);
+        self.endpoint.set(std::ptr::null());
+        self.length.set(0);
+        self.tag.set(0);
+        self.reason.set(0);
+        self.remaining.set(0);
+        self.part.set(Part::Nothing);
+        self.outside.store(0, Ordering::Relaxed);
     }
 
     /// Ends a use: every ticket for it is out of date from here on.
@@ -582,12 +484,6 @@ impl Slot {
         };
         format!("{what}{peer}: {}", status.sentence().to_string_lossy())
     }
-}
-
-/// When an operation with this timeout has to end; none for 0 and for ever.
-pub(crate) fn deadline_of(params: &OpParams<'_>) -> Option<u64> {
-    let deadline = (params.timeout_ns != 0).then(|| timer::deadline_after(params.timeout_ns))?;
-    (deadline != u64::MAX).then_some(deadline)
 }
 
 /// Lets go of the request. One that is in progress goes on without it.

@@ -8,8 +8,9 @@
 use super::context::feature;
 use super::endpoint::{Endpoint, Phase};
 use super::inflight::Out;
+use super::operation::{flag, OpParams, Submitted};
 use super::param::Param;
-use super::request::{flag, mark, Kind, OpParams, Slot, Submitted};
+use super::request::{mark, Kind, Slot};
 use super::slab::Slab;
 use super::stats::Counter;
 use super::status::{Error, Result, Status};
@@ -161,17 +162,17 @@ impl Queue {
 impl Worker {
     /// Has the operation to go through the ring?
     #[inline(always)]
-    pub(crate) fn goes_through_ring(&self, params: &OpParams<'_>) -> bool {
+    pub(crate) fn goes_through_ring(&self, params: &OpParams) -> bool {
         (self.special.load(Ordering::Relaxed) | (params.flags & flag::DELAYED != 0)) && self.goes_specially(params)
     }
 
     #[cold]
-    fn goes_specially(&self, params: &OpParams<'_>) -> bool {
+    fn goes_specially(&self, params: &OpParams) -> bool {
         self.thread.is_foreign() || params.flags & flag::DELAYED != 0
     }
 
     #[inline]
-    pub(crate) fn check_delayed_flag(&self, params: &OpParams<'_>) -> Result<()> {
+    pub(crate) fn check_delayed_flag(&self, params: &OpParams) -> Result<()> {
         if params.flags & flag::DELAYED != 0 && !self.thread.is_running() {
             return Err(Error::new(Status::UNSUPPORTED, "flags: UCXX_FLAG_DELAYED needs a progress thread"));
         }
@@ -183,7 +184,7 @@ impl Worker {
         &self,
         kind: Kind,
         length: u64,
-        params: &OpParams<'_>,
+        params: &OpParams,
         out: Out,
         prepare: impl FnOnce(&Slot) -> Queued,
     ) -> Result<Submitted> {
@@ -202,7 +203,7 @@ impl Worker {
         }
         let slot = queue.take_slot(self);
         slot.begin_elsewhere(kind, params, length, out);
-        let deadline = super::request::deadline_of(params).unwrap_or(u64::MAX);
+        let deadline = super::operation::deadline_of(params).unwrap_or(u64::MAX);
         let queued = Queued { deadline, ..prepare(slot) };
         if kind.is_send() {
             slot.tag.set(queued.tag);
@@ -324,7 +325,6 @@ impl Worker {
     fn sent_at_once(&self, slot: &Slot, endpoint: Option<&Endpoint>) {
         slot.clear_mark(mark::SUBMITTING);
         self.stats.submitted.add(1);
-        self.stats.in_flight.add(1);
         self.stats.bytes_sent.add(slot.length.get());
         if let Some(endpoint) = endpoint {
             endpoint.count_sent(slot.length.get());

@@ -36,6 +36,7 @@ impl Worker {
         if self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
+        self.quick.store(0, Ordering::SeqCst);
         self.special.store(true, Ordering::SeqCst);
         // Threads that wait see that it is closed.
         self.tell_others();
@@ -129,7 +130,7 @@ impl Worker {
         let ucp = self.ucp();
         // SAFETY: a live worker inside its gate.
         let call = |param: *const sys::ucp_request_param_t| unsafe { sys::ucp_worker_flush_nbx(ucp, param) };
-        let _ = self.flush_with(None, None, &super::request::OpParams::default(), out, call);
+        let _ = self.flush_with(None, None, &super::operation::OpParams::default(), out, call);
         // SAFETY: stored by the flush, held by us until let go below; complete or not, it stays ours until then.
         let Some(slot) = (unsafe { flush.as_ref() }) else { return };
         let slot: &super::request::Slot = slot;

@@ -44,6 +44,20 @@ impl Slab {
         Some(slot)
     }
 
+    /// The one that `pop` would take, left where it is.
+    #[inline(always)]
+    pub(crate) fn first(&self) -> Option<&Slot> {
+        // SAFETY: as in `pop`.
+        unsafe { self.free.get().as_ref() }
+    }
+
+    /// Takes what `first` has shown, with nothing in between that takes slots.
+    #[inline(always)]
+    pub(crate) fn take_first(&self, slot: &Slot) {
+        debug_assert!(std::ptr::eq(self.free.get(), slot));
+        self.free.set(slot.next.get());
+    }
+
     #[inline]
     pub(crate) fn push(&self, slot: &Slot) {
         slot.next.set(self.free.get());

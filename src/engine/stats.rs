@@ -13,7 +13,6 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
     }
 
-    #[inline]
     pub(crate) fn subtract(&self, amount: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(amount), Ordering::Relaxed);
     }
@@ -33,7 +32,6 @@ pub struct Stats {
     pub completed: Counter,
     pub failed: Counter,
     pub canceled: Counter,
-    pub in_flight: Counter,
     pub bytes_sent: Counter,
     pub bytes_received: Counter,
     pub progress_calls: Counter,
@@ -42,4 +40,13 @@ pub struct Stats {
     pub endpoints: Counter,
     pub endpoint_failures: Counter,
     pub delayed: Counter,
+}
+
+impl Stats {
+    /// Submitted and not ended yet.
+    pub fn in_flight(&self) -> u64 {
+        // The ends first: what ends meanwhile then counts as in flight, and the difference is never negative.
+        let ended = self.completed.get() + self.failed.get() + self.canceled.get();
+        self.submitted.get().saturating_sub(ended)
+    }
 }

@@ -8,8 +8,9 @@ use super::endpoint::Endpoint;
 use super::flush::ended;
 use super::inflight::{Out, Submission};
 use super::memory_type;
+use super::operation::{flag, OpParams, Submitted};
 use super::param::Param;
-use super::request::{flag, Kind, OpParams, Slot, Submitted};
+use super::request::{Kind, Slot};
 use super::ring::Queued;
 use super::status::{Error, Result, Status};
 use super::wait;
@@ -59,7 +60,7 @@ impl Endpoint {
         length: usize,
         tag: u64,
         mode: Mode,
-        params: &OpParams<'_>,
+        params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
         params.check(&self.worker.context, "tag send", flag::NO_WAIT)?;
@@ -74,7 +75,7 @@ impl Endpoint {
     }
 
     #[inline(never)]
-    fn send_later(&self, mode: Mode, parts: &[Part], tag: u64, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
+    fn send_later(&self, mode: Mode, parts: &[Part], tag: u64, params: &OpParams, out: Out) -> Result<Submitted> {
         self.check_open_outside()?;
         let memory_type = memory_type_of(&self.worker, parts, params)?;
         let length: usize = parts.iter().map(|part| part.length).sum();
@@ -91,7 +92,7 @@ impl Endpoint {
         length: usize,
         tag: u64,
         mode: Mode,
-        params: &OpParams<'_>,
+        params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
         let inside = self.worker.enter()?;
@@ -116,9 +117,9 @@ impl Endpoint {
     ///
     /// # Safety
     /// The parts are readable until the operation has completed, and `out` is valid.
-    pub unsafe fn tag_send_iov(&self, parts: &[Part], tag: u64, params: &OpParams<'_>, out: Out) -> Result<Submitted> {
+    pub unsafe fn tag_send_iov(&self, parts: &[Part], tag: u64, params: &OpParams, out: Out) -> Result<Submitted> {
         params.check(&self.worker.context, "tag send", flag::NO_WAIT)?;
-        let submit = |params: &OpParams<'_>, out: Out| {
+        let submit = |params: &OpParams, out: Out| {
             if self.worker.goes_through_ring(params) {
                 return self.send_later(Mode::Local, parts, tag, params, out);
             }
@@ -156,7 +157,7 @@ impl Worker {
         length: usize,
         tag: u64,
         tag_mask: u64,
-        params: &OpParams<'_>,
+        params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
         params.check(&self.context, "tag receive", 0)?;
@@ -174,7 +175,7 @@ impl Worker {
         parts: &[Part],
         tag: u64,
         tag_mask: u64,
-        params: &OpParams<'_>,
+        params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
         params.check(&self.context, "tag receive", 0)?;
@@ -182,14 +183,7 @@ impl Worker {
     }
 
     #[inline(always)]
-    fn receive_now(
-        &self,
-        parts: &[Part],
-        tag: u64,
-        tag_mask: u64,
-        params: &OpParams<'_>,
-        out: Out,
-    ) -> Result<Submitted> {
+    fn receive_now(&self, parts: &[Part], tag: u64, tag_mask: u64, params: &OpParams, out: Out) -> Result<Submitted> {
         if self.goes_through_ring(params) {
             return self.receive_later(Kind::TagRecv, parts, (tag, tag_mask), std::ptr::null_mut(), params, out);
         }
@@ -203,8 +197,8 @@ impl Worker {
     }
 
     #[inline(always)]
-    fn check_from(&self, params: &OpParams<'_>) -> Result<()> {
-        let Some(from) = params.from else { return Ok(()) };
+    fn check_from(&self, params: &OpParams) -> Result<()> {
+        let Some(from) = params.from() else { return Ok(()) };
         if !std::ptr::eq(std::sync::Arc::as_ptr(&from.worker), self) {
             return Err(Error::invalid("from: an endpoint of another worker"));
         }
@@ -219,12 +213,12 @@ impl Worker {
         parts: &[Part],
         (tag, tag_mask): (u64, u64),
         message: sys::ucp_tag_message_h,
-        params: &OpParams<'_>,
+        params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
         self.check_from(params)?;
         let memory_type = memory_type_of(self, parts, params)?;
-        let endpoint = params.from.map_or(std::ptr::null(), std::ptr::from_ref);
+        let endpoint = params.from;
         self.delay(kind, 0, params, out, |slot| {
             let (buffer, count, scattered) = describe_parts(slot, parts);
             Queued { buffer, count, scattered, tag, tag_mask, memory_type, endpoint, message, ..Queued::NOTHING }
@@ -237,7 +231,7 @@ impl Worker {
         &self,
         kind: Kind,
         parts: &[Part],
-        params: &OpParams<'_>,
+        params: &OpParams,
         out: Out,
         call: impl FnOnce(*mut c_void, usize, *const sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
     ) -> Result<Submitted> {
@@ -253,12 +247,12 @@ impl Worker {
             param.datatype(sys::DATATYPE_IOV);
         }
         let posted = call(buffer, count, param.as_ptr());
-        self.submitted(slot, posted, Submission { endpoint: params.from, params, length: 0, tag: 0 }, out)
+        self.submitted(slot, posted, Submission { endpoint: params.from(), params, length: 0, tag: 0 }, out)
     }
 }
 
 #[inline(always)]
-fn memory_type_of(worker: &Worker, parts: &[Part], params: &OpParams<'_>) -> Result<Option<sys::ucs_memory_type_t>> {
+fn memory_type_of(worker: &Worker, parts: &[Part], params: &OpParams) -> Result<Option<sys::ucs_memory_type_t>> {
     match parts {
         [part] => memory_type::to_ucx(&worker.context, part.memory_type),
         _ => common_memory_type(worker, parts, params),
@@ -266,11 +260,7 @@ fn memory_type_of(worker: &Worker, parts: &[Part], params: &OpParams<'_>) -> Res
 }
 
 /// The one memory type that all parts share: UCP takes a list of one type only.
-fn common_memory_type(
-    worker: &Worker,
-    parts: &[Part],
-    params: &OpParams<'_>,
-) -> Result<Option<sys::ucs_memory_type_t>> {
+fn common_memory_type(worker: &Worker, parts: &[Part], params: &OpParams) -> Result<Option<sys::ucs_memory_type_t>> {
     let mut types =
         parts.iter().filter(|part| part.length > 0).map(|part| memory_type::to_ucx(&worker.context, part.memory_type));
     let Some(first) = types.next() else { return memory_type::to_ucx(&worker.context, params.memory_type) };
@@ -319,17 +309,21 @@ pub(crate) unsafe extern "C" fn on_received(
     info: *const sys::ucp_tag_recv_info_t,
     _user_data: *mut c_void,
 ) {
-    let _ = std::panic::catch_unwind(|| {
-        // SAFETY: the request memory that UCP was given is a slot, and stays one until it completes, here. UCP calls back
-        // inside progress or another call of ours, hence inside the gate.
-        let slot = unsafe { &*request.cast::<Slot>() };
+    // SAFETY: the request memory that UCP was given is a slot, and stays one until it completes, here. UCP calls back
+    // inside progress or another call of ours, hence inside the gate.
+    let slot = unsafe { &*request.cast::<Slot>() };
+    // SAFETY: UCP passes a valid info, or none.
+    let info = unsafe { info.as_ref() };
+    if let (sys::UCS_OK, Some(info), true) = (status, info, slot.is_plain()) {
+        slot.length.set(info.length as u64);
+        slot.tag.set(info.sender_tag);
+        return slot.complete_quickly();
+    }
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let status = Status(status.into());
-        // SAFETY: UCP passes a valid info, or none.
-        let info = unsafe { info.as_ref() };
-        if let Some(info) = info.filter(|_| matches!(status, Status::OK | Status::MESSAGE_TRUNCATED)) {
-            slot.length.set(info.length as u64);
-            slot.tag.set(info.sender_tag);
-        }
+        let info = info.filter(|_| matches!(status, Status::OK | Status::MESSAGE_TRUNCATED));
+        slot.length.set(info.map_or(0, |info| info.length as u64));
+        slot.tag.set(info.map_or(0, |info| info.sender_tag));
         ended(slot, status);
-    });
+    }));
 }

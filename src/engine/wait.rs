@@ -11,8 +11,9 @@ use super::context::feature;
 use super::events;
 use super::futex::{self, EventCount};
 use super::inflight::Out;
+use super::operation::{flag, OpParams, Submitted};
 use super::progress::from_callback;
-use super::request::{flag, OpParams, Slot, Submitted};
+use super::request::Slot;
 use super::status::{Error, Result, Status};
 use super::timer;
 use super::wakeup::Armed;
@@ -464,9 +465,9 @@ pub fn wait_any(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Option<(u
 /// Submits an operation, and waits for it if its flags say so (`UCXX_FLAG_WAIT`); then no request is left behind.
 #[inline(always)]
 pub(crate) fn submit(
-    params: &OpParams<'_>,
+    params: &OpParams,
     out: Out,
-    operation: impl FnOnce(&OpParams<'_>, Out) -> Result<Submitted>,
+    operation: impl FnOnce(&OpParams, Out) -> Result<Submitted>,
 ) -> Result<Submitted> {
     let mut place: *mut Slot = std::ptr::null_mut();
     let blocking = params.flags & flag::WAIT != 0;

@@ -20,7 +20,7 @@ use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// How long a call that waits polls before it sleeps, when the worker's parameters do not say.
@@ -55,6 +55,9 @@ pub struct Worker {
     pub(crate) spin_ns: u64,
     /// No new operation is taken. Set before UCP goes away.
     pub(crate) closed: AtomicBool,
+    /// Features of the context whose plain operations may go the quick way: none but on a SINGLE worker, and none once that has
+    /// been closed.
+    pub(crate) quick: AtomicU8,
     /// The worker has been closed, or has had a progress thread: the one look that every call takes. Never cleared.
     pub(crate) special: AtomicBool,
     pub(crate) stats: Stats,
@@ -75,7 +78,7 @@ pub struct Worker {
     /// Requests whose callback is due, oldest first.
     pub(crate) ready_head: Cell<*const Slot>,
     pub(crate) ready_tail: Cell<*const Slot>,
-    /// What is in flight, newest first.
+    /// What is in flight of the slots that went through the ring, newest first.
     pub(crate) live: Cell<*const Slot>,
     /// Sends in flight, on all endpoints: a flush of the worker waits for them.
     pub(crate) sends_in_flight: Cell<u32>,
@@ -174,6 +177,10 @@ impl Worker {
             identity,
             spin_ns: if params.spin_ns == 0 { DEFAULT_SPIN_NS } else { params.spin_ns },
             closed: AtomicBool::new(false),
+            quick: AtomicU8::new(match params.thread_mode {
+                ThreadMode::Single => context.features as u8,
+                _ => 0,
+            }),
             special: AtomicBool::new(false),
             stats: Stats::default(),
             waiting: WaitRoom::default(),

@@ -1,12 +1,12 @@
 //! What all operations have in common: their parameters, and where the request goes.
 
 use super::guard;
-use super::handle::{self, ucxx_endpoint_t, ucxx_memory_t, ucxx_notifier_t, ucxx_request_t};
+use super::handle::{ucxx_endpoint_t, ucxx_memory_t, ucxx_notifier_t, ucxx_request_t};
 use super::params::{self, sized};
 use super::request::ucxx_recv_info_t;
 use super::status::ucxx_status_t;
 use crate::engine::inflight::Out;
-use crate::engine::request::{Callback, OpParams, RecvInfo, Submitted};
+use crate::engine::operation::{OpParams, RecvInfo, Submitted};
 use crate::engine::status::{Error, Result, Status};
 use std::ffi::c_void;
 
@@ -64,6 +64,47 @@ pub unsafe extern "C" fn ucxx_op_params_init(value: *mut ucxx_op_params_t, struc
     unsafe { params::init(value, struct_size) };
 }
 
+// The engine reads a caller's struct where it lies.
+const _: () = {
+    assert!(size_of::<OpParams>() == size_of::<ucxx_op_params>());
+    macro_rules! same {
+        ($($field:ident)*) => {$(
+            assert!(std::mem::offset_of!(OpParams, $field) == std::mem::offset_of!(ucxx_op_params, $field));
+        )*};
+    }
+    same!(struct_size flags memory_type reserved timeout_ns callback callback_arg notifier memory recv_info from);
+};
+
+/// The caller's parameters where they are plain and of this library's size, or the defaults for NULL.
+///
+/// # Safety
+/// As for `submit`.
+#[inline(always)]
+pub(crate) unsafe fn plain<'a>(params: *const ucxx_op_params_t) -> Option<&'a OpParams> {
+    const DEFAULT: &OpParams = &OpParams::DEFAULT;
+    let params = if params.is_null() { std::ptr::from_ref(DEFAULT) } else { params.cast() };
+    // SAFETY: the size comes first, and says what else is readable; the layouts are the same.
+    let params = unsafe { ((*params).struct_size == size_of::<OpParams>()).then(|| &*params) };
+    params.filter(|params| params.is_plain())
+}
+
+/// How a plain operation left its call, as the caller gets it.
+#[inline(always)]
+pub(crate) fn plainly(result: Result<Submitted>) -> ucxx_status_t {
+    match result {
+        Ok(submitted) => status_of(submitted).0,
+        Err(error) => guard::status(|| Err(error)),
+    }
+}
+
+#[inline(always)]
+fn status_of(submitted: Submitted) -> Status {
+    match submitted {
+        Submitted::Done => Status::OK,
+        Submitted::Pending => Status::INPROGRESS,
+    }
+}
+
 /// Runs an operation with the caller's parameters.
 ///
 /// # Safety
@@ -73,7 +114,7 @@ pub unsafe extern "C" fn ucxx_op_params_init(value: *mut ucxx_op_params_t, struc
 pub(crate) unsafe fn submit(
     params: *const ucxx_op_params_t,
     request: *mut *mut ucxx_request_t,
-    operation: impl FnOnce(&OpParams<'_>, Out) -> Result<Submitted>,
+    operation: impl FnOnce(&OpParams, Out) -> Result<Submitted>,
 ) -> ucxx_status_t {
     // A blocking operation runs callbacks.
     guard::progressing(|| {
@@ -82,42 +123,21 @@ pub(crate) unsafe fn submit(
             params::with(params, "params", |params| {
                 // SAFETY: a request is a slot; the caller's place takes either pointer.
                 let out = Out::new(request.cast());
-                operation(&convert(params)?, out).map(|submitted| match submitted {
-                    Submitted::Done => Status::OK,
-                    Submitted::Pending => Status::INPROGRESS,
-                })
+                operation(convert(params)?, out).map(status_of)
             })
         }
     })
 }
 
+/// # Safety
+/// What the struct points to is as its fields say.
 #[inline(always)]
-unsafe fn convert(params: &ucxx_op_params) -> Result<OpParams<'_>> {
+unsafe fn convert(params: &ucxx_op_params) -> Result<&OpParams> {
     if !params.memory.is_null() || params.reserved != 0 {
         return Err(not_offered(params));
     }
-    // SAFETY: the same function, whose second argument is a slot behind an opaque type.
-    let callback = unsafe { std::mem::transmute::<ucxx_request_callback_t, Option<Callback>>(params.callback) };
-    Ok(OpParams {
-        flags: params.flags,
-        memory_type: params.memory_type,
-        timeout_ns: params.timeout_ns,
-        callback,
-        notifier: if params.notifier.is_null() {
-            None
-        } else {
-            // SAFETY: a notifier of this library, as promised to `submit`.
-            Some(unsafe { handle::get(params.notifier) }?)
-        },
-        callback_arg: params.callback_arg,
-        recv_info: params.recv_info.cast(),
-        from: if params.from.is_null() {
-            None
-        } else {
-            // SAFETY: an endpoint of this library, as promised to `submit`.
-            Some(unsafe { handle::get(params.from) }?)
-        },
-    })
+    // SAFETY: the layouts are the same, and so is what a handle and a request are behind their opaque types.
+    Ok(unsafe { &*std::ptr::from_ref(params).cast() })
 }
 
 #[cold]

@@ -32,6 +32,18 @@ const MOST_REQUESTS: usize = 1 << 28;
 /// NULL (INVALID_PARAM) or a request of this library.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_request_status(request: *const ucxx_request_t) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    if let Some(status) = unsafe { request.cast::<Slot>().as_ref() }.and_then(Slot::status_quickly) {
+        return status.0;
+    }
+    // SAFETY: as above.
+    unsafe { status(request) }
+}
+
+/// # Safety
+/// As for `ucxx_request_status`.
+#[inline(never)]
+unsafe fn status(request: *const ucxx_request_t) -> ucxx_status_t {
     guard::status(|| {
         // SAFETY: as for this function.
         let slot = unsafe { handle::get(request) }?;
@@ -172,7 +184,9 @@ pub unsafe extern "C" fn ucxx_request_error_message(request: *const ucxx_request
 /// NULL or a request of this library, not used afterwards.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_request_destroy(request: *mut ucxx_request_t) {
-    if !request.is_null() {
+    // SAFETY: as for this function.
+    let gone = unsafe { request.cast::<Slot>().as_ref().is_none_or(|slot| slot.destroy_quickly()) };
+    if !gone {
         // SAFETY: as for this function.
         guard::quietly((), || unsafe { request::destroy(request.cast()) });
     }

@@ -2,11 +2,14 @@
 
 use super::guard;
 use super::handle::{self, null, place, ucxx_endpoint_t, ucxx_request_t, ucxx_tag_message_t, ucxx_worker_t};
-use super::operation::{submit, ucxx_op_params_t};
+use super::operation::{plain, plainly, submit, ucxx_op_params_t};
 use super::request::{ucxx_recv_info, ucxx_recv_info_t};
 use super::status::ucxx_status_t;
+use crate::engine::endpoint::Endpoint;
+use crate::engine::inflight::Out;
 use crate::engine::status::{Error, Result, Status};
 use crate::engine::tag::{Mode, Part};
+use crate::engine::worker::Worker;
 use std::ffi::c_void;
 
 /// One of several buffers that make up a message.
@@ -31,6 +34,11 @@ pub type ucxx_buffer_t = ucxx_buffer;
 const LONGEST: u64 = 1 << 47;
 /// UCP takes lists of buffers; a count above this is not one.
 const MOST_BUFFERS: usize = 1 << 20;
+
+#[inline(always)]
+fn is_buffer(buffer: *const c_void, length: usize) -> bool {
+    !buffer.is_null() && length as u64 <= LONGEST
+}
 
 #[inline(always)]
 fn check_buffer(buffer: *const c_void, length: u64, argument: &str) -> Result<()> {
@@ -63,7 +71,16 @@ pub unsafe extern "C" fn ucxx_tag_send(
     request: *mut *mut ucxx_request_t,
 ) -> ucxx_status_t {
     // SAFETY: as for this function.
-    unsafe { send(endpoint, buffer, length, tag, Mode::Local, params, request) }
+    unsafe {
+        if let (Some(plain), Some(to)) = (plain(params), endpoint.cast::<Endpoint>().as_ref()) {
+            if is_buffer(buffer, length) {
+                if let Some(result) = to.tag_send_quickly(buffer, length, tag, plain, Out::new(request.cast())) {
+                    return plainly(result);
+                }
+            }
+        }
+        send(endpoint, buffer, length, tag, Mode::Local, params, request)
+    }
 }
 
 /// As `ucxx_tag_send`, but complete only when a receive has matched the message, too.
@@ -83,7 +100,7 @@ pub unsafe extern "C" fn ucxx_tag_send_sync(
     unsafe { send(endpoint, buffer, length, tag, Mode::Synchronous, params, request) }
 }
 
-#[inline(always)]
+#[inline(never)]
 unsafe fn send(
     endpoint: *mut ucxx_endpoint_t,
     buffer: *const c_void,
@@ -141,6 +158,31 @@ pub unsafe extern "C" fn ucxx_tag_recv(
     length: usize,
     tag: u64,
     tag_mask: u64,
+    params: *const ucxx_op_params_t,
+    request: *mut *mut ucxx_request_t,
+) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    unsafe {
+        if let (Some(plain), Some(at)) = (plain(params), worker.cast::<Worker>().as_ref()) {
+            if is_buffer(buffer, length) {
+                let out = Out::new(request.cast());
+                if let Some(result) = at.tag_recv_quickly(buffer, length, (tag, tag_mask), plain, out) {
+                    return plainly(result);
+                }
+            }
+        }
+        receive(worker, buffer, length, (tag, tag_mask), params, request)
+    }
+}
+
+/// # Safety
+/// As for `ucxx_tag_recv`.
+#[inline(never)]
+unsafe fn receive(
+    worker: *mut ucxx_worker_t,
+    buffer: *mut c_void,
+    length: usize,
+    (tag, tag_mask): (u64, u64),
     params: *const ucxx_op_params_t,
     request: *mut *mut ucxx_request_t,
 ) -> ucxx_status_t {

@@ -212,9 +212,26 @@ pub unsafe extern "C" fn ucxx_worker_destroy(worker: *mut ucxx_worker_t) {
 /// A worker of this library; `events` is NULL or valid for a write.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_worker_progress(worker: *mut ucxx_worker_t, events: *mut u32) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    let (handled, complete) = unsafe { worker.cast::<Worker>().as_ref() }.map_or((0, false), Worker::progress_quickly);
+    if !complete {
+        // SAFETY: as above.
+        return unsafe { progress(worker, events, handled) };
+    }
+    if !events.is_null() {
+        // SAFETY: as above.
+        unsafe { events.write(handled) };
+    }
+    Status::OK.0
+}
+
+/// # Safety
+/// As for `ucxx_worker_progress`.
+#[inline(never)]
+unsafe fn progress(worker: *mut ucxx_worker_t, events: *mut u32, so_far: u32) -> ucxx_status_t {
     guard::progressing(|| {
         // SAFETY: as for this function.
-        let handled = unsafe { handle::get(worker) }?.progress_and_tell()?;
+        let handled = so_far + unsafe { handle::get(worker) }?.progress_and_tell()?;
         if !events.is_null() {
             // SAFETY: as above.
             unsafe { events.write(handled) };
@@ -429,7 +446,7 @@ pub unsafe extern "C" fn ucxx_worker_query_stats(
             completed: now.completed.get(),
             failed: now.failed.get(),
             canceled: now.canceled.get(),
-            in_flight: now.in_flight.get() + waiting,
+            in_flight: now.in_flight() + waiting,
             bytes_sent: now.bytes_sent.get(),
             bytes_received: now.bytes_received.get(),
             delayed: now.delayed.get(),

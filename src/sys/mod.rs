@@ -35,6 +35,12 @@ pub(crate) fn symbol(name: &CStr) -> *mut libc::c_void {
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
+/// Is an operation under way? The commonest question about what a `*_nbx` function returned, in one comparison.
+#[inline(always)]
+pub(crate) fn is_pending(pointer: ucs_status_ptr_t) -> bool {
+    !pointer.is_null() && (pointer as usize) < UCS_ERR_LAST as isize as usize
+}
+
 /// What a `*_nbx` function returned: nothing left to do, a failure, or an operation under way.
 pub(crate) enum Posted {
     Done,

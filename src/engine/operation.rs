@@ -1,0 +1,152 @@
+//! Operations: what all of them take beside their own arguments, and how they leave their call.
+
+use super::context::Context;
+use super::endpoint::Endpoint;
+use super::notifier::Notifier;
+use super::request::Slot;
+use super::status::{Error, Result};
+use super::{memory_type, timer};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// `UCXX_FLAG_*`.
+pub(crate) mod flag {
+    pub(crate) const ALWAYS_CALLBACK: u64 = 1 << 0;
+    pub(crate) const NO_WAIT: u64 = 1 << 1;
+    pub(crate) const DELAYED: u64 = 1 << 4;
+    pub(crate) const WAIT: u64 = 1 << 6;
+    pub(crate) const TIMEOUT_CLOSES: u64 = 1 << 8;
+    /// All that there are, those of operations that are not offered yet included.
+    pub(crate) const ALL: u64 = (1 << 9) - 1;
+}
+
+/// `ucxx_request_callback_t`: argument, request, status.
+pub type Callback = unsafe extern "C" fn(*mut c_void, *mut Slot, i32);
+
+/// What a receive tells of the message. The layout is part of the C interface.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct RecvInfo {
+    /// Bytes of the message, also when it did not fit.
+    pub length: u64,
+    /// The tag it was sent with.
+    pub sender_tag: u64,
+    /// Zero.
+    pub reserved: [u64; 2],
+}
+
+/// What every operation takes beside its own arguments. The layout is part of the C interface, so that a caller's struct is read
+/// where it lies.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct OpParams {
+    /// Of the struct; checked by whoever takes it from a caller.
+    pub struct_size: usize,
+    /// `UCXX_FLAG_*`.
+    pub flags: u64,
+    /// `UCXX_MEMORY_*`.
+    pub memory_type: i32,
+    /// Zero.
+    pub reserved: u32,
+    /// 0 for none.
+    pub timeout_ns: u64,
+    /// Runs once, when the operation ends after the call has returned.
+    pub callback: Option<Callback>,
+    /// For the callback, or for the report.
+    pub callback_arg: *mut c_void,
+    /// Reports the end in its place. Null, or alive during the call.
+    pub notifier: *const Notifier,
+    /// Registered memory that covers the buffer; null, as nothing makes any yet.
+    pub memory: *const c_void,
+    /// Filled when a receive completes.
+    pub recv_info: *mut RecvInfo,
+    /// A tag receive ends with this endpoint. Null, or alive during the call.
+    pub from: *const Endpoint,
+}
+
+impl Default for OpParams {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl OpParams {
+    /// All defaults.
+    pub const DEFAULT: OpParams = OpParams {
+        struct_size: size_of::<OpParams>(),
+        flags: 0,
+        memory_type: memory_type::AUTO,
+        reserved: 0,
+        timeout_ns: 0,
+        callback: None,
+        callback_arg: std::ptr::null_mut(),
+        notifier: std::ptr::null(),
+        memory: std::ptr::null(),
+        recv_info: std::ptr::null_mut(),
+        from: std::ptr::null(),
+    };
+
+    /// Reports the end.
+    #[inline(always)]
+    pub(crate) fn notifier(&self) -> Option<&Notifier> {
+        // SAFETY: see the field.
+        unsafe { self.notifier.as_ref() }
+    }
+
+    /// Ends a receive.
+    #[inline(always)]
+    pub(crate) fn from(&self) -> Option<&Endpoint> {
+        // SAFETY: see the field.
+        unsafe { self.from.as_ref() }
+    }
+
+    /// Refuses what does not go together, or not with this operation. `allowed` are the flags beyond those of every one.
+    #[inline]
+    pub(crate) fn check(&self, context: &Arc<Context>, operation: &str, allowed: u64) -> Result<()> {
+        const EVERYWHERE: u64 = flag::ALWAYS_CALLBACK | flag::WAIT | flag::TIMEOUT_CLOSES | flag::DELAYED;
+        let plain = self.flags & !(EVERYWHERE | allowed) == 0 && self.flags & (flag::WAIT | flag::DELAYED) == 0;
+        let plain = plain && self.notifier.is_null();
+        if plain && (self.memory_type == memory_type::AUTO || self.memory_type == memory_type::HOST) {
+            return Ok(());
+        }
+        self.check_slowly(context, operation, EVERYWHERE | allowed)
+    }
+
+    #[cold]
+    fn check_slowly(&self, context: &Arc<Context>, operation: &str, allowed: u64) -> Result<()> {
+        memory_type::check(self.memory_type)?;
+        if self.flags & !flag::ALL != 0 {
+            return Err(Error::invalid(format!("flags: unknown bits 0x{:x}", self.flags & !flag::ALL)));
+        }
+        if self.flags & !allowed != 0 {
+            return Err(Error::invalid(format!("flags: 0x{:x} is not for a {operation}", self.flags & !allowed)));
+        }
+        let reported = self.callback.is_some() || !self.notifier.is_null();
+        if self.flags & flag::WAIT != 0 && (reported || self.flags & flag::ALWAYS_CALLBACK != 0) {
+            let text = "flags: UCXX_FLAG_WAIT excludes a callback, a notifier and UCXX_FLAG_ALWAYS_CALLBACK";
+            return Err(Error::invalid(text));
+        }
+        if let Some(notifier) = self.notifier() {
+            if self.callback.is_some() {
+                return Err(Error::invalid("notifier: excludes a callback"));
+            }
+            notifier.check(context)?;
+        }
+        Ok(())
+    }
+}
+
+/// How an operation left its call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Submitted {
+    /// Complete: no request, no callback.
+    Done,
+    /// Under way: the request was stored where the caller asked for it.
+    Pending,
+}
+
+/// When an operation with this timeout has to end; none for 0 and for ever.
+pub(crate) fn deadline_of(params: &OpParams) -> Option<u64> {
+    let deadline = (params.timeout_ns != 0).then(|| timer::deadline_after(params.timeout_ns))?;
+    (deadline != u64::MAX).then_some(deadline)
+}

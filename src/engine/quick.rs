@@ -1,0 +1,238 @@
+//! The quick way: a plain operation on a worker of one thread and manual progress, which is what most inline traffic is.
+//!
+//! Each condition is looked at before anything has happened. Where one does not hold there is no answer, and the caller goes
+//! the long way, which looks again and says what is wrong: so there is one place for every error. What follows UCP's call is
+//! short only where it ends as it nearly always does. Nothing here can panic.
+//!
+//! What it may cost beyond UCP's own: about 40 instructions for a send, 60 for a receive and its completion, 20 for a pass.
+
+use super::context::feature;
+use super::endpoint::Endpoint;
+use super::inflight::{Out, Submission};
+use super::memory_type;
+use super::operation::{OpParams, Submitted};
+use super::param::Param;
+use super::request::{done, mark, Kind, Slot, ENGINE, USER};
+use super::status::{Result, Status};
+use super::tag;
+use super::worker::Worker;
+use crate::sys;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+
+impl OpParams {
+    /// No flag, no timeout, no notifier, no `from`, and memory that is not a device's.
+    #[inline(always)]
+    pub fn is_plain(&self) -> bool {
+        let unusual = self.flags
+            | self.timeout_ns
+            | u64::from(self.reserved)
+            | self.notifier as u64
+            | self.memory as u64
+            | self.from as u64;
+        unusual == 0 && self.memory_type as u32 <= memory_type::HOST as u32
+    }
+
+    #[inline(always)]
+    fn plain_memory_type(&self) -> Option<sys::ucs_memory_type_t> {
+        (self.memory_type != memory_type::AUTO).then_some(sys::UCS_MEMORY_TYPE_HOST)
+    }
+}
+
+impl Worker {
+    /// Enters, if the caller is the one thread of a SINGLE worker that is open, and not inside; and if this is not a forked
+    /// child. `wanted` is a feature of the context. To be left with `gate.leave_quickly`.
+    #[inline(always)]
+    fn enter_quickly(&self, wanted: u8) -> bool {
+        self.quick.load(Ordering::Relaxed) & wanted != 0 && !self.generation.is_past() && self.gate.enter_quickly()
+    }
+
+    /// `Worker::tag_recv` for plain parameters and one buffer; None to go the long way.
+    ///
+    /// # Safety
+    /// As for that.
+    #[inline(always)]
+    pub unsafe fn tag_recv_quickly(
+        &self,
+        buffer: *mut c_void,
+        length: usize,
+        (tag, tag_mask): (u64, u64),
+        params: &OpParams,
+        out: Out,
+    ) -> Option<Result<Submitted>> {
+        if !self.enter_quickly(feature::TAG as u8) {
+            return None;
+        }
+        let Some(slot) = self.slab.first() else {
+            self.gate.leave_quickly();
+            return None;
+        };
+        slot.prepare(Kind::TagRecv);
+        let mut param = Param::new(slot);
+        param.receive(Some(tag::on_received));
+        param.memory_type(params.plain_memory_type());
+        // SAFETY: a live worker, entered above; the caller keeps the buffer, the worker the slot.
+        let posted = unsafe { sys::ucp_tag_recv_nbx(self.ucp(), buffer, length, tag, tag_mask, param.as_ptr()) };
+        let result = if sys::is_pending(posted) && !slot.has_mark(mark::INLINE) {
+            self.slab.take_first(slot);
+            slot.begin_quickly(params, out.is_wanted());
+            self.start_quickly(slot, out);
+            Ok(Submitted::Pending)
+        } else {
+            self.submitted_otherwise(slot, posted, None, params, out)
+        };
+        self.gate.leave_quickly();
+        Some(result)
+    }
+
+    #[inline(always)]
+    fn start_quickly(&self, slot: &Slot, out: Out) {
+        slot.sequence.set(self.next_sequence());
+        slot.started.set(self.coarse_now.get());
+        self.stats.submitted.add(1);
+        out.store(slot);
+        self.wake_sleeper();
+    }
+
+    #[inline(never)]
+    fn submitted_otherwise(
+        &self,
+        slot: &Slot,
+        posted: sys::ucs_status_ptr_t,
+        endpoint: Option<&Endpoint>,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        self.slab.take_first(slot);
+        let (length, tag) = (slot.length.get(), slot.tag.get());
+        self.submitted(slot, posted, Submission { endpoint, params, length, tag }, out)
+    }
+
+    /// `Worker::progress` for the one thread of a SINGLE worker, where nothing but UCP has something to do: how many events there
+    /// were, and whether the pass is complete; else it has to go on the long way.
+    #[inline(always)]
+    pub fn progress_quickly(&self) -> (u32, bool) {
+        if !self.enter_quickly(u8::MAX) {
+            return (0, false);
+        }
+        let mut result = (0, false);
+        if self.attention.get() | self.delivering.get() == 0 {
+            let handled = self.pass_through_ucp();
+            result = (handled, self.attention.get() == 0);
+        }
+        self.gate.leave_quickly();
+        result
+    }
+}
+
+impl Endpoint {
+    /// `Endpoint::tag_send` for plain parameters; None to go the long way.
+    ///
+    /// # Safety
+    /// As for that.
+    #[inline(always)]
+    pub unsafe fn tag_send_quickly(
+        &self,
+        buffer: *const c_void,
+        length: usize,
+        tag: u64,
+        params: &OpParams,
+        out: Out,
+    ) -> Option<Result<Submitted>> {
+        let worker = &*self.worker;
+        if !self.is_open() || !worker.enter_quickly(feature::TAG as u8) {
+            return None;
+        }
+        let Some(slot) = worker.slab.first() else {
+            worker.gate.leave_quickly();
+            return None;
+        };
+        slot.prepare(Kind::TagSend);
+        slot.length.set(length as u64);
+        slot.tag.set(tag);
+        let mut param = Param::new(slot);
+        param.memory_type(params.plain_memory_type());
+        // SAFETY: a live endpoint, its worker entered above; the caller keeps the buffer, the worker the slot.
+        let posted = unsafe { sys::ucp_tag_send_nbx(self.ucp.get(), buffer, length, tag, param.as_ptr()) };
+        let result = if posted.is_null() {
+            worker.stats.submitted.add(1);
+            worker.stats.completed.add(1);
+            worker.stats.bytes_sent.add(slot.length.get());
+            self.count_sent(slot.length.get());
+            out.store_null();
+            Ok(Submitted::Done)
+        } else {
+            worker.submitted_otherwise(slot, posted, Some(self), params, out)
+        };
+        worker.gate.leave_quickly();
+        Some(result)
+    }
+}
+
+impl Slot {
+    /// Begins a receive, in flight from here on. What is not said here is as it is in an operation that has none of it.
+    #[inline(always)]
+    fn begin_quickly(&self, params: &OpParams, given: bool) {
+        let watched = params.callback.is_some() || !params.recv_info.is_null();
+        let (hold, marks) = if given { (ENGINE | USER, mark::LIVE | mark::GIVEN) } else { (ENGINE, mark::LIVE) };
+        self.hold.set(hold);
+        self.marks.set(if given && !watched { marks | mark::PLAIN } else { marks });
+        self.clear(params.recv_info);
+        if watched {
+            self.callback.set(params.callback);
+            self.callback_arg.set(params.callback_arg);
+        }
+        self.outcome.set(Status::INPROGRESS);
+        self.done.store(done::NO, Ordering::Relaxed);
+        self.status.store(Status::INPROGRESS.0, Ordering::Relaxed);
+    }
+
+    /// In flight, and a receive of whose end only its request tells.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.marks.get() == mark::LIVE | mark::GIVEN | mark::PLAIN
+    }
+
+    /// A receive that is PLAIN has ended well: its caller, who holds it, is the only one to learn of it.
+    #[inline(always)]
+    pub(crate) fn complete_quickly(&self) {
+        let stats = &self.worker().stats;
+        stats.completed.add(1);
+        stats.bytes_received.add(self.length.get());
+        self.hold.set(USER);
+        self.marks.set(mark::GIVEN | mark::PLAIN);
+        self.outcome.set(Status::OK);
+        self.status.store(Status::OK.0, Ordering::Release);
+        // A SINGLE worker: nobody sleeps on it.
+        self.done.store(done::YES, Ordering::Release);
+    }
+
+    /// The status, where a look or two tell it; None to go the long way.
+    #[inline(always)]
+    pub fn status_quickly(&self) -> Option<Status> {
+        let status = Status(self.status.load(Ordering::Acquire));
+        if status == Status::INPROGRESS {
+            return (!self.worker().generation.is_past()).then_some(status);
+        }
+        (status == Status::OK && self.done.load(Ordering::Acquire) == done::YES).then_some(status)
+    }
+
+    /// Lets go of a request that `complete_quickly` has completed, on the thread of a SINGLE worker. False: nothing has happened,
+    /// go the long way. No ticket names such a use of the slot, so there is none to be outdated; and in a forked child it only
+    /// changes the child's own copy.
+    ///
+    /// # Safety
+    /// The caller holds the request, and does not use it again when this is true.
+    #[inline(always)]
+    pub unsafe fn destroy_quickly(&self) -> bool {
+        let worker = self.worker();
+        let simple = worker.quick.load(Ordering::Relaxed) != 0
+            && worker.gate.is_free_owner_of_single()
+            && self.marks.get() == mark::GIVEN | mark::PLAIN;
+        if simple {
+            self.hold.set(0);
+            worker.slab.push(self);
+        }
+        simple
+    }
+}
