@@ -1,6 +1,7 @@
 //! Endpoints: a connection from a worker to one peer, made from the peer's address.
 
 use super::address::{Address, Origin};
+use super::cache_line::CacheLine;
 use super::events::Event;
 use super::library::{self, Release};
 use super::request::{Kind, Slot};
@@ -51,7 +52,9 @@ pub(crate) enum Phase {
 /// A connection to one peer.
 ///
 /// `status` and `phase` are written inside the worker's gate and read by any thread; the cells belong to whoever is inside.
+#[repr(C)]
 pub struct Endpoint {
+    // Read by every thread, and hardly ever written.
     pub(crate) worker: Arc<Worker>,
     /// Null once UCP has let go of it.
     pub(crate) ucp: Cell<sys::ucp_ep_h>,
@@ -64,6 +67,10 @@ pub struct Endpoint {
     origin: Option<Origin>,
     key: Cell<usize>,
 
+    // Written by whoever is inside the gate.
+    _owned: CacheLine,
+    operations_sent: Counter,
+    bytes_sent: Counter,
     pub(crate) sends: Cell<u32>,
     /// Receives that end with this endpoint.
     pub(crate) watchers: Cell<u32>,
@@ -79,9 +86,6 @@ pub struct Endpoint {
     /// Give up on the peer's first answer at this moment; 0 for never, or when it has come.
     pub(crate) connect_deadline: Cell<u64>,
     pub(crate) closing: super::close::Closing,
-
-    operations_sent: Counter,
-    bytes_sent: Counter,
 }
 
 // SAFETY: see the type: cells belong to whoever is inside the worker's gate.
@@ -111,6 +115,7 @@ impl Endpoint {
             check_releases(worker, origin, params.peer_failure && !to_self)?;
         }
         let endpoint = Arc::new(Endpoint {
+            _owned: CacheLine,
             worker: worker.clone(),
             ucp: Cell::new(std::ptr::null_mut()),
             status: AtomicI32::new(Status::OK.0),

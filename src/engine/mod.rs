@@ -1,6 +1,7 @@
 //! The engine: all behaviour, in Rust, on top of UCP. Exports no C symbol.
 
 pub mod address;
+pub(crate) mod cache_line;
 pub(crate) mod close;
 pub(crate) mod completion_queue;
 pub(crate) mod config;

@@ -5,6 +5,7 @@
 //! is what says that the ring is full, and what says, once no new place is given out, that nobody is on the way in.
 //! Slots come back to the pool when their use ends. Pushing and popping publish a slot's cells, in either direction.
 
+use super::cache_line::CacheLine;
 use super::context::feature;
 use super::endpoint::{Endpoint, Phase};
 use super::inflight::Out;
@@ -66,22 +67,27 @@ struct Entry(*const Slot);
 unsafe impl Send for Entry {}
 
 /// The ring of a worker, and the slots for what goes through it.
+#[repr(C)]
 pub(crate) struct Queue {
-    ring: ArrayQueue<Entry>,
     depth: usize,
-    taken: AtomicUsize,
     /// Free slots. What does not fit, and what was made but not needed yet, stands in `rest`.
     pool: ArrayQueue<Entry>,
     rest: Mutex<Slab>,
     pub(crate) times_full: AtomicU64,
     /// Written inside the gate.
     pub(crate) high_water: Counter,
+    ring: ArrayQueue<Entry>,
+    _taken: CacheLine,
+    taken: AtomicUsize,
+    _end: CacheLine,
 }
 
 impl Queue {
     pub(crate) fn new(depth: usize, request_size: usize) -> Self {
         Queue {
             ring: ArrayQueue::new(depth),
+            _taken: CacheLine,
+            _end: CacheLine,
             depth,
             taken: AtomicUsize::new(0),
             pool: ArrayQueue::new((2 * depth).max(64)),

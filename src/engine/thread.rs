@@ -7,6 +7,7 @@
 //! them cleared and enters comes after everything that was put there before; one that saw them set and was late looks again
 //! after pushing, and enters then, which drains the ring.
 
+use super::cache_line::CacheLine;
 use super::context::feature;
 use super::endpoint::Endpoint;
 use super::events::{self, CallbackScope};
@@ -70,6 +71,7 @@ pub struct ThreadParams {
 }
 
 /// The progress thread of a worker, or the place for one.
+#[repr(C)]
 pub(crate) struct ProgressThread {
     params: ThreadParams,
     /// There is one, and other threads go through ring and list. Cleared inside the gate.
@@ -86,18 +88,21 @@ pub(crate) struct ProgressThread {
     sleep: SleepFlag,
     pub(crate) control: Control,
     pub(crate) queue: OnceLock<Queue>,
+    /// Held by whoever starts or stops it.
+    handle: Mutex<Option<JoinHandle<()>>>,
+
+    _written: CacheLine,
     /// Where threads wait for jobs, and for endpoints to end.
     pub(crate) room: EventCount,
     /// Handles that a callback gave back while the ring could still name them. Belongs to whoever is inside the gate.
     pub(crate) graves: RefCell<Vec<Arc<Endpoint>>>,
-    /// Held by whoever starts or stops it.
-    handle: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl ProgressThread {
     pub(crate) fn new(params: ThreadParams) -> Self {
         ProgressThread {
             params,
+            _written: CacheLine,
             delays: AtomicBool::new(false),
             running: AtomicBool::new(false),
             used: AtomicBool::new(false),

@@ -1,6 +1,7 @@
 //! The worker: one UCP worker, the requests that run on it, and the endpoints that belong to it.
 
 use super::address::{Address, Origin};
+use super::cache_line::CacheLine;
 use super::context::{self, feature, Context};
 use super::endpoint::Endpoint;
 use super::events::Event;
@@ -45,14 +46,12 @@ pub struct WorkerParams {
 /// Whoever is inside the gate owns every `Cell` and `RefCell` here. `closed` is set inside the gate and read anywhere;
 /// `foreign` is pushed to by anyone and drained inside; `stats` are written inside and read anywhere. `thread` has rules of its
 /// own.
+#[repr(C)]
 pub struct Worker {
+    // Read by every thread, and hardly ever written.
     pub(crate) context: Arc<Context>,
     pub(crate) generation: Generation,
-    pub(crate) gate: Gate,
     ucp: sys::ucp_worker_h,
-    pub(crate) name: Option<CString>,
-    pub(crate) identity: Identity,
-    pub(crate) spin_ns: u64,
     /// No new operation is taken. Set before UCP goes away.
     pub(crate) closed: AtomicBool,
     /// Features of the context whose plain operations may go the quick way: none but on a SINGLE worker, and none once that has
@@ -60,21 +59,29 @@ pub struct Worker {
     pub(crate) quick: AtomicU8,
     /// The worker has been closed, or has had a progress thread: the one look that every call takes. Never cleared.
     pub(crate) special: AtomicBool,
-    pub(crate) stats: Stats,
-    pub(crate) waiting: WaitRoom,
+    pub(crate) spin_ns: u64,
+    pub(crate) name: Option<CString>,
+    pub(crate) identity: Identity,
     pub(crate) wakeup: OnceLock<Wakeup>,
-    pub(crate) thread: ProgressThread,
     /// What UCP tells of the worker never changes: once asked for, it is here for every thread.
     address: OnceLock<Address>,
     max_am_header: OnceLock<usize>,
 
-    pub(crate) slab: Slab,
-    /// Requests that callers let go of from outside the gate; `SHUT` once the worker has ended.
-    pub(crate) foreign: AtomicPtr<Slot>,
-    /// After the end: requests still in callers' hands. The last one to go drops `keep`.
-    pub(crate) orphans: AtomicUsize,
-    pub(crate) keep: Cell<Option<Arc<Worker>>>,
+    _thread: CacheLine,
+    pub(crate) thread: ProgressThread,
 
+    // Written by whoever is inside the gate, for each operation.
+    _owned: CacheLine,
+    pub(crate) gate: Gate,
+    pub(crate) slab: Slab,
+    pub(crate) sequence: Cell<u64>,
+    /// Work that a progress pass has beyond UCP's: bits of `attention`.
+    pub(crate) attention: Cell<u32>,
+    /// A pass is handing out callbacks (several threads at once in MULTI).
+    pub(crate) delivering: Cell<u32>,
+    /// Armed, and not progressed since: somebody sleeps, or is about to.
+    pub(crate) armed: Cell<bool>,
+    pub(crate) coarse_now: Cell<u64>,
     /// Requests whose callback is due, oldest first.
     pub(crate) ready_head: Cell<*const Slot>,
     pub(crate) ready_tail: Cell<*const Slot>,
@@ -82,25 +89,27 @@ pub struct Worker {
     pub(crate) live: Cell<*const Slot>,
     /// Sends in flight, on all endpoints: a flush of the worker waits for them.
     pub(crate) sends_in_flight: Cell<u32>,
+    /// Flushes under way, of the worker and of all endpoints.
+    pub(crate) flushes_active: Cell<u32>,
+    pub(crate) stats: Stats,
     /// Flushes of the whole worker that are under way.
     pub(crate) flushes: RefCell<Vec<*const Slot>>,
     /// First error that nobody was told of, of the endpoints that are gone: its position, and the status.
     pub(crate) unreported: Cell<Option<(u64, Status)>>,
-    /// Flushes under way, of the worker and of all endpoints.
-    pub(crate) flushes_active: Cell<u32>,
-    pub(crate) sequence: Cell<u64>,
-    /// Work that a progress pass has beyond UCP's: bits of `attention`.
-    pub(crate) attention: Cell<u32>,
     pub(crate) events: RefCell<VecDeque<Event>>,
     pub(crate) timers: RefCell<Timers>,
     pub(crate) endpoints: RefCell<Vec<Option<Arc<Endpoint>>>>,
     /// Endpoints that are being opened or closed, looked at in each pass.
     pub(crate) changing: RefCell<Vec<Arc<Endpoint>>>,
-    /// Armed, and not progressed since: somebody sleeps, or is about to.
-    pub(crate) armed: Cell<bool>,
-    /// A pass is handing out callbacks (several threads at once in MULTI).
-    pub(crate) delivering: Cell<u32>,
-    pub(crate) coarse_now: Cell<u64>,
+    pub(crate) keep: Cell<Option<Arc<Worker>>>,
+
+    // Written by any thread.
+    _foreign: CacheLine,
+    /// Requests that callers let go of from outside the gate; `SHUT` once the worker has ended.
+    pub(crate) foreign: AtomicPtr<Slot>,
+    /// After the end: requests still in callers' hands. The last one to go drops `keep`.
+    pub(crate) orphans: AtomicUsize,
+    pub(crate) waiting: WaitRoom,
 }
 
 /// Bits of `Worker::attention`.
@@ -169,6 +178,9 @@ impl Worker {
         let identity = Identity::of_this_process(NUMBER.fetch_add(1, Ordering::Relaxed));
         let progress_mode = params.progress_mode;
         let worker = Arc::new(Worker {
+            _thread: CacheLine,
+            _owned: CacheLine,
+            _foreign: CacheLine,
             context: context.clone(),
             generation: context.generation,
             gate: Gate::new(params.thread_mode),
