@@ -3,7 +3,8 @@
 //! One page is marked MADV_WIPEONFORK: it holds this process's generation, and reads as zero in a forked child. Whatever
 //! was made before keeps the generation it was made in, so that a child can go on to make handles of its own.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
 /// Counts generations. An ordinary page: a child inherits the number and moves on from it.
@@ -17,25 +18,72 @@ unsafe impl Sync for WipedPage {}
 
 static PAGE: OnceLock<WipedPage> = OnceLock::new();
 
+const PAGE_SIZE: usize = 4096;
+
+/// A page of zeros, which reads as zeros again in a forked child. Where the kernel is too old (before 4.14) it stays as it is
+/// there, and forks go unnoticed.
+fn new_page() -> Option<*mut c_void> {
+    // SAFETY: a fresh anonymous mapping, checked below before use.
+    let memory = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            PAGE_SIZE,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if memory == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: exactly the mapping made above.
+    unsafe { libc::madvise(memory, PAGE_SIZE, libc::MADV_WIPEONFORK) };
+    Some(memory)
+}
+
+/// A word in a page of its own, which reads as 0 in a forked child.
+pub(crate) struct Token(*const AtomicUsize);
+// SAFETY: an atomic in a mapping that lasts as long as the token.
+unsafe impl Send for Token {}
+// SAFETY: as above.
+unsafe impl Sync for Token {}
+
+impl Token {
+    /// Where there is no memory for it, it reads as 0, whatever is set.
+    pub(crate) fn new(value: usize) -> Self {
+        let token = Token(new_page().map_or(&raw const NOTHING, |page| page.cast_const().cast()));
+        token.set(value);
+        token
+    }
+
+    pub(crate) fn set(&self, value: usize) {
+        if !std::ptr::eq(self.0, &NOTHING) {
+            // SAFETY: mapped by `new`, zeroed by the kernel, aligned to a page.
+            unsafe { (*self.0).store(value, Ordering::Relaxed) };
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> usize {
+        // SAFETY: as above, or static.
+        unsafe { (*self.0).load(Ordering::Relaxed) }
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        if !std::ptr::eq(self.0, &NOTHING) {
+            // SAFETY: mapped by `new`, unmapped once.
+            unsafe { libc::munmap(self.0.cast_mut().cast(), PAGE_SIZE) };
+        }
+    }
+}
+
+static NOTHING: AtomicUsize = AtomicUsize::new(0);
+
 fn page() -> &'static AtomicU32 {
-    let page = PAGE.get_or_init(|| {
-        // SAFETY: a fresh anonymous mapping, checked below before use.
-        let memory = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                4096,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        assert!(memory != libc::MAP_FAILED, "no memory for one page");
-        // SAFETY: exactly the mapping made above. Where the kernel is too old (before 4.14) this fails, the page stays
-        // as it is in a child, and forks go unnoticed.
-        unsafe { libc::madvise(memory, 4096, libc::MADV_WIPEONFORK) };
-        WipedPage(memory.cast())
-    });
+    let page = PAGE.get_or_init(|| WipedPage(new_page().expect("memory for one page").cast()));
     // SAFETY: mapped above, zeroed by the kernel, aligned to a page, never unmapped.
     unsafe { &*page.0 }
 }
@@ -72,13 +120,14 @@ mod tests {
 
     #[test]
     fn a_child_sees_its_parents_generation_as_past() {
-        let before = Generation::current();
+        let (before, token) = (Generation::current(), Token::new(7));
         assert!(!before.is_past());
         // SAFETY: the child only reads memory, and leaves by _exit.
         match unsafe { libc::fork() } {
             0 => {
                 let past = before.is_past();
                 let own = Generation::current();
+                let past = past && token.get() == 0;
                 let code = if past && !own.is_past() && own.value != before.value { 0 } else { 1 };
                 // SAFETY: ends the child without running the parent's exit handlers.
                 unsafe { libc::_exit(code) }
@@ -88,7 +137,7 @@ mod tests {
                 // SAFETY: waits for the child made above.
                 unsafe { libc::waitpid(child, &mut status, 0) };
                 assert_eq!(status, 0, "the child did not notice that it was forked");
-                assert!(!before.is_past());
+                assert!(!before.is_past() && token.get() == 7);
             }
         }
     }

@@ -163,10 +163,10 @@ impl Gate {
         self.unlock();
     }
 
-    /// For the one thread of a SINGLE worker, where it is that and not inside; else false.
+    /// For the one thread of a SINGLE worker: false if it is inside.
     #[inline(always)]
     pub(crate) fn enter_quickly(&self) -> bool {
-        let enters = self.is_free_owner_of_single();
+        let enters = self.is_free();
         if enters {
             self.inside.store(true, Ordering::Relaxed);
         }
@@ -198,13 +198,13 @@ impl Gate {
     /// True when the caller is the one thread of a SINGLE worker and not inside: then it may act on its cells at once.
     #[inline]
     pub(crate) fn is_free_owner(&self) -> bool {
-        self.rule() == ThreadMode::Single && self.is_free_owner_of_single()
+        self.rule() == ThreadMode::Single && this_thread() == self.owner && self.is_free()
     }
 
-    /// The same where the worker is known to be SINGLE.
+    /// Nobody is inside; for SINGLE and SERIALIZED.
     #[inline(always)]
-    pub(crate) fn is_free_owner_of_single(&self) -> bool {
-        this_thread() == self.owner && !self.inside.load(Ordering::Relaxed)
+    pub(crate) fn is_free(&self) -> bool {
+        !self.inside.load(Ordering::Relaxed)
     }
 }
 

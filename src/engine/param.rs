@@ -4,20 +4,29 @@
 
 use super::request::Slot;
 use crate::sys;
+use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 
+#[repr(transparent)]
 pub(crate) struct Param(MaybeUninit<sys::ucp_request_param_t>);
 
 impl Param {
     /// The slot is the request, and gets a send's callback.
     #[inline(always)]
     pub(crate) fn new(slot: &Slot) -> Self {
+        let mut param = Self::without_request();
+        // SAFETY: as in `without_request`.
+        unsafe { (*param.0.as_mut_ptr()).request = std::ptr::from_ref(slot).cast_mut().cast() };
+        param
+    }
+
+    #[inline(always)]
+    fn without_request() -> Self {
         let mut param = Param(MaybeUninit::uninit());
         let place = param.0.as_mut_ptr();
         // SAFETY: writes to fields of a struct that is ours.
         unsafe {
             (*place).op_attr_mask = sys::UCP_OP_ATTR_FIELD_REQUEST | sys::UCP_OP_ATTR_FIELD_CALLBACK;
-            (*place).request = std::ptr::from_ref(slot).cast_mut().cast();
             (*place).cb.send = Some(super::flush::on_sent);
         }
         param
@@ -25,7 +34,7 @@ impl Param {
 
     #[inline(always)]
     fn add(&mut self, bits: u32) {
-        // SAFETY: `new` has set the mask.
+        // SAFETY: `without_request` has set the mask.
         unsafe { (*self.0.as_mut_ptr()).op_attr_mask |= bits };
     }
 
@@ -34,7 +43,7 @@ impl Param {
     #[inline(always)]
     pub(crate) fn receive(&mut self, callback: sys::ucp_tag_recv_nbx_callback_t) {
         self.add(sys::UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
-        // SAFETY: as in `new`.
+        // SAFETY: as in `without_request`.
         unsafe { (*self.0.as_mut_ptr()).cb.recv = callback };
     }
 
@@ -42,20 +51,20 @@ impl Param {
     pub(crate) fn memory_type(&mut self, memory_type: Option<sys::ucs_memory_type_t>) {
         if let Some(memory_type) = memory_type {
             self.add(sys::UCP_OP_ATTR_FIELD_MEMORY_TYPE);
-            // SAFETY: as in `new`.
+            // SAFETY: as in `without_request`.
             unsafe { (*self.0.as_mut_ptr()).memory_type = memory_type };
         }
     }
 
     pub(crate) fn flags(&mut self, flags: u32) {
         self.add(sys::UCP_OP_ATTR_FIELD_FLAGS);
-        // SAFETY: as in `new`.
+        // SAFETY: as in `without_request`.
         unsafe { (*self.0.as_mut_ptr()).flags = flags };
     }
 
     pub(crate) fn datatype(&mut self, datatype: sys::ucp_datatype_t) {
         self.add(sys::UCP_OP_ATTR_FIELD_DATATYPE);
-        // SAFETY: as in `new`.
+        // SAFETY: as in `without_request`.
         unsafe { (*self.0.as_mut_ptr()).datatype = datatype };
     }
 
@@ -63,5 +72,47 @@ impl Param {
     #[inline(always)]
     pub(crate) fn as_ptr(&self) -> *const sys::ucp_request_param_t {
         self.0.as_ptr()
+    }
+}
+
+/// What UCP is told of plain operations, made once: only the request differs between them. Belongs to whoever is inside the gate.
+pub(crate) struct Templates {
+    /// Of memory that UCP has to look at, and of the host's.
+    send: [UnsafeCell<Param>; 2],
+    receive: [UnsafeCell<Param>; 2],
+}
+
+impl Templates {
+    pub(crate) fn new() -> Self {
+        let made = |receive: bool, memory_type| {
+            let mut param = Param::without_request();
+            if receive {
+                param.receive(Some(super::tag::on_received));
+            }
+            param.memory_type(memory_type);
+            UnsafeCell::new(param)
+        };
+        let both = |receive| [made(receive, None), made(receive, Some(sys::UCS_MEMORY_TYPE_HOST))];
+        Templates { send: both(false), receive: both(true) }
+    }
+
+    /// For a send with this slot, until the next one. Inside the gate.
+    #[inline(always)]
+    pub(crate) fn send(&self, slot: &Slot, host: bool) -> *const sys::ucp_request_param_t {
+        Self::filled(&self.send[usize::from(host)], slot)
+    }
+
+    /// The same for a receive.
+    #[inline(always)]
+    pub(crate) fn receive(&self, slot: &Slot, host: bool) -> *const sys::ucp_request_param_t {
+        Self::filled(&self.receive[usize::from(host)], slot)
+    }
+
+    #[inline(always)]
+    fn filled(template: &UnsafeCell<Param>, slot: &Slot) -> *const sys::ucp_request_param_t {
+        let place = template.get().cast::<sys::ucp_request_param_t>();
+        // SAFETY: ours while we are inside the gate; UCP has forgotten it when its call has returned.
+        unsafe { (*place).request = std::ptr::from_ref(slot).cast_mut().cast() };
+        place
     }
 }

@@ -8,13 +8,12 @@
 
 use super::context::feature;
 use super::endpoint::Endpoint;
+use super::gate::this_thread;
 use super::inflight::{Out, Submission};
 use super::memory_type;
 use super::operation::{OpParams, Submitted};
-use super::param::Param;
 use super::request::{done, mark, Kind, Slot, ENGINE, USER};
 use super::status::{Result, Status};
-use super::tag;
 use super::worker::Worker;
 use crate::sys;
 use std::ffi::c_void;
@@ -34,85 +33,43 @@ impl OpParams {
     }
 
     #[inline(always)]
-    fn plain_memory_type(&self) -> Option<sys::ucs_memory_type_t> {
-        (self.memory_type != memory_type::AUTO).then_some(sys::UCS_MEMORY_TYPE_HOST)
+    fn says_host(&self) -> bool {
+        self.memory_type != memory_type::AUTO
     }
+}
+
+/// Inside a worker that one thread has to itself, with a slot to begin an operation with. Its methods leave.
+pub struct Quick<'a> {
+    worker: &'a Worker,
+    slot: &'a Slot,
 }
 
 impl Worker {
     /// Enters, if the caller is the one thread of a SINGLE worker that is open, and not inside; and if this is not a forked
-    /// child. `wanted` is a feature of the context. To be left with `gate.leave_quickly`.
+    /// child. To be left with `gate.leave_quickly`.
     #[inline(always)]
-    fn enter_quickly(&self, wanted: u8) -> bool {
-        self.quick.load(Ordering::Relaxed) & wanted != 0 && !self.generation.is_past() && self.gate.enter_quickly()
+    fn enter_quickly(&self) -> bool {
+        self.quick.get() == this_thread() && self.gate.enter_quickly()
     }
 
-    /// `Worker::tag_recv` for plain parameters and one buffer; None to go the long way.
-    ///
-    /// # Safety
-    /// As for that.
+    /// For plain tag operations; None to go the long way.
     #[inline(always)]
-    pub unsafe fn tag_recv_quickly(
-        &self,
-        buffer: *mut c_void,
-        length: usize,
-        (tag, tag_mask): (u64, u64),
-        params: &OpParams,
-        out: Out,
-    ) -> Option<Result<Submitted>> {
-        if !self.enter_quickly(feature::TAG as u8) {
+    pub fn quick_for_tag(&self) -> Option<Quick<'_>> {
+        if self.features & feature::TAG == 0 || !self.enter_quickly() {
             return None;
         }
         let Some(slot) = self.slab.first() else {
             self.gate.leave_quickly();
             return None;
         };
-        slot.prepare(Kind::TagRecv);
-        let mut param = Param::new(slot);
-        param.receive(Some(tag::on_received));
-        param.memory_type(params.plain_memory_type());
-        // SAFETY: a live worker, entered above; the caller keeps the buffer, the worker the slot.
-        let posted = unsafe { sys::ucp_tag_recv_nbx(self.ucp(), buffer, length, tag, tag_mask, param.as_ptr()) };
-        let result = if sys::is_pending(posted) && !slot.has_mark(mark::INLINE) {
-            self.slab.take_first(slot);
-            slot.begin_quickly(params, out.is_wanted());
-            self.start_quickly(slot, out);
-            Ok(Submitted::Pending)
-        } else {
-            self.submitted_otherwise(slot, posted, None, params, out)
-        };
-        self.gate.leave_quickly();
-        Some(result)
-    }
-
-    #[inline(always)]
-    fn start_quickly(&self, slot: &Slot, out: Out) {
-        slot.sequence.set(self.next_sequence());
-        slot.started.set(self.coarse_now.get());
-        self.stats.submitted.add(1);
-        out.store(slot);
-        self.wake_sleeper();
-    }
-
-    #[inline(never)]
-    fn submitted_otherwise(
-        &self,
-        slot: &Slot,
-        posted: sys::ucs_status_ptr_t,
-        endpoint: Option<&Endpoint>,
-        params: &OpParams,
-        out: Out,
-    ) -> Result<Submitted> {
-        self.slab.take_first(slot);
-        let (length, tag) = (slot.length.get(), slot.tag.get());
-        self.submitted(slot, posted, Submission { endpoint, params, length, tag }, out)
+        Some(Quick { worker: self, slot })
     }
 
     /// `Worker::progress` for the one thread of a SINGLE worker, where nothing but UCP has something to do: how many events there
     /// were, and whether the pass is complete; else it has to go on the long way.
     #[inline(always)]
     pub fn progress_quickly(&self) -> (u32, bool) {
-        if !self.enter_quickly(u8::MAX) {
+        if !self.enter_quickly() {
             return (0, false);
         }
         let mut result = (0, false);
@@ -126,46 +83,100 @@ impl Worker {
 }
 
 impl Endpoint {
-    /// `Endpoint::tag_send` for plain parameters; None to go the long way.
+    /// As `Worker::quick_for_tag`, for an endpoint that takes operations.
+    #[inline(always)]
+    pub fn quick_for_tag(&self) -> Option<Quick<'_>> {
+        if self.is_open() {
+            self.worker.quick_for_tag()
+        } else {
+            None
+        }
+    }
+}
+
+impl Quick<'_> {
+    /// `Endpoint::tag_send` for plain parameters. `to` is the endpoint that this was made for.
     ///
     /// # Safety
     /// As for that.
     #[inline(always)]
-    pub unsafe fn tag_send_quickly(
-        &self,
+    pub unsafe fn tag_send(
+        self,
+        to: &Endpoint,
         buffer: *const c_void,
         length: usize,
         tag: u64,
         params: &OpParams,
         out: Out,
-    ) -> Option<Result<Submitted>> {
-        let worker = &*self.worker;
-        if !self.is_open() || !worker.enter_quickly(feature::TAG as u8) {
-            return None;
-        }
-        let Some(slot) = worker.slab.first() else {
-            worker.gate.leave_quickly();
-            return None;
-        };
+    ) -> Result<Submitted> {
+        let Quick { worker, slot } = self;
         slot.prepare(Kind::TagSend);
         slot.length.set(length as u64);
         slot.tag.set(tag);
-        let mut param = Param::new(slot);
-        param.memory_type(params.plain_memory_type());
-        // SAFETY: a live endpoint, its worker entered above; the caller keeps the buffer, the worker the slot.
-        let posted = unsafe { sys::ucp_tag_send_nbx(self.ucp.get(), buffer, length, tag, param.as_ptr()) };
-        let result = if posted.is_null() {
-            worker.stats.submitted.add(1);
-            worker.stats.completed.add(1);
-            worker.stats.bytes_sent.add(slot.length.get());
-            self.count_sent(slot.length.get());
-            out.store_null();
-            Ok(Submitted::Done)
-        } else {
-            worker.submitted_otherwise(slot, posted, Some(self), params, out)
-        };
+        let param = worker.templates.send(slot, params.says_host());
+        // SAFETY: a live endpoint, its worker entered; the caller keeps the buffer, the worker the slot.
+        let posted = unsafe { sys::ucp_tag_send_nbx(to.ucp.get(), buffer, length, tag, param) };
+        if !posted.is_null() {
+            return worker.submitted_otherwise(posted, Some(to), params, out);
+        }
+        let length = slot.length.get();
+        worker.stats.submitted.add(1);
+        worker.stats.completed.add(1);
+        worker.stats.bytes_sent.add(length);
+        to.count_sent(length);
+        out.store_null();
         worker.gate.leave_quickly();
-        Some(result)
+        Ok(Submitted::Done)
+    }
+
+    /// `Worker::tag_recv` for plain parameters and one buffer.
+    ///
+    /// # Safety
+    /// As for that.
+    #[inline(always)]
+    pub unsafe fn tag_recv(
+        self,
+        buffer: *mut c_void,
+        length: usize,
+        (tag, tag_mask): (u64, u64),
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        let Quick { worker, slot } = self;
+        slot.prepare(Kind::TagRecv);
+        let param = worker.templates.receive(slot, params.says_host());
+        // SAFETY: a live worker, entered; the caller keeps the buffer, the worker the slot.
+        let posted = unsafe { sys::ucp_tag_recv_nbx(worker.ucp(), buffer, length, tag, tag_mask, param) };
+        if !sys::is_pending(posted) || slot.has_mark(mark::INLINE) {
+            return worker.submitted_otherwise(posted, None, params, out);
+        }
+        worker.slab.take_first(slot);
+        slot.begin_quickly(params, out.is_wanted());
+        slot.sequence.set(worker.next_sequence());
+        slot.started.set(worker.coarse_now.get());
+        worker.stats.submitted.add(1);
+        out.store(slot);
+        worker.wake_sleeper();
+        worker.gate.leave_quickly();
+        Ok(Submitted::Pending)
+    }
+}
+
+impl Worker {
+    /// What is not as it nearly always is; and leaves.
+    #[inline(never)]
+    fn submitted_otherwise(
+        &self,
+        posted: sys::ucs_status_ptr_t,
+        endpoint: Option<&Endpoint>,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        let slot = self.take_slot();
+        let (length, tag) = (slot.length.get(), slot.tag.get());
+        let result = self.submitted(slot, posted, Submission { endpoint, params, length, tag }, out);
+        self.gate.leave_quickly();
+        result
     }
 }
 
@@ -226,8 +237,8 @@ impl Slot {
     #[inline(always)]
     pub unsafe fn destroy_quickly(&self) -> bool {
         let worker = self.worker();
-        let simple = worker.quick.load(Ordering::Relaxed) != 0
-            && worker.gate.is_free_owner_of_single()
+        let simple = worker.quick.get() == this_thread()
+            && worker.gate.is_free()
             && self.marks.get() == mark::GIVEN | mark::PLAIN;
         if simple {
             self.hold.set(0);

@@ -36,7 +36,7 @@ impl Worker {
         if self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
-        self.quick.store(0, Ordering::SeqCst);
+        self.quick.set(0);
         self.special.store(true, Ordering::SeqCst);
         // Threads that wait see that it is closed.
         self.tell_others();

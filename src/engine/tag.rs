@@ -31,6 +31,7 @@ pub struct Part {
 
 /// Local completion of a send: the buffer is free again. A synchronous send also waits until the message was matched.
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Mode {
     /// Complete when the buffer is free.
     Local,
@@ -319,6 +320,12 @@ pub(crate) unsafe extern "C" fn on_received(
         slot.tag.set(info.sender_tag);
         return slot.complete_quickly();
     }
+    received(slot, status, info);
+}
+
+/// A receive that something waits for beside its request, or that did not end well.
+#[inline(never)]
+extern "C" fn received(slot: &Slot, status: sys::ucs_status_t, info: Option<&sys::ucp_tag_recv_info_t>) {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let status = Status(status.into());
         let info = info.filter(|_| matches!(status, Status::OK | Status::MESSAGE_TRUNCATED));

@@ -5,10 +5,11 @@ use super::cache_line::CacheLine;
 use super::context::{self, feature, Context};
 use super::endpoint::Endpoint;
 use super::events::Event;
-use super::fork::Generation;
-use super::gate::{Gate, ThreadMode};
+use super::fork::{Generation, Token};
+use super::gate::{this_thread, Gate, ThreadMode};
 use super::identity::Identity;
 use super::library;
+use super::param::Templates;
 use super::request::Slot;
 use super::slab::Slab;
 use super::stats::Stats;
@@ -21,7 +22,7 @@ use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// How long a call that waits polls before it sleeps, when the worker's parameters do not say.
@@ -54,9 +55,10 @@ pub struct Worker {
     ucp: sys::ucp_worker_h,
     /// No new operation is taken. Set before UCP goes away.
     pub(crate) closed: AtomicBool,
-    /// Features of the context whose plain operations may go the quick way: none but on a SINGLE worker, and none once that has
-    /// been closed.
-    pub(crate) quick: AtomicU8,
+    /// Who may go the quick way: the one thread of a SINGLE worker until that is closed, and nobody in a forked child.
+    pub(crate) quick: Token,
+    /// Features of the context.
+    pub(crate) features: u64,
     /// The worker has been closed, or has had a progress thread: the one look that every call takes. Never cleared.
     pub(crate) special: AtomicBool,
     pub(crate) spin_ns: u64,
@@ -74,6 +76,7 @@ pub struct Worker {
     _owned: CacheLine,
     pub(crate) gate: Gate,
     pub(crate) slab: Slab,
+    pub(crate) templates: Templates,
     pub(crate) sequence: Cell<u64>,
     /// Work that a progress pass has beyond UCP's: bits of `attention`.
     pub(crate) attention: Cell<u32>,
@@ -189,10 +192,9 @@ impl Worker {
             identity,
             spin_ns: if params.spin_ns == 0 { DEFAULT_SPIN_NS } else { params.spin_ns },
             closed: AtomicBool::new(false),
-            quick: AtomicU8::new(match params.thread_mode {
-                ThreadMode::Single => context.features as u8,
-                _ => 0,
-            }),
+            quick: Token::new(if params.thread_mode == ThreadMode::Single { this_thread() } else { 0 }),
+            features: context.features,
+            templates: Templates::new(),
             special: AtomicBool::new(false),
             stats: Stats::default(),
             waiting: WaitRoom::default(),

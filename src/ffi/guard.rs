@@ -46,7 +46,7 @@ pub(crate) fn quietly<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
 
 #[cold]
 #[inline(never)]
-fn failed(error: Error) -> ucxx_status_t {
+pub(crate) fn failed(error: Error) -> ucxx_status_t {
     remember(error.message());
     error.status().0
 }

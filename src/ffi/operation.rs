@@ -93,7 +93,7 @@ pub(crate) unsafe fn plain<'a>(params: *const ucxx_op_params_t) -> Option<&'a Op
 pub(crate) fn plainly(result: Result<Submitted>) -> ucxx_status_t {
     match result {
         Ok(submitted) => status_of(submitted).0,
-        Err(error) => guard::status(|| Err(error)),
+        Err(error) => guard::failed(error),
     }
 }
 

@@ -43,7 +43,7 @@ pub unsafe extern "C" fn ucxx_request_status(request: *const ucxx_request_t) -> 
 /// # Safety
 /// As for `ucxx_request_status`.
 #[inline(never)]
-unsafe fn status(request: *const ucxx_request_t) -> ucxx_status_t {
+unsafe extern "C" fn status(request: *const ucxx_request_t) -> ucxx_status_t {
     guard::status(|| {
         // SAFETY: as for this function.
         let slot = unsafe { handle::get(request) }?;

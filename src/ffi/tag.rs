@@ -37,7 +37,7 @@ const MOST_BUFFERS: usize = 1 << 20;
 
 #[inline(always)]
 fn is_buffer(buffer: *const c_void, length: usize) -> bool {
-    !buffer.is_null() && length as u64 <= LONGEST
+    !buffer.is_null() && length as u64 & !(LONGEST - 1) == 0
 }
 
 #[inline(always)]
@@ -74,8 +74,8 @@ pub unsafe extern "C" fn ucxx_tag_send(
     unsafe {
         if let (Some(plain), Some(to)) = (plain(params), endpoint.cast::<Endpoint>().as_ref()) {
             if is_buffer(buffer, length) {
-                if let Some(result) = to.tag_send_quickly(buffer, length, tag, plain, Out::new(request.cast())) {
-                    return plainly(result);
+                if let Some(quick) = to.quick_for_tag() {
+                    return plainly(quick.tag_send(to, buffer, length, tag, plain, Out::new(request.cast())));
                 }
             }
         }
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn ucxx_tag_send_sync(
 }
 
 #[inline(never)]
-unsafe fn send(
+unsafe extern "C" fn send(
     endpoint: *mut ucxx_endpoint_t,
     buffer: *const c_void,
     length: usize,
@@ -165,24 +165,25 @@ pub unsafe extern "C" fn ucxx_tag_recv(
     unsafe {
         if let (Some(plain), Some(at)) = (plain(params), worker.cast::<Worker>().as_ref()) {
             if is_buffer(buffer, length) {
-                let out = Out::new(request.cast());
-                if let Some(result) = at.tag_recv_quickly(buffer, length, (tag, tag_mask), plain, out) {
-                    return plainly(result);
+                if let Some(quick) = at.quick_for_tag() {
+                    let out = Out::new(request.cast());
+                    return plainly(quick.tag_recv(buffer, length, (tag, tag_mask), plain, out));
                 }
             }
         }
-        receive(worker, buffer, length, (tag, tag_mask), params, request)
+        receive(worker, buffer, length, tag, tag_mask, params, request)
     }
 }
 
 /// # Safety
 /// As for `ucxx_tag_recv`.
 #[inline(never)]
-unsafe fn receive(
+unsafe extern "C" fn receive(
     worker: *mut ucxx_worker_t,
     buffer: *mut c_void,
     length: usize,
-    (tag, tag_mask): (u64, u64),
+    tag: u64,
+    tag_mask: u64,
     params: *const ucxx_op_params_t,
     request: *mut *mut ucxx_request_t,
 ) -> ucxx_status_t {

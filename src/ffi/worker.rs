@@ -228,7 +228,7 @@ pub unsafe extern "C" fn ucxx_worker_progress(worker: *mut ucxx_worker_t, events
 /// # Safety
 /// As for `ucxx_worker_progress`.
 #[inline(never)]
-unsafe fn progress(worker: *mut ucxx_worker_t, events: *mut u32, so_far: u32) -> ucxx_status_t {
+unsafe extern "C" fn progress(worker: *mut ucxx_worker_t, events: *mut u32, so_far: u32) -> ucxx_status_t {
     guard::progressing(|| {
         // SAFETY: as for this function.
         let handled = so_far + unsafe { handle::get(worker) }?.progress_and_tell()?;
