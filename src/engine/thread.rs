@@ -2,19 +2,17 @@
 //!
 //! While it runs it is the one that progresses. With delayed submission it is also the only one that calls UCP: others put
 //! transfers into the ring and everything else onto the control list. Without, they enter the gate, which is a lock then.
-//!
-//! `delays` and `running` are cleared inside the gate, before the ring is drained for the last time. So a thread that sees
-//! them cleared and enters comes after everything that was put there before; one that saw them set and was late looks again
-//! after pushing, and enters then, which drains the ring.
 
 use super::context::feature;
+use super::control::Control;
 use super::endpoint::Endpoint;
+use super::event_count::EventCount;
 use super::events::{self, CallbackScope};
-use super::futex::EventCount;
 use super::gate::{this_thread, ThreadMode};
 use super::library;
 use super::log;
-use super::owner::{Control, Lists};
+use super::owner::Lists;
+use super::presence::Presence;
 use super::progress::from_callback;
 use super::ring::{self, Queue};
 use super::sleep_flag::SleepFlag;
@@ -72,19 +70,14 @@ pub struct ThreadParams {
 /// The progress thread of a worker, or the place for one.
 pub(crate) struct ProgressThread {
     params: ThreadParams,
-    /// There is one, and other threads go through ring and list. Cleared inside the gate.
-    delays: AtomicBool,
-    /// There is one that progresses. Cleared inside the gate.
-    running: AtomicBool,
-    /// There has been one. Stays.
-    used: AtomicBool,
+    presence: Presence,
     mode: AtomicU8,
     /// `this_thread()` on it; 0 while there is none.
     owner: AtomicUsize,
     kernel_id: AtomicU64,
     stop: AtomicBool,
     sleep: SleepFlag,
-    pub(crate) control: Control,
+    pub(crate) control: Control<Lists>,
     pub(crate) queue: OnceLock<Queue>,
     /// Where threads wait for jobs, and for endpoints to end.
     pub(crate) room: EventCount,
@@ -98,9 +91,7 @@ impl ProgressThread {
     pub(crate) fn new(params: ThreadParams) -> Self {
         ProgressThread {
             params,
-            delays: AtomicBool::new(false),
-            running: AtomicBool::new(false),
-            used: AtomicBool::new(false),
+            presence: Presence::default(),
             mode: AtomicU8::new(0),
             owner: AtomicUsize::new(0),
             kernel_id: AtomicU64::new(0),
@@ -117,17 +108,17 @@ impl ProgressThread {
     /// There has been a progress thread.
     #[inline]
     pub(crate) fn is_used(&self) -> bool {
-        self.used.load(Ordering::Relaxed)
+        self.presence.is_used()
     }
 
     /// There is one, and it progresses.
     pub(crate) fn is_running(&self) -> bool {
-        self.running.load(Ordering::SeqCst)
+        self.presence.is_running()
     }
 
     /// Do other threads leave UCP to it?
     pub(crate) fn delays(&self) -> bool {
-        self.delays.load(Ordering::Relaxed)
+        self.presence.delays()
     }
 
     pub(crate) fn is_current(&self) -> bool {
@@ -196,9 +187,9 @@ impl Worker {
         thread.queue.get_or_init(|| Queue::new(depth as usize, self.context.request_size));
         thread.stop.store(false, Ordering::SeqCst);
         thread.mode.store(mode as u8, Ordering::Relaxed);
-        thread.used.store(true, Ordering::SeqCst);
+        thread.presence.announce();
         self.special.store(true, Ordering::SeqCst);
-        thread.running.store(true, Ordering::SeqCst);
+        thread.presence.come();
         // Whoever sleeps on the descriptor is to wait for the thread from now on.
         while self.waiting.anyone_asleep() {
             self.kick();
@@ -207,16 +198,16 @@ impl Worker {
         match self.spawn(mode) {
             Ok(spawned) => *handle = Some(spawned),
             Err(error) => {
-                thread.mode.store(0, Ordering::Relaxed);
-                thread.running.store(false, Ordering::SeqCst);
                 self.gate.enter_any();
+                thread.mode.store(0, Ordering::Relaxed);
+                thread.presence.go();
                 self.disturb_waiters();
                 self.gate.leave();
                 return Err(error);
             }
         }
         thread.control.open();
-        thread.delays.store(thread.wanted_delay(), Ordering::SeqCst);
+        thread.presence.set_delays(thread.wanted_delay());
         Ok(())
     }
 
@@ -363,8 +354,7 @@ impl Worker {
         let inside = Inside { worker: self };
         thread.mode.store(0, Ordering::Relaxed);
         thread.kernel_id.store(0, Ordering::Relaxed);
-        thread.delays.store(false, Ordering::SeqCst);
-        thread.running.store(false, Ordering::SeqCst);
+        thread.presence.go();
         thread.control.take(lists, true);
         inside.drain_ring();
         inside.run_jobs(&mut lists.jobs);
@@ -377,7 +367,7 @@ impl Worker {
 
     /// Has those who waited for the thread look around: they progress from now on.
     fn disturb_waiters(&self) {
-        self.for_each_slot(super::request::Slot::disturb_waiters);
+        self.for_each_slot(|slot| slot.done.disturb());
         self.thread.room.notify();
         super::wait::ANY_REQUEST.notify();
     }

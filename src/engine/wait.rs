@@ -8,8 +8,10 @@
 //! A progress thread may start and stop while others wait: then they change over from the one to the other.
 
 use super::context::feature;
+use super::done::Marked;
+use super::event_count::EventCount;
 use super::events;
-use super::futex::{self, EventCount};
+use super::futex;
 use super::inflight::Out;
 use super::progress::from_callback;
 use super::request::{flag, OpParams, Slot, Submitted};
@@ -370,20 +372,12 @@ impl Slot {
         if deadline == 0 || futex::look_shortly(&|| self.is_done()) {
             return Some(self.is_done());
         }
-        loop {
-            if !self.mark_waited_for() {
-                return Some(true);
-            }
-            // After the mark: a thread that goes takes all marks back, and that wakes us.
-            if !self.worker().others_progress() {
-                return None;
-            }
-            let left = timer::remaining(deadline);
-            if left == Some(Duration::ZERO) {
-                return Some(self.is_done());
-            }
-            self.sleep_until_done(left);
-        }
+        self.done.wait(|| self.worker().others_progress(), || timer::remaining(deadline))
+    }
+
+    /// Will its completion wake those who wait for any?
+    fn will_notify(&self) -> bool {
+        self.done.mark(|| true) == Marked::Yes
     }
 
     fn ready_to_wait(&self) -> Result<()> {
@@ -446,7 +440,7 @@ pub fn wait_any(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Option<(u
     loop {
         if all_running() {
             // Marked, they notify when they complete.
-            let waiting = requests.iter().flatten().all(|slot| slot.mark_waited_for());
+            let waiting = requests.iter().flatten().all(|slot| slot.will_notify());
             let in_time = !waiting || ANY_REQUEST.wait_until(&|| complete().is_some() || !all_running(), deadline);
             if complete().is_some() || !in_time {
                 return Ok(complete().and_then(found));
