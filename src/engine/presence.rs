@@ -39,14 +39,11 @@ impl Presence {
         self.used.store(true, Ordering::SeqCst);
     }
 
-    /// It is about to start.
-    pub(crate) fn come(&self) {
-        self.running.store(true, Ordering::SeqCst);
-    }
-
-    /// It runs. Do others leave UCP to it?
-    pub(crate) fn set_delays(&self, delays: bool) {
+    /// It is about to start, and the list is open. Do others leave UCP to it?
+    pub(crate) fn come(&self, delays: bool) {
+        // First: who has left something in the ring because one runs does not go past the ring with the next operation.
         self.delays.store(delays, Ordering::SeqCst);
+        self.running.store(true, Ordering::SeqCst);
     }
 
     /// It goes, or could not be started. Inside the gate; the ring is drained afterwards, and waiters are disturbed.

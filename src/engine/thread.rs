@@ -189,7 +189,8 @@ impl Worker {
         thread.mode.store(mode as u8, Ordering::Relaxed);
         thread.presence.announce();
         self.special.store(true, Ordering::SeqCst);
-        thread.presence.come();
+        thread.control.open();
+        thread.presence.come(thread.wanted_delay());
         // Whoever sleeps on the descriptor is to wait for the thread from now on.
         while self.waiting.anyone_asleep() {
             self.kick();
@@ -198,16 +199,11 @@ impl Worker {
         match self.spawn(mode) {
             Ok(spawned) => *handle = Some(spawned),
             Err(error) => {
-                self.gate.enter_any();
-                thread.mode.store(0, Ordering::Relaxed);
-                thread.presence.go();
-                self.disturb_waiters();
-                self.gate.leave();
+                // What others have left to it meanwhile.
+                self.last_round(&mut Lists::default());
                 return Err(error);
             }
         }
-        thread.control.open();
-        thread.presence.set_delays(thread.wanted_delay());
         Ok(())
     }
 

@@ -10,6 +10,7 @@
 mod engine;
 
 mod control;
+mod handover;
 mod notifier;
 mod ring;
 mod sleep;
