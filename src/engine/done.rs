@@ -2,11 +2,12 @@
 //!
 //! Who is about to sleep marks the word, so that a completion knows whether it has to wake anybody. Marks are of use only
 //! while there is somebody who completes operations without the sleeper's help. When the progress thread goes, it takes all marks
-//! back and wakes the sleepers, who progress by themselves from then on.
+//! back and wakes the sleepers, who progress by themselves from then on. Who finds it gone after having marked takes the mark
+//! back as well: another one may have taken it for its own, and would sleep where nobody progresses.
 #![deny(unsafe_code)]
 
 use super::futex::Word;
-use super::sync::Ordering;
+use super::sync::{fence, Ordering};
 use std::time::Duration;
 
 const NO: u32 = 0;
@@ -66,10 +67,12 @@ impl Done {
         if self.0.compare_exchange(NO, WAITED_FOR, Ordering::SeqCst, Ordering::SeqCst) == Err(YES) {
             return Marked::Done;
         }
-        // After the mark: a thread that goes takes all marks back, and wakes.
+        // Either we see that the thread has gone, or it sees the mark and takes it back.
+        fence(Ordering::SeqCst);
         if others_progress() {
             return Marked::Yes;
         }
+        self.disturb();
         Marked::Alone
     }
 

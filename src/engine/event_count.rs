@@ -37,23 +37,29 @@ impl EventCount {
         }
     }
 
-    /// Waits until `ready` is true; false when `deadline` came first.
+    /// Waits until `ready` has been true, which it need not be any more; false when `deadline` came first.
     pub(crate) fn wait_until(&self, ready: &dyn Fn() -> bool, deadline: u64) -> bool {
-        if deadline == 0 || look_shortly(ready) {
+        if deadline == 0 {
             return ready();
         }
+        look_shortly(ready) || self.sleep_until(ready, deadline)
+    }
+
+    /// The same where `ready` is not for looking at again and again: it may do what makes others notify.
+    pub(crate) fn sleep_until(&self, ready: &dyn Fn() -> bool, deadline: u64) -> bool {
         loop {
             self.waiting.fetch_add(1, Ordering::SeqCst);
             let epoch = self.epoch.load(Ordering::SeqCst);
             fence(Ordering::SeqCst);
             let left = timer::remaining(deadline);
-            let over = ready() || left == Some(Duration::ZERO);
+            let is_ready = ready();
+            let over = is_ready || left == Some(Duration::ZERO);
             if !over {
                 self.epoch.wait(epoch, left);
             }
             self.waiting.fetch_sub(1, Ordering::SeqCst);
-            if over || ready() {
-                return ready();
+            if over {
+                return is_ready;
             }
         }
     }

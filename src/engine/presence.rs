@@ -5,7 +5,7 @@
 //! after pushing, and enters then, which drains the ring.
 #![deny(unsafe_code)]
 
-use super::sync::{fence, AtomicBool, Ordering};
+use super::sync::{fence, AtomicBool, AtomicU32, Ordering};
 
 /// See the top of this file.
 #[derive(Default)]
@@ -13,6 +13,8 @@ pub(crate) struct Presence {
     delays: AtomicBool,
     running: AtomicBool,
     used: AtomicBool,
+    /// How many there have been.
+    count: AtomicU32,
 }
 
 impl Presence {
@@ -28,19 +30,26 @@ impl Presence {
         self.running.load(Ordering::SeqCst)
     }
 
+    /// How many there have been: who was refused something because one was running may look whether that has gone since.
+    pub(crate) fn count(&self) -> u32 {
+        self.count.load(Ordering::SeqCst)
+    }
+
     /// There is one, and other threads go through ring and list.
     #[inline(always)]
     pub(crate) fn delays(&self) -> bool {
         self.delays.load(Ordering::Relaxed)
     }
 
-    /// There will be one.
+    /// There will be one. Inside the gate: whoever completes an operation there afterwards sees that others may sleep on it, and
+    /// nobody sleeps on one that is being completed by a thread that has not seen it.
     pub(crate) fn announce(&self) {
         self.used.store(true, Ordering::SeqCst);
     }
 
     /// It is about to start, and the list is open. Do others leave UCP to it?
     pub(crate) fn come(&self, delays: bool) {
+        self.count.fetch_add(1, Ordering::SeqCst);
         // First: who has left something in the ring because one runs does not go past the ring with the next operation.
         self.delays.store(delays, Ordering::SeqCst);
         self.running.store(true, Ordering::SeqCst);

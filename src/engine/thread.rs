@@ -121,6 +121,11 @@ impl ProgressThread {
         self.presence.delays()
     }
 
+    /// How many there have been.
+    pub(crate) fn count(&self) -> u32 {
+        self.presence.count()
+    }
+
     pub(crate) fn is_current(&self) -> bool {
         self.owner.load(Ordering::Relaxed) == this_thread()
     }
@@ -182,13 +187,13 @@ impl Worker {
             // Asked for once, so that nobody has to wait for the thread to learn it.
             inside.address_inside()?;
             inside.max_am_header_inside()?;
+            thread.presence.announce();
+            self.special.store(true, Ordering::SeqCst);
         }
         let depth = if thread.params.depth == 0 { ring::DEFAULT_DEPTH } else { thread.params.depth };
         thread.queue.get_or_init(|| Queue::new(depth as usize, self.context.request_size));
         thread.stop.store(false, Ordering::SeqCst);
         thread.mode.store(mode as u8, Ordering::Relaxed);
-        thread.presence.announce();
-        self.special.store(true, Ordering::SeqCst);
         thread.control.open();
         thread.presence.come(thread.wanted_delay());
         // Whoever sleeps on the descriptor is to wait for the thread from now on.

@@ -14,6 +14,7 @@ mod handover;
 mod notifier;
 mod ring;
 mod sleep;
+mod waiting;
 
 use loom::sync::{Condvar, Mutex};
 
