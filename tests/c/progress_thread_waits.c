@@ -1,6 +1,8 @@
 /* Waiting while a progress thread comes and goes, and while its worker ends. */
 #include "progress_thread.h"
 
+#include <malloc.h>
+
 static void turns(int count) {
   for (int turn = 0; turn < count; turn++)
     sched_yield();
@@ -126,6 +128,43 @@ static void the_last_waiter_progresses(void) {
   close_workers(&pair);
 }
 
+static void destroy_endpoint(void *arg, ucxx_request_t *request, ucxx_status_t status) {
+  (void)request;
+  CHECK_OK(status);
+  ucxx_endpoint_destroy(arg);
+}
+
+/* The callback of a worker that had a thread once gives its endpoint back: that goes, and does not keep the worker's memory. */
+static void endpoints_go_without_a_thread(void) {
+  STEP("an endpoint destroyed in a callback when the thread has gone");
+  enum { WARM_UP = 20, CYCLES = 150, ALLOWED_KIB = 8192 };
+  long before = 0;
+  for (int time = 0; time < WARM_UP + CYCLES; time++) {
+    if (time == WARM_UP) {
+      malloc_trim(0);
+      before = footprint_now().resident_kib;
+    }
+    ucxx_worker_params_t params = thread_params(UCXX_PROGRESS_THREAD_BLOCKING);
+    threaded_t pair;
+    open_workers(&pair, &params);
+    transfer(&pair, 8, 1);
+    CHECK_OK(ucxx_worker_stop_progress_thread(pair.left));
+    ucxx_op_params_t op = UCXX_OP_PARAMS_INIT;
+    op.flags = UCXX_FLAG_ALWAYS_CALLBACK;
+    op.callback = destroy_endpoint;
+    op.callback_arg = pair.to_right;
+    ucxx_request_t *send = NULL;
+    CHECK_OK(finish(ucxx_tag_send(pair.to_right, "message", 8, 1, &op, &send), &send));
+    pair.to_right = NULL;
+    close_workers(&pair);
+  }
+  malloc_trim(0);
+  long grown = footprint_now().resident_kib - before;
+  printf("%+ld KiB resident after %d workers\n", grown, CYCLES);
+  if (grown > ALLOWED_KIB)
+    FAIL("%ld KiB more, at most %d allowed", grown, ALLOWED_KIB);
+}
+
 int main(void) {
   test_begin("progress_thread_waits", 120);
   for (int which = 0; which < 3; which++) {
@@ -133,5 +172,6 @@ int main(void) {
     any_across_restarts(which);
   }
   the_last_waiter_progresses();
+  endpoints_go_without_a_thread();
   return 0;
 }
