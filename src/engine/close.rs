@@ -91,7 +91,7 @@ impl Endpoint {
             if endpoint.closing.taken.replace(true) {
                 return inside.never_started(slot, Some(endpoint), Status::CLOSED);
             }
-            endpoint.close_inside(inside, slot, force, timeout_ns, Out::NOWHERE);
+            endpoint.close_inside(inside, slot, force, timeout_ns);
         })?;
         if let Some(submitted) = later {
             // What comes after is refused; what came before goes by the phase.
@@ -103,18 +103,18 @@ impl Endpoint {
             return Err(self.not_open(Status::CLOSED));
         }
         let slot = inside.take_slot();
-        slot.begin(Kind::EndpointClose, params, 0, 0, out.is_wanted());
+        slot.begin_in_full(Kind::EndpointClose, params, 0, out);
         self.closing.taken.set(true);
-        self.close_inside(&inside, slot, force, params.timeout_ns, out);
+        self.close_inside(&inside, slot, force, params.timeout_ns);
         Ok(Submitted::Pending)
     }
 
-    fn close_inside(&self, inside: &Inside<'_>, slot: &Slot, force: bool, timeout_ns: u64, out: Out) {
+    fn close_inside(&self, inside: &Inside<'_>, slot: &Slot, force: bool, timeout_ns: u64) {
         // Where its peer is gone, what is left of it goes by itself.
         self.set_status(Status::CLOSED);
         let params = &OpParams { timeout_ns, ..OpParams::default() };
         // Started before UCP is asked: the close must not end before there is a request to end.
-        inside.start(slot, Some(self), params, out);
+        inside.start(slot, Some(self), params, Out::NOWHERE);
         self.closing.request.set(slot);
         if self.phase() == Phase::Open {
             self.begin_close(force);

@@ -13,52 +13,9 @@
 //!
 //! One who wakes takers passes through the mutex first: a taker holds it from before it sets `ASLEEP` until it sleeps.
 
-use primitives::{lock, sleep, AtomicBool, AtomicPtr, Condvar, Mutex, Ordering};
+use super::sync::{lock, sleep, AtomicBool, AtomicPtr, Condvar, Mutex, Ordering};
 use std::ptr::{null, null_mut, without_provenance_mut};
 use std::time::Duration;
-
-#[cfg(not(loom))]
-mod primitives {
-    pub(super) use parking_lot::{Condvar, Mutex};
-    pub(super) use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-
-    pub(super) type Guard<'a, T> = parking_lot::MutexGuard<'a, T>;
-
-    pub(super) fn lock<T>(mutex: &Mutex<T>) -> Guard<'_, T> {
-        mutex.lock()
-    }
-
-    pub(super) fn sleep<'a, T>(
-        on: &Condvar,
-        mut guard: Guard<'a, T>,
-        longest: Option<super::Duration>,
-    ) -> Guard<'a, T> {
-        match longest {
-            None => on.wait(&mut guard),
-            Some(longest) => {
-                on.wait_for(&mut guard, longest);
-            }
-        }
-        guard
-    }
-}
-
-/// The same for the model checker, which knows no time.
-#[cfg(loom)]
-mod primitives {
-    pub(super) use loom::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-    pub(super) use loom::sync::{Condvar, Mutex};
-
-    pub(super) type Guard<'a, T> = loom::sync::MutexGuard<'a, T>;
-
-    pub(super) fn lock<T>(mutex: &Mutex<T>) -> Guard<'_, T> {
-        mutex.lock().unwrap()
-    }
-
-    pub(super) fn sleep<'a, T>(on: &Condvar, guard: Guard<'a, T>, _longest: Option<super::Duration>) -> Guard<'a, T> {
-        on.wait(guard).unwrap()
-    }
-}
 
 /// Bits of `Queue::head` while it holds no node.
 const ASLEEP: usize = 1;

@@ -118,8 +118,8 @@ impl Worker {
                 }
                 Event::DestroyEndpoint(endpoint) => {
                     endpoint.begin_destroy();
-                    if self.thread.is_used() {
-                        // Other threads may have put there what names it.
+                    if self.thread.is_running() {
+                        // Other threads may have put into the ring what names it.
                         self.thread.graves.borrow_mut().push(endpoint);
                     }
                 }

@@ -274,8 +274,8 @@ impl Worker {
     pub(crate) fn finish(&self, slot: &Slot) {
         slot.publish_status();
         if !self.thread.is_used() {
-            slot.publish_done();
-        } else if slot.publish_done_and_wake() {
+            slot.done.publish();
+        } else if slot.done.publish_and_wake() {
             super::wait::ANY_REQUEST.notify();
         }
         slot.hold.set(slot.hold.get() & !ENGINE);

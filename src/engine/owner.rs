@@ -4,8 +4,8 @@
 //! unbounded list, so that it never fails for want of room. The list is taken before the ring is drained and worked off
 //! after that: whatever a thread had put into the ring before it handed over a job is submitted before the job runs.
 
+use super::event_count::EventCount;
 use super::events;
-use super::futex::EventCount;
 use super::inflight::Out;
 use super::operation::{OpParams, Submitted};
 use super::progress::from_callback;
@@ -13,7 +13,6 @@ use super::request::{Kind, Slot};
 use super::status::{Error, Result, Status};
 use super::timer;
 use super::worker::{Inside, Worker};
-use parking_lot::Mutex;
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -84,50 +83,12 @@ pub enum When {
     AfterPass,
 }
 
+/// What other threads hand over.
 #[derive(Default)]
 pub(crate) struct Lists {
-    /// A progress thread will work off what is put here.
-    pub(crate) open: bool,
     pub(crate) jobs: VecDeque<Job>,
     pub(crate) before: VecDeque<Arc<Errand>>,
     pub(crate) after: VecDeque<Arc<Errand>>,
-}
-
-/// What other threads have handed over. `pending` is set under the lock, so that a look at it costs the owner no lock.
-#[derive(Default)]
-pub(crate) struct Control {
-    lists: Mutex<Lists>,
-    pending: AtomicBool,
-}
-
-impl Control {
-    pub(crate) fn open(&self) {
-        self.lists.lock().open = true;
-    }
-
-    pub(crate) fn is_pending(&self) -> bool {
-        self.pending.load(Ordering::Acquire)
-    }
-
-    /// Moves what is there into `lists`, which are empty, and whose memory is used again.
-    pub(crate) fn take(&self, lists: &mut Lists, close: bool) {
-        let mut mine = self.lists.lock();
-        std::mem::swap(&mut mine.jobs, &mut lists.jobs);
-        std::mem::swap(&mut mine.before, &mut lists.before);
-        std::mem::swap(&mut mine.after, &mut lists.after);
-        mine.open &= !close;
-        self.pending.store(false, Ordering::Relaxed);
-    }
-
-    /// False when there is no thread to do it; then nothing has happened.
-    fn put(&self, put: impl FnOnce(&mut Lists)) -> bool {
-        let mut lists = self.lists.lock();
-        if lists.open {
-            put(&mut lists);
-            self.pending.store(true, Ordering::Release);
-        }
-        lists.open
-    }
 }
 
 /// A lent job: what to call, and where its result goes. Belongs to the owner until `done`, then to the lender again.
@@ -225,7 +186,7 @@ impl Worker {
         let posted = self.thread.control.put(|lists| {
             // Under the lock: the end of the worker, which counts who holds a request, comes after the list is closed.
             let slot = queue.take_slot(self);
-            slot.begin_elsewhere(kind, params, 0, out);
+            slot.begin_in_full(kind, params, 0, out);
             let slot = SlotPointer(slot);
             let job = move |inside: &Inside<'_>| {
                 let slot = slot;

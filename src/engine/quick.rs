@@ -12,7 +12,7 @@ use super::gate::this_thread;
 use super::inflight::{Out, Submission};
 use super::memory_type;
 use super::operation::{OpParams, Submitted};
-use super::request::{done, mark, Kind, Slot, ENGINE, USER};
+use super::request::{mark, Kind, Slot, ENGINE, USER};
 use super::status::{Result, Status};
 use super::worker::Worker;
 use crate::sys;
@@ -194,7 +194,7 @@ impl Slot {
             self.callback_arg.set(params.callback_arg);
         }
         self.outcome.set(Status::INPROGRESS);
-        self.done.store(done::NO, Ordering::Relaxed);
+        self.done.begin();
         self.status.store(Status::INPROGRESS.0, Ordering::Relaxed);
     }
 
@@ -215,7 +215,7 @@ impl Slot {
         self.outcome.set(Status::OK);
         self.status.store(Status::OK.0, Ordering::Release);
         // A SINGLE worker: nobody sleeps on it.
-        self.done.store(done::YES, Ordering::Release);
+        self.done.publish();
     }
 
     /// The status, where a look or two tell it; None to go the long way.
@@ -225,7 +225,7 @@ impl Slot {
         if status == Status::INPROGRESS {
             return (!self.worker().generation.is_past()).then_some(status);
         }
-        (status == Status::OK && self.done.load(Ordering::Acquire) == done::YES).then_some(status)
+        (status == Status::OK && self.done.is_set()).then_some(status)
     }
 
     /// Lets go of a request that `complete_quickly` has completed, on the thread of a SINGLE worker. False: nothing has happened,

@@ -7,18 +7,19 @@
 //! thread that took it until that has pushed it into the ring. A caller lets go from any thread by pushing the slot onto the
 //! worker's `foreign` list, which the owner drains.
 
+use super::done::Done;
 use super::endpoint::Endpoint;
+use super::inflight;
 use super::inflight::Out;
 use super::notifier;
 use super::operation::{flag, Callback, OpParams, RecvInfo};
 use super::ring::Queued;
+use super::stage::Stage;
 use super::status::{Error, Result, Status};
 use super::worker::Worker;
-use super::{futex, inflight};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_void, CStr, CString};
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU8, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, Ordering};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -57,23 +58,6 @@ impl Kind {
     pub(crate) fn is_recv(self) -> bool {
         matches!(self, Kind::TagRecv | Kind::TagMessageRecv)
     }
-}
-
-/// Values of `Slot::done`.
-pub(crate) mod done {
-    pub(crate) const NO: u32 = 0;
-    pub(crate) const YES: u32 = 1;
-    /// No, and somebody sleeps until it is, or is about to.
-    pub(crate) const WAITED_FOR: u32 = 2;
-}
-
-/// Values of `Slot::stage`.
-mod stage {
-    /// Never was in the ring, or was taken out of it.
-    pub(super) const STARTED: u32 = 0;
-    pub(super) const QUEUED: u32 = 1;
-    /// Cancelled in the ring, where it still is.
-    pub(super) const CANCELED: u32 = 2;
 }
 
 /// What an internal operation is part of.
@@ -135,10 +119,9 @@ impl Ticket {
 pub struct Slot {
     /// INPROGRESS until the callback is about to run; stored with Release.
     pub(super) status: AtomicI32,
-    /// `done::*`: YES once the callback has returned; stored with Release.
-    pub(super) done: AtomicU32,
-    /// `stage::*`: a request that waits in the ring is cancelled by whoever moves this on first.
-    stage: AtomicU32,
+    /// Once the callback has returned.
+    pub(crate) done: Done,
+    pub(crate) stage: Stage,
     /// From the pool for threads that submit through the ring; else of the owner's slab. For good.
     pub(crate) pooled: bool,
     /// INPROGRESS until the operation has ended, which may be a while before the callback runs.
@@ -195,8 +178,8 @@ impl Slot {
     pub(crate) fn new(worker: *const Worker, pooled: bool) -> Self {
         Slot {
             status: AtomicI32::new(0),
-            done: AtomicU32::new(done::YES),
-            stage: AtomicU32::new(stage::STARTED),
+            done: Done::new(),
+            stage: Stage::new(),
             pooled,
             outcome: Cell::new(Status::OK),
             hold: Cell::new(0),
@@ -251,13 +234,13 @@ impl Slot {
         self.length.set(length);
         self.tag.set(tag);
         self.outcome.set(Status::INPROGRESS);
-        self.done.store(done::NO, Ordering::Relaxed);
+        self.done.begin();
         self.status.store(Status::INPROGRESS.0, Ordering::Relaxed);
     }
 
-    /// Begins a use on a thread outside the gate, which hands the slot to the owner afterwards. `start` has nothing to add then.
+    /// Begins a use with all that its parameters ask for but the timeout: it is started later, without them.
     #[inline]
-    pub(crate) fn begin_elsewhere(&self, kind: Kind, params: &OpParams, length: u64, out: Out) {
+    pub(crate) fn begin_in_full(&self, kind: Kind, params: &OpParams, length: u64, out: Out) {
         self.begin(kind, params, length, 0, out.is_wanted());
         if let Some(notifier) = params.notifier() {
             self.name_notifier(notifier);
@@ -323,63 +306,10 @@ impl Slot {
         }
     }
 
-    /// Makes the result visible: at once to the callback that is about to run, to everyone else with `publish_done`.
+    /// Makes the result visible: at once to the callback that is about to run, to everyone else when it is `done`.
     #[inline]
     pub(crate) fn publish_status(&self) {
         self.status.store(self.outcome.get().0, Ordering::Release);
-    }
-
-    #[inline]
-    pub(crate) fn publish_done(&self) {
-        self.done.store(done::YES, Ordering::Release);
-    }
-
-    /// The same where other threads may sleep on it, who are woken; true if there were any.
-    #[inline]
-    pub(crate) fn publish_done_and_wake(&self) -> bool {
-        let waited_for = self.done.swap(done::YES, Ordering::SeqCst) == done::WAITED_FOR;
-        if waited_for {
-            futex::wake_all(&self.done);
-        }
-        waited_for
-    }
-
-    /// Has its completion wake whoever waits. False when it has completed already.
-    pub(crate) fn mark_waited_for(&self) -> bool {
-        let marked = self.done.compare_exchange(done::NO, done::WAITED_FOR, Ordering::SeqCst, Ordering::SeqCst);
-        marked != Err(done::YES)
-    }
-
-    /// Sleeps until it has completed, `mark_waited_for` having been true; at most so long, and perhaps less.
-    pub(crate) fn sleep_until_done(&self, longest: Option<Duration>) {
-        futex::wait(&self.done, done::WAITED_FOR, longest);
-    }
-
-    /// Wakes whoever sleeps on it, to look around: the progress thread has gone.
-    pub(crate) fn disturb_waiters(&self) {
-        let disturbed = self.done.compare_exchange(done::WAITED_FOR, done::NO, Ordering::SeqCst, Ordering::SeqCst);
-        if disturbed.is_ok() {
-            futex::wake_all(&self.done);
-        }
-    }
-
-    /// It is about to be pushed into the ring.
-    #[inline]
-    pub(crate) fn enqueue(&self, queued: Queued) {
-        self.queued.set(queued);
-        self.stage.store(stage::QUEUED, Ordering::Relaxed);
-    }
-
-    /// Taken from the ring, to be submitted now. False when it was cancelled before.
-    #[inline]
-    pub(crate) fn dequeue(&self) -> bool {
-        self.stage.swap(stage::STARTED, Ordering::AcqRel) == stage::QUEUED
-    }
-
-    /// Cancels it if it is still in the ring: it will not be submitted.
-    pub(crate) fn cancel_in_ring(&self) -> bool {
-        let moved = self.stage.compare_exchange(stage::QUEUED, stage::CANCELED, Ordering::AcqRel, Ordering::Relaxed);
-        !matches!(moved, Err(stage::STARTED))
     }
 
     pub(crate) fn set_message(&self, text: String) {
@@ -401,7 +331,7 @@ impl Slot {
     /// The callback, if there is one, has returned, or the report has been made. Any thread.
     #[inline]
     pub fn is_done(&self) -> bool {
-        self.done.load(Ordering::Acquire) == done::YES || self.was_polled()
+        self.done.is_set() || self.was_polled()
     }
 
     /// What a receive that has completed tells of its message.
@@ -448,7 +378,7 @@ impl Slot {
         if self.status() != Status::INPROGRESS {
             return Ok(());
         }
-        if self.cancel_in_ring() {
+        if self.stage.cancel() {
             return Ok(());
         }
         // The caller holds the request, so this use of the slot lasts at least until here.

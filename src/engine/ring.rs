@@ -1,16 +1,14 @@
 //! The ring: transfers that other threads hand to the progress thread, without a lock and without an allocation.
 //!
-//! A thread takes a place (`taken`), then a slot of the pool, which is its own until it has pushed it into the ring; from then
-//! on the slot belongs to whoever is inside the gate, which drains the ring before each pass. `taken` counts places, so it
-//! is what says that the ring is full, and what says, once no new place is given out, that nobody is on the way in.
-//! Slots come back to the pool when their use ends. Pushing and popping publish a slot's cells, in either direction.
+//! A thread takes a place, then a slot of the pool, which is its own until it has pushed it into the ring; from then on the slot
+//! belongs to whoever is inside the gate, which drains the ring before each pass. Slots come back to the pool when their use ends. Pushing and popping publish a slot's cells, in either direction.
 
-use super::cache_line::CacheLine;
 use super::context::feature;
 use super::endpoint::{Endpoint, Phase};
 use super::inflight::Out;
 use super::operation::{flag, OpParams, Submitted};
 use super::param::Param;
+use super::places::Places;
 use super::request::{mark, Kind, Slot};
 use super::slab::Slab;
 use super::stats::Counter;
@@ -21,14 +19,12 @@ use crate::sys::{self, Posted};
 use crossbeam_queue::ArrayQueue;
 use parking_lot::Mutex;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Places in the ring unless the worker's parameters say otherwise.
 pub(crate) const DEFAULT_DEPTH: u32 = 4096;
 /// More than this is not a number of operations.
 pub const LARGEST_DEPTH: u32 = 1 << 20;
-/// Entries after which the places of those that are done are given out again.
-const BATCH: usize = 32;
 
 /// A transfer as its caller described it.
 #[derive(Clone, Copy)]
@@ -69,27 +65,19 @@ unsafe impl Send for Entry {}
 /// The ring of a worker, and the slots for what goes through it.
 #[repr(C)]
 pub(crate) struct Queue {
-    depth: usize,
+    ring: Places<Entry>,
     /// Free slots. What does not fit, and what was made but not needed yet, stands in `rest`.
     pool: ArrayQueue<Entry>,
     rest: Mutex<Slab>,
     pub(crate) times_full: AtomicU64,
     /// Written inside the gate.
     pub(crate) high_water: Counter,
-    ring: ArrayQueue<Entry>,
-    _taken: CacheLine,
-    taken: AtomicUsize,
-    _end: CacheLine,
 }
 
 impl Queue {
     pub(crate) fn new(depth: usize, request_size: usize) -> Self {
         Queue {
-            ring: ArrayQueue::new(depth),
-            _taken: CacheLine,
-            _end: CacheLine,
-            depth,
-            taken: AtomicUsize::new(0),
+            ring: Places::new(depth),
             pool: ArrayQueue::new((2 * depth).max(64)),
             rest: Mutex::new(Slab::new(request_size)),
             times_full: AtomicU64::new(0),
@@ -107,7 +95,7 @@ impl Queue {
 
     /// Nobody is on the way into the ring, and nothing is in it.
     pub(crate) fn is_settled(&self) -> bool {
-        self.taken.load(Ordering::SeqCst) == 0
+        self.ring.is_settled()
     }
 
     /// A free slot, for a thread outside the gate.
@@ -148,15 +136,15 @@ impl Queue {
     /// Takes a place in the ring. It is given back when its entry has been taken out.
     #[inline]
     fn take_place(&self) -> Result<()> {
-        if self.taken.fetch_add(1, Ordering::SeqCst) >= self.depth {
-            return Err(self.full());
+        if self.ring.take() {
+            Ok(())
+        } else {
+            Err(self.full())
         }
-        Ok(())
     }
 
     #[cold]
     fn full(&self) -> Error {
-        self.taken.fetch_sub(1, Ordering::SeqCst);
         self.times_full.fetch_add(1, Ordering::Relaxed);
         Error::new(
             Status::NO_RESOURCE,
@@ -204,23 +192,19 @@ impl Worker {
         queue.take_place()?;
         // After taking the place: the end of the worker waits for us, or we see it.
         if self.closed.load(Ordering::SeqCst) {
-            queue.taken.fetch_sub(1, Ordering::SeqCst);
+            queue.ring.give_back(1);
             return Err(self.closed_error());
         }
         let slot = queue.take_slot(self);
-        slot.begin_elsewhere(kind, params, length, out);
+        slot.begin_in_full(kind, params, length, out);
         let deadline = super::operation::deadline_of(params).unwrap_or(u64::MAX);
         let queued = Queued { deadline, ..prepare(slot) };
         if kind.is_send() {
             slot.tag.set(queued.tag);
         }
-        slot.enqueue(queued);
-        let mut entry = Entry(slot);
-        while let Err(back) = queue.ring.push(entry) {
-            // There is room: the place was taken. A consumer that has been interrupted may still hold it.
-            entry = back;
-            std::hint::spin_loop();
-        }
+        slot.queued.set(queued);
+        slot.stage.enqueue();
+        queue.ring.push(Entry(slot));
         self.wake_thread();
         if !thread.is_running() {
             // It was stopped meanwhile. Whoever enters from now on drains the ring first.
@@ -239,22 +223,9 @@ impl Worker {
         if waiting > queue.high_water.get() {
             queue.high_water.add(waiting - queue.high_water.get());
         }
-        let (mut count, mut returned) = (0, 0);
-        // Bounded: what keeps coming must not keep UCP from progressing.
-        while count < queue.depth {
-            let Some(Entry(slot)) = queue.ring.pop() else { break };
-            // SAFETY: a slot that was handed to us with its entry.
-            self.dispatch(unsafe { &*slot });
-            count += 1;
-            if count - returned == BATCH {
-                queue.taken.fetch_sub(BATCH, Ordering::SeqCst);
-                returned = count;
-            }
-        }
-        if count > returned {
-            queue.taken.fetch_sub(count - returned, Ordering::SeqCst);
-        }
-        count as u32
+        // Bounded, so that what keeps coming does not keep UCP from progressing.
+        // SAFETY: a slot that was handed to us with its entry.
+        queue.ring.drain(|Entry(slot)| self.dispatch(unsafe { &*slot })) as u32
     }
 
     fn dispatch(&self, slot: &Slot) {
@@ -262,7 +233,7 @@ impl Worker {
         self.stats.delayed.add(1);
         // SAFETY: see `Queued`; not looked at once the worker has been closed.
         let endpoint = || unsafe { queued.endpoint.as_ref() };
-        if !slot.dequeue() {
+        if !slot.stage.dequeue() {
             return self.drop_queued(slot, &queued, Status::CANCELED);
         }
         if self.closed.load(Ordering::Relaxed) {
@@ -370,25 +341,5 @@ impl Worker {
         if let Some(queue) = self.thread.queue.get() {
             queue.rest.lock().for_each(visit);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_are_counted_exactly() {
-        let queue = Queue::new(2, 64);
-        assert!(queue.is_settled());
-        queue.take_place().unwrap();
-        queue.take_place().unwrap();
-        for _ in 0..3 {
-            assert_eq!(queue.take_place().unwrap_err().status(), Status::NO_RESOURCE);
-        }
-        assert_eq!(queue.times_full.load(Ordering::Relaxed), 3);
-        queue.taken.fetch_sub(1, Ordering::SeqCst);
-        queue.take_place().unwrap();
-        assert!(queue.take_place().is_err());
     }
 }

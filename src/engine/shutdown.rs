@@ -64,6 +64,8 @@ impl Worker {
             });
             left
         });
+        // What is completed below is not to signal a worker of UCP's that is gone.
+        inside.armed.set(false);
         // SAFETY: inside the gate, closed to everyone else; nothing of UCP's is used afterwards.
         unsafe { sys::ucp_worker_destroy(inside.ucp()) };
         inside.complete_the_rest();

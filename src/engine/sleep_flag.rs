@@ -6,11 +6,7 @@
 //! at least one of the two sees the other.
 #![deny(unsafe_code)]
 
-#[cfg(not(all(test, loom)))]
-use std::sync::atomic::{fence, AtomicU32, Ordering};
-
-#[cfg(all(test, loom))]
-use loom::sync::atomic::{fence, AtomicU32, Ordering};
+use super::sync::{fence, AtomicU32, Ordering};
 
 /// 1 while the thread sleeps or is about to, and nobody has woken it.
 pub(crate) struct SleepFlag(AtomicU32);
@@ -86,49 +82,6 @@ mod tests {
                 }
             }
             assert!(sleeps > 0);
-        });
-    }
-}
-
-#[cfg(all(test, loom))]
-mod model {
-    use super::*;
-    use loom::sync::{Arc, Notify};
-
-    /// A counter stands for the queue. loom reports a deadlock when nobody ever wakes the thread.
-    #[test]
-    fn no_wakeup_is_lost() {
-        // All interleavings with up to three preemptions; without a bound they do not end.
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
-        builder.check(|| {
-            let flag = Arc::new(SleepFlag::new());
-            let queue = Arc::new(AtomicU32::new(0));
-            let descriptor = Arc::new(Notify::new());
-            let producers: Vec<_> = (0..2)
-                .map(|_| {
-                    let (flag, queue, descriptor) = (flag.clone(), queue.clone(), descriptor.clone());
-                    loom::thread::spawn(move || {
-                        queue.fetch_add(1, Ordering::AcqRel);
-                        if flag.must_wake() {
-                            descriptor.notify();
-                        }
-                    })
-                })
-                .collect();
-            let mut taken = 0;
-            loop {
-                taken += queue.swap(0, Ordering::AcqRel);
-                if taken == 2 {
-                    break;
-                }
-                flag.announce();
-                if queue.load(Ordering::Acquire) == 0 {
-                    descriptor.wait();
-                }
-                flag.awake();
-            }
-            producers.into_iter().for_each(|producer| producer.join().unwrap());
         });
     }
 }

@@ -2,20 +2,18 @@
 //!
 //! While it runs it is the one that progresses. With delayed submission it is also the only one that calls UCP: others put
 //! transfers into the ring and everything else onto the control list. Without, they enter the gate, which is a lock then.
-//!
-//! `delays` and `running` are cleared inside the gate, before the ring is drained for the last time. So a thread that sees
-//! them cleared and enters comes after everything that was put there before; one that saw them set and was late looks again
-//! after pushing, and enters then, which drains the ring.
 
 use super::cache_line::CacheLine;
 use super::context::feature;
+use super::control::Control;
 use super::endpoint::Endpoint;
+use super::event_count::EventCount;
 use super::events::{self, CallbackScope};
-use super::futex::EventCount;
 use super::gate::{this_thread, ThreadMode};
 use super::library;
 use super::log;
-use super::owner::{Control, Lists};
+use super::owner::Lists;
+use super::presence::Presence;
 use super::progress::from_callback;
 use super::ring::{self, Queue};
 use super::sleep_flag::SleepFlag;
@@ -74,19 +72,14 @@ pub struct ThreadParams {
 #[repr(C)]
 pub(crate) struct ProgressThread {
     params: ThreadParams,
-    /// There is one, and other threads go through ring and list. Cleared inside the gate.
-    delays: AtomicBool,
-    /// There is one that progresses. Cleared inside the gate.
-    running: AtomicBool,
-    /// There has been one. Stays.
-    used: AtomicBool,
+    presence: Presence,
     mode: AtomicU8,
     /// `this_thread()` on it; 0 while there is none.
     owner: AtomicUsize,
     kernel_id: AtomicU64,
     stop: AtomicBool,
     sleep: SleepFlag,
-    pub(crate) control: Control,
+    pub(crate) control: Control<Lists>,
     pub(crate) queue: OnceLock<Queue>,
     /// Held by whoever starts or stops it.
     handle: Mutex<Option<JoinHandle<()>>>,
@@ -103,9 +96,7 @@ impl ProgressThread {
         ProgressThread {
             params,
             _written: CacheLine,
-            delays: AtomicBool::new(false),
-            running: AtomicBool::new(false),
-            used: AtomicBool::new(false),
+            presence: Presence::default(),
             mode: AtomicU8::new(0),
             owner: AtomicUsize::new(0),
             kernel_id: AtomicU64::new(0),
@@ -122,17 +113,22 @@ impl ProgressThread {
     /// There has been a progress thread.
     #[inline]
     pub(crate) fn is_used(&self) -> bool {
-        self.used.load(Ordering::Relaxed)
+        self.presence.is_used()
     }
 
     /// There is one, and it progresses.
     pub(crate) fn is_running(&self) -> bool {
-        self.running.load(Ordering::SeqCst)
+        self.presence.is_running()
     }
 
     /// Do other threads leave UCP to it?
     pub(crate) fn delays(&self) -> bool {
-        self.delays.load(Ordering::Relaxed)
+        self.presence.delays()
+    }
+
+    /// How many there have been.
+    pub(crate) fn count(&self) -> u32 {
+        self.presence.count()
     }
 
     pub(crate) fn is_current(&self) -> bool {
@@ -196,14 +192,15 @@ impl Worker {
             // Asked for once, so that nobody has to wait for the thread to learn it.
             inside.address_inside()?;
             inside.max_am_header_inside()?;
+            thread.presence.announce();
+            self.special.store(true, Ordering::SeqCst);
         }
         let depth = if thread.params.depth == 0 { ring::DEFAULT_DEPTH } else { thread.params.depth };
         thread.queue.get_or_init(|| Queue::new(depth as usize, self.context.request_size));
         thread.stop.store(false, Ordering::SeqCst);
         thread.mode.store(mode as u8, Ordering::Relaxed);
-        thread.used.store(true, Ordering::SeqCst);
-        self.special.store(true, Ordering::SeqCst);
-        thread.running.store(true, Ordering::SeqCst);
+        thread.control.open();
+        thread.presence.come(thread.wanted_delay());
         // Whoever sleeps on the descriptor is to wait for the thread from now on.
         while self.waiting.anyone_asleep() {
             self.kick();
@@ -212,16 +209,11 @@ impl Worker {
         match self.spawn(mode) {
             Ok(spawned) => *handle = Some(spawned),
             Err(error) => {
-                thread.mode.store(0, Ordering::Relaxed);
-                thread.running.store(false, Ordering::SeqCst);
-                self.gate.enter_any();
-                self.disturb_waiters();
-                self.gate.leave();
+                // What others have left to it meanwhile.
+                self.last_round(&mut Lists::default());
                 return Err(error);
             }
         }
-        thread.control.open();
-        thread.delays.store(thread.wanted_delay(), Ordering::SeqCst);
         Ok(())
     }
 
@@ -368,8 +360,7 @@ impl Worker {
         let inside = Inside { worker: self };
         thread.mode.store(0, Ordering::Relaxed);
         thread.kernel_id.store(0, Ordering::Relaxed);
-        thread.delays.store(false, Ordering::SeqCst);
-        thread.running.store(false, Ordering::SeqCst);
+        thread.presence.go();
         thread.control.take(lists, true);
         inside.drain_ring();
         inside.run_jobs(&mut lists.jobs);
@@ -382,7 +373,7 @@ impl Worker {
 
     /// Has those who waited for the thread look around: they progress from now on.
     fn disturb_waiters(&self) {
-        self.for_each_slot(super::request::Slot::disturb_waiters);
+        self.for_each_slot(|slot| slot.done.disturb());
         self.thread.room.notify();
         super::wait::ANY_REQUEST.notify();
     }

@@ -8,8 +8,10 @@
 //! A progress thread may start and stop while others wait: then they change over from the one to the other.
 
 use super::context::feature;
+use super::done::Marked;
+use super::event_count::EventCount;
 use super::events;
-use super::futex::{self, EventCount};
+use super::futex;
 use super::inflight::Out;
 use super::operation::{flag, OpParams, Submitted};
 use super::progress::from_callback;
@@ -81,13 +83,15 @@ impl Worker {
 
     /// Progresses until `done`. None when a progress thread has taken that over.
     fn drive_manually(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<Option<bool>> {
+        let threads = self.thread.count();
         let result = if self.gate.is_lock() {
             self.drive_among_others(done, deadline)
         } else {
             self.drive_by_itself(done, deadline).map(Some)
         };
-        // The calls that progress refuse to when there is a thread.
-        if self.others_progress() && !matches!(result, Ok(Some(true))) {
+        // The calls that progress refuse to when there is a thread, which may have gone again.
+        let refused = self.others_progress() || self.thread.count() != threads;
+        if refused && !matches!(result, Ok(Some(true))) {
             return Ok(None);
         }
         result
@@ -371,20 +375,21 @@ impl Slot {
         if deadline == 0 || futex::look_shortly(&|| self.is_done()) {
             return Some(self.is_done());
         }
-        loop {
-            if !self.mark_waited_for() {
-                return Some(true);
-            }
-            // After the mark: a thread that goes takes all marks back, and that wakes us.
-            if !self.worker().others_progress() {
-                return None;
-            }
-            let left = timer::remaining(deadline);
-            if left == Some(Duration::ZERO) {
-                return Some(self.is_done());
-            }
-            self.sleep_until_done(left);
+        let finished = self.done.wait(|| self.worker().others_progress(), || timer::remaining(deadline));
+        if finished.is_none() {
+            // A mark was taken back that they may have relied on.
+            ANY_REQUEST.notify();
         }
+        finished
+    }
+
+    /// Will its completion, or the going of the thread that completes it, wake those who wait for any?
+    fn will_notify(&self) -> bool {
+        let marked = self.done.mark(|| self.worker().others_progress());
+        if marked == Marked::Alone {
+            ANY_REQUEST.notify();
+        }
+        marked == Marked::Yes
     }
 
     fn ready_to_wait(&self) -> Result<()> {
@@ -446,10 +451,11 @@ pub fn wait_any(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Option<(u
     let all_running = || requests.iter().flatten().all(|slot| slot.worker().others_progress());
     loop {
         if all_running() {
-            // Marked, they notify when they complete.
-            let waiting = requests.iter().flatten().all(|slot| slot.mark_waited_for());
-            let in_time = !waiting || ANY_REQUEST.wait_until(&|| complete().is_some() || !all_running(), deadline);
-            if complete().is_some() || !in_time {
+            // Marked anew at each look: a thread that goes takes the marks back, and another one may come before we look.
+            let over = || !requests.iter().flatten().all(|slot| slot.will_notify());
+            let complete_soon = deadline == 0 || futex::look_shortly(&|| complete().is_some());
+            let in_time = complete_soon || ANY_REQUEST.sleep_until(&over, deadline);
+            if complete().is_some() || !in_time || deadline == 0 {
                 return Ok(complete().and_then(found));
             }
         }

@@ -2,6 +2,7 @@
 #include "test_util.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -316,6 +317,26 @@ static void acting_while_another_sleeps(void) {
   ucxx_context_destroy(context);
 }
 
+/* An endpoint without an answer ends with its worker, when UCX's part of that is gone: nobody may be woken through it then. */
+static void destroyed_while_armed(void) {
+  STEP("a worker that is armed is destroyed, with an endpoint that has no answer");
+  /* What has been freed does not look as if it were still there. */
+  CHECK_EQ(mallopt(M_PERTURB, 0xa5), 1);
+  ucxx_context_t *context = NULL;
+  ucxx_worker_t *left = NULL, *silent = NULL;
+  CHECK_OK(ucxx_context_create(NULL, &context));
+  CHECK_OK(ucxx_worker_create(context, NULL, &left));
+  CHECK_OK(ucxx_worker_create(context, NULL, &silent));
+  ucxx_endpoint_t *endpoint = connect_workers(left, silent);
+  while (ucxx_worker_arm(left) != UCXX_OK)
+    progress(left);
+  ucxx_worker_destroy(left);
+  ucxx_endpoint_destroy(endpoint);
+  ucxx_worker_destroy(silent);
+  ucxx_context_destroy(context);
+  CHECK_EQ(mallopt(M_PERTURB, 0), 1);
+}
+
 static void body(pair_t *pair) {
   pair_connect(pair, NULL, NULL, NULL);
   for (int time = 0; time < 20; time++)
@@ -333,6 +354,7 @@ static void body(pair_t *pair) {
   timeouts_wake();
   deferred_completion_is_pending();
   acting_while_another_sleeps();
+  destroyed_while_armed();
 }
 
 int main(int argc, char **argv) {

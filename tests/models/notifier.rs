@@ -1,17 +1,10 @@
-//! The notifier's queue under the model checker: every order in which few threads can add, take, sleep, arm and stop.
-//!
-//!     RUSTFLAGS="--cfg loom" cargo test --release --test loom_notifier
-#![cfg(loom)]
-#![allow(missing_docs)]
+//! The notifier's queue: every order in which few threads can add, take, sleep, arm and stop.
 
-#[allow(dead_code, unreachable_pub)]
-#[path = "../src/engine/completion_queue.rs"]
-mod completion_queue;
-
-use completion_queue::{Found, Node, Pushed, Queue};
+use crate::engine::completion_queue::{Found, Node, Pushed, Queue};
+use crate::{model, Bell};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use loom::sync::{Arc, Condvar, Mutex};
+use loom::sync::Arc;
 use loom::thread;
 use std::collections::VecDeque;
 
@@ -38,14 +31,6 @@ unsafe impl Node for Item {
 unsafe impl Send for Item {}
 // SAFETY: as above.
 unsafe impl Sync for Item {}
-
-/// Three threads have too many orders to try all of them: those with up to three preemptions are tried, which finds what real bugs
-/// take. LOOM_MAX_PREEMPTIONS overrules.
-fn model(check: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(3));
-    builder.check(check);
-}
 
 fn push(queue: &Queue<Item>, number: usize) -> Pushed {
     let item = Box::into_raw(Box::new(Item { number, next: UnsafeCell::new(std::ptr::null()) }));
@@ -132,32 +117,6 @@ fn stopping_wakes_every_consumer_after_the_rest_has_been_taken() {
         producer.join().unwrap();
         assert!(take(&queue, 1).is_none());
     });
-}
-
-/// Stands in for the descriptor: sleeping on it returns once it is readable.
-#[derive(Default)]
-struct Bell {
-    readable: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Bell {
-    fn ring(&self) {
-        *self.readable.lock().unwrap() = true;
-        self.changed.notify_all();
-    }
-    fn silence(&self) {
-        *self.readable.lock().unwrap() = false;
-    }
-    fn is_readable(&self) -> bool {
-        *self.readable.lock().unwrap()
-    }
-    fn sleep(&self) {
-        let mut readable = self.readable.lock().unwrap();
-        while !*readable {
-            readable = self.changed.wait(readable).unwrap();
-        }
-    }
 }
 
 /// Who arms and sleeps on the descriptor misses nothing.

@@ -1,0 +1,22 @@
+//! The atomics, locks and queues of the files that the model checker runs: `tests/models` puts loom's in their place.
+
+pub(crate) use crossbeam_queue::ArrayQueue;
+pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+pub(crate) use std::hint::spin_loop;
+pub(crate) use std::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+
+#[inline]
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock()
+}
+
+pub(crate) fn sleep<'a, T>(on: &Condvar, mut guard: MutexGuard<'a, T>, longest: Option<Duration>) -> MutexGuard<'a, T> {
+    match longest {
+        None => on.wait(&mut guard),
+        Some(longest) => {
+            on.wait_for(&mut guard, longest);
+        }
+    }
+    guard
+}

@@ -1,0 +1,155 @@
+//! A progress thread comes and goes while others submit, as `Worker::delay`, `Worker::enter` and the thread's rounds do it.
+
+use crate::engine::control::Control;
+use crate::engine::places::Places;
+use crate::engine::presence::Presence;
+use crate::{bounded_model, model};
+use loom::sync::{Arc, Mutex, MutexGuard};
+use loom::thread;
+
+struct World {
+    presence: Presence,
+    ring: Places<u32>,
+    control: Control<Vec<u32>>,
+    /// The gate, and what has been submitted inside it.
+    gate: Mutex<Vec<u32>>,
+}
+
+impl World {
+    fn new() -> Arc<Self> {
+        Arc::new(World {
+            presence: Presence::default(),
+            ring: Places::new(4),
+            control: Control::default(),
+            gate: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// As a thread that is not the progress thread.
+    fn enter(&self) -> MutexGuard<'_, Vec<u32>> {
+        let mut inside = self.gate.lock().unwrap();
+        if !self.presence.delays() {
+            self.drain(&mut inside);
+        }
+        inside
+    }
+
+    fn drain(&self, inside: &mut Vec<u32>) {
+        if !self.ring.is_empty() {
+            self.ring.drain(|number| inside.push(number));
+        }
+    }
+
+    fn submit(&self, number: u32) {
+        if !self.presence.delays() {
+            return self.enter().push(number);
+        }
+        assert!(self.ring.take());
+        self.ring.push(number);
+        // Here the thread is woken, which has the full fence.
+        loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
+        if !self.presence.is_running() {
+            drop(self.enter());
+        }
+    }
+
+    fn post(&self, number: u32) {
+        if !(self.presence.delays() && self.control.put(|list| list.push(number))) {
+            self.enter().push(number);
+        }
+    }
+
+    fn start(&self) {
+        {
+            let _inside = self.enter();
+            self.presence.announce();
+        }
+        self.control.open();
+        self.presence.come(true);
+    }
+
+    fn round(&self, close: bool) {
+        let mut inside = self.gate.lock().unwrap();
+        if close {
+            self.presence.go();
+        }
+        let mut list = Vec::new();
+        if close || self.control.is_pending() {
+            self.control.take(&mut list, close);
+        }
+        self.drain(&mut inside);
+        inside.append(&mut list);
+    }
+}
+
+fn position(seen: &[u32], number: u32) -> usize {
+    seen.iter().position(|other| *other == number).unwrap_or_else(|| panic!("{number} is lost: {seen:?}"))
+}
+
+/// The thread goes while two others submit: nothing stays in the ring, and the order of a thread is kept.
+#[test]
+fn a_thread_that_goes_leaves_nothing_behind() {
+    model(|| {
+        let world = World::new();
+        world.start();
+        let other = world.clone();
+        let first = thread::spawn(move || {
+            other.submit(1);
+            other.submit(2);
+        });
+        let other = world.clone();
+        let second = thread::spawn(move || other.submit(10));
+        world.round(true);
+        first.join().unwrap();
+        second.join().unwrap();
+        let seen = world.gate.lock().unwrap();
+        assert_eq!(seen.len(), 3, "{seen:?}");
+        assert!(position(&seen, 1) < position(&seen, 2), "{seen:?}");
+        position(&seen, 10);
+    });
+}
+
+/// It comes, works, and goes, and another one comes and goes.
+#[test]
+fn threads_that_come_and_go_keep_the_order() {
+    bounded_model(3, || {
+        let world = World::new();
+        let other = world.clone();
+        let submitter = thread::spawn(move || {
+            for number in [1, 2, 3] {
+                other.submit(number);
+            }
+        });
+        for _ in 0..2 {
+            world.start();
+            world.round(false);
+            world.round(true);
+        }
+        submitter.join().unwrap();
+        assert_eq!(*world.gate.lock().unwrap(), [1, 2, 3]);
+    });
+}
+
+/// The same with what goes by the list: it is done, by the thread or by its caller, after what its caller had submitted before.
+#[test]
+fn what_is_posted_is_done_by_one_or_the_other() {
+    bounded_model(3, || {
+        let world = World::new();
+        let other = world.clone();
+        let submitter = thread::spawn(move || {
+            other.submit(1);
+            other.post(2);
+        });
+        let other = world.clone();
+        let poster = thread::spawn(move || other.post(10));
+        world.start();
+        world.round(false);
+        world.round(true);
+        submitter.join().unwrap();
+        poster.join().unwrap();
+        let seen = world.gate.lock().unwrap();
+        assert_eq!(seen.len(), 3, "{seen:?}");
+        assert!(position(&seen, 1) < position(&seen, 2), "{seen:?}");
+        position(&seen, 10);
+    });
+}
