@@ -14,9 +14,12 @@ from . import NotWanted, Unavailable
 
 BENCHES = Path(__file__).resolve().parent.parent
 SOURCES = BENCHES / "c"
+CLIENT = BENCHES.parent / "tests" / "bindings" / "python"
 UCXX_PACKAGE = "libucxx-cu12"
 UCXX_VERSION = "0.52.0"
 PYTHON_PACKAGE = "ucxx-cu12"
+# For our own client, in the same environment.
+CFFI = "cffi==2.1.1"
 
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 C_FLAGS = ["-O2", "-g", "-std=gnu11", "-pthread", "-D_GNU_SOURCE", *WARNINGS]
@@ -54,7 +57,7 @@ def fetch_python_ucxx(peers):
         return
     _run([sys.executable, "-m", "venv", "--clear", str(environment)])
     _run([str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-          f"{PYTHON_PACKAGE}=={UCXX_VERSION}"])
+          f"{PYTHON_PACKAGE}=={UCXX_VERSION}", CFFI])
     (environment / "complete").touch()
 
 
@@ -80,11 +83,15 @@ class Programs:
         return result
 
     def environment(self, implementation):
-        """What the programs of an implementation need beside the rest, unless a UCX was chosen for all."""
-        if implementation.startswith("python") and self.peers is not None:
-            libraries = sorted((self.peers / "python").glob("lib/python*/site-packages/libucx/lib"))
-            return {"LD_LIBRARY_PATH": str(libraries[0])} if libraries else {}
+        """What the programs of an implementation need beside the rest."""
+        if implementation == "python_ours":
+            return {"PYTHONPATH": f"{self.out / 'python'}:{CLIENT}"}
         return {}
+
+    def python_ucx(self):
+        """Where the UCX lies that the peer's Python package brings and insists on: for both columns, or they would differ in it."""
+        libraries = sorted((self.peers / "python").glob("lib/python*/site-packages/libucx/lib")) if self.peers else []
+        return libraries[0] if libraries else None
 
     def library_path(self):
         """The installed library under test, or None."""
@@ -171,4 +178,14 @@ class Programs:
         return [python, BENCHES / "python" / f"{program}_ucxx.py"]
 
     def _build_python_ours(self, program):
-        raise Unavailable("there is no Python client of this library yet")
+        if not (CLIENT / "ucxx_rs_client").is_dir():
+            raise Unavailable("there is no Python client of this library yet")
+        library = self.library_path()
+        if library is None:
+            raise Unavailable("ucxx_rs is not installed")
+        if self.peers is None:
+            raise NotWanted("UCXX was left out, and with it the Python that both sides run in")
+        python = self.peers / "python" / "bin" / "python"
+        _run([python, CLIENT / "ucxx_rs_build.py", self.out / "python"],
+             {**os.environ, "PKG_CONFIG_PATH": str(library.parent / "pkgconfig"), "PYTHONDONTWRITEBYTECODE": "1"})
+        return [python, BENCHES / "python" / f"{program}_ucxx_rs.py"]

@@ -42,17 +42,18 @@ class Runner:
             command += [f"--{key}", str(value)]
         return command
 
-    def run(self, command, environment):
+    def run(self, command, environment, timeout_s=TIMEOUT_S):
         """Runs one program to its end and returns its report as a dictionary."""
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                    start_new_session=True)
         try:
-            out, err = process.communicate(timeout=TIMEOUT_S)
+            out, err = process.communicate(timeout=timeout_s)
         except BaseException as reason:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
             if isinstance(reason, subprocess.TimeoutExpired):
-                raise Unavailable(f"{Path(command[0]).name} did not end within {TIMEOUT_S} s") from None
+                name = Path(next(part for part in reversed(command[:3]) if not part.startswith("-"))).name
+                raise Unavailable(f"{name} did not end within {timeout_s} s") from None
             raise
         if process.returncode != 0:
             # When one side fails the other says so too; the cause is what the first one says.
@@ -73,8 +74,10 @@ class Runner:
             # The submitting threads on the one CPU, the progress thread on the other.
             arguments["thread-cpu"] = self.cpus.split(",")[1]
         program = self.programs.get(column.implementation, row.program)
-        environment.update(self.programs.environment(column.implementation) if self.ucx is None else {})
-        report, _ = self.run(self.command(program, arguments, cpus, row.error_handling), environment)
+        environment.update(self.programs.environment(column.implementation))
+        if column.implementation.startswith("python") and self.ucx is None:
+            environment["LD_LIBRARY_PATH"] = str(self.programs.python_ucx() or "")
+        report, _ = self.run(self.command(program, arguments, cpus, row.error_handling), environment, row.timeout_s)
         return report
 
 

@@ -88,6 +88,8 @@ class Row:
     pinned: bool = True
     # For rows that take long, or hardly vary.
     most_rounds: Optional[int] = None
+    # When a program that has not ended by itself is ended, and its column has no value.
+    timeout_s: int = 60
 
 
 @dataclass
@@ -194,7 +196,8 @@ ENGINE = "the Rust engine, called directly"
 def _python(mode):
     both = columns(ours=Column("python_ours"), peer=Column("python_ucxx"))
     return Row(f"python_latency_{mode.replace('-', '_')}_shm", "us", "shm", "pingpong", "half_round_trip_ns",
-               {"mode": mode, "seconds": 2}, scale=1e-3, columns=both, most_rounds=3, peer_name="ucxx-cu12 0.52.0 (Python)")
+               {"mode": mode, "seconds": 2}, scale=1e-3, columns=both, most_rounds=3, timeout_s=20,
+               peer_name="ucxx-cu12 0.52.0 (Python)")
 
 
 _SIXTY = (Target("ours", 60), Target("ratio_peer", 0.06))
