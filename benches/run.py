@@ -111,7 +111,9 @@ def main():
             print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
     load = os.getloadavg()[0]
-    rows, ucx_version = [], None
+    rows, ucx_version, facts = [], None, {}
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / "report.json"
     for row in chosen_rows(options.rows):
         if isinstance(row, Count):
             values, reports, missing = measure_count(runner, row, progress)
@@ -121,11 +123,10 @@ def main():
             rows.extend(timed_rows(row, reports, missing))
             reports = {name: those[-1] for name, those in reports.items() if those}
         ucx_version = ucx_version or reports.get("raw", reports.get("ours", {})).get("ucx")
+        facts = environment_facts(runner, ucx_version, load)
+        # After each row: what has been measured is not lost when the rest does not come to its end.
+        path.write_text(json.dumps({"environment": facts, "rounds": options.rounds, "rows": rows}, indent=2) + "\n")
     progress("")
-    facts = environment_facts(runner, ucx_version, load)
-    options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / "report.json"
-    path.write_text(json.dumps({"environment": facts, "rounds": options.rounds, "rows": rows}, indent=2) + "\n")
     print(table(facts, rows))
     missed = [row["name"] for row in rows if row["met"] is False or row["ours"] is None]
     return 1 if options.strict and missed else 0

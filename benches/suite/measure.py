@@ -104,6 +104,8 @@ def _one_round(runner, row, missing, say):
                 done[same] = runner.timed(row, column)
             except Unavailable as reason:
                 done[same] = reason
+            except OSError as reason:
+                done[same] = Unavailable(str(reason))
         if isinstance(done[same], Unavailable):
             missing[name] = None if isinstance(done[same], NotWanted) else str(done[same])
         else:

@@ -35,7 +35,8 @@ def _wait_for(port, server):
             if any(fields[1].endswith(wanted) and fields[3] == "0A" for fields in lines if len(fields) > 3):
                 return
         os.sched_yield()
-    raise Unavailable(f"ucx_perftest: its server ended with status {server.returncode}")
+    said = server.communicate()[1].strip().splitlines()
+    raise Unavailable(f"ucx_perftest: its server ended with status {server.returncode}: {said[-1] if said else 'no message'}")
 
 
 def run(runner, arguments, environment):
@@ -48,6 +49,9 @@ def run(runner, arguments, environment):
         program = runner.ucx.parent / "bin" / "ucx_perftest"
         if not program.exists():
             raise Unavailable("no ucx_perftest lies beside this UCX")
+        # Unpacked from a wheel it may not be run where it lies.
+        program = shutil.copy(program, runner.programs.out)
+        os.chmod(program, 0o755)
     port, cpus = _free_port(), runner.cpus.split(",")
     options = ["-p", port, *(["-e"] if runner.error_handling == "peer" else [])]
 
