@@ -52,6 +52,8 @@ def run(runner, arguments, environment):
         # Unpacked from a wheel it may not be run where it lies.
         program = shutil.copy(program, runner.programs.out)
         os.chmod(program, 0o755)
+        beside = sorted(runner.ucx.parent.parent.glob("*.libs"))
+        environment = {**environment, "LD_LIBRARY_PATH": ":".join(map(str, [runner.ucx, *beside]))}
     port, cpus = _free_port(), runner.cpus.split(",")
     options = ["-p", port, *(["-e"] if runner.error_handling == "peer" else [])]
 
