@@ -18,10 +18,11 @@ from pathlib import Path
 sys.dont_write_bytecode = True  # a measurement leaves nothing in the source tree
 
 from suite import Unavailable  # noqa: E402
-from suite.build import Programs, fetch_ucxx  # noqa: E402
-from suite.measure import Runner, measure_count, measure_row, profile  # noqa: E402
+from suite.build import Programs, fetch_python_ucxx, fetch_ucxx  # noqa: E402
+from suite.count import measure_count, profile  # noqa: E402
+from suite.measure import Runner, measure_row  # noqa: E402
 from suite.report import count_row, environment_facts, table, timed_rows  # noqa: E402
-from suite.rows import ROWS, Count  # noqa: E402
+from suite.rows import ROWS, Column, Count  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -46,14 +47,23 @@ def arguments():
     return parser.parse_args()
 
 
+def names_of(row):
+    """The row, and what comes from the same runs."""
+    return [row.name, *(figure.name for figure in getattr(row, "also", ())), *filter(None, [getattr(row, "overhead", None)])]
+
+
 def chosen_rows(patterns):
     if patterns is None:
         return ROWS
     wanted = patterns.split(",")
+
+    def matches(row, pattern):
+        return any(fnmatch.fnmatch(name, pattern) for name in names_of(row))
+
     for pattern in wanted:
-        if not any(fnmatch.fnmatch(row.name, pattern) for row in ROWS):
+        if not any(matches(row, pattern) for row in ROWS):
             sys.exit(f"run.py: no row matches '{pattern}' (see --list)")
-    return [row for row in ROWS if any(fnmatch.fnmatch(row.name, pattern) for pattern in wanted)]
+    return [row for row in ROWS if any(matches(row, pattern) for pattern in wanted)]
 
 
 def default_cpus():
@@ -65,7 +75,7 @@ def print_profiles(runner, implementations):
     count = next(row for row in ROWS if isinstance(row, Count) and row.what == "instructions")
     for implementation in implementations:
         try:
-            functions = profile(runner, count, implementation)
+            functions = profile(runner, count, Column(implementation))
         except Unavailable as reason:
             sys.exit(f"run.py: {implementation}: {reason}")
         print(f"{implementation}: {sum(entry[0] for entry in functions):.0f} instructions an operation ({count.name})")
@@ -77,16 +87,17 @@ def main():
     options = arguments()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     if options.list:
-        print("\n".join(row.name for row in ROWS))
+        print("\n".join(name for row in ROWS for name in names_of(row)))
         return 0
     if options.rounds < 1:
         sys.exit("run.py: --rounds: at least 1")
     peers = None if options.no_peers else options.peers.resolve()
     if options.fetch_peers and peers is not None:
-        try:
-            fetch_ucxx(peers)
-        except Unavailable as reason:
-            print(f"run.py: {reason}", file=sys.stderr)
+        for fetch in (fetch_ucxx, fetch_python_ucxx):
+            try:
+                fetch(peers)
+            except Unavailable as reason:
+                print(f"run.py: {reason}", file=sys.stderr)
     prefix = options.prefix.resolve() if options.prefix else None
     programs = Programs(options.out.resolve() / "bin", prefix, peers)
     runner = Runner(programs, options.ucx.resolve() if options.ucx else None, options.error_handling,
@@ -100,20 +111,22 @@ def main():
             print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
     load = os.getloadavg()[0]
-    rows, ucx_version = [], None
+    rows, ucx_version, facts = [], None, {}
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / "report.json"
     for row in chosen_rows(options.rows):
         if isinstance(row, Count):
             values, reports, missing = measure_count(runner, row, progress)
             rows.append(count_row(row, values, reports, missing))
         else:
-            samples, reports, missing = measure_row(runner, row, options.rounds, progress)
-            rows.extend(timed_rows(row, samples, reports, missing))
-        ucx_version = ucx_version or reports.get("raw", {}).get("ucx")
+            reports, missing = measure_row(runner, row, options.rounds, progress)
+            rows.extend(timed_rows(row, reports, missing))
+            reports = {name: those[-1] for name, those in reports.items() if those}
+        ucx_version = ucx_version or reports.get("raw", reports.get("ours", {})).get("ucx")
+        facts = environment_facts(runner, ucx_version, load)
+        # After each row: what has been measured is not lost when the rest does not come to its end.
+        path.write_text(json.dumps({"environment": facts, "rounds": options.rounds, "rows": rows}, indent=2) + "\n")
     progress("")
-    facts = environment_facts(runner, ucx_version, load)
-    options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / "report.json"
-    path.write_text(json.dumps({"environment": facts, "rounds": options.rounds, "rows": rows}, indent=2) + "\n")
     print(table(facts, rows))
     missed = [row["name"] for row in rows if row["met"] is False or row["ours"] is None]
     return 1 if options.strict and missed else 0

@@ -5,7 +5,7 @@
 #
 #   demo  what builds the library and the C examples (the default)
 #   test  and what the fast tests need
-#   full  and what `make check-full` needs
+#   full  and what `make check-full` and `make bench` need
 #
 # As root on Debian, Ubuntu or Fedora by the package manager. Otherwise it prints the one command to run, and stops.
 set -euo pipefail
@@ -54,6 +54,8 @@ find_missing() {
   need python3-venv python3 have_venv
   need valgrind valgrind have valgrind
   need libclang-dev clang-devel have_libclang
+  need strace strace have strace
+  need ucx-utils ucx have ucx_perftest
 }
 
 # The toolchain is no package: distributions carry one that is too old, or none.

@@ -37,6 +37,13 @@ static long number(const char *name, const char *text, long lowest) {
   return value;
 }
 
+/* The place of `text` among the names, which end with NULL. */
+static int choice(const char *name, const char *text, const char *const *names) {
+  for (int at = 0; names[at] != NULL; at++)
+    if (strcmp(text, names[at]) == 0) return at;
+  die("--%s: '%s' is not known", name, text);
+}
+
 static void parse(int argc, char **argv, struct options *options) {
   static const struct option known[] = {
       {"size", required_argument, NULL, 's'},       {"iterations", required_argument, NULL, 'n'},
@@ -44,7 +51,12 @@ static void parse(int argc, char **argv, struct options *options) {
       {"window", required_argument, NULL, 'W'},     {"error-handling", required_argument, NULL, 'e'},
       {"cpus", required_argument, NULL, 'c'},       {"markers", no_argument, NULL, 'm'},
       {"side", required_argument, NULL, 'S'},       {"socket", required_argument, NULL, 'f'},
+      {"producers", required_argument, NULL, 'P'},  {"seconds", required_argument, NULL, 't'},
+      {"progress", required_argument, NULL, 'p'},   {"completion", required_argument, NULL, 'C'},
+      {"thread-cpu", required_argument, NULL, 'T'},
       {NULL, 0, NULL, 0}};
+  static const char *const progress[] = {"manual", "adaptive", "polling", "blocking", NULL};
+  static const char *const completion[] = {"poll", "wait", "callback", "notifier", NULL};
   int key;
   while ((key = getopt_long(argc, argv, "", known, NULL)) != -1) {
     switch (key) {
@@ -63,6 +75,11 @@ static void parse(int argc, char **argv, struct options *options) {
       else if (sscanf(optarg, "%d,%d", &options->cpu[0], &options->cpu[1]) != 2)
         die("--cpus: two numbers such as 0,1, or none");
       break;
+    case 'P': options->producers = number("producers", optarg, 1); break;
+    case 't': options->seconds = number("seconds", optarg, 1); break;
+    case 'T': options->thread_cpu = (int)number("thread-cpu", optarg, 0); break;
+    case 'p': options->progress = choice("progress", optarg, progress); break;
+    case 'C': options->completion = choice("completion", optarg, completion); break;
     case 'm': options->markers = 1; break;
     case 'S': options->side = (int)number("side", optarg, 0); break;
     case 'f': options->socket = (int)number("socket", optarg, 0); break;
@@ -72,7 +89,7 @@ static void parse(int argc, char **argv, struct options *options) {
   if (optind != argc) die("unexpected argument '%s'", argv[optind]);
 }
 
-static void pin(int cpu) {
+void harness_pin(int cpu) {
   cpu_set_t set;
   if (cpu < 0) return;
   CPU_ZERO(&set);
@@ -103,14 +120,18 @@ static void start_other_side(int argc, char **argv, struct options *options) {
   arguments[argc + 1] = (char *)"1";
   arguments[argc + 2] = (char *)"--socket";
   arguments[argc + 3] = number_text;
-  execv("/proc/self/exe", arguments);
+  /* Read, and not followed, since under valgrind the link itself leads to valgrind. */
+  static char program[4096];
+  if (readlink("/proc/self/exe", program, sizeof program - 1) < 0) _exit(1);
+  execv(program, arguments);
   _exit(127);
 }
 
 void harness_start(int argc, char **argv, int two_processes, struct options *options) {
+  options->thread_cpu = -1;
   parse(argc, argv, options);
   if (two_processes && options->side == 0) start_other_side(argc, argv, options);
-  pin(options->cpu[options->side != 0]);
+  harness_pin(options->cpu[options->side != 0]);
 }
 
 static void send_all(int socket, const void *data, size_t length) {
@@ -156,6 +177,11 @@ int harness_signalled(const struct options *options) {
   return received == 1;
 }
 
+void harness_await(const struct options *options) {
+  char mark;
+  receive_all(options->socket, &mark, sizeof mark);
+}
+
 void harness_finish(const struct options *options) {
   int status;
   if (options->side != 0 || other_side < 0) return;
@@ -198,6 +224,11 @@ void report_samples(const struct options *options, const char *key, double *samp
   report_number(options, name, samples[0]);
   snprintf(name, sizeof name, "%s_max", key);
   report_number(options, name, samples[count - 1]);
+}
+
+double percentile_99(double *samples, size_t count) {
+  qsort(samples, count, sizeof *samples, ascending);
+  return samples[(count - 1) * 99 / 100];
 }
 
 /* Defined by count_allocs.c when that is preloaded. */

@@ -11,14 +11,23 @@
 extern "C" {
 #endif
 
+/* How progress is made, and how a thread learns that its operations have ended; of use where a program says so. */
+enum { PROGRESS_MANUAL, PROGRESS_ADAPTIVE, PROGRESS_POLLING, PROGRESS_BLOCKING };
+enum { COMPLETION_POLL, COMPLETION_WAIT, COMPLETION_CALLBACK, COMPLETION_NOTIFIER };
+
 struct options {
   size_t size;       /* bytes of one message */
   long iterations;   /* operations in one batch */
   long batches;      /* batches that are timed */
   long warmup;       /* operations before the first batch */
   long window;       /* messages in flight, where the program has a window */
+  long producers;    /* threads that submit */
+  long seconds;      /* how long, or at most how long, the measured part takes */
+  int progress;      /* PROGRESS_* */
+  int completion;    /* COMPLETION_* */
   int peer_errors;   /* 1: endpoints detect that their peer died; 0: they do not */
   int cpu[2];        /* CPU of each side; -1 leaves it unpinned */
+  int thread_cpu;    /* CPU of the progress thread; -1 leaves it where the process is */
   int markers;       /* bracket the measured part for a counting tool instead of timing it */
   int side;          /* 0 measures and reports, 1 answers */
   int socket;        /* to the other side; -1 in programs of one process */
@@ -37,6 +46,11 @@ void *harness_exchange(const struct options *options, const void *mine, size_t l
 /* Leaves a mark for the other side, and asks, without waiting, whether the other side has left its own. */
 void harness_signal(const struct options *options);
 int harness_signalled(const struct options *options);
+/* Sleeps until it has. */
+void harness_await(const struct options *options);
+
+/* Lets the calling thread, and those it makes, run on this CPU alone; nothing when it is -1. */
+void harness_pin(int cpu);
 
 /* Waits for the other process and ends with its status when that is not 0. Nothing to do on side 1. */
 void harness_finish(const struct options *options);
@@ -52,6 +66,9 @@ void report_text(const struct options *options, const char *key, const char *val
 void report_number(const struct options *options, const char *key, double value);
 /* The lower median of `count` samples, which it sorts, and their extremes as key_min and key_max. */
 void report_samples(const struct options *options, const char *key, double *samples, size_t count);
+
+/* The sample below which 99 of 100 lie; sorts them. */
+double percentile_99(double *samples, size_t count);
 
 /* Marks for strace(1), which shows the calls, and for the allocation counter, when one is preloaded. */
 void mark_begin(void);

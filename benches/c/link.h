@@ -7,22 +7,34 @@
  *   LINK_NAME                            what the implementation is called in the report
  *   struct link, struct operation        `struct operation` is reused for one receive or send after another
  *   link_version(text, capacity)         version of the UCX that is loaded
- *   link_open(link, options)             context and worker, for one thread that makes progress itself
+ *   link_open(link, options)             context and worker; progress by the calling thread unless the options name a thread
  *   link_address(link, &length)          the worker's address, valid until the link is closed
  *   link_connect(link, bytes, length)    endpoint to the worker with that address
  *   link_recv(link, buffer, length, tag, operation)
  *   link_send(link, buffer, length, tag, operation)
  *   link_progress(link)
  *   link_done(operation)                 1 when the operation has ended well; what it held is then given back
+ *   link_advance(link)                   what a thread does while it waits: link_progress, or let the progress thread run
  *   link_transports(link, text, capacity)
  *   link_close(link)
+ *
+ * A program with progress threads includes link_threaded.h in its place.
  *
  * Every failure ends the program. All say that buffers are host memory, which saves its detection.
  */
 #ifndef BENCH_LINK_H
 #define BENCH_LINK_H
 
+#include <sched.h>
+
 #include "harness.h"
+
+/* Plain UCP has a thread only while nothing is submitted: see threaded_raw.h. */
+#if defined(LINK_THREADED) && !defined(LINK_RAW)
+#define link_advance(link) ((void)(link), (void)sched_yield())
+#else
+#define link_advance(link) link_progress(link)
+#endif
 
 #if defined(LINK_RAW)
 #include "link_raw.h"
@@ -35,13 +47,13 @@
 #endif
 
 static inline void link_finish(struct link *link, struct operation *operation) {
-  while (!link_done(operation)) link_progress(link);
+  while (!link_done(operation)) link_advance(link);
 }
 
 /* Goes on progressing until the other side is here too: the other side may still need this side's progress. */
 static inline void link_meet(struct link *link, const struct options *options) {
   harness_signal(options);
-  while (!harness_signalled(options)) link_progress(link);
+  while (!harness_signalled(options)) link_advance(link);
 }
 
 /* Opens a link to the other process, sends one message each way so that the transports are wired up, and reports what

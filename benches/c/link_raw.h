@@ -102,7 +102,8 @@ static inline void link_open(struct link *link, const struct options *options) {
   ucp_worker_params_t worker_params;
   memset(&params, 0, sizeof params);
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
-  params.features = UCP_FEATURE_TAG;
+  const int threaded = options->progress != PROGRESS_MANUAL;
+  params.features = UCP_FEATURE_TAG | (threaded ? UCP_FEATURE_WAKEUP : 0);
   ucs_status_t status = ucp_init(&params, NULL, &link->context);
   if (status != UCS_OK) die("ucp_init: %s", ucs_status_string(status));
 #ifndef LINK_RAW_POLL
@@ -113,7 +114,7 @@ static inline void link_open(struct link *link, const struct options *options) {
 #endif
   memset(&worker_params, 0, sizeof worker_params);
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-  worker_params.thread_mode = UCS_THREAD_MODE_SINGLE;
+  worker_params.thread_mode = threaded ? UCS_THREAD_MODE_SERIALIZED : UCS_THREAD_MODE_SINGLE;
   status = ucp_worker_create(link->context, &worker_params, &link->worker);
   if (status != UCS_OK) die("ucp_worker_create: %s", ucs_status_string(status));
   link->peer_errors = options->peer_errors;

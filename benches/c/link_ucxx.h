@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* The peer: UCXX's C++ interface in its polling mode. The programs that include this are compiled as C++17. */
+/* The peer: UCXX's C++ interface, with progress by polling or by its thread, then with delayed submission. The programs that include this are compiled as C++17. */
 #ifndef BENCH_LINK_UCXX_H
 #define BENCH_LINK_UCXX_H
 
@@ -43,8 +43,14 @@ static inline void link_version(char *text, size_t capacity) {
 
 static inline void link_open(struct link *link, const struct options *options) {
   link->peer_errors = options->peer_errors;
-  link->context = ucxx::contextBuilder(UCP_FEATURE_TAG).build();
-  link->worker = ucxx::workerBuilder(link->context).build();
+  const bool threaded = options->progress != PROGRESS_MANUAL;
+  link->context = ucxx::contextBuilder(UCP_FEATURE_TAG | (threaded ? UCP_FEATURE_WAKEUP : 0)).build();
+  link->worker = ucxx::workerBuilder(link->context).delayedSubmission(threaded).build();
+  if (!threaded) return;
+  const int cpu = options->thread_cpu;
+  link->worker->setProgressThreadStartCallback([cpu](void *) { harness_pin(cpu); }, nullptr);
+  /* It has no adaptive mode: what stands for it is the mode it starts by default, which sleeps. */
+  link->worker->startProgressThread(options->progress == PROGRESS_POLLING);
 }
 
 static inline const void *link_address(struct link *link, size_t *length) {
@@ -81,6 +87,7 @@ static inline void link_transports(struct link *link, char *text, size_t capacit
 
 static inline void link_close(struct link *link) {
   link->endpoint.reset();
+  if (link->worker->isProgressThreadRunning()) link->worker->stopProgressThread();
   link->worker.reset();
   link->context.reset();
 }

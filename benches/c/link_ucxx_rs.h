@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* This library through its C interface: one thread, manual progress. */
+/* This library through its C interface. */
 #ifndef BENCH_LINK_UCXX_RS_H
 #define BENCH_LINK_UCXX_RS_H
 
@@ -48,10 +48,14 @@ static inline void link_version(char *text, size_t capacity) {
 static inline void link_open(struct link *link, const struct options *options) {
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
   ucxx_worker_params_t worker_params = UCXX_WORKER_PARAMS_INIT;
-  params.features = UCXX_FEATURE_TAG;
+  static const int32_t modes[] = {UCXX_PROGRESS_MANUAL, UCXX_PROGRESS_THREAD_ADAPTIVE, UCXX_PROGRESS_THREAD_POLLING,
+                                  UCXX_PROGRESS_THREAD_BLOCKING};
+  const int threaded = options->progress != PROGRESS_MANUAL;
+  params.features = UCXX_FEATURE_TAG | (threaded ? UCXX_FEATURE_WAKEUP : 0);
   link_check(ucxx_context_create(&params, &link->context), "ucxx_context_create");
-  worker_params.thread_mode = UCXX_THREAD_SINGLE;
-  worker_params.progress_mode = UCXX_PROGRESS_MANUAL;
+  worker_params.thread_mode = threaded ? UCXX_THREAD_MULTI : UCXX_THREAD_SINGLE;
+  worker_params.progress_mode = modes[options->progress];
+  worker_params.cpu = options->thread_cpu + 1;
   link_check(ucxx_worker_create(link->context, &worker_params, &link->worker), "ucxx_worker_create");
   link->peer_errors = options->peer_errors;
 }
@@ -86,7 +90,7 @@ static inline void link_send(struct link *link, const void *buffer, size_t lengt
   params.memory_type = UCXX_MEMORY_HOST;
   ucxx_status_t status;
   while ((status = ucxx_tag_send(link->endpoint, buffer, length, tag, &params, &operation->request)) == UCXX_ERR_NO_RESOURCE)
-    link_progress(link);
+    link_advance(link);
   if (status < 0) link_check(status, "ucxx_tag_send");
   if (status == UCXX_OK) operation->request = NULL;
 }

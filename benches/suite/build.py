@@ -4,6 +4,7 @@
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -11,21 +12,26 @@ from pathlib import Path
 
 from . import NotWanted, Unavailable
 
-SOURCES = Path(__file__).resolve().parent.parent / "c"
+BENCHES = Path(__file__).resolve().parent.parent
+SOURCES = BENCHES / "c"
+CLIENT = BENCHES.parent / "tests" / "bindings" / "python"
 UCXX_PACKAGE = "libucxx-cu12"
 UCXX_VERSION = "0.52.0"
+PYTHON_PACKAGE = "ucxx-cu12"
+# For our own client, in the same environment.
+CFFI = "cffi==2.1.1"
 
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
-C_FLAGS = ["-O2", "-g", "-std=gnu11", "-D_GNU_SOURCE", *WARNINGS]
-CXX_FLAGS = ["-O2", "-g", "-std=gnu++17", "-Wall", "-Wextra"]
+C_FLAGS = ["-O2", "-g", "-std=gnu11", "-pthread", "-D_GNU_SOURCE", *WARNINGS]
+CXX_FLAGS = ["-O2", "-g", "-std=gnu++17", "-pthread", "-Wall", "-Wextra"]
 
 # The faster of the two ways to wait for a request in plain UCP differs: with one message in flight a request in the
 # program's own memory and a callback, with many the few hot requests of UCX's pool.
 RAW_FLAGS = {"stream": ["-DLINK_RAW_POLL"]}
 
 
-def _run(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def _run(command, environment=None):
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         raise Unavailable(f"`{shlex.join(map(str, command))}` failed:\n{done.stdout.strip()}")
     return done.stdout
@@ -42,6 +48,17 @@ def fetch_ucxx(peers):
     for wheel in peers.glob(f"{name}-{UCXX_VERSION}-*.whl"):
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(peers)
+
+
+def fetch_python_ucxx(peers):
+    """An environment of its own with the peer's Python package, which brings the UCX that it wants."""
+    environment = peers / "python"
+    if (environment / "complete").exists():
+        return
+    _run([sys.executable, "-m", "venv", "--clear", str(environment)])
+    _run([str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+          f"{PYTHON_PACKAGE}=={UCXX_VERSION}", CFFI])
+    (environment / "complete").touch()
 
 
 class Programs:
@@ -64,6 +81,17 @@ class Programs:
         if isinstance(result, Unavailable):
             raise result
         return result
+
+    def environment(self, implementation):
+        """What the programs of an implementation need beside the rest."""
+        if implementation == "python_ours":
+            return {"PYTHONPATH": f"{self.out / 'python'}:{CLIENT}"}
+        return {}
+
+    def python_ucx(self):
+        """Where the UCX lies that the peer's Python package brings and insists on: for both columns, or they would differ in it."""
+        libraries = sorted((self.peers / "python").glob("lib/python*/site-packages/libucx/lib")) if self.peers else []
+        return libraries[0] if libraries else None
 
     def library_path(self):
         """The installed library under test, or None."""
@@ -130,3 +158,34 @@ class Programs:
               *paths, "-x", "c++", str(SOURCES / f"{program}.c"), "-x", "none", str(helper), "-o", str(target),
               f"-L{package / 'lib64'}", "-lucxx", *libraries, f"-Wl,-rpath,{package / 'lib64'}"])
         return target
+
+    def _build_engine(self, program):
+        """The program in Rust that calls both the engine and the C symbols. Built from the sources here, whatever is installed."""
+        target = self.out.parent / "cargo"
+        environment = {**os.environ, "CARGO_TARGET_DIR": str(target)}
+        if shutil.which("cargo") is None:
+            raise Unavailable("cargo is not installed")
+        _run(["cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", str(BENCHES / "rust" / "Cargo.toml")],
+             environment)
+        return target / "release" / program
+
+    def _build_python_ucxx(self, program):
+        if self.peers is None:
+            raise NotWanted("UCXX was left out")
+        python = self.peers / "python" / "bin" / "python"
+        if not (self.peers / "python" / "complete").exists():
+            raise Unavailable(f"UCXX's Python package is not in {self.peers}: run with --fetch-peers")
+        return [python, BENCHES / "python" / f"{program}_ucxx.py"]
+
+    def _build_python_ours(self, program):
+        if not (CLIENT / "ucxx_rs_client").is_dir():
+            raise Unavailable("there is no Python client of this library yet")
+        library = self.library_path()
+        if library is None:
+            raise Unavailable("ucxx_rs is not installed")
+        if self.peers is None:
+            raise NotWanted("UCXX was left out, and with it the Python that both sides run in")
+        python = self.peers / "python" / "bin" / "python"
+        _run([python, CLIENT / "ucxx_rs_build.py", self.out / "python"],
+             {**os.environ, "PKG_CONFIG_PATH": str(library.parent / "pkgconfig"), "PYTHONDONTWRITEBYTECODE": "1"})
+        return [python, BENCHES / "python" / f"{program}_ucxx_rs.py"]

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from .build import UCXX_VERSION
-from .measure import median, ratios
+from .measure import median, ratios, values_of
 
 # A load average above this before the first round means that the processes did not have their cores to themselves.
 BUSY = 1.0
@@ -33,10 +33,22 @@ def environment_facts(runner, ucx_version, load):
     }
 
 
-def _finish(row, target):
-    row["target"] = target.text() if target else None
-    value = row.get(target.what) if target else None
-    row["met"] = target.met(value) if value is not None else None
+def _difference(row, other):
+    pairs = zip(row["samples"].get("ours", []), row["samples"].get(other, []))
+    return median([ours - value for ours, value in pairs])
+
+
+def _finish(row, targets):
+    values = dict(row)
+    for other in ("raw", "peer"):
+        values[f"over_{other}"] = _difference(row, other) if "samples" in row else None
+    row["target"] = ", ".join(target.text() for target in targets) or None
+    seen = [(target, values.get(target.what)) for target in targets]
+    met = [target.met(value) for target, value in seen if value is not None]
+    row["met"] = all(met) if met and len(met) == len(seen) else False if False in met else None
+    for target, value in seen:
+        if target.what.startswith("over_"):
+            row[target.what] = value
     return row
 
 
@@ -45,53 +57,68 @@ def _empty(name, unit):
             "ratio_peer": None, "spread": None, "target": None, "met": None, "transports": None, "note": None}
 
 
-def _note(missing):
+def _note(missing, peer_name):
     if not missing:
         return None
     if len(set(missing.values())) == 1 and len(missing) > 1:
         return "row cannot be run: " + next(iter(missing.values()))
-    names = {"raw": "raw UCP", "ours": "ours", "ucxx": PEER_NAME}
+    names = {"raw": "raw UCP", "ours": "ours", "peer": peer_name}
     parts = [f"{names[key]}: {reason}" for key, reason in missing.items()]
     prefix = "row cannot be run: " if "raw" in missing or "ours" in missing else ""
     return prefix + "; ".join(parts)
 
 
-def timed_rows(row, samples, reports, missing):
-    """One row, or two where the row also has an overhead."""
-    result = _empty(row.name, row.unit)
-    result.update(ours=median(samples["ours"]), raw=median(samples["raw"]), peer=median(samples["ucxx"]))
-    result["peer_name"] = PEER_NAME if samples["ucxx"] else None
-    to_raw = ratios(samples["ours"], samples["raw"])
-    to_peer = ratios(samples["ours"], samples["ucxx"])
+def _transports(reports):
+    return next((report["transports"] for report in reports if report.get("transports")), None)
+
+
+def _timed(row, figure, samples, reports, note):
+    result = _empty(figure.name, figure.unit)
+    for name in samples:
+        result[name] = median(samples[name])
+    result["peer_name"] = (row.peer_name or PEER_NAME) if samples.get("peer") else None
+    to_raw = ratios(samples.get("ours", []), samples.get("raw", []))
+    to_peer = ratios(samples.get("ours", []), samples.get("peer", []))
     result.update(ratio_raw=median(to_raw), ratio_peer=median(to_peer))
-    result["spread"] = [min(to_raw), max(to_raw)] if to_raw else None
+    spread = to_raw or to_peer
+    result["spread"] = [min(spread), max(spread)] if spread else None
     result["samples"] = samples
-    result["transports"] = reports.get("raw", {}).get("transports")
-    result["note"] = _note(missing)
-    results = [_finish(result, row.target)]
+    result["transports"] = _transports([those[-1] for those in reports.values() if those])
+    result["note"] = note
+    return _finish(result, figure.targets)
+
+
+def timed_rows(row, reports, missing):
+    """The row, and those that come from the same runs."""
+    note = _note(missing, row.peer_name or PEER_NAME)
+    results = []
+    for figure in (row, *row.also):
+        results.append(_timed(row, figure, values_of(figure.key, figure.scale, reports), reports, note))
     if row.overhead:
+        samples = results[0]["samples"]
         extra = _empty(row.overhead, row.unit)
         ours = [a - b for a, b in zip(samples["ours"], samples["raw"])]
-        peer = [a - b for a, b in zip(samples["ucxx"], samples["raw"])]
+        peer = [a - b for a, b in zip(samples["peer"], samples["raw"])]
         share = ratios(ours, peer)
-        extra.update(ours=median(ours), peer=median(peer), peer_name=result["peer_name"], ratio_peer=median(share))
+        extra.update(ours=median(ours), peer=median(peer), peer_name=results[0]["peer_name"], ratio_peer=median(share))
         extra["spread"] = [min(share), max(share)] if share else None
-        extra["transports"] = result["transports"]
-        extra["note"] = result["note"]
-        results.append(_finish(extra, row.overhead_target))
+        extra["transports"] = results[0]["transports"]
+        extra["note"] = note
+        results.append(_finish(extra, (row.overhead_target,)))
     return results
 
 
 def count_row(count, values, reports, missing):
     result = _empty(count.name, count.unit)
-    result.update(ours=values.get("ours"), raw=values.get("raw"), peer=values.get("ucxx"))
-    result["peer_name"] = PEER_NAME if result["peer"] is not None else None
+    result.update(values)
+    result["peer_name"] = (count.peer_name or PEER_NAME) if result["peer"] is not None else None
     for key, other in (("ratio_raw", "raw"), ("ratio_peer", "peer")):
         if result["ours"] is not None and result[other]:
             result[key] = result["ours"] / result[other]
-    result["transports"] = reports.get("raw", {}).get("transports")
-    result["note"] = _note(missing) or reports.get("ours", {}).get("note")
-    return _finish(result, count.target)
+    result["transports"] = _transports(reports.values())
+    notes = [f"{name}: {report['note']}" for name, report in reports.items() if report.get("note")]
+    result["note"] = _note(missing, count.peer_name or PEER_NAME) or "; ".join(notes) or None
+    return _finish(result, count.targets)
 
 
 def _number(value):
@@ -126,8 +153,13 @@ def table(facts, rows):
     transports = sorted({f"{row['name'].rsplit('_', 1)[-1]}: {row['transports']}" for row in rows if row["transports"]})
     if transports:
         lines += ["", "transports: " + "; ".join(transports)]
-    if any(row["peer"] is not None for row in rows):
-        lines.append(f"peer: {PEER_NAME}; overhead_*: what ours and the peer add to raw UCP, round by round")
+    peers = {}
+    for row in rows:
+        if row["peer"] is not None:
+            peers.setdefault(row["peer_name"], []).append(row["name"])
+    for peer, names in peers.items():
+        lines.append(f"peer: {peer}" + ("" if peer == PEER_NAME else f", in {', '.join(names)}"))
+    lines.append("spread: of ours/raw, or of ours/peer where there is no raw; overhead_*: what ours and the peer add to raw UCP")
     if notes:
         lines += ["", *notes]
     return "\n".join(lines)

@@ -23,7 +23,7 @@ TRANSPORTS = {
 
 @dataclass
 class Target:
-    """`what` is ours, ratio_raw or ratio_peer; it meets the target when at most, or at least, `limit`."""
+    """`what` is ours, ratio_raw, ratio_peer, over_raw or over_peer (differences); at most, or at least, `limit`."""
 
     what: str
     limit: float
@@ -37,25 +37,64 @@ class Target:
 
 
 @dataclass
+class Column:
+    """What stands in one column: an implementation's program, and how its arguments differ from the row's."""
+
+    implementation: str
+    arguments: dict = field(default_factory=dict)
+
+
+def columns(raw=None, ours=None, peer=None):
+    given = {"raw": raw, "ours": ours, "peer": peer}
+    return {name: column for name, column in given.items() if column is not None}
+
+
+def _usual():
+    return columns(Column("raw"), Column("ours"), Column("ucxx"))
+
+
+@dataclass
+class Figure:
+    """A further row from the runs of another: `key` as there."""
+
+    name: str
+    unit: str
+    key: object
+    scale: float = 1.0
+    targets: tuple = ()
+
+
+@dataclass
 class Row:
-    """A row that is timed: each implementation's program prints `key`."""
+    """A row that is timed: each column's program prints `key`, or what that, a dictionary, says for the column."""
 
     name: str
     unit: str
     transport: str
     program: str
-    key: str
+    key: object
     arguments: dict = field(default_factory=dict)
     scale: float = 1.0
-    target: Optional[Target] = None
+    targets: tuple = ()
+    columns: dict = field(default_factory=_usual)
+    also: tuple = ()
     # A second row from the same runs: what the implementations add to raw UCP.
     overhead: Optional[str] = None
     overhead_target: Optional[Target] = None
+    peer_name: Optional[str] = None
+    # Not the option's: endpoints to oneself detect no failures.
+    error_handling: Optional[str] = None
+    # A CPU for each process; otherwise the system places them.
+    pinned: bool = True
+    # For rows that take long, or hardly vary.
+    most_rounds: Optional[int] = None
+    # When a program that has not ended by itself is ended, and its column has no value.
+    timeout_s: int = 60
 
 
 @dataclass
 class Count:
-    """A row that is counted in one process: `what` is instructions, allocations or syscalls."""
+    """A row that is counted in one process: `what` is instructions, allocations, syscalls or idle_syscalls."""
 
     name: str
     unit: str
@@ -63,31 +102,107 @@ class Count:
     transport: str
     arguments: dict
     iterations: int
-    target: Optional[Target] = None
+    targets: tuple = ()
+    program: str = "pairloop"
+    columns: dict = field(default_factory=lambda: columns(Column("raw"), Column("ours")))
+    # Where callgrind counts; a pattern of callgrind's.
+    function: str = "measured_loop*"
+    peer_name: Optional[str] = None
+    error_handling: Optional[str] = None
 
 
 def _latency(transport, batch, batches, warmup, **more):
     return Row(f"latency_8B_{transport}", "ns", transport, "pingpong", "half_round_trip_ns",
                {"size": 8, "iterations": batch, "batches": batches, "warmup": warmup},
-               target=Target("ratio_raw", 1.10), **more)
+               targets=(Target("ratio_raw", 1.10),), **more)
 
 
 def _rate(transport, batch, batches):
     return Row(f"rate_8B_{transport}", "M/s", transport, "stream", "messages_per_second",
                {"size": 8, "iterations": batch, "batches": batches, "warmup": batch, "window": 32},
-               scale=1e-6, target=Target("ratio_raw", 0.90, at_least=True))
+               scale=1e-6, targets=(Target("ratio_raw", 0.90, at_least=True),))
 
 
 def _bandwidth(transport, label, size, window, batch, batches):
     return Row(f"bandwidth_{label}_{transport}", "GB/s", transport, "stream", "bytes_per_second",
                {"size": size, "iterations": batch, "batches": batches, "warmup": batch, "window": window},
-               scale=1e-9, target=Target("ratio_raw", 0.98, at_least=True))
+               scale=1e-9, targets=(Target("ratio_raw", 0.98, at_least=True),))
+
+
+# UCXX has no adaptive mode, and its requests cannot be waited for: it gets the mode that a row says, and its callbacks where
+# one thread waits for one message, which serves it best, or requests that are asked for their status where many are in flight.
+def _delayed(label, mode, peer_mode, producers=1, targets=(), rate_targets=()):
+    arguments = {"iterations": 25600, "warmup": 25600, "batches": 10, "producers": producers}
+    ours = Column("ours", {"progress": mode, "completion": "wait"})
+    peer = Column("ucxx", {"progress": peer_mode, "completion": "poll", "batches": 3})
+    rate = Figure(f"delayed_rate{label}_8B_shm", "M/s", "operations_per_second", 1e-6, rate_targets)
+    return Row(f"submission{label}_8B_shm", "ns", "shm", "delayed", "submission_ns", arguments, targets=targets,
+               columns=columns(ours=ours, peer=peer), also=(rate,), error_handling="none")
+
+
+def _scaling():
+    """Four producers in the first column, against one."""
+    arguments = {"iterations": 25600, "warmup": 25600, "batches": 10, "progress": "adaptive", "completion": "wait"}
+    four, one = Column("ours", {"producers": 4}), Column("ours", {"producers": 1})
+    return Row("delayed_scaling_8B_shm", "M/s", "shm", "delayed", "operations_per_second", arguments, scale=1e-6,
+               targets=(Target("ratio_peer", 1.0, at_least=True),), columns=columns(ours=four, peer=one),
+               peer_name="ours with 1 producer in place of 4", error_handling="none")
+
+
+def _thread_latency(label, ours, peer, targets=(), tail_targets=None, pinned=True):
+    tail = Figure(f"thread_latency{label}_p99_8B_shm", "us", "half_round_trip_ns_p99", 1e-3,
+                  targets if tail_targets is None else tail_targets)
+    return Row(f"thread_latency{label}_8B_shm", "us", "shm", "thread_pingpong", "half_round_trip_ns", {"seconds": 1},
+               scale=1e-3, targets=targets, columns=columns(ours=Column("ours", ours), peer=Column("ucxx", peer)),
+               also=(tail,), pinned=pinned)
+
+
+def _idle(mode):
+    columns_of_row = columns(Column("raw", {"progress": "blocking"}), Column("ours", {"progress": mode}),
+                             Column("ucxx", {"progress": "blocking"}))
+    wakeups = Figure(f"idle_wakeups_{mode}_shm", "1/s", "wakeups_per_second", targets=(Target("over_raw", 0.3),))
+    return Row(f"idle_cpu_{mode}_shm", "% of a core", "shm", "idle", "cpu_percent", {"seconds": 5},
+               targets=(Target("ours", 0.2),), columns=columns_of_row, also=(wakeups,), most_rounds=2)
+
+
+def _idle_syscalls(mode):
+    return Count(f"idle_syscalls_{mode}_shm", "calls in 5 s", "idle_syscalls", "shm", {"seconds": 5}, 0,
+                 program="idle", columns=columns(Column("raw", {"progress": "blocking"}), Column("ours", {"progress": mode})))
 
 
 def _allocations(label, size, iterations):
     return Count(f"allocations_{label}_shm", f"calls in {iterations} operations", "allocations", "shm", {"size": size},
-                 iterations, Target("ours", 0))
+                 iterations, (Target("ours", 0),))
 
+
+def _delayed_allocations(completion, mode="adaptive"):
+    arguments = {"progress": mode, "completion": completion, "warmup": 102400, "batches": 2}
+    return Count(f"allocations_delayed_{completion}_shm", "calls in 25600 operations", "allocations", "shm", arguments, 25600,
+                 (Target("ours", 0),), program="delayed", columns=columns(ours=Column("ours")), error_handling="none")
+
+
+PERFTEST = "ucx_perftest"
+
+
+def _perftest(label, unit, program, key, arguments, peer_arguments, scale):
+    keys = {"raw": key, "ours": key, "peer": "value"}
+    return Row(f"perftest_{label}_shm", unit, "shm", program, keys, arguments, scale=scale, most_rounds=3,
+               columns=columns(Column("raw"), Column("ours"), Column(PERFTEST, peer_arguments)), peer_name=PERFTEST)
+
+
+ENGINE = "the Rust engine, called directly"
+
+
+def _python(mode):
+    both = columns(ours=Column("python_ours"), peer=Column("python_ucxx"))
+    return Row(f"python_latency_{mode.replace('-', '_')}_shm", "us", "shm", "pingpong", "half_round_trip_ns",
+               {"mode": mode, "seconds": 2}, scale=1e-3, columns=both, most_rounds=3, timeout_s=20,
+               peer_name="ucxx-cu12 0.52.0 (Python)")
+
+
+_SIXTY = (Target("ours", 60), Target("ratio_peer", 0.06))
+_TENFOLD = (Target("ratio_peer", 10, at_least=True),)
+_THIRD = (Target("ratio_peer", 0.35),)
 
 ROWS = [
     _latency("shm", 1000, 300, 20000, overhead="overhead_8B_shm", overhead_target=Target("ratio_peer", 0.10)),
@@ -98,9 +213,48 @@ ROWS = [
     _bandwidth("shm", "64MiB", 64 * MIB, 1, 4, 10),
     _bandwidth("tcp", "1MiB", MIB, 8, 160, 7),
     _bandwidth("tcp", "64MiB", 64 * MIB, 1, 2, 7),
-    Count("instructions_8B_shm", "instructions an operation", "instructions", "shm", {"size": 8}, 4000),
+    _delayed("", "adaptive", "blocking", targets=_SIXTY, rate_targets=_TENFOLD),
+    _delayed("_polling", "polling", "polling", targets=_SIXTY, rate_targets=_TENFOLD),
+    _delayed("_4_producers", "adaptive", "blocking", producers=4, rate_targets=_TENFOLD),
+    _scaling(),
+    _thread_latency("", {"progress": "adaptive", "completion": "wait"}, {"progress": "blocking", "completion": "callback"},
+                    _THIRD),
+    _thread_latency("_unpinned", {"progress": "adaptive", "completion": "wait"},
+                    {"progress": "blocking", "completion": "callback"}, _THIRD, pinned=False),
+    _thread_latency("_callback", {"progress": "adaptive", "completion": "callback"},
+                    {"progress": "blocking", "completion": "callback"}),
+    _thread_latency("_blocking", {"progress": "blocking", "completion": "wait"},
+                    {"progress": "blocking", "completion": "callback"}),
+    _thread_latency("_polling", {"progress": "polling", "completion": "wait"},
+                    {"progress": "polling", "completion": "callback"}),
+    _idle("adaptive"),
+    _idle("blocking"),
+    Count("instructions_8B_shm", "instructions an operation", "instructions", "shm", {"size": 8}, 4000,
+          columns=columns(Column("raw"), Column("ours"), Column("ucxx"))),
     _allocations("8B", 8, 10000),
     _allocations("4KiB", 4096, 10000),
     _allocations("1MiB", MIB, 1000),
-    Count("syscalls_8B_shm", "calls in 10000 operations", "syscalls", "shm", {"size": 8}, 10000, Target("ours", 0)),
+    _delayed_allocations("wait"),
+    _delayed_allocations("callback"),
+    _delayed_allocations("notifier"),
+    Count("syscalls_8B_shm", "calls in 10000 operations", "syscalls", "shm", {"size": 8}, 10000, (Target("ours", 0),)),
+    _idle_syscalls("adaptive"),
+    _idle_syscalls("blocking"),
+    Row("c_call_8B_shm", "ns a call", "shm", "engine_call", {"ours": "c_ns", "peer": "engine_ns"}, {"size": 8},
+        targets=(Target("over_peer", 3),), columns=columns(ours=Column("engine"), peer=Column("engine")), peer_name=ENGINE,
+        also=(Figure("c_progress_shm", "ns a call", {"ours": "c_idle_ns", "peer": "engine_idle_ns"},
+                     targets=(Target("over_peer", 3),)),)),
+    Count("c_call_instructions_shm", "instructions an operation", "instructions", "shm", {"size": 8}, 4000, program="engine_call",
+          columns=columns(ours=Column("engine", {"only": "c"}), peer=Column("engine", {"only": "engine"})),
+          function="*measured_loop*", peer_name=ENGINE),
+    _perftest("latency_8B", "ns", "pingpong", "half_round_trip_ns",
+              {"size": 8, "iterations": 1000, "batches": 300, "warmup": 20000},
+              {"test": "tag_lat", "size": 8, "iterations": 1000000, "column": "latency_us", "factor": 1e3}, 1.0),
+    _perftest("rate_8B", "M/s", "stream", "messages_per_second",
+              {"size": 8, "iterations": 32000, "batches": 60, "warmup": 32000, "window": 32},
+              {"test": "tag_bw", "size": 8, "iterations": 4000000, "column": "rate", "factor": 1}, 1e-6),
+    _perftest("bandwidth_1MiB", "GB/s", "stream", "bytes_per_second",
+              {"size": MIB, "iterations": 160, "batches": 15, "warmup": 160, "window": 8},
+              {"test": "tag_bw", "size": MIB, "iterations": 5000, "column": "bandwidth_mib", "factor": MIB}, 1e-9),
+    *[_python(mode) for mode in ("polling", "blocking", "thread", "thread-notifier")],
 ]

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright the ucxx_rs developers
+"""What the Python programs share: options, the two processes and the socket between them, the loop, the report."""
+
+import argparse
+import array
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+WARMUP = 200
+MODES = ("polling", "blocking", "thread", "thread-notifier")
+
+
+def start():
+    """Reads the options and starts the other side, a fresh execution of the same program. Returns options and the socket."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--mode", choices=MODES, default="polling")
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--error-handling", choices=["peer", "none"], default="peer")
+    parser.add_argument("--cpus", default="none")
+    parser.add_argument("--socket", type=int, default=-1)
+    options = parser.parse_args()
+    options.side = 0 if options.socket < 0 else 1
+    if options.side == 0:
+        mine, other = socket.socketpair()
+        command = [sys.executable, *sys.argv, "--socket", str(other.fileno())]
+        options.process = subprocess.Popen(command, pass_fds=[other.fileno()])
+        other.close()
+    else:
+        mine = socket.socket(fileno=options.socket)
+    if options.cpus != "none":
+        os.sched_setaffinity(0, {int(options.cpus.split(",")[options.side])})
+    return options, mine
+
+
+def exchange(link, data):
+    """Sends `data` and returns what the other side sends."""
+    link.sendall(struct.pack("=I", len(data)) + data)
+    length, = struct.unpack("=I", link.recv(4, socket.MSG_WAITALL))
+    return link.recv(length, socket.MSG_WAITALL)
+
+
+async def exchange_messages(options, send, receive, out, into):
+    """One message of 8 bytes to and fro. A first byte that is not 0 is the last one. Returns half round trips in nanoseconds."""
+    if options.side == 1:
+        while True:
+            await receive(into)
+            out[0] = into[0]
+            await send(out)
+            if out[0]:
+                return []
+    samples = array.array("d")
+    deadline = None
+    while True:
+        before = time.perf_counter_ns()
+        # The send has to be under way before the reply can come, and need not have ended.
+        await send(out)
+        await receive(into)
+        samples.append((time.perf_counter_ns() - before) / 2)
+        if deadline is None and len(samples) >= WARMUP:
+            del samples[:]
+            deadline = time.monotonic() + options.seconds
+        elif deadline is not None and time.monotonic() > deadline:
+            break
+    out[0] = 1
+    await send(out)
+    await receive(into)
+    return samples
+
+
+def report(options, samples, **facts):
+    """On the side that measures: prints the figures, and waits for the other side."""
+    if options.side != 0:
+        return
+    ordered = sorted(samples)
+    facts["half_round_trip_ns"] = ordered[(len(ordered) - 1) // 2]
+    facts["half_round_trip_ns_p99"] = ordered[(len(ordered) - 1) * 99 // 100]
+    for key, value in facts.items():
+        print(f"{key}={value}", flush=True)
+    if options.process.wait() != 0:
+        sys.exit("the other side failed")

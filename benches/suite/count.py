@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright the ucxx_rs developers
+"""Runs the programs of counted rows, each under a counting tool."""
+
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from . import NotWanted, Unavailable
+from .measure import same_transports
+
+
+def _tool(name):
+    path = shutil.which(name)
+    if path is None:
+        raise Unavailable(f"{name} is not installed")
+    return path
+
+
+def _command(runner, count, column, iterations=0, extra_arguments=()):
+    program = runner.programs.get(column.implementation, count.program)
+    arguments = {**count.arguments, **column.arguments}
+    if iterations:
+        arguments["iterations"] = iterations
+    return runner.command(program, arguments, "none", count.error_handling) + list(extra_arguments)
+
+
+def _callgrind(runner, count, column, iterations, directory, options=()):
+    out = Path(directory) / f"callgrind.{column.implementation}.{iterations}"
+    command = [_tool("valgrind"), "--tool=callgrind", f"--callgrind-out-file={out}", *options,
+               *_command(runner, count, column, iterations)]
+    report, err = runner.run(command, runner.environment(count.transport))
+    return out, report, err
+
+
+def count_instructions(runner, count, column):
+    """Instructions of one operation: the difference between a long and a short run, over the difference in length."""
+    collected = []
+    lengths = (count.iterations // 4, count.iterations)
+    with tempfile.TemporaryDirectory() as directory:
+        for iterations in lengths:
+            _, report, err = _callgrind(runner, count, column, iterations, directory,
+                                        [f"--toggle-collect={count.function}"])
+            match = re.search(r"Collected\s*:\s*(\d+)", err)
+            if match is None:
+                raise Unavailable("callgrind reported no count")
+            collected.append(int(match.group(1)))
+    return (collected[1] - collected[0]) / (lengths[1] - lengths[0]), report
+
+
+def profile(runner, count, column):
+    """Instructions of one operation by function, most first: [(instructions, function)]."""
+    with tempfile.TemporaryDirectory() as directory:
+        out, _, _ = _callgrind(runner, count, column, count.iterations, directory,
+                               [f"--toggle-collect={count.function}"])
+        done = subprocess.run([_tool("callgrind_annotate"), "--threshold=100", "--auto=no", "--show-percs=no", str(out)],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+    functions = {}
+    for line in done.stdout.splitlines():
+        match = re.match(r"\s*([\d,]+)\s+\S*?:(\S.*?)(?:\s+\[(.*)\])?$", line)
+        if match is not None:
+            # One function has a line for every file that was inlined into it, the library only on some of them.
+            entry = functions.setdefault(match.group(2), [0.0, ""])
+            entry[0] += int(match.group(1).replace(",", "")) / count.iterations
+            entry[1] = entry[1] or Path(match.group(3) or "").name
+    named = [(instructions, f"{name} [{library}]") for name, (instructions, library) in functions.items()]
+    return sorted((entry for entry in named if entry[0] >= 0.5), reverse=True)
+
+
+def count_allocations(runner, count, column):
+    """Calls of the allocator that are not UCX's own."""
+    environment = runner.environment(count.transport, {"LD_PRELOAD": str(runner.programs.counter())})
+    command = _command(runner, count, column, count.iterations, ["--markers"])
+    report, _ = runner.run(command, environment)
+    if int(report.get("allocations", 0)) < 1:
+        raise Unavailable("the allocation counter did not see its control allocation")
+    report["note"] = f"UCX itself: {report['ucx_allocations']}"
+    return int(report["allocations"]) - 1, report
+
+
+def count_syscalls(runner, count, column):
+    """System calls of the measuring thread between the two marks."""
+    with tempfile.TemporaryDirectory() as directory:
+        trace = Path(directory) / "trace"
+        command = [_tool("strace"), "-f", "-o", str(trace),
+                   *_command(runner, count, column, count.iterations, ["--markers"])]
+        report, _ = runner.run(command, runner.environment(count.transport))
+        thread, names = None, []
+        for line in trace.read_text(errors="replace").splitlines():
+            number, _, call = line.partition(" ")
+            call = call.strip()
+            if "measured part begins" in call:
+                thread = number
+            elif "measured part ends" in call:
+                break
+            elif number == thread and not call.startswith("<..."):
+                names.append(call.split("(")[0])
+        else:
+            raise Unavailable("the trace does not hold the marks")
+    if names:
+        report["note"] = ", ".join(f"{name} {names.count(name)}" for name in sorted(set(names)))
+    return len(names), report
+
+
+def count_idle_syscalls(runner, count, column):
+    """System calls of every thread but the measuring one, which sleeps, between the two marks."""
+    with tempfile.TemporaryDirectory() as directory:
+        trace = Path(directory) / "trace"
+        command = [_tool("strace"), "-f", "-o", str(trace), *_command(runner, count, column, 0, ["--markers"])]
+        report, _ = runner.run(command, runner.environment(count.transport))
+        threads, names, inside, ended = set(filter(None, report["threads"].split(","))), [], False, False
+        if not threads:
+            raise Unavailable("the program has no thread but the one that measures")
+        for line in trace.read_text(errors="replace").splitlines():
+            number, _, call = line.partition(" ")
+            call = call.strip()
+            if "measured part begins" in call:
+                inside = True
+            elif "measured part ends" in call:
+                ended = inside
+                break
+            elif inside and number in threads and not call.startswith("<..."):
+                names.append(call.split("(")[0])
+        if not ended:
+            raise Unavailable("the trace does not hold the marks")
+    report["note"] = ", ".join(f"{name} {names.count(name)}" for name in sorted(set(names))) or None
+    return len(names), report
+
+
+COUNTERS = {"instructions": count_instructions, "allocations": count_allocations, "syscalls": count_syscalls,
+            "idle_syscalls": count_idle_syscalls}
+
+
+def measure_count(runner, count, progress):
+    """Counts for each column; these need no rounds, since they repeat exactly or nearly so."""
+    values, reports, missing = {}, {}, {}
+    for name, column in count.columns.items():
+        progress(f"{count.name}: {column.implementation}")
+        try:
+            values[name], reports[name] = COUNTERS[count.what](runner, count, column)
+        except NotWanted:
+            pass
+        except Unavailable as reason:
+            missing[name] = str(reason)
+    problem = same_transports(reports)
+    if problem is not None:
+        values, missing = {}, {name: problem for name in reports}
+    return values, reports, missing
