@@ -3,15 +3,18 @@
 # Copyright the ucxx_rs developers
 """Half of a round trip between two processes through the Python client, in microseconds.
 
-    pingpong.py --mode polling|blocking|thread|notifier [--size 8] [--iterations N] [--cpus 0,1] [--tls LIST]
+    pingpong.py --mode polling|blocking|thread|notifier [--size 8] [--iterations N] [--cpus 0,1] [--tls LIST] [--library ucxx]
 
-It starts both processes itself and prints one line of JSON.
+It starts both processes itself and prints one line of JSON. With --library ucxx the same is done with UCXX's own Python client, from
+PyPI's ucxx-cu12, where that is installed: its modes polling, blocking, thread, and thread with delayed submission and notifier.
 """
 
 import argparse
 import asyncio
+import ctypes
 import json
 import os
+import signal
 import socket
 import statistics
 import struct
@@ -19,6 +22,7 @@ import sys
 import time
 
 TAG = 1
+PR_SET_PDEATHSIG = 1
 
 
 def arguments():
@@ -29,42 +33,80 @@ def arguments():
     parser.add_argument("--warmup", type=int, default=500, help="round trips before (default 500)")
     parser.add_argument("--cpus", help="the CPUs of the two processes, e.g. 0,1 (default: any)")
     parser.add_argument("--tls", help="UCX_TLS of both, e.g. posix,cma,self (default: the environment's)")
+    parser.add_argument("--library", choices=["ucxx_rs", "ucxx"], default="ucxx_rs", help="what is measured (default ucxx_rs)")
     return parser.parse_args()
 
 
-def exchange(link, address):
-    link.sendall(struct.pack("!I", len(address)) + address)
+def tell(link, data):
+    link.sendall(struct.pack("!I", len(data)) + data)
+
+
+def hear(link):
     with link.makefile("rb") as incoming:
         return incoming.read(*struct.unpack("!I", incoming.read(4)))
 
 
-async def side(options, rank, link):
-    """Times of the round trips in nanoseconds, on the side with rank 0."""
-    # After the fork: nothing of the library or of UCX is shared by the two.
+async def round_trips(options, rank, send, recv, outgoing, incoming):
+    """Times in nanoseconds. `send` and `recv` take a buffer and give an awaitable."""
+    times = []
+    for _ in range(options.warmup + options.iterations):
+        started = time.perf_counter_ns()
+        # Posted before it can come, where calling posts. UCXX's are coroutines, which begin when they are awaited.
+        received = recv(incoming)
+        if rank == 0:
+            await send(outgoing)
+            await received
+        else:
+            await received
+            await send(outgoing)
+        times.append(time.perf_counter_ns() - started)
+    return times[options.warmup :]
+
+
+async def with_ucxx_rs(options, rank, link):
     from ucxx_rs_client import Context, Worker
 
     context = Context({"TLS": options.tls} if options.tls else None)
     async with Worker(context, options.mode) as worker:
-        endpoint = worker.connect(exchange(link, worker.address))
-        incoming, outgoing = bytearray(options.size), bytes(options.size)
-        times = []
-        for _ in range(options.warmup + options.iterations):
-            received = worker.recv(incoming, TAG)
-            started = time.perf_counter_ns()
-            if rank == 0:
-                await endpoint.send(outgoing, TAG)
-                await received
-            else:
-                await received
-                await endpoint.send(outgoing, TAG)
-            times.append(time.perf_counter_ns() - started)
+        tell(link, worker.address)
+        endpoint = worker.connect(hear(link))
+        send, recv = lambda buffer: endpoint.send(buffer, TAG), lambda buffer: worker.recv(buffer, TAG)
+        times = await round_trips(options, rank, send, recv, bytes(options.size), bytearray(options.size))
         await endpoint.flush()
-        return times[options.warmup :]
+        return times
+
+
+async def with_ucxx(options, rank, link):
+    # As ucxx_rs does: shared memory stays in use although peers are watched.
+    os.environ.setdefault("UCX_MM_ERROR_HANDLING", "y")
+    import numpy
+    import ucxx
+
+    notified = options.mode == "notifier"
+    ucxx.init(
+        {"TLS": options.tls} if options.tls else {},
+        progress_mode="thread" if notified else options.mode,
+        enable_delayed_submission=notified,
+        enable_python_future=notified,
+    )
+    if rank == 0:
+        connected = asyncio.get_running_loop().create_future()
+        listener = ucxx.create_listener(connected.set_result)
+        tell(link, struct.pack("!H", listener.port))
+        endpoint = await connected
+    else:
+        (port,) = struct.unpack("!H", await asyncio.to_thread(hear, link))
+        endpoint = await ucxx.create_endpoint("127.0.0.1", port)
+    buffers = [numpy.zeros(options.size, dtype="u1") for _ in range(2)]
+    times = await round_trips(options, rank, endpoint.send, endpoint.recv, *buffers)
+    await endpoint.close()
+    return times
 
 
 def report(options, times):
     halves = sorted(nanoseconds / 2000 for nanoseconds in times)
     return {
+        "library": options.library,
         "mode": options.mode,
         "size": options.size,
         "iterations": options.iterations,
@@ -82,8 +124,13 @@ def main():
     child = os.fork()
     rank = 0 if child else 1
     links[1 - rank].close()
+    if rank == 1:
+        # With the parent, whatever became of it.
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if cpus:
         os.sched_setaffinity(0, {cpus[rank]})
+    # Imported after the fork: nothing of the library or of UCX is shared by the two.
+    side = {"ucxx_rs": with_ucxx_rs, "ucxx": with_ucxx}[options.library]
     times = asyncio.run(side(options, rank, links[rank]))
     if rank == 1:
         return 0
