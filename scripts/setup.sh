@@ -33,9 +33,12 @@ have_compiler() { # compiler, language: a compiler without its C library is no c
 }
 have_sanitizer() { printf 'int main(void) { return 0; }\n' | gcc -x c -fsanitize=address - -o /dev/null; }
 have_venv() { python3 -c 'import venv, ensurepip'; }
+have_python_headers() { test -f "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h"; }
 have_libclang() {
   local found
-  found=$(PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | grep 'libclang[-.]' || compgen -G '/usr/lib*/llvm*/lib*/libclang*.so*' || true)
+  # Not libclang-cpp.so, which is another library.
+  found=$( { PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null; compgen -G '/usr/lib*/llvm*/lib*/libclang*.so*'; } |
+    grep -E 'libclang(-[0-9][^/ ]*)?[.]so' || true)
   [ -n "$found" ] || [ -n "${LIBCLANG_PATH:-}" ]
 }
 
@@ -52,6 +55,7 @@ find_missing() {
   need libc6-dev libasan have_sanitizer
   need python3 python3 have python3
   need python3-venv python3 have_venv
+  need python3-dev python3-devel have_python_headers
   need valgrind valgrind have valgrind
   need libclang-dev clang-devel have_libclang
   need strace strace have strace

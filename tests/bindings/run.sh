@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The header through the tools that other languages bind C with: rust-bindgen, pycparser and cffi.
+# The header through the tools that other languages bind C with, rust-bindgen, pycparser and cffi, and a client made with cffi.
 #
 #   tests/bindings/run.sh PREFIX     PREFIX: an installed package
 set -euo pipefail
@@ -9,5 +9,10 @@ UCXX_RS_PREFIX=$(cd "$1" && pwd)
 export UCXX_RS_PREFIX
 
 (cd "$here/rust" && CARGO_TARGET_DIR=$target_dir/bindings cargo test --locked)
+
 python=$("$root/scripts/venv.sh" cffi==2.1.1 pycparser==3.12)
-"$python" "$here/python/test_header.py"
+module=$target_dir/bindings/python
+export PYTHONDONTWRITEBYTECODE=1
+PKG_CONFIG_PATH=$UCXX_RS_PREFIX/lib/pkgconfig "$python" "$here/python/ucxx_rs_build.py" "$module"
+# Warnings are errors: an endpoint or a worker that a test forgot to close is one.
+PYTHONPATH=$module "$python" -W error -m unittest discover --verbose --start-directory "$here/python"

@@ -7,11 +7,11 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import cffi
 from pycparser import c_ast, c_parser
+from ucxx_rs_build import declarations
 
 PREFIX = pathlib.Path(os.environ["UCXX_RS_PREFIX"])
 LIBRARY = PREFIX / "lib" / "libucxx_rs.so"
@@ -22,15 +22,6 @@ TYPES = "typedef unsigned long size_t; typedef _Bool bool;" + "".join(
     for bits, base in ((8, "char"), (16, "short"), (32, "int"), (64, "long"))
     for sign, prefix in (("signed", ""), ("unsigned", "u"))
 )
-
-
-def preprocessed():
-    """The header after the preprocessor, without the text of the system's headers."""
-    with tempfile.TemporaryDirectory() as empty:
-        for name in ("stdbool.h", "stddef.h", "stdint.h"):
-            (pathlib.Path(empty) / name).touch()
-        command = ["gcc", "-E", "-P", "-std=c99", "-nostdinc", "-I", empty, str(PREFIX / "include" / "ucxx_rs.h")]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def declared_functions(text):
@@ -50,7 +41,7 @@ def exported_symbols():
 
 class Pycparser(unittest.TestCase):
     def test_declares_what_the_library_exports(self):
-        declared = declared_functions(preprocessed())
+        declared = declared_functions(declarations(PREFIX / "include"))
         self.assertTrue(declared)
         self.assertEqual(declared, exported_symbols())
 
@@ -59,7 +50,7 @@ class Cffi(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.ffi = cffi.FFI()
-        cls.ffi.cdef(preprocessed())
+        cls.ffi.cdef(declarations(PREFIX / "include"))
         cls.lib = cls.ffi.dlopen(str(LIBRARY))
 
     def ok(self, status):

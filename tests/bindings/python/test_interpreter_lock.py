@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright the ucxx_rs developers
+"""The progress thread never waits for the interpreter's lock.
+
+ctypes.PyDLL calls C without letting go of the lock. The call here is system(3), with a shell that tells the other process to begin
+and waits until that one says that it is done. All that they exchange therefore begins after the lock was taken and ends before it is let
+go of: a progress thread that wanted the lock, only once, would be waited for in vain.
+"""
+
+import asyncio
+import ctypes
+import os
+import shlex
+import sys
+import tempfile
+import unittest
+
+from _ucxx_rs import ffi, lib
+from client_case import LIMIT_S, THREADED, ClientCase
+from ucxx_rs_client.delivery import BATCH
+
+HELD = ctypes.PyDLL(None)
+COUNT = 20
+# A rendezvous, which needs both sides several times.
+LARGE = 1 << 20
+MANY = 2000
+
+
+def run_with_lock_held(command):
+    return os.waitstatus_to_exitcode(HELD.system(f"exec timeout {LIMIT_S // 2} sh -c {shlex.quote(command)}".encode()))
+
+
+def wait_with_lock_held(operations):
+    """Until the library has completed them all, which it has reported by then."""
+    requests = ffi.new("ucxx_request_t *[]", [operation.request for operation in operations])
+    # The address of the function and of the list, for a call that cffi would make without the lock.
+    address = int(ffi.cast("uintptr_t", ffi.addressof(lib, "ucxx_request_wait_all")))
+    call = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64)(address)
+    return call(int(ffi.cast("uintptr_t", requests)), len(operations), LIMIT_S // 2 * 10**9)
+
+
+class InterpreterLock(ClientCase):
+    def setUp(self):
+        super().setUp()
+        # Nobody takes the lock from a thread that does not give it away.
+        self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
+        sys.setswitchinterval(10 * LIMIT_S)
+
+    async def test_transfers_begin_and_end_while_python_is_locked_out(self):
+        async def test(worker, peer):
+            with tempfile.TemporaryDirectory() as folder:
+                go, done = f"{folder}/go", f"{folder}/done"
+                os.mkfifo(go)
+                os.mkfifo(done)
+                backs = [bytearray(LARGE) for _ in range(COUNT)]
+                receives = [worker.recv(back, 1) for back in backs]
+                sends = [peer.endpoint.send(b"\2" * LARGE, 2) for _ in range(COUNT)]
+                arguments = {"receive_tag": 2, "send_tag": 1, "size": LARGE, "count": COUNT}
+                exchanged = peer.ask("exchange_when_told", go=go, done=done, **arguments)
+                wakeups = getattr(worker.delivery, "wakeups", 0)
+                status = run_with_lock_held(f"echo go >{go} && read -r answer <{done} && test $answer = done")
+                self.assertEqual(status, 0)
+                # Python was locked out indeed: nobody has been told yet.
+                self.assertEqual(getattr(worker.delivery, "wakeups", 0), wakeups)
+                self.assertEqual(worker.in_flight, 2 * COUNT)
+                self.assertFalse(any(operation.done() for operation in (*receives, *sends)))
+                await asyncio.gather(*receives, *sends)
+                self.assertTrue(all(back == b"\1" * LARGE for back in backs))
+                self.assertTrue(await exchanged)
+
+        await self.over_everything(test, modes=THREADED)
+
+    async def test_a_batch_wakes_the_loop_once(self):
+        async def test(worker, peer):
+            receives = [worker.recv(bytearray(8), 1) for _ in range(MANY)]
+            given = peer.ask("give", tag=1, size=8, count=MANY)
+            wakeups = worker.delivery.wakeups
+            self.assertEqual(wait_with_lock_held(receives), lib.UCXX_OK)
+            self.assertEqual(worker.delivery.wakeups, wakeups)
+            self.assertEqual({received.length for received in await asyncio.gather(*receives)}, {8})
+            self.assertEqual(worker.delivery.wakeups - wakeups, -(-MANY // BATCH))
+            await given
+
+        await self.over_everything(test, modes=["notifier"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright the ucxx_rs developers
+"""What is closed leaves nothing behind, and what is forgotten is collected."""
+
+import asyncio
+import collections
+import gc
+import os
+import subprocess
+import sys
+import unittest
+import warnings
+import weakref
+
+from client_case import MODES, ClientCase
+from ucxx_rs_client import Context, Status, UcxxError, Worker
+
+CYCLES = 4
+
+
+def descriptors():
+    """What is open, by what it is: numbers are used again."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{number}")
+        except FileNotFoundError:
+            # The one that listed the folder.
+            continue
+        found.append("/dev/shm" if target.startswith("/dev/shm/") else target.split(":")[0])
+    return collections.Counter(found)
+
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+
+async def use(mode, end):
+    """Two workers, messages both ways, and an end."""
+    context = Context({"TLS": "posix,cma,tcp,self"})
+    one, other = Worker(context, mode), Worker(context, mode)
+    there, back = one.connect(other.address), other.connect(one.address)
+    for receiver, endpoint in ((other, there), (one, back)):
+        received = receiver.recv(bytearray(100_000), 1)
+        await endpoint.send(bytes(100_000), 1)
+        await received
+    await end(one, other)
+
+
+async def close(*workers):
+    for worker in workers:
+        await worker.close()
+
+
+async def abort(*workers):
+    waiting = [worker.recv(bytearray(1), 2) for worker in workers]
+    for worker in workers:
+        worker.abort()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def forget(*workers):
+    pass
+
+
+class Shutdown(ClientCase):
+    async def leaves_nothing(self, mode, end):
+        # Once before: what UCX and Python set up for good does not count.
+        counts = []
+        for _ in range(CYCLES):
+            await use(mode, end)
+            gc.collect()
+            # What the collector leaves to the loop.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            gc.collect()
+            counts.append((descriptors(), threads()))
+        self.assertEqual(counts[1:], [counts[1]] * (CYCLES - 1))
+
+    async def test_closed_workers_leave_neither_threads_nor_descriptors(self):
+        for mode in MODES:
+            with self.subTest(mode=mode):
+                await self.leaves_nothing(mode, close)
+
+    async def test_aborted_workers_leave_neither_threads_nor_descriptors(self):
+        for mode in MODES:
+            with self.subTest(mode=mode):
+                await self.leaves_nothing(mode, abort)
+
+    async def test_forgotten_workers_and_endpoints_are_collected_with_a_warning(self):
+        for mode in MODES:
+            with self.subTest(mode=mode), warnings.catch_warnings():
+                # Not recorded by the module, which would keep what they are about alive.
+                caught = []
+                warnings.showwarning = lambda message, *_: caught.append(str(message))
+                warnings.simplefilter("always", ResourceWarning)
+                await self.leaves_nothing(mode, forget)
+                self.assertEqual(sum("Worker" in text for text in caught), 2 * CYCLES)
+                self.assertEqual(sum("Endpoint" in text for text in caught), 2 * CYCLES)
+
+    async def test_a_worker_with_operations_in_flight_is_not_collected(self):
+        for mode in MODES:
+            with self.subTest(mode=mode):
+                worker = Worker(Context(), mode)
+                endpoint = worker.connect(worker.address)
+                received = worker.recv(bytearray(4), 1)
+                watched = weakref.ref(worker)
+                del worker
+                gc.collect()
+                self.assertIsNotNone(watched())
+                await endpoint.send(b"self", 1)
+                self.assertEqual((await received).length, 4)
+                await watched().close()
+                del endpoint, received
+                gc.collect()
+                self.assertIsNone(watched())
+
+    async def test_what_is_closed_says_so_and_may_be_closed_again(self):
+        worker = Worker(Context(), "notifier")
+        endpoint = worker.connect(worker.address)
+        await asyncio.gather(endpoint.close(), endpoint.close())
+        await endpoint.close()
+        await worker.close()
+        await worker.close()
+        worker.abort()
+        for call in (lambda: worker.recv(bytearray(1), 1), lambda: worker.connect(b""), lambda: endpoint.send(b"", 1)):
+            with self.assertRaises(UcxxError) as caught:
+                call()
+            self.assertEqual(caught.exception.status, Status.ERR_CLOSED)
+
+    def test_a_process_that_closes_nothing_ends_well(self):
+        program = """if True:
+            import asyncio, sys
+            from ucxx_rs_client import Context, Worker
+            kept = []
+            async def main():
+                worker = Worker(Context(), sys.argv[1])
+                endpoint = worker.connect(worker.address)
+                received = worker.recv(bytearray(4), 1)
+                await endpoint.send(b"self", 1)
+                await received
+                kept.extend([worker, endpoint, worker.recv(bytearray(4), 1)])
+            asyncio.run(main())
+        """
+        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in sys.path if path))
+        for mode in MODES:
+            with self.subTest(mode=mode):
+                command = [sys.executable, "-W", "ignore", "-c", program, mode]
+                done = subprocess.run(command, env=environment, capture_output=True, text=True)
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright the ucxx_rs developers
+"""asyncio over ucxx_rs: a small client, and the proof that the notifier serves a language with a global lock."""
+
+from .context import Context
+from .endpoint import Endpoint
+from .operation import Operation, Received
+from .status import Status, UcxxError
+from .worker import Worker
+
+__all__ = ["Context", "Endpoint", "Operation", "Received", "Status", "UcxxError", "Worker"]

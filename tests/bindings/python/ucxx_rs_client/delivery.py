@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright the ucxx_rs developers
+"""The four ways in which progress is made and completions reach the event loop.
+
+    mode        who progresses                  how completions come
+    polling     the loop, on every turn         the notifier is polled after each pass
+    blocking    the loop, when the worker's     the notifier is polled after each pass
+                descriptor is readable
+    thread      the library's progress thread   the notifier's descriptor is readable
+    notifier    the library's progress thread   a Python thread sleeps in ucxx_notifier_wait, and wakes the loop once a batch
+
+In all of them completions are taken from one notifier, and futures end on the loop's thread. No Python code runs on the library's
+progress thread, which therefore never waits for the interpreter's lock.
+"""
+
+import collections
+import threading
+
+from _ucxx_rs import ffi, lib
+
+from .operation import InFlight
+from .status import OK, check
+
+BATCH = 256
+COMPLETION_SIZE = ffi.sizeof("ucxx_completion_t")
+BATCH_TYPE = ffi.typeof("ucxx_completion_t[]")
+FOREVER = 2**64 - 1
+
+
+class Delivery:
+    """What all of them share. It must not refer to the Worker: the loop refers to it, and a forgotten worker has to be collectable."""
+
+    progress_mode = lib.UCXX_PROGRESS_MANUAL
+
+    def __init__(self, loop, worker, notifier):
+        self.loop = loop
+        self.worker = worker
+        self.notifier = notifier
+        self.in_flight = InFlight()
+        self._batch = ffi.new(BATCH_TYPE, BATCH)
+        self._count = ffi.new("size_t *")
+
+    def start(self):
+        """Before the first operation."""
+
+    def submitted(self):
+        """After an operation has been submitted, or cancelled, and is in progress."""
+
+    def detach(self):
+        """Before the worker goes: nothing here touches it any more."""
+
+    def finish(self):
+        """After the worker went, with all that was in flight, and the notifier was stopped: what is left is delivered."""
+        if self.loop.is_closed():
+            self.in_flight.abandon()
+        else:
+            self.drain()
+
+    def drain(self):
+        """Delivers what the notifier has."""
+        while lib.ucxx_notifier_poll(self.notifier, self._batch, COMPLETION_SIZE, BATCH, self._count) == OK:
+            count = self._count[0]
+            self.in_flight.settle(self._batch, count)
+            if count < BATCH:
+                return
+
+
+class Polling(Delivery):
+    """Fastest, and keeps one core busy."""
+
+    # Between two turns of the loop: what else the loop serves waits no longer than this many empty passes.
+    PASSES = 50
+
+    def start(self):
+        self._events = ffi.new("uint32_t *")
+        self._next = self.loop.call_soon(self._turn)
+
+    def _turn(self):
+        for _ in range(self.PASSES):
+            check(lib.ucxx_worker_progress(self.worker, self._events))
+            if self._events[0]:
+                break
+        self.drain()
+        self._next = self.loop.call_soon(self._turn)
+
+    def detach(self):
+        self._next.cancel()
+
+
+class Blocking(Delivery):
+    """No thread at all: the loop sleeps on the worker's descriptor among its others."""
+
+    # So many passes with events, and then it is somebody else's turn in the loop.
+    PASSES = 100
+
+    def start(self):
+        self._events = ffi.new("uint32_t *")
+        self._next = None
+        descriptor = ffi.new("int *")
+        check(lib.ucxx_worker_event_fd(self.worker, descriptor))
+        self._descriptor = descriptor[0]
+        self.loop.add_reader(self._descriptor, self._turn)
+        self.submitted()
+
+    def submitted(self):
+        # UCX may need another pass for what it was given after it was armed, and does not make the descriptor readable for that.
+        if self._next is None:
+            self._next = self.loop.call_soon(self._turn)
+
+    def _turn(self):
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        for _ in range(self.PASSES):
+            check(lib.ucxx_worker_progress(self.worker, self._events))
+            if self._events[0]:
+                continue
+            self.drain()
+            if lib.ucxx_worker_arm(self.worker) == OK:
+                return
+        self.drain()
+        self.submitted()
+
+    def detach(self):
+        self.loop.remove_reader(self._descriptor)
+        if self._next is not None:
+            self._next.cancel()
+
+
+class NotifierDescriptor(Delivery):
+    """A progress thread; the loop sleeps on the notifier's descriptor."""
+
+    progress_mode = lib.UCXX_PROGRESS_THREAD_ADAPTIVE
+
+    def start(self):
+        descriptor = ffi.new("int *")
+        check(lib.ucxx_notifier_event_fd(self.notifier, descriptor))
+        self._descriptor = descriptor[0]
+        self.loop.add_reader(self._descriptor, self._readable)
+        self._readable()
+
+    def _readable(self):
+        # When it cannot be armed there is more to poll, and the descriptor stays readable: the loop comes back.
+        self.drain()
+        lib.ucxx_notifier_arm(self.notifier)
+
+    def detach(self):
+        self.loop.remove_reader(self._descriptor)
+
+
+class NotifierThread(Delivery):
+    """A progress thread, and a Python thread that sleeps in the library without the interpreter's lock."""
+
+    progress_mode = lib.UCXX_PROGRESS_THREAD_ADAPTIVE
+
+    def start(self):
+        self._batches = collections.deque()
+        self.wakeups = 0
+        # A daemon: a worker that was never closed does not keep the interpreter from ending.
+        self._thread = threading.Thread(target=self._run, name="ucxx notifier", daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        polled, count = ffi.new(BATCH_TYPE, BATCH), ffi.new("size_t *")
+        while lib.ucxx_notifier_wait(self.notifier, FOREVER) == OK:
+            if lib.ucxx_notifier_poll(self.notifier, polled, COMPLETION_SIZE, BATCH, count) != OK:
+                return
+            batch = ffi.new(BATCH_TYPE, count[0])
+            ffi.memmove(batch, polled, count[0] * COMPLETION_SIZE)
+            self._batches.append(batch)
+            self.wakeups += 1
+            try:
+                self.loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:
+                # The loop has been closed; nobody waits for these futures any more.
+                return
+
+    def _deliver(self):
+        while self._batches:
+            batch = self._batches.popleft()
+            self.in_flight.settle(batch, len(batch))
+
+    def finish(self):
+        # The collector of garbage may have run this on the very thread.
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+        if not self.loop.is_closed():
+            self._deliver()
+        super().finish()
+
+
+MODES = {"polling": Polling, "blocking": Blocking, "thread": NotifierDescriptor, "notifier": NotifierThread}

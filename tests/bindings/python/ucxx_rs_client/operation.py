@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright the ucxx_rs developers
+"""Operations as futures, and the table that finds them again when they complete."""
+
+import asyncio
+import typing
+
+from _ucxx_rs import ffi, lib
+
+from .status import OK, UcxxError, text
+
+NULL = ffi.NULL
+
+
+class Received(typing.NamedTuple):
+    """What a receive tells of its message."""
+
+    length: int
+    tag: int
+
+
+class Operation(asyncio.Future):
+    """The future of one operation. It exists before the operation is submitted, so no completion can come too early.
+
+    It is done when the library is done with the buffer, never earlier. So cancelling it only asks: the future ends as cancelled when
+    the request has ended, at once for a receive that nothing has matched, and as late as it would have without for a message
+    that UCX is already moving. Until then the buffer is kept alive, and must be left alone.
+    """
+
+    __slots__ = ("_keep", "_owner", "_receives", "request", "_asked")
+
+    def __init__(self, owner, keep, receives, *, loop):
+        super().__init__(loop=loop)
+        self._owner = owner
+        self._keep = keep
+        self._receives = receives
+        self.request = NULL
+        self._asked = False
+
+    def accepted(self, request):
+        """The library has it, and tells when it is complete."""
+        self.request = request
+
+    def cancel(self, msg=None):
+        if self.done():
+            return False
+        self._asked = True
+        self.hasten()
+        return True
+
+    def hasten(self):
+        """Asks the library to end it early; the future tells how it ended."""
+        if self.request != NULL:
+            lib.ucxx_request_cancel(self.request)
+            self._owner.delivery.submitted()
+
+    def settle(self, status, length, tag):
+        """The operation has completed. On the loop's thread."""
+        message = ""
+        if self.request != NULL and status != OK:
+            message = text(lib.ucxx_request_error_message(self.request))
+        self.let_go()
+        if self.done():
+            return
+        if self._asked:
+            super().cancel()
+        elif status == OK:
+            self.set_result(Received(length, tag) if self._receives else None)
+        else:
+            self.set_exception(UcxxError(status, message))
+
+
+    def let_go(self):
+        """The library is done with the buffer, and nobody asks for the request any more."""
+        lib.ucxx_request_destroy(self.request)
+        self.request = NULL
+        self._keep = self._owner = None
+
+
+class InFlight:
+    """Operations under way, by the number that travels through the library as `callback_arg`.
+
+    Only the loop's thread touches it, so it needs no lock. What is in it is alive: operations, their buffers, and whoever submitted
+    them.
+    """
+
+    def __init__(self):
+        self._operations = []
+        self._free = []
+        # For each number, made once: the number as a pointer, and where a receive that completes inside its call tells its message.
+        self._slots = []
+
+    def add(self, operation):
+        """Its number, the pointer to pass, and the place for recv_info."""
+        if self._free:
+            number = self._free.pop()
+            self._operations[number] = operation
+        else:
+            number = len(self._operations)
+            self._operations.append(operation)
+            self._slots.append((number, ffi.cast("void *", number), ffi.new("ucxx_recv_info_t *")))
+        return self._slots[number]
+
+    def take(self, number):
+        operation = self._operations[number]
+        self._operations[number] = None
+        self._free.append(number)
+        return operation
+
+    def __len__(self):
+        return len(self._operations) - len(self._free)
+
+    def settle(self, completions, count):
+        """Ends the futures of a batch of ucxx_completion_t."""
+        for completion in completions[0:count]:
+            number = int(ffi.cast("uintptr_t", completion.user_data))
+            self.take(number).settle(completion.status, completion.length, completion.sender_tag)
+
+    def abandon(self):
+        """Ends them without telling anyone, when there is no loop any more that could."""
+        for number, operation in enumerate(self._operations):
+            if operation is not None:
+                self.take(number).let_go()

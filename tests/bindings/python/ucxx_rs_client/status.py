@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright the ucxx_rs developers
+"""The header's statuses, and the exception that carries one."""
+
+import enum
+
+from _ucxx_rs import ffi, lib
+
+Status = enum.IntEnum(
+    "Status",
+    {name.removeprefix("UCXX_"): value for value, name in ffi.typeof("enum ucxx_status").elements.items()},
+)
+Status.__doc__ = "The values of `enum ucxx_status`, without their prefix."
+
+OK = lib.UCXX_OK
+INPROGRESS = lib.UCXX_INPROGRESS
+
+
+def text(pointer):
+    return ffi.string(pointer).decode(errors="replace")
+
+
+class UcxxError(Exception):
+    """An operation or a call failed: `status` says how, `message` what was wrong."""
+
+    def __init__(self, status, message=""):
+        try:
+            self.status = Status(status)
+        except ValueError:
+            # One of UCS's own numbers, which the header has no name for.
+            self.status = status
+        self.name = text(lib.ucxx_status_name(status))
+        self.message = message or text(lib.ucxx_status_string(status))
+        super().__init__(self.status, self.message)
+
+    def __str__(self):
+        return f"{self.name}: {self.message}"
+
+
+def check(status):
+    """The status of a call on this thread, or the error that it reported."""
+    if status < 0:
+        raise UcxxError(status, text(lib.ucxx_last_error_message()))
+    return status
