@@ -190,6 +190,31 @@ static void batches_and_sizes(const duo_t *duo) {
 
 /* ------------------------------------------------------------------ waiting */
 
+/* Both begin their request by another way than transfers do. Two more workers: the endpoint is closed here. */
+static void flush_and_close(void) {
+  STEP("flush and close");
+  duo_t duo;
+  duo_open(&duo, NULL);
+  ucxx_notifier_t *notifier = create(&duo);
+  int flush = 0, close = 0;
+  ucxx_op_params_t params = reporting(notifier, &flush);
+  params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
+  CHECK_STATUS(ucxx_endpoint_flush(duo.to_right, &params, NULL), UCXX_INPROGRESS);
+  ucxx_completion_t completion = next_completion(&duo, notifier);
+  CHECK(completion.user_data == &flush && completion.status == UCXX_OK);
+  params = reporting(notifier, &close);
+  CHECK_STATUS(ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FLUSH, &params, NULL), UCXX_INPROGRESS);
+  completion = next_completion(&duo, notifier);
+  CHECK(completion.user_data == &close && completion.status == UCXX_OK);
+  CHECK_EQ(poll_some(notifier, &completion, 1), 0);
+  ucxx_notifier_destroy(notifier);
+  ucxx_endpoint_destroy(duo.to_right);
+  duo_drop(&duo, duo.to_left);
+  ucxx_worker_destroy(duo.left);
+  ucxx_worker_destroy(duo.right);
+  ucxx_context_destroy(duo.context);
+}
+
 static void timeouts_and_descriptor(const duo_t *duo) {
   STEP("timeouts");
   ucxx_notifier_t *notifier = create(duo);
@@ -492,6 +517,7 @@ int main(void) {
   callbacks_may_poll(&duo);
   STEP("closing");
   duo_close(&duo);
+  flush_and_close();
   destroy_orders();
   a_million();
   return 0;
