@@ -5,8 +5,10 @@
  */
 #define _GNU_SOURCE /* dladdr, dl_iterate_phdr */
 #include <dlfcn.h>
+#include <limits.h>
 #include <link.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <ucxx_rs.h>
 
@@ -15,8 +17,10 @@
 /* ------------------------------------------------------------------ versions */
 
 static const char *file_of(const void *function) {
+  static char path[PATH_MAX];
   Dl_info where;
-  return dladdr(function, &where) != 0 && where.dli_fname != NULL ? where.dli_fname : "(unknown)";
+  if (dladdr(function, &where) == 0 || where.dli_fname == NULL) return "(unknown)";
+  return realpath(where.dli_fname, path) != NULL ? path : where.dli_fname;
 }
 
 static int print_ucx_image(struct dl_phdr_info *image, size_t size, void *arg) {
@@ -157,7 +161,7 @@ static bool ask_ucx(const char *key, const char *value, char *text, size_t capac
 }
 
 bool available_transports(char *text, size_t capacity) {
-  return ask_ucx("TLS", "self,no_such_thing", text, capacity);
+  return ask_ucx("TLS", "no_such_thing,self", text, capacity);
 }
 
 int print_transports(void) {
@@ -168,8 +172,8 @@ int print_transports(void) {
     return 0;
   }
   printf("  transports     %s (mm, sm and shm stand for all that is shared memory)\n", text);
-  if (ask_ucx("NET_DEVICES", "all,no_such_thing", text, sizeof text)) printf("  network        %s\n", text);
-  if (ask_ucx("SHM_DEVICES", "all,no_such_thing", text, sizeof text)) printf("  shared memory  %s\n", text);
+  if (ask_ucx("NET_DEVICES", "no_such_thing,all", text, sizeof text)) printf("  network        %s\n", text);
+  if (ask_ucx("SHM_DEVICES", "no_such_thing,all", text, sizeof text)) printf("  shared memory  %s\n", text);
   return 0;
 }
 

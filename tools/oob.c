@@ -185,8 +185,18 @@ int oob_pair(struct oob *first, struct oob *second, struct failure *failure) {
   return 0;
 }
 
+/* Closing over bytes that were not read resets the connection, and the peer would lose what it was told last. */
 void oob_close(struct oob *oob) {
-  if (oob->fd >= 0) close(oob->fd);
+  char rest[4096];
+  if (oob->fd < 0) return;
+  shutdown(oob->fd, SHUT_WR);
+  for (uint64_t start_ns = clock_ns(); !timed_out(start_ns, LOOK_AROUND_MS * NS_PER_MS);) {
+    ssize_t received = recv(oob->fd, rest, sizeof rest, MSG_DONTWAIT);
+    if (received > 0) continue;
+    if (received == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) break;
+    ready(oob->fd, POLLIN, LOOK_AROUND_MS);
+  }
+  close(oob->fd);
   oob->fd = -1;
 }
 

@@ -129,7 +129,7 @@ static int parse_sizes(struct plan *plan, const char *text, struct failure *fail
     if (*at == ':' && (number(at + 1, &last, &at) != 0 || first == 0 || last < first)) break;
     for (uint64_t size = first;; size *= 2) {
       if (add_size(plan, size, failure) != 0) return -1;
-      if (size > last / 2) break;
+      if (size == 0 || size > last / 2) break;
     }
     if (*at == '\0') return 0;
     if (*at++ != ',') break;

@@ -46,7 +46,7 @@ static void begin_json(const struct session *session, const struct test *test, c
   printf(",\"progress\":\"%s\",\"wait\":\"%s\",\"thread_mode\":\"%s\",\"submission\":\"%s\",\"error_handling\":\"%s\",\"verify\":%s,\"own_buffers\":%s,",
          progress_name(drive->progress), wait_name(drive->wait), thread_name(drive->thread), submission_name(session),
          error_handling_name(drive->error_handling), plan->verify ? "true" : "false", plan->own_buffers ? "true" : "false");
-  printf("\"times\":\"%s\",\"results\":[", test->one_way ? "one way, microseconds" : "for each message, averaged over a window, microseconds");
+  printf("\"times\":\"%s\",\"results\":[\n", test->one_way ? "one way, microseconds" : "for each message, averaged over a window, microseconds");
 }
 
 static void begin_table(const struct session *session, const struct test *test, const char *server, const ucxx_version_t *version,
@@ -96,7 +96,7 @@ void report_row(struct report *report, const struct bench *bench, const struct t
       printf(" %11.1f %12.0f\n", megabytes, rate);
       break;
     case OUTPUT_JSON:
-      printf("%s\n{\"bytes\":%" PRIu64 ",\"iterations\":%" PRIu64 ",\"window\":%u,\"average_us\":%.6f", report->rows > 0 ? "," : "", round->size,
+      printf("%s{\"bytes\":%" PRIu64 ",\"iterations\":%" PRIu64 ",\"window\":%u,\"average_us\":%.6f", report->rows > 0 ? ",\n" : "", round->size,
              round->iterations, (unsigned)round->window, average);
       for (size_t i = 0; i < PERCENTILES; i++) printf(",\"%s\":%.6f", percentiles[i].key, times[i]);
       printf(",\"megabytes_per_second\":%.3f,\"messages_per_second\":%.1f}", megabytes, rate);

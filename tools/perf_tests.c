@@ -11,7 +11,6 @@
 
 #define TAG_DATA UINT64_C(0x7065726674657374)
 #define TAG_ACK (TAG_DATA + 1)
-#define GO_NS (120 * NS_PER_SECOND) /* the other side fills its buffers meanwhile */
 #define PS_PER_NS UINT64_C(1000)
 
 /* ------------------------------------------------------------------ contents */
@@ -48,7 +47,7 @@ static int check(struct bench *bench, struct slot *slot, uint64_t message) {
 
 static int wait_for_go(struct bench *bench) {
   char nothing[1];
-  return oob_receive(bench->session->oob, FRAME_GO, nothing, sizeof nothing, NULL, GO_NS, bench->session->failure);
+  return oob_receive(bench->session->oob, FRAME_GO, nothing, sizeof nothing, NULL, bench->session->config->timeout_ns, bench->session->failure);
 }
 
 static int give_go(struct bench *bench) {

@@ -184,13 +184,13 @@ static void run_self(const struct config *config, struct failure *failure) {
   if (child == 0) {
     struct config server = *config;
     struct failure ours = {""};
-    oob_close(&here);
+    close(here.fd);
     memcpy(server.cpu, config->peer_cpu, sizeof server.cpu);
     serve_client(&server, &there, &ours);
     oob_close(&there);
     _exit(failed(&ours) ? EXIT_FAILURE : EXIT_SUCCESS);
   }
-  oob_close(&there);
+  close(there.fd); /* not oob_close, which would end it for the child */
   run_client(config, &here, failure);
   oob_close(&here);
   int status = 0;
