@@ -5,6 +5,9 @@ DESTDIR ?=
 # Relative to PREFIX unless absolute.
 LIBDIR ?= lib
 INCLUDEDIR ?= include
+BINDIR ?= bin
+# `no` leaves the command line tools out, which need a C compiler.
+TOOLS ?= yes
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check-full bench setup build install header clean
@@ -12,7 +15,7 @@ INCLUDEDIR ?= include
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  make install PREFIX=/usr/local DESTDIR= LIBDIR=lib INCLUDEDIR=include"
+	@echo "  make install PREFIX=/usr/local DESTDIR= LIBDIR=lib INCLUDEDIR=include BINDIR=bin TOOLS=yes"
 	@echo "  make demo FILES='DIR ...'"
 
 demo: ## build, install into target/demo, and send files from process to process
@@ -40,7 +43,8 @@ build: ## the shared and the static library, into target/release
 install: ## install under PREFIX (staged below DESTDIR)
 	@# Under sudo cargo is often out of reach; what was built before is installed then.
 	@if command -v cargo >/dev/null; then scripts/build.sh --quiet; fi
-	scripts/install.sh --prefix '$(PREFIX)' --destdir '$(DESTDIR)' --libdir '$(LIBDIR)' --includedir '$(INCLUDEDIR)'
+	scripts/install.sh --prefix '$(PREFIX)' --destdir '$(DESTDIR)' --libdir '$(LIBDIR)' --includedir '$(INCLUDEDIR)' \
+	  --bindir '$(BINDIR)' --tools '$(TOOLS)'
 
 header: ## regenerate include/ucxx_rs.h from src/ffi
 	UPDATE_HEADER=1 cargo test --locked --test header_sync

@@ -2,14 +2,15 @@
 # Installs what scripts/build.sh made. The one installer: `make install` and the CMake wrapper both call it, so both
 # give the same tree.
 #
-#   scripts/install.sh --prefix DIR [--destdir DIR] [--libdir DIR] [--includedir DIR] [--build DIR]
+#   scripts/install.sh --prefix DIR [--destdir DIR] [--libdir DIR] [--includedir DIR] [--bindir DIR] [--tools yes|no] [--build DIR]
 #
-# libdir and includedir are taken relative to the prefix unless absolute. The paths of the installed files are printed,
-# one a line, without destdir.
+# libdir, includedir and bindir are taken relative to the prefix unless absolute. The tools are compiled here, against the library
+# just installed; --tools no leaves them out where there is no C compiler. The paths of the installed files are printed, one a line,
+# without destdir.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-prefix='' destdir='' libdir=lib includedir=include build=$target_dir/release
+prefix='' destdir='' libdir=lib includedir=include bindir=bin tools=yes build=$target_dir/release
 while [ $# -gt 0 ]; do
   [ $# -ge 2 ] || die "$1: a value is missing"
   case $1 in
@@ -17,6 +18,8 @@ while [ $# -gt 0 ]; do
     --destdir) destdir=$2 ;;
     --libdir) libdir=${2:-lib} ;;
     --includedir) includedir=${2:-include} ;;
+    --bindir) bindir=${2:-bin} ;;
+    --tools) tools=$2 ;;
     --build) build=$2 ;;
     *) die "unknown option $1" ;;
   esac
@@ -27,7 +30,9 @@ prefix=$(realpath -ms "$prefix")
 # realpath would resolve them against the working directory.
 case $libdir in /*) ;; *) libdir=$prefix/$libdir ;; esac
 case $includedir in /*) ;; *) includedir=$prefix/$includedir ;; esac
-libdir=$(realpath -ms "$libdir") includedir=$(realpath -ms "$includedir")
+case $bindir in /*) ;; *) bindir=$prefix/$bindir ;; esac
+libdir=$(realpath -ms "$libdir") includedir=$(realpath -ms "$includedir") bindir=$(realpath -ms "$bindir")
+case $tools in yes | no) ;; *) die "--tools: '$tools' is neither yes nor no" ;; esac
 docdir=$prefix/share/doc/ucxx_rs
 pkgconfigdir=$libdir/pkgconfig
 cmakedir=$libdir/cmake/ucxx_rs
@@ -104,6 +109,19 @@ for name in ucxx_rs-config.cmake ucxx_rs-config-version.cmake; do
   fill "$root/cmake/$name.in" "$work/$name" '${_ucxx_rs_here}' '${_ucxx_rs_prefix}' "$cmakedir"
   put 644 "$work/$name" "$cmakedir" "$name"
 done
+
+if [ "$tools" = yes ]; then
+  rpath=$libdir
+  # Relative as long as both lie below the prefix, so that the tree can be moved.
+  case $bindir/ in
+    "$prefix"/*)
+      # shellcheck disable=SC2016  # the loader expands $ORIGIN
+      case $libdir/ in "$prefix"/*) rpath='$ORIGIN'/$(realpath -ms --relative-to="$bindir" "$libdir") ;; esac
+      ;;
+  esac
+  "$root/scripts/build_tools.sh" --library "$destdir$libdir/libucxx_rs.so" --includedir "$destdir$includedir" --rpath "$rpath" --out "$work"
+  for tool in ucxx_rs_info ucxx_rs_perftest; do put 755 "$work/$tool" "$bindir" "$tool"; done
+fi
 
 for doc in LICENSE README.md CHANGELOG.md; do
   if [ -f "$root/$doc" ]; then put 644 "$root/$doc" "$docdir" "$doc"; fi

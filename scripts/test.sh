@@ -13,11 +13,11 @@ jobs=$(nproc)
 unset MAKEFLAGS MAKELEVEL
 oldest_rust=$(package_field rust-version)
 
-steps=(fmt clippy msrv cargo-test stage header readme install suites system-ucx)
+steps=(fmt clippy msrv cargo-test stage header readme install tools suites system-ucx)
 for wheel in "${ucx_wheels[@]}"; do steps+=("ucx-$wheel"); done
 steps+=(asan bindings)
 # These use the library as installed by the stage step.
-staged=" readme suites system-ucx asan bindings "
+staged=" readme tools suites system-ucx asan bindings "
 for wheel in "${ucx_wheels[@]}"; do staged+="ucx-$wheel "; done
 
 step_fmt() {
@@ -73,6 +73,10 @@ step_install() {
   tests/install/run.sh
 }
 
+step_tools() {
+  tests/tools/test_tools.py "$stage"
+}
+
 configure_and_build() { # source, build folder, options
   cmake -S "$1" -B "$2" -DCMAKE_PREFIX_PATH="$stage" "${@:3}" >"$target_dir/configure.log" ||
     { cat "$target_dir/configure.log" >&2; return 1; }
@@ -114,6 +118,7 @@ on_wheel() { # version
   grep -q "on UCX $1$" <<< "$said" || { say "not UCX $1" >&2; return 1; }
   # Under valgrind on the system's UCX only; check_full.sh runs it on these as well.
   run_suites --label-exclude valgrind
+  tests/tools/test_tools.py "$stage" Perftest.test_every_way_of_driving_and_waiting Info
 }
 for wheel in "${ucx_wheels[@]}"; do eval "step_ucx-$wheel() { on_wheel $wheel; }"; done
 

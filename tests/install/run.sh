@@ -48,6 +48,8 @@ cmake_route cmake-build-multiarch "$work/by-cmake-multiarch" /usr \
 same_trees "multiarch folders" by-make-multiarch by-cmake-multiarch
 
 cat > expected <<END
+./bin/ucxx_rs_info
+./bin/ucxx_rs_perftest
 ./include/ucxx_rs.h
 ./lib/cmake/ucxx_rs/ucxx_rs-config-version.cmake
 ./lib/cmake/ucxx_rs/ucxx_rs-config.cmake
@@ -104,10 +106,40 @@ run_consumer() { # what, program, kind, library path
   ok "$1: $(head -n 1 <<< "$output")"
 }
 
+# The tools find the library of their own tree, without a library path.
+use_tools() { # name, prefix, libdir below it
+  local name=$1 prefix=$2 libdir=$3 dynamic output
+  dynamic=$(readelf -d "$prefix/bin/ucxx_rs_info" "$prefix/bin/ucxx_rs_perftest")
+  [ "$(grep -cF "[\$ORIGIN/../$libdir]" <<< "$dynamic")" -eq 2 ] || fail "$name: the tools do not look for the library in ../$libdir"
+  output=$("$prefix/bin/ucxx_rs_info" --versions) || fail "$name: ucxx_rs_info: $output"
+  grep -qF "ucxx_rs $version, $prefix/$libdir/libucxx_rs.so.$version" <<< "$output" || fail "$name: ucxx_rs_info found another library: $output"
+  output=$("$prefix/bin/ucxx_rs_perftest" --self --verify --csv -n 100 -s 8,64k) || fail "$name: ucxx_rs_perftest: $output"
+  [ "$(grep -c '^tag_lat,' <<< "$output")" -eq 2 ] || fail "$name: ucxx_rs_perftest: $output"
+  ok "$name: the tools run, with the library of their tree"
+}
+
+use_tools "in place" "$work/by-make/opt/ucxx" lib
 mv by-make/opt/ucxx moved
 use_tree default "$work/moved" lib
+use_tools "moved" "$work/moved" lib
 mv by-make-multiarch/usr moved-multiarch
 use_tree multiarch "$work/moved-multiarch" lib/x86_64-linux-gnu
+use_tools "moved multiarch" "$work/moved-multiarch" lib/x86_64-linux-gnu
+
+# --- folders outside the prefix, another compiler, no tools
+
+outside=$work/outside
+quietly "$root/scripts/install.sh" --prefix "$outside/prefix" --libdir "$outside/libraries" --bindir "$outside/programs" \
+  --build "$target_dir/release"
+grep -qF "[$outside/libraries]" <<< "$(readelf -d "$outside/programs/ucxx_rs_info")" || fail "no absolute run path to a library outside the prefix"
+quietly "$outside/programs/ucxx_rs_info" --versions
+quietly "$root/scripts/install.sh" --prefix "$work/without" --tools no --build "$target_dir/release"
+[ ! -e "$work/without/bin" ] && [ -f "$work/without/lib/libucxx_rs.so.$version" ] || fail "--tools no"
+if CC=no-such-compiler "$root/scripts/install.sh" --prefix "$work/uncompiled" --build "$target_dir/release" >"$work/log" 2>&1; then
+  fail "CC was not heeded"
+fi
+grep -q 'no-such-compiler is not there' "$work/log" || { cat "$work/log" >&2; fail "a missing compiler is not named"; }
+ok "folders outside the prefix, CC, --tools no"
 
 # --- version rules of find_package
 

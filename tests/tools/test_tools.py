@@ -1,0 +1,356 @@
+#!/usr/bin/env python3
+"""The installed command line tools, run as their users run them.
+
+    tests/tools/test_tools.py PREFIX [unittest's arguments]
+"""
+
+import csv
+import io
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+LIMIT = 60  # seconds; only a hang reaches it
+TRANSPORTS = {"shm": "posix,cma,self", "tcp": "tcp,self"}
+FOR_EVER = ["-n", "1000000000"]
+BIN = Path()
+
+
+def environment(transport=None, **more):
+    result = {key: value for key, value in os.environ.items() if not key.startswith(("UCX_", "UCXX_"))}
+    if transport:
+        result["UCX_TLS"] = TRANSPORTS[transport]
+    return {**result, **more}
+
+
+def tool(name, *arguments, env=None):
+    return subprocess.run([BIN / name, *arguments], env=env or environment(), capture_output=True, text=True, timeout=LIMIT)
+
+
+class Running:
+    """A tool in the background, whose output is read line by line."""
+
+    def __init__(self, name, *arguments, env):
+        self.errors = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen([BIN / name, *arguments], env=env, stdout=subprocess.PIPE, stderr=self.errors, text=True)
+        # Reading a line has no limit of its own.
+        self.limit = threading.Timer(LIMIT, self.process.kill)
+        self.limit.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.limit.cancel()
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        self.errors.close()
+
+    def line_with(self, text):
+        for line in self.process.stdout:
+            if text in line:
+                return line
+        raise AssertionError(f"no line with {text!r}; stderr: {self.said()}")
+
+    def said(self):
+        self.errors.seek(0)
+        return self.errors.read()
+
+    def end(self):
+        """Exit status and the rest of stdout."""
+        output, _ = self.process.communicate(timeout=LIMIT)
+        return self.process.returncode, output
+
+
+class Server(Running):
+    def __init__(self, *arguments, env, name="ucxx_rs_perftest", port_option="-p"):
+        super().__init__(name, port_option, "0", *arguments, env=env)
+        self.port = re.search(r"\d+", self.line_with("listening on port")).group()
+
+
+class Case(unittest.TestCase):
+    def check_report(self, report, sizes, transport):
+        self.assertIsNone(report["error"])
+        self.assertIn({"shm": "posix", "tcp": "tcp"}[transport], report["transports"])
+        self.assertEqual([row["bytes"] for row in report["results"]], sizes)
+        for row in report["results"]:
+            times = [row[key] for key in ("p50_us", "p90_us", "p99_us", "p99_9_us", "max_us")]
+            self.assertEqual(times, sorted(times))
+            self.assertGreater(times[0], 0)
+            self.assertGreater(row["messages_per_second"], 0)
+            self.assertAlmostEqual(row["messages_per_second"] * row["bytes"] / 1e6, row["megabytes_per_second"], delta=1)
+            self.assertAlmostEqual(row["average_us"] * row["messages_per_second"], 1e6, delta=1000)
+
+
+class Perftest(Case):
+    def measure(self, transport, *arguments, server=(), host="localhost"):
+        env = environment(transport)
+        with Server(*server, env=env) as running:
+            client = tool("ucxx_rs_perftest", "-p", running.port, host, "--json", *arguments, env=env)
+            self.assertEqual(client.returncode, 0, client.stderr)
+            status, output = running.end()
+            self.assertEqual(status, 0, running.said())
+            self.assertIn("served", output)
+        return json.loads(client.stdout)
+
+    def test_every_way_of_driving_and_waiting(self):
+        tests = ["tag_lat", "tag_bw", "tag_rate"]
+        ways = [(p, k) for p in ("manual", "adaptive") for k in ("poll", "request", "callback", "notifier")]
+        ways += [("blocking", "request"), ("polling", "callback")]
+        for transport in TRANSPORTS:
+            for number, (progress, wait) in enumerate(ways):
+                test = tests[number % len(tests)]
+                with self.subTest(transport=transport, progress=progress, wait=wait, test=test):
+                    # Polling beside a progress thread takes a time slice for each message where CPUs are few.
+                    count = "40" if wait == "poll" and progress != "manual" else "200"
+                    report = self.measure(transport, "-t", test, "-P", progress, "-k", wait, "-s", "0,8,100k", "-n", count, "-W", "16", "-V")
+                    self.check_report(report, [0, 8, 102400], transport)
+                    self.assertEqual((report["test"], report["progress"], report["wait"]), (test, progress, wait))
+                    self.assertIn(f"progress {progress}, wait {wait}", report["server"])
+                    self.assertEqual(report["submission"], "direct" if progress == "manual" else "delayed")
+
+    def test_options(self):
+        for arguments, expected in [
+            (["-e", "none"], {"error_handling": "none"}),
+            (["-T", "multi"], {"thread_mode": "multi"}),
+            (["-P", "adaptive", "-d", "off"], {"submission": "direct"}),
+            (["-6", "-s", "1:4", "-t", "tag_rate"], {"test": "tag_rate"}),
+            (["-4"], {"test": "tag_lat"}),
+        ]:
+            with self.subTest(arguments=arguments):
+                if "-6" in arguments and not has_ipv6():
+                    self.skipTest("no IPv6 here")
+                report = self.measure("shm", "-n", "100", *arguments, host="::1" if "-6" in arguments else "localhost")
+                self.assertEqual({key: report[key] for key in expected}, expected)
+                self.assertEqual([row["bytes"] for row in report["results"]], [1, 2, 4] if "-s" in arguments else [8])
+
+    def test_sides_may_differ(self):
+        report = self.measure("shm", "-n", "100", "-k", "request", server=["-P", "blocking", "-k", "notifier"])
+        self.assertEqual((report["progress"], report["wait"]), ("manual", "request"))
+        self.assertIn("progress blocking, wait notifier, thread mode multi", report["server"])
+
+    def test_self(self):
+        cpu = str(min(os.sched_getaffinity(0)))
+        run = tool("ucxx_rs_perftest", "--self", "-n", "100", "-s", "8,64", "--csv", "-c", cpu, "--peer-cpu", cpu, env=environment("shm"))
+        self.assertEqual(run.returncode, 0, run.stderr)
+        rows = list(csv.DictReader(io.StringIO(run.stdout)))
+        self.assertEqual([(row["test"], row["bytes"], row["iterations"]) for row in rows], [("tag_lat", "8", "100"), ("tag_lat", "64", "100")])
+        self.assertGreater(float(rows[0]["p99_9_us"]), 0)
+
+    def test_table(self):
+        run = tool("ucxx_rs_perftest", "--self", "-n", "100", "-t", "tag_bw", "-s", "4k", env=environment("shm"))
+        self.assertEqual(run.returncode, 0, run.stderr)
+        lines = run.stdout.splitlines()
+        self.assertEqual(lines[-2].split(), "bytes iterations window average p50 p90 p99 p99.9 max MB/s messages/s".split())
+        self.assertEqual(lines[-1].split()[:3], ["4096", "100", "32"])
+        self.assertEqual(len(lines[-1].split()), len(lines[-2].split()))
+
+    def test_a_loop_serves_many_and_ends_on_interrupt(self):
+        env = environment("shm")
+        with Server("--loop", env=env) as server:
+            for test in ("tag_lat", "tag_bw"):
+                run = tool("ucxx_rs_perftest", "-p", server.port, "localhost", "-t", test, "-n", "100", env=env)
+                self.assertEqual(run.returncode, 0, run.stderr)
+            # A stranger is turned away, and does not end the server.
+            with socket.create_connection(("localhost", int(server.port))) as stranger:
+                stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                stranger.settimeout(LIMIT)
+                answer = b""
+                while more := stranger.recv(4096):
+                    answer += more
+                self.assertIn(b"protocol", answer)
+            run = tool("ucxx_rs_perftest", "-p", server.port, "localhost", "-n", "100", env=env)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            server.process.send_signal(signal.SIGINT)
+            status, output = server.end()
+            self.assertEqual(status, 0, server.said())
+            self.assertEqual(output.count("served"), 3)
+
+    def test_bad_arguments_are_named(self):
+        for arguments, word in [
+            (["-t", "tag_lot", "host"], "tag_lot"),
+            (["-s", "8:", "host"], "--size"),
+            (["-s", "0:8", "host"], "--size"),
+            (["-n", "-1", "host"], "--iterations"),
+            (["-n", "1x", "host"], "--iterations"),
+            (["-W", "0", "host"], "--window"),
+            (["-P", "manuel", "host"], "manual, adaptive"),
+            (["-k", "x", "host"], "notifier"),
+            (["-p", "65536", "host"], "--port"),
+            (["-c", "1,", "host"], "--cpu"),
+            (["--self", "host"], "--self"),
+            (["--loop", "host"], "--loop"),
+            (["-n", "5"], "client"),
+            (["host", "another"], "another"),
+        ]:
+            with self.subTest(arguments=arguments):
+                run = tool("ucxx_rs_perftest", *arguments)
+                self.assertEqual(run.returncode, 2)
+                self.assertIn(word, run.stderr)
+                self.assertEqual(run.stdout, "")
+
+    def test_what_cannot_be_done_is_explained(self):
+        for arguments, word in [
+            (["-c", "4000"], "CPU 4000"),
+            (["-d", "on"], "--progress"),
+            (["-P", "adaptive", "-T", "single"], "thread"),
+            (["-s", "1g", "--max-memory", "1m"], "--max-memory"),
+        ]:
+            with self.subTest(arguments=arguments):
+                run = tool("ucxx_rs_perftest", "--self", *arguments)
+                self.assertEqual(run.returncode, 1)
+                self.assertIn(word, run.stderr)
+
+    def test_the_server_keeps_its_own_limit(self):
+        env = environment("shm")
+        with Server("--max-memory", "1m", env=env) as server:
+            run = tool("ucxx_rs_perftest", "-p", server.port, "localhost", "-s", "64m", env=env)
+            self.assertEqual(run.returncode, 1)
+            self.assertIn("the server allows 1048576 bytes", run.stderr)
+            self.assertEqual(server.end()[0], 1)
+
+    def test_no_server(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            port = str(taken.getsockname()[1])
+            run = tool("ucxx_rs_perftest", "-4", "-p", port, "localhost")
+            self.assertEqual(run.returncode, 1)
+            self.assertIn("is the server running there", run.stderr)
+
+    def test_help(self):
+        for name in ("ucxx_rs_perftest", "ucxx_rs_info"):
+            self.assertIn("--help", tool(name, "--help").stdout)
+            self.assertRegex(tool(name, "--version").stdout, rf"^{name} \d+\.\d+\.\d+ on UCX \d+\.\d+\.\d+\n$")
+        self.assertEqual([line.split()[0] for line in tool("ucxx_rs_perftest", "--list").stdout.splitlines()], ["tag_lat", "tag_bw", "tag_rate"])
+
+
+class Endings(Case):
+    """However one side ends, the other one ends, too, and says why."""
+
+    WAYS = [
+        ["-e", "peer"],
+        ["-e", "none", "-t", "tag_rate"],
+        ["-k", "request", "-t", "tag_bw"],
+        ["-P", "adaptive", "-k", "notifier"],
+        ["-P", "blocking", "-k", "callback", "-e", "none"],
+    ]
+
+    def in_the_middle(self, transport, arguments, do):
+        env = environment(transport)
+        with Server(env=env) as server, Running("ucxx_rs_perftest", "-p", server.port, "localhost", *FOR_EVER, *arguments, env=env) as client:
+            if "--json" in arguments:
+                client.line_with('"results":[')
+            else:
+                client.line_with("p99.9")
+            do(server, client)
+
+    def test_a_killed_side_ends_the_other(self):
+        def kill(victim):
+            def do(*sides):
+                sides[victim].process.kill()
+                other = sides[1 - victim]
+                status, _ = other.end()
+                self.assertEqual(status, 1)
+                self.assertRegex(other.said(), r"the other side .* is gone")
+            return do
+
+        for transport in TRANSPORTS:
+            for arguments in self.WAYS:
+                for victim in (0, 1):
+                    with self.subTest(transport=transport, arguments=arguments, victim=("server", "client")[victim]):
+                        self.in_the_middle(transport, arguments, kill(victim))
+
+    def test_a_stopped_side_ends_the_other(self):
+        def do(server, client):
+            server.process.send_signal(signal.SIGSTOP)
+            status, _ = client.end()
+            self.assertEqual(status, 1)
+            # In the middle of a round, or before its first message.
+            self.assertRegex(client.said(), "nothing has completed for 1 seconds|silent for 1 seconds")
+
+        for arguments in (["--timeout", "1"], ["--timeout", "1", "-P", "adaptive", "-k", "callback", "-t", "tag_rate"]):
+            with self.subTest(arguments=arguments):
+                self.in_the_middle("shm", arguments, do)
+
+    def test_an_interrupted_client_says_so_to_the_server(self):
+        def do(server, client):
+            client.process.send_signal(signal.SIGINT)
+            status, output = client.end()
+            self.assertEqual(status, 130)
+            self.assertIn("interrupted", client.said())
+            self.assertEqual(json.loads('{"results":[' + output)["error"], "interrupted")
+            self.assertEqual(server.end()[0], 1)
+            self.assertRegex(server.said(), "gave up: interrupted")
+
+        for transport in TRANSPORTS:
+            for arguments in self.WAYS:
+                with self.subTest(transport=transport, arguments=arguments):
+                    self.in_the_middle(transport, [*arguments, "--json"], do)
+
+
+class Info(Case):
+    def test_versions(self):
+        run = tool("ucxx_rs_info", "--versions")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertIn(str((BIN / "../").resolve()), run.stdout)
+        path = re.search(r"UCX +\d+\.\d+\.\d+, (\S+)", run.stdout).group(1)
+        self.assertTrue(Path(path).exists() and "libucp" in path)
+        self.assertIn("copies of UCX  1", run.stdout)
+
+    def test_sections(self):
+        run = tool("ucxx_rs_info", env=environment(None, UCX_KEEPALIVE_INTERVAL="3s", UCX_LOG_LEVEL="warn"))
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        for word in ("tag messages", "adaptive   by a thread", "UCX_KEEPALIVE_INTERVAL=3s", "    UCX_LOG_LEVEL=warn", "posix", "'lo'(tcp)", "a worker to itself"):
+            self.assertIn(word, run.stdout)
+        self.assertNotIn("PROBLEM", run.stdout)
+        self.assertIn("UCX_TLS=all", tool("ucxx_rs_info", "--config").stdout)
+
+    def test_lanes(self):
+        run = tool("ucxx_rs_info", "-l", "--require-shared-memory")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertGreaterEqual(run.stdout.count("shared memory, as "), 2)
+        self.assertNotIn("There is no shared memory", run.stdout)
+
+    def test_reasons(self):
+        for key, value, kinds in [("UCX_TLS", "tcp,self", 2), ("UCX_TLS", "^sm", 2), ("UCX_MM_ERROR_HANDLING", "n", 1), ("UCX_SHM_DEVICES", "none", 2)]:
+            with self.subTest(variable=f"{key}={value}"):
+                run = tool("ucxx_rs_info", "-l", "-r", env=environment(None, **{key: value}))
+                self.assertEqual(run.returncode, 3, run.stdout + run.stderr)
+                self.assertEqual(run.stdout.count("There is no shared memory"), kinds)
+                self.assertEqual(run.stdout.count(f"because {key}={value}, set on both sides"), kinds)
+
+    def test_to_a_host(self):
+        with Server("--listen", env=environment(None), name="ucxx_rs_info") as server:
+            run = tool("ucxx_rs_info", "-p", server.port, "localhost", "-r")
+            self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+            run = tool("ucxx_rs_info", "-p", server.port, "localhost", "-r", env=environment("tcp"))
+            self.assertEqual(run.returncode, 3, run.stdout + run.stderr)
+            self.assertIn("because UCX_TLS=tcp,self, set here", run.stdout)
+            server.process.send_signal(signal.SIGINT)
+            self.assertEqual(server.end()[0], 0)
+
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+        return True
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        sys.exit(f"usage: {sys.argv[0]} PREFIX [unittest's arguments]")
+    BIN = Path(sys.argv.pop(1)).resolve() / "bin"
+    unittest.main(verbosity=2)

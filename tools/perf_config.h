@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) the ucxx_rs developers
+ *
+ * perf_config.h: what ucxx_rs_perftest was asked to do.
+ */
+#ifndef TOOLS_PERF_CONFIG_H
+#define TOOLS_PERF_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "failure.h"
+
+#define MAX_SIZES 64u
+#define MAX_WINDOW 65536u
+#define DEFAULT_PORT 13338
+
+enum wait_kind { WAIT_POLL, WAIT_REQUEST, WAIT_CALLBACK, WAIT_NOTIFIER };
+enum output_format { OUTPUT_TABLE, OUTPUT_JSON, OUTPUT_CSV };
+
+/* How one side drives its worker. The server takes from the client what it was not told itself; -1 is "not told". */
+struct drive {
+  int progress;       /* UCXX_PROGRESS_* */
+  int wait;           /* enum wait_kind */
+  int thread;         /* UCXX_THREAD_* */
+  int delayed;        /* ucxx_worker_params_t.delayed_submission + 1 */
+  int error_handling; /* UCXX_ENDPOINT_ERROR_HANDLING_* */
+  int64_t spin_ns;
+};
+
+/* Decided by the client. */
+struct plan {
+  char test[24];
+  uint64_t sizes[MAX_SIZES];
+  uint32_t size_count;
+  uint64_t iterations, warmup; /* iterations 0: chosen for each size */
+  bool warmup_given;
+  uint32_t window; /* 0: the test's */
+  bool verify, own_buffers;
+};
+
+struct config {
+  struct plan plan;
+  struct drive drive;
+  const char *host, *bind; /* host NULL: server */
+  uint16_t port;
+  int family; /* AF_* */
+  bool self, loop, list_tests;
+  int cpu[2];      /* of the main thread and of the progress thread; -1: anywhere */
+  int peer_cpu[2]; /* of the forked half of --self */
+  enum output_format output;
+  uint64_t timeout_ns, max_memory;
+};
+
+/* 0: go on; 1: answered (--help, --version); -1: failure. */
+int config_parse(struct config *config, int argc, char **argv, struct failure *failure);
+
+/* The client's wishes as text for the server, and back. */
+void config_write(const struct config *config, char *text, size_t capacity);
+int config_read(struct config *server, const char *text, struct failure *failure);
+
+const char *progress_name(int mode);
+const char *wait_name(int kind);
+const char *thread_name(int mode);
+const char *error_handling_name(int mode);
+
+#endif

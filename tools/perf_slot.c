@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) the ucxx_rs developers
+ */
+#define _XOPEN_SOURCE 700
+#include "perf_slot.h"
+
+#include <errno.h>
+#include <time.h>
+
+#define SLEEP_NS (20 * NS_PER_MS) /* a sleep that nothing ends; then it is looked whether waiting makes sense still */
+#define SPINS 1024                /* turns of a polling loop between two looks at the clock */
+#define BATCH 64
+#define EVERY_BIT UINT64_MAX
+
+static void wake(struct session *session) {
+  if (atomic_load(&session->sleeping) != 0 && atomic_exchange(&session->sleeping, 0) != 0) sem_post(&session->wakeup);
+}
+
+static void on_complete(void *arg, ucxx_request_t *request, ucxx_status_t status) {
+  struct slot *slot = arg;
+  (void)request;
+  slot->status = status;
+  atomic_store(&slot->done, 1);
+  wake(slot->session);
+}
+
+void slot_init(struct slot *slot, struct session *session, void *buffer) {
+  ucxx_op_params_init(&slot->params, sizeof slot->params);
+  slot->session = session;
+  slot->buffer = buffer;
+  slot->request = NULL;
+  slot->status = UCXX_OK;
+  atomic_init(&slot->done, 1);
+  slot->params.memory_type = UCXX_MEMORY_HOST;
+  if (session->drive.wait == WAIT_CALLBACK) slot->params.callback = on_complete;
+  if (session->drive.wait == WAIT_NOTIFIER) slot->params.notifier = session->notifier;
+  slot->params.callback_arg = slot;
+}
+
+static bool keeps_request(const struct session *session) {
+  return session->drive.wait == WAIT_POLL || session->drive.wait == WAIT_REQUEST;
+}
+
+static int slot_failed(struct slot *slot, const char *what) {
+  struct session *session = slot->session;
+  const char *detail = slot->request != NULL ? ucxx_request_error_message(slot->request) : "";
+  /* A side that failed says why out of band; its endpoint's end is only the consequence. */
+  if (oob_peer_gone(session->oob)) return oob_last_words(session->oob, session->failure);
+  return fail(session->failure, "%s: %s (%s)", what, detail[0] != '\0' ? detail : ucxx_status_string(slot->status), ucxx_status_name(slot->status));
+}
+
+/* What an operation has returned. */
+static int slot_started(struct slot *slot, ucxx_status_t status, const char *what) {
+  if (status == UCXX_INPROGRESS) return 0;
+  slot->status = status;
+  atomic_store_explicit(&slot->done, 1, memory_order_relaxed);
+  if (status == UCXX_OK) return 0;
+  if (oob_peer_gone(slot->session->oob)) return oob_last_words(slot->session->oob, slot->session->failure);
+  return session_fail(slot->session, what, status);
+}
+
+/* No room: the submission queue is full, and others empty it. */
+static bool comes_again(struct session *session, ucxx_status_t status, bool *waiting) {
+  if (status != UCXX_ERR_NO_RESOURCE) return false;
+  if (!*waiting) patience_begin(session);
+  *waiting = true;
+  if (session->manual) ucxx_worker_progress(session->worker, NULL);
+  return patience_go_on(session) == 0;
+}
+
+int slot_send(struct slot *slot, size_t length, uint64_t tag) {
+  struct session *session = slot->session;
+  ucxx_request_t **request = keeps_request(session) ? &slot->request : NULL;
+  ucxx_status_t status;
+  bool waiting = false;
+  /* Before: with a progress thread the completion may come before the call returns. */
+  atomic_store_explicit(&slot->done, 0, memory_order_relaxed);
+  do status = ucxx_tag_send(session->endpoint, slot->buffer, length, tag, &slot->params, request);
+  while (comes_again(session, status, &waiting));
+  return slot_started(slot, status, "sending");
+}
+
+int slot_receive(struct slot *slot, size_t length, uint64_t tag) {
+  struct session *session = slot->session;
+  ucxx_request_t **request = keeps_request(session) ? &slot->request : NULL;
+  ucxx_status_t status;
+  bool waiting = false;
+  atomic_store_explicit(&slot->done, 0, memory_order_relaxed);
+  do status = ucxx_tag_recv(session->worker, slot->buffer, length, tag, EVERY_BIT, &slot->params, request);
+  while (comes_again(session, status, &waiting));
+  return slot_started(slot, status, "receiving");
+}
+
+static int progress(struct session *session) {
+  if (!session->manual) return 0;
+  ucxx_status_t status = ucxx_worker_progress(session->worker, NULL);
+  return status == UCXX_OK ? 0 : session_fail(session, "progress", status);
+}
+
+static int wait_by_polling(struct slot *slot) {
+  struct session *session = slot->session;
+  ucxx_status_t status;
+  for (unsigned spins = 1; (status = ucxx_request_status(slot->request)) == UCXX_INPROGRESS; spins++) {
+    if (progress(session) != 0) return -1;
+    if (spins == SPINS) patience_begin(session);
+    if (spins % SPINS == 0 && patience_go_on(session) != 0) return -1;
+  }
+  slot->status = status;
+  return 0;
+}
+
+static int wait_for_request(struct slot *slot) {
+  struct session *session = slot->session;
+  bool waiting = false;
+  while ((slot->status = ucxx_request_wait(slot->request, SLEEP_NS)) == UCXX_INPROGRESS) {
+    if (!waiting) patience_begin(session);
+    waiting = true;
+    if (patience_go_on(session) != 0) return -1;
+  }
+  return 0;
+}
+
+/* Sleeps until a callback says that something has completed, or a moment has passed. */
+static void sleep_for_callback(struct session *session, struct slot *slot) {
+  struct timespec until;
+  atomic_store(&session->sleeping, 1);
+  if (atomic_load(&slot->done) == 0) {
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)SLEEP_NS;
+    if (until.tv_nsec >= (long)NS_PER_SECOND) {
+      until.tv_nsec -= (long)NS_PER_SECOND;
+      until.tv_sec++;
+    }
+    while (sem_timedwait(&session->wakeup, &until) != 0 && errno == EINTR && !stopped()) {}
+  }
+  atomic_store(&session->sleeping, 0);
+}
+
+static int wait_for_callback(struct slot *slot) {
+  struct session *session = slot->session;
+  for (unsigned spins = 1; atomic_load_explicit(&slot->done, memory_order_acquire) == 0; spins++) {
+    if (progress(session) != 0) return -1;
+    if (!session->manual) sleep_for_callback(session, slot);
+    if (spins == 1) patience_begin(session);
+    if ((!session->manual || spins % SPINS == 0) && patience_go_on(session) != 0) return -1;
+  }
+  return 0;
+}
+
+static int take_completions(struct session *session, size_t *count) {
+  ucxx_completion_t batch[BATCH];
+  ucxx_status_t status = ucxx_notifier_poll(session->notifier, batch, sizeof batch[0], BATCH, count);
+  if (status != UCXX_OK) return session_fail(session, "polling the notifier", status);
+  for (size_t i = 0; i < *count; i++) {
+    struct slot *slot = batch[i].user_data;
+    slot->status = batch[i].status;
+    atomic_store_explicit(&slot->done, 1, memory_order_relaxed);
+  }
+  return 0;
+}
+
+static int wait_for_notifier(struct slot *slot) {
+  struct session *session = slot->session;
+  for (unsigned spins = 1; atomic_load_explicit(&slot->done, memory_order_relaxed) == 0; spins++) {
+    size_t count = 0;
+    if (progress(session) != 0 || take_completions(session, &count) != 0) return -1;
+    if (spins == 1) patience_begin(session);
+    if (count > 0) continue;
+    if (!session->manual) {
+      ucxx_status_t status = ucxx_notifier_wait(session->notifier, SLEEP_NS);
+      if (status != UCXX_OK && status != UCXX_ERR_TIMED_OUT) return session_fail(session, "waiting for the notifier", status);
+    }
+    if ((!session->manual || spins % SPINS == 0) && patience_go_on(session) != 0) return -1;
+  }
+  return 0;
+}
+
+int slot_wait(struct slot *slot) {
+  if (atomic_load_explicit(&slot->done, memory_order_acquire) == 0) {
+    int result = -1;
+    switch (slot->session->drive.wait) {
+      case WAIT_POLL: result = wait_by_polling(slot); break;
+      case WAIT_REQUEST: result = wait_for_request(slot); break;
+      case WAIT_CALLBACK: result = wait_for_callback(slot); break;
+      case WAIT_NOTIFIER: result = wait_for_notifier(slot); break;
+    }
+    if (result != 0) return -1;
+    result = slot->status == UCXX_OK ? 0 : slot_failed(slot, "an operation failed");
+    atomic_store_explicit(&slot->done, 1, memory_order_relaxed);
+    ucxx_request_destroy(slot->request);
+    slot->request = NULL;
+    return result;
+  }
+  return slot->status == UCXX_OK ? 0 : slot_failed(slot, "an operation failed");
+}
