@@ -27,6 +27,10 @@ const FLUSH_PATIENCE_NS: u64 = 1_000_000_000;
 /// After force, UCP hands its requests back within a few passes; this is for the day when it does not.
 const ENDING_NS: u64 = 5_000_000_000;
 
+/// The same where the peer's process has ended. UCX has been seen to keep what waits for room in the queue of a dead process,
+/// which will never have any.
+const DEAD_NS: u64 = 500_000_000;
+
 /// How far a close has come.
 pub(crate) struct Closing {
     /// What the close, and `on_close`, will report.
@@ -41,6 +45,8 @@ pub(crate) struct Closing {
     connected: Cell<bool>,
     /// Force, as soon as that is safe.
     forced: Cell<bool>,
+    /// The peer's process has ended: from then on nobody reads what is still on its way there.
+    pub(crate) process_ended: Cell<bool>,
     /// UCP's own close is under way.
     closing_in_ucp: Cell<bool>,
     /// Force at this moment. Moved on while sends complete.
@@ -61,6 +67,7 @@ impl Default for Closing {
             flushed: Cell::new(true),
             connected: Cell::new(false),
             forced: Cell::new(false),
+            process_ended: Cell::new(false),
             closing_in_ucp: Cell::new(false),
             deadline: Cell::new(0),
             sends_seen: Cell::new(0),
@@ -170,7 +177,8 @@ impl Endpoint {
     /// Tells UCP to let go, whatever is in flight: requests come back with an error in the passes that follow.
     pub(crate) fn end_by_force(&self) {
         self.set_phase(Phase::Ending);
-        self.closing.deadline.set(timer::deadline_after(ENDING_NS));
+        let patience = if self.closing.process_ended.get() { DEAD_NS } else { ENDING_NS };
+        self.closing.deadline.set(timer::deadline_after(patience));
         if self.peer_failure {
             self.close_in_ucp(sys::UCP_EP_CLOSE_FLAG_FORCE);
         }
@@ -231,6 +239,9 @@ impl Endpoint {
     /// UCP has ended its part.
     pub(crate) fn part_ended(&self, part: Part, status: Status) {
         self.note_answer(status == Status::OK && !matches!(part, Part::Close));
+        if self.phase() == Phase::Closed {
+            self.watch();
+        }
         match part {
             Part::FlushBeforeClose => self.closing.flushed.set(true),
             Part::Close => self.closing.closing_in_ucp.set(false),
@@ -273,7 +284,8 @@ impl Endpoint {
             self.unregister();
             return false;
         }
-        true
+        // What UCP keeps of a dead process may come back as late as the end of the worker: `part_ended` looks again.
+        self.phase() != Phase::Closed || !self.closing.process_ended.get()
     }
 
     fn patience(&self) -> u64 {
@@ -326,11 +338,41 @@ impl Endpoint {
         // Without error handling there is no force: what UCP still has stays with it until the worker goes.
         let left_to_ucp = !self.peer_failure && self.closing.outcome.get().is_error();
         if back || left_to_ucp || now >= self.closing.deadline.get() {
+            if self.closing.process_ended.get() {
+                self.abandon_requests();
+            }
             self.set_phase(Phase::Closed);
             let outcome = self.closing.outcome.get();
             self.complete_request(outcome);
             if let Some(endpoint) = self.registered() {
                 self.worker.push_event(Event::Closed(endpoint, outcome));
+            }
+        }
+    }
+
+    /// The peer's process has ended.
+    pub(crate) fn process_ended(&self, now: u64) {
+        self.closing.process_ended.set(true);
+        if self.phase() == Phase::Ending {
+            self.closing.deadline.set(self.closing.deadline.get().min(now + DEAD_NS));
+        }
+        self.lost("its process has ended");
+    }
+
+    /// Ends for the caller what UCP has not given back of it.
+    fn abandon_requests(&self) {
+        let mut found = Vec::new();
+        self.worker.for_each_live(|slot| {
+            let kind = slot.kind.get();
+            if std::ptr::eq(slot.endpoint.get(), self) && (kind.is_send() || kind == Kind::EndpointFlush) {
+                found.push(slot.ticket());
+            }
+        });
+        for slot in found.iter().filter_map(super::request::Ticket::current) {
+            if slot.kind.get().is_send() {
+                self.worker.abandon(slot, Status::PEER_FAILED);
+            } else {
+                self.worker.cancel_slot(slot, Status::PEER_FAILED);
             }
         }
     }

@@ -3,7 +3,9 @@
 use super::address::{Address, Origin};
 use super::cache_line::CacheLine;
 use super::events::Event;
+use super::identity::Identity;
 use super::library::{self, Release};
+use super::peer_watch::Found;
 use super::request::{Kind, Slot};
 use super::stats::Counter;
 use super::status::{Error, Result, Status};
@@ -65,6 +67,8 @@ pub struct Endpoint {
     /// On this worker itself.
     pub(crate) to_self: bool,
     origin: Option<Origin>,
+    /// The peer's process is watched for its end.
+    watched: Cell<bool>,
     key: Cell<usize>,
 
     // Written by whoever is inside the gate.
@@ -124,6 +128,7 @@ impl Endpoint {
             peer_failure: params.peer_failure && !to_self,
             to_self,
             origin,
+            watched: Cell::new(false),
             key: Cell::new(usize::MAX),
             sends: Cell::new(0),
             watchers: Cell::new(0),
@@ -137,6 +142,7 @@ impl Endpoint {
             operations_sent: Counter::default(),
             bytes_sent: Counter::default(),
         });
+        endpoint.watch_process()?;
         let mut ucp_params = endpoint.ucp_params();
         ucp_params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_REMOTE_ADDRESS);
         ucp_params.address = address.bytes().as_ptr().cast();
@@ -148,6 +154,7 @@ impl Endpoint {
         });
         super::log::hand_on(&logged);
         if status != sys::UCS_OK {
+            endpoint.unwatch_process();
             // A peer that is gone looks different on each transport.
             let status = match Status(status.into()) {
                 Status::SHMEM_SEGMENT | Status::NO_DEVICE | Status::IO_ERROR => Status::UNREACHABLE,
@@ -165,6 +172,36 @@ impl Endpoint {
             endpoint.await_answer();
         }
         Ok(endpoint)
+    }
+
+    /// Has the end of the peer's process noticed, where it is one of this host and not this one.
+    fn watch_process(&self) -> Result<()> {
+        let here = &self.worker.identity;
+        let Some(origin) = self.origin.filter(|_| self.peer_failure) else { return Ok(()) };
+        if !origin.identity.shares_host_with(here) || origin.identity.same_process(here) {
+            return Ok(());
+        }
+        match self.worker.watch_process(&origin.identity) {
+            Found::Alive => self.watched.set(true),
+            Found::Gone => {
+                let text = format!("address: no endpoint to {}: it has ended", self.peer_text());
+                return Err(Error::new(Status::UNREACHABLE, text));
+            }
+            // UCX's keepalive remains.
+            Found::Unknown => {}
+        }
+        Ok(())
+    }
+
+    fn unwatch_process(&self) {
+        if let (true, Some(origin)) = (self.watched.replace(false), &self.origin) {
+            self.worker.unwatch_process(&origin.identity);
+        }
+    }
+
+    /// The peer's process, if its end is watched for.
+    pub(crate) fn watched_process(&self) -> Option<&Identity> {
+        self.origin.as_ref().filter(|_| self.watched.get()).map(|origin| &origin.identity)
     }
 
     fn ucp_params(&self) -> sys::ucp_ep_params_t {
@@ -200,6 +237,7 @@ impl Endpoint {
         if self.worker.unreported.get().is_none() {
             self.worker.unreported.set(self.unreported.take());
         }
+        self.unwatch_process();
         // Once only: the place may be another's by the second time.
         let key = self.key.replace(usize::MAX);
         let entry = self.worker.endpoints.borrow_mut().get_mut(key).and_then(Option::take);
@@ -336,7 +374,7 @@ impl Endpoint {
 
     /// On this host, as far as can be told.
     pub fn same_host(&self) -> bool {
-        self.origin.is_some_and(|origin| origin.identity.shares_host_with(&self.worker.identity))
+        self.origin.is_some_and(|origin| origin.identity.same_host(&self.worker.identity))
     }
 
     /// A number for the peer's worker, the same wherever it is asked; 0 for a foreign one.
@@ -370,22 +408,7 @@ unsafe extern "C" fn on_ucp_error(arg: *mut c_void, _ucp: sys::ucp_ep_h, status:
     let _ = std::panic::catch_unwind(|| {
         // SAFETY: `arg` is the endpoint, which stays registered until UCP has let go of it, after which this cannot run.
         let endpoint = unsafe { &*arg.cast::<Endpoint>() };
-        if let Some(endpoint) = endpoint.registered() {
-            let worker = endpoint.worker.clone();
-            super::log::write(
-                super::log::INFO,
-                c"endpoint",
-                &format!("lost {}: {}", endpoint.peer_text(), Status(status.into())),
-            );
-            // Visible at once: requests that come back in this same pass are to say what happened.
-            if endpoint.phase() == Phase::Open {
-                endpoint.set_status(Status::PEER_FAILED);
-            }
-            if !endpoint.closing.outcome.get().is_error() {
-                endpoint.closing.outcome.set(Status::PEER_FAILED);
-            }
-            worker.push_event(Event::Failed(endpoint));
-        }
+        endpoint.lost(&Status(status.into()).to_string());
     });
 }
 
@@ -417,6 +440,20 @@ fn shared_memory_allowed() -> bool {
 }
 
 impl Endpoint {
+    /// The peer is gone. What that leads to waits for the end of the pass.
+    pub(crate) fn lost(&self, how: &str) {
+        let Some(endpoint) = self.registered() else { return };
+        super::log::write(super::log::INFO, c"endpoint", &format!("lost {}: {how}", self.peer_text()));
+        // Visible at once: requests that come back in this same pass are to say what happened.
+        if self.phase() == Phase::Open {
+            self.set_status(Status::PEER_FAILED);
+        }
+        if !self.closing.outcome.get().is_error() {
+            self.closing.outcome.set(Status::PEER_FAILED);
+        }
+        self.worker.push_event(Event::Failed(endpoint));
+    }
+
     /// The peer failed, or a deadline demands the end: no new operations, and UCP is told to let go.
     pub(crate) fn fail(&self, status: Status) {
         if self.phase() >= Phase::Ending {

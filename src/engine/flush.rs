@@ -8,7 +8,7 @@ use super::endpoint::{Endpoint, EndpointPointer, Phase};
 use super::inflight::Out;
 use super::operation::{flag, OpParams, Submitted};
 use super::param::Param;
-use super::request::{mark, Kind, Part, Slot, Ticket};
+use super::request::{mark, Kind, Part, Slot, Ticket, UCP};
 use super::status::{Result, Status};
 use super::wait;
 use super::worker::{Inside, Worker};
@@ -234,7 +234,9 @@ pub(crate) fn posted(slot: &Slot, pointer: sys::ucs_status_ptr_t) -> Posted {
 
 /// UCP is done with an operation; perhaps before the call that started it has returned, which is left to that call.
 pub(crate) fn ended(slot: &Slot, status: Status) {
-    if slot.has_mark(mark::SUBMITTING) {
+    if slot.hold.get() & UCP != 0 {
+        slot.worker().abandoned_is_back(slot);
+    } else if slot.has_mark(mark::SUBMITTING) {
         slot.add_mark(mark::INLINE);
         slot.reason.set(status.0);
     } else {

@@ -29,9 +29,14 @@ impl Identity {
         }
     }
 
-    /// Is the other one on this host, in the same pid namespace?
+    /// Does the other one run on the same kernel?
+    pub(crate) fn same_host(&self, other: &Identity) -> bool {
+        self.boot_id == other.boot_id && self.boot_id != [0; 16]
+    }
+
+    /// The same, and in the same pid namespace: only there a number stands for the same process.
     pub(crate) fn shares_host_with(&self, other: &Identity) -> bool {
-        self.boot_id == other.boot_id && self.boot_id != [0; 16] && self.pid_namespace == other.pid_namespace
+        self.same_host(other) && self.pid_namespace == other.pid_namespace
     }
 
     /// The same process, whichever worker?
@@ -60,9 +65,18 @@ fn boot_id() -> [u8; 16] {
     id
 }
 
-/// Field 22 of /proc/self/stat, counted after the command name, which may hold blanks and parentheses.
 fn start_time() -> Option<u64> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    start_time_in("/proc/self/stat")
+}
+
+/// The same of another process of this pid namespace; none where it has gone, or where that is not to be known.
+pub(crate) fn start_time_of(pid: u32) -> Option<u64> {
+    start_time_in(&format!("/proc/{pid}/stat"))
+}
+
+/// Field 22 of the file, counted after the command name, which may hold blanks and parentheses.
+fn start_time_in(file: &str) -> Option<u64> {
+    let stat = std::fs::read_to_string(file).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 

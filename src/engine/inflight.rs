@@ -4,7 +4,7 @@
 
 use super::endpoint::Endpoint;
 use super::operation::{deadline_of, flag, OpParams, Submitted};
-use super::request::{mark, Kind, Part, Slot, ENGINE, USER};
+use super::request::{mark, Kind, Part, Slot, ENGINE, UCP, USER};
 use super::status::{Error, Result, Status};
 use super::worker::{attention, Worker};
 use crate::sys::{self, Posted};
@@ -279,6 +279,24 @@ impl Worker {
             super::wait::ANY_REQUEST.notify();
         }
         slot.hold.set(slot.hold.get() & !ENGINE);
+        if slot.hold.get() == 0 {
+            self.return_slot(slot);
+        }
+    }
+
+    /// Tells the caller that an operation has ended which UCP does not give back: the peer is gone for good, so nothing touches
+    /// the buffer any more, but what is left of it stands behind others in a queue that nobody empties. The slot is UCP's until the
+    /// end of the worker.
+    pub(crate) fn abandon(&self, slot: &Slot, status: Status) {
+        slot.hold.set(slot.hold.get() | UCP);
+        slot.reason.set(status.0);
+        self.complete(slot, status);
+    }
+
+    /// UCP has given back what was abandoned.
+    #[cold]
+    pub(crate) fn abandoned_is_back(&self, slot: &Slot) {
+        slot.hold.set(slot.hold.get() & !UCP);
         if slot.hold.get() == 0 {
             self.return_slot(slot);
         }

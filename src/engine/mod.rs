@@ -24,6 +24,7 @@ pub mod notifier;
 pub mod operation;
 pub mod owner;
 pub(crate) mod param;
+pub(crate) mod peer_watch;
 pub(crate) mod places;
 pub(crate) mod presence;
 pub mod probe;

@@ -10,8 +10,9 @@ use super::timer;
 use super::worker::{attention, Worker};
 use crate::sys;
 
-/// Passes between two looks at the clock for the ages in a dump: often enough to be right, too seldom to cost.
-const PASSES_PER_LOOK: u64 = 1024;
+/// Passes between two looks at the clock, for the ages in a dump and for peers that may have ended: often enough for
+/// those, too seldom to cost.
+const PASSES_PER_LOOK: u64 = 128;
 
 impl Worker {
     /// One pass. Returns how many events it handled; 0 when there was nothing to do.
@@ -59,7 +60,11 @@ impl Worker {
 
     #[cold]
     fn look_at_clock(&self) {
-        self.coarse_now.set(timer::now_ns());
+        let now = timer::now_ns();
+        self.coarse_now.set(now);
+        if self.peers.is_due(now) {
+            self.attend(attention::PEERS);
+        }
     }
 
     #[cold]
@@ -73,6 +78,9 @@ impl Worker {
             if self.attention.get() & attention::CHANGING != 0 {
                 handled += self.advance_changing(now);
             }
+        }
+        if self.attention.get() & attention::PEERS != 0 {
+            self.look_at_peers(self.coarse_now.get());
         }
         if self.attention.get() & attention::READY != 0 {
             self.attention.set(self.attention.get() & !attention::READY);

@@ -78,6 +78,8 @@ pub(crate) enum Part {
 /// Bits of `Slot::hold`.
 pub(crate) const USER: u8 = 1;
 pub(crate) const ENGINE: u8 = 2;
+/// UCP still has it, and its caller has been told the end: see `Worker::abandon`.
+pub(crate) const UCP: u8 = 4;
 
 /// Bits of `Slot::marks`.
 pub(crate) mod mark {

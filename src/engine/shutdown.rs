@@ -60,7 +60,9 @@ impl Worker {
                 // SAFETY: the worker keeps the endpoint alive while something in flight names it.
                 let endpoint = unsafe { slot.endpoint.get().as_ref() };
                 left |= slot.kind.get() != Kind::WorkerFlush
-                    && endpoint.is_none_or(|endpoint| endpoint.phase() > Phase::Flushing);
+                    && endpoint.is_none_or(|endpoint| {
+                        endpoint.phase() > Phase::Flushing && !endpoint.closing.process_ended.get()
+                    });
             });
             left
         });
@@ -72,6 +74,7 @@ impl Worker {
         inside.deliver_everything();
         inside.changing.borrow_mut().clear();
         inside.endpoints.borrow_mut().clear();
+        inside.peers.clear();
         inside.keep.set(Some(self.clone()));
         inside.shut_foreign();
         drop(inside);

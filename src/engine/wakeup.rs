@@ -37,7 +37,7 @@ impl Wakeup {
         Ok(wakeup)
     }
 
-    fn add(&self, fd: libc::c_int) -> bool {
+    pub(crate) fn add(&self, fd: libc::c_int) -> bool {
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
         // SAFETY: two descriptors and a valid event.
         unsafe { libc::epoll_ctl(self.epoll, libc::EPOLL_CTL_ADD, fd, &mut event) == 0 }
@@ -116,6 +116,9 @@ impl Worker {
             return Err(Error::new(Status(status.into()), "worker: UCX has no event descriptor for it"));
         }
         let wakeup = Wakeup::new(fd)?;
+        if let Some(peers) = self.peers.descriptor() {
+            wakeup.add(peers);
+        }
         Ok(self.wakeup.get_or_init(|| wakeup))
     }
 
@@ -138,6 +141,9 @@ impl Worker {
         let wakeup = self.wakeup()?;
         self.drain_foreign();
         if self.attention.get() & (attention::READY | attention::EVENTS) != 0 || self.can_advance() {
+            return Ok(Armed::Busy);
+        }
+        if self.peers.is_watching() && self.look_at_peers(timer::now_ns()) {
             return Ok(Armed::Busy);
         }
         let deadline = [self.timers.borrow().next(), self.next_change()].into_iter().flatten().min();

@@ -10,6 +10,7 @@ use super::gate::{this_thread, Gate, ThreadMode};
 use super::identity::Identity;
 use super::library;
 use super::param::Templates;
+use super::peer_watch::PeerWatch;
 use super::request::Slot;
 use super::slab::Slab;
 use super::stats::Stats;
@@ -104,6 +105,7 @@ pub struct Worker {
     pub(crate) endpoints: RefCell<Vec<Option<Arc<Endpoint>>>>,
     /// Endpoints that are being opened or closed, looked at in each pass.
     pub(crate) changing: RefCell<Vec<Arc<Endpoint>>>,
+    pub(crate) peers: PeerWatch,
     pub(crate) keep: Cell<Option<Arc<Worker>>>,
 
     // Written by any thread.
@@ -121,6 +123,8 @@ pub(crate) mod attention {
     pub(crate) const EVENTS: u32 = 2;
     pub(crate) const TIMERS: u32 = 4;
     pub(crate) const CHANGING: u32 = 8;
+    /// It is time to look whether a peer's process has ended.
+    pub(crate) const PEERS: u32 = 16;
 }
 
 // SAFETY: see the type: cells belong to whoever is inside the gate, which admits one thread at a time.
@@ -219,6 +223,7 @@ impl Worker {
             timers: RefCell::default(),
             endpoints: RefCell::default(),
             changing: RefCell::default(),
+            peers: PeerWatch::default(),
             armed: Cell::new(false),
             delivering: Cell::new(0),
             coarse_now: Cell::new(timer::now_ns()),

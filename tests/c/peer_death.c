@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright the ucxx_rs developers */
+/*
+ * A peer's process is killed: its endpoint closes once, with PEER_FAILED, everything of it completes with an error, and
+ * whoever else is connected does not notice. The dead are not reaped before that: a process that nobody has reaped is dead, too.
+ */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "test_util.h"
+
+enum { TAG_THERE = 1, TAG_BACK = 2, TAG_NEVER = 3, MANY = 10000 };
+static const size_t LARGE = (size_t)64 << 20, MEDIUM = (size_t)256 << 10;
+
+typedef struct peer {
+  pid_t pid;
+  int channel;
+  ucxx_endpoint_t *endpoint;
+  seen_t closed;
+} peer_t;
+
+typedef struct mode {
+  const char *name;
+  int progress;
+  int waits; /* sleeps in between, where progress is manual */
+} mode_t_;
+
+static ucxx_context_t *context;
+static ucxx_worker_t *worker;
+static const mode_t_ *mode;
+
+static void write_all(int fd, const void *data, size_t length) {
+  for (const char *at = data; length > 0;) {
+    ssize_t written = write(fd, at, length);
+    CHECK(written > 0);
+    at += written;
+    length -= (size_t)written;
+  }
+}
+
+static int read_all(int fd, void *data, size_t length) {
+  for (char *at = data; length > 0;) {
+    ssize_t got = read(fd, at, length);
+    if (got <= 0) return 0;
+    at += got;
+    length -= (size_t)got;
+  }
+  return 1;
+}
+
+static void put_address(int fd, ucxx_worker_t *of) {
+  ucxx_address_t *address = NULL;
+  CHECK_OK(ucxx_worker_address(of, &address));
+  uint64_t length = ucxx_address_length(address);
+  write_all(fd, &length, sizeof length);
+  write_all(fd, ucxx_address_data(address), length);
+  ucxx_address_destroy(address);
+}
+
+static ucxx_address_t *get_address(int fd) {
+  uint64_t length = 0;
+  char bytes[8192];
+  CHECK(read_all(fd, &length, sizeof length) && length <= sizeof bytes && read_all(fd, bytes, length));
+  ucxx_address_t *address = NULL;
+  CHECK_OK(ucxx_address_from_bytes(bytes, length, &address));
+  return address;
+}
+
+/* The other side: sends back what it gets, until it is killed or its parent has gone. */
+static void echo(int channel) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ucxx_endpoint_t *back = NULL;
+  CHECK_OK(ucxx_context_create(NULL, &context));
+  CHECK_OK(ucxx_worker_create(context, NULL, &worker));
+  put_address(channel, worker);
+  ucxx_address_t *address = get_address(channel);
+  CHECK_OK(ucxx_endpoint_create(worker, address, NULL, &back));
+  ucxx_address_destroy(address);
+  for (;;) {
+    uint64_t word = 0;
+    ucxx_request_t *request = NULL;
+    CHECK_OK(finish(ucxx_tag_recv(worker, &word, sizeof word, TAG_THERE, UINT64_MAX, NULL, &request), &request));
+    CHECK_OK(finish(ucxx_tag_send(back, &word, sizeof word, TAG_BACK, NULL, &request), &request));
+  }
+}
+
+static void on_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
+  (void)endpoint;
+  see_completion(arg, NULL, status);
+}
+
+/* Until it is true; the guard of the test is the bound. */
+static void move_on(void) {
+  if (mode->waits) {
+    ucxx_status_t status = ucxx_worker_wait(worker, UINT64_MAX);
+    CHECK(status == UCXX_OK || status == UCXX_ERR_TIMED_OUT);
+  } else {
+    progress(worker);
+  }
+}
+
+static void talk(peer_t *peer, uint64_t word) {
+  uint64_t answer = 0;
+  ucxx_request_t *receive = NULL, *send = NULL;
+  ucxx_status_t received = ucxx_tag_recv(worker, &answer, sizeof answer, TAG_BACK, UINT64_MAX, NULL, &receive);
+  CHECK_OK(finish(ucxx_tag_send(peer->endpoint, &word, sizeof word, TAG_THERE, NULL, &send), &send));
+  CHECK_OK(finish(received, &receive));
+  CHECK_EQ(answer, word);
+}
+
+static void start_peer(peer_t *peer) {
+  int ends[2];
+  char number[16];
+  memset(peer, 0, sizeof *peer);
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+  snprintf(number, sizeof number, "%d", ends[1]);
+  peer->pid = fork();
+  CHECK(peer->pid >= 0);
+  if (peer->pid == 0) {
+    /* dup clears close-on-exec. */
+    snprintf(number, sizeof number, "%d", dup(ends[1]));
+    execl("/proc/self/exe", "peer_death", number, (char *)NULL);
+    _exit(127);
+  }
+  close(ends[1]);
+  peer->channel = ends[0];
+  put_address(peer->channel, worker);
+  ucxx_address_t *address = get_address(peer->channel);
+  ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
+  params.on_close = on_close;
+  params.on_close_arg = &peer->closed;
+  CHECK_OK(ucxx_endpoint_create(worker, address, &params, &peer->endpoint));
+  ucxx_address_destroy(address);
+  talk(peer, (uint64_t)peer->pid);
+}
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static void reap(peer_t *peer) {
+  CHECK(waitpid(peer->pid, NULL, 0) == peer->pid);
+  close(peer->channel);
+}
+
+/* Kills a peer with this many sends of this size under way, and a receive that is to end with its endpoint. */
+static void kill_one(peer_t *survivor, int sends, size_t size) {
+  STEP("%s: killed with %d sends of %zu bytes under way", mode->name, sends, size);
+  peer_t victim;
+  start_peer(&victim);
+  uint8_t *data = test_alloc(size + 1);
+  ucxx_request_t **requests = calloc((size_t)sends + 1, sizeof *requests);
+  CHECK(requests != NULL);
+  seen_t *seen = calloc((size_t)sends + 1, sizeof *seen);
+  CHECK(seen != NULL);
+  uint64_t word = 0;
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  params.from = victim.endpoint;
+  params.callback = see_completion;
+  params.callback_arg = &seen[sends];
+  CHECK_STATUS(ucxx_tag_recv(worker, &word, sizeof word, TAG_NEVER, UINT64_MAX, &params, &requests[sends]), UCXX_INPROGRESS);
+  params.from = NULL;
+  for (int at = 0; at < sends; at++) {
+    ucxx_status_t status;
+    params.callback_arg = &seen[at];
+    while ((status = ucxx_tag_send(victim.endpoint, data, size, TAG_NEVER, &params, &requests[at])) == UCXX_ERR_NO_RESOURCE)
+      progress(worker);
+    /* TCP takes some into its own buffers at once. */
+    CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
+  }
+  CHECK(kill(victim.pid, SIGKILL) == 0);
+  double killed = now();
+  while (seen_count(&victim.closed) == 0)
+    move_on();
+  double closed = now();
+  for (int at = 0; at <= sends; at++) {
+    if (requests[at] == NULL) continue;
+    /* Over TCP a send is complete when the system has taken it, even if its receiver is dead by then. */
+    ucxx_status_t status = finish(UCXX_INPROGRESS, &requests[at]);
+    CHECK(status == UCXX_ERR_PEER_FAILED || (status == UCXX_OK && at < sends));
+    CHECK_EQ(seen_count(&seen[at]), 1);
+    CHECK_STATUS(seen[at].status, status);
+  }
+  printf("%s: %d sends of %zu bytes: closed after %.3f s, everything complete after %.3f s\n", mode->name, sends, size,
+         closed - killed, now() - killed);
+  /* Nothing of UCX's touches it any more. */
+  memset(data, 0xee, size);
+  CHECK_STATUS(victim.closed.status, UCXX_ERR_PEER_FAILED);
+  CHECK_STATUS(ucxx_endpoint_status(victim.endpoint), UCXX_ERR_PEER_FAILED);
+  CHECK_STATUS(ucxx_tag_send(victim.endpoint, data, 8, TAG_NEVER, NULL, NULL), UCXX_ERR_PEER_FAILED);
+  talk(survivor, (uint64_t)sends);
+  reap(&victim);
+  ucxx_endpoint_destroy(victim.endpoint);
+  CHECK_EQ(seen_count(&victim.closed), 1);
+  free(seen);
+  free(requests);
+  free(data);
+}
+
+/* An address of a process that has ended. */
+static void too_late(void) {
+  STEP("%s: an endpoint to one that has ended", mode->name);
+  peer_t peer;
+  start_peer(&peer);
+  ucxx_address_t *address = NULL;
+  ucxx_endpoint_t *endpoint = NULL;
+  int ends[2];
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    char number[16];
+    close(ends[0]);
+    snprintf(number, sizeof number, "%d", ends[1]);
+    execl("/proc/self/exe", "peer_death", number, (char *)NULL);
+    _exit(127);
+  }
+  close(ends[1]);
+  address = get_address(ends[0]);
+  CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+  CHECK_STATUS(ucxx_endpoint_create(worker, address, NULL, &endpoint), UCXX_ERR_UNREACHABLE);
+  CHECK_MESSAGE("has ended");
+  CHECK(endpoint == NULL);
+  ucxx_address_destroy(address);
+  close(ends[0]);
+  talk(&peer, 77);
+  ucxx_endpoint_destroy(peer.endpoint);
+  CHECK(kill(peer.pid, SIGKILL) == 0);
+  reap(&peer);
+}
+
+int main(int argc, char **argv) {
+  static const mode_t_ modes[] = {
+      {"polling", UCXX_PROGRESS_MANUAL, 0}, {"waiting", UCXX_PROGRESS_MANUAL, 1}, {"thread", UCXX_PROGRESS_THREAD_ADAPTIVE, 0}};
+  test_begin("peer_death", 240);
+  if (argc > 1) echo(atoi(argv[1]));
+  for (size_t at = 0; at < sizeof modes / sizeof *modes; at++) {
+    peer_t survivor;
+    mode = &modes[at];
+    footprint_t before = footprint_now();
+    CHECK_OK(ucxx_context_create(NULL, &context));
+    ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
+    params.progress_mode = mode->progress;
+    params.submission_queue_depth = 2 * MANY;
+    CHECK_OK(ucxx_worker_create(context, &params, &worker));
+    start_peer(&survivor);
+    kill_one(&survivor, 0, 0);
+    for (int round = 0; round < 4; round++)
+      kill_one(&survivor, 1, LARGE);
+    kill_one(&survivor, MANY, MEDIUM);
+    too_late();
+    ucxx_endpoint_destroy(survivor.endpoint);
+    CHECK(kill(survivor.pid, SIGKILL) == 0);
+    reap(&survivor);
+    ucxx_worker_destroy(worker);
+    ucxx_context_destroy(context);
+    /* The first context leaves what UCX opens once. */
+    if (at > 0) CHECK_EQ(footprint_now().descriptors, before.descriptors);
+  }
+  return 0;
+}
