@@ -45,6 +45,14 @@ repeated() { # build folder
   ctest --test-dir "$1" --output-on-failure --no-tests=error -j "$jobs" --label-exclude valgrind --repeat "until-fail:$repeat" </dev/null
 }
 
+# A million operations handed to threads that fall asleep, and thousands of starts and stops, over each transport.
+at_random() { # program, count
+  local transports
+  for transports in posix,cma,self tcp,self; do
+    UCX_TLS=$transports "$suites/tests/c/$1" "$2" || return 1
+  done
+}
+
 rust_repeated() {
   local round
   for ((round = 1; round <= repeat; round++)); do
@@ -58,6 +66,8 @@ for wheel in "${ucx_wheels[@]}"; do part "C examples under valgrind, UCX $wheel"
 part "C tests, $repeat times" repeated "$suites/tests/c"
 part "C examples, $repeat times" repeated "$suites/c_examples"
 part "Rust tests, $repeat times" rust_repeated
+part "a million operations for threads that fall asleep" at_random progress_thread_sleep 1000000
+part "threads that start and stop under traffic" at_random progress_thread_restart 2000
 
 if [ "${#failed[@]}" -gt 0 ]; then
   printf 'check-full: failed: %s\n' "${failed[@]}" >&2

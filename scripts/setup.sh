@@ -76,6 +76,10 @@ check_rust() {
     command -v rustup >/dev/null || die "rustfmt and clippy are missing: install them beside your Rust toolchain"
     rustup component add rustfmt clippy
   fi
+  # For the thread sanitizer, which wants the standard library built for it. Without rustup that test is left out.
+  if command -v rustup >/dev/null && [ ! -f "$(rustc --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock" ]; then
+    rustup component add rust-src
+  fi
 }
 
 install_missing() {

@@ -13,9 +13,9 @@ jobs=$(nproc)
 unset MAKEFLAGS MAKELEVEL
 oldest_rust=$(package_field rust-version)
 
-steps=(fmt clippy msrv cargo-test stage header readme install tools suites system-ucx)
+steps=(fmt clippy msrv cargo-test loom stage header readme install tools suites system-ucx)
 for wheel in "${ucx_wheels[@]}"; do steps+=("ucx-$wheel"); done
-steps+=(asan bindings)
+steps+=(asan tsan bindings)
 # These use the library as installed by the stage step.
 staged=" readme tools suites system-ucx asan bindings "
 for wheel in "${ucx_wheels[@]}"; do staged+="ucx-$wheel "; done
@@ -52,6 +52,13 @@ step_msrv() {
 
 step_cargo-test() {
   cargo test --locked
+}
+
+# Every order in which a few threads can take a few steps, with up to three or four preemptions: without a bound they do not end.
+step_loom() {
+  local options=(--locked --release --target-dir "$target_dir/loom" --config profile.release.lto=false --config profile.release.codegen-units=16)
+  RUSTFLAGS='--cfg loom' cargo clippy "${options[@]}" --test models -- -D warnings
+  RUSTFLAGS='--cfg loom' cargo test "${options[@]}" --test models
 }
 
 step_stage() {
@@ -135,6 +142,10 @@ step_asan() {
   say "asan: $found programs are instrumented"
   # The two instruments do not work together.
   run_ctest "$target_dir/asan" --label-exclude valgrind
+}
+
+step_tsan() {
+  scripts/tsan.sh
 }
 
 step_bindings() {

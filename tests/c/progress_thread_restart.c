@@ -169,6 +169,7 @@ static void one_setting(uint64_t seed, uint64_t changes, int32_t delayed) {
     lanes[at] = (lane_t){.pair = &pair, .tag = 0x100 + (uint64_t)at, .over = &over};
     lanes[at].out = test_alloc(WINDOW * LARGE);
     lanes[at].in = test_alloc(WINDOW * LARGE);
+    memset(lanes[at].out, 0, WINDOW * LARGE);
     reporter_begin(&lanes[at].reporter, notifier, test_mix(seed + (uint64_t)at));
     threads[at] = start(at < SUBMITTERS ? submit : ask, &lanes[at]);
   }

@@ -30,7 +30,7 @@ fn what_is_put_is_taken_or_refused() {
         }
         control.take(&mut list, true);
         seen += list.drain(..).count();
-        others.map(|other| other.join().unwrap());
+        others.into_iter().for_each(|other| other.join().unwrap());
         assert!(!control.is_pending());
         assert_eq!(seen + refused.load(Ordering::Relaxed), 2);
     });

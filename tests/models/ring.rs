@@ -90,7 +90,7 @@ fn nothing_comes_in_after_it_has_settled() {
             thread::yield_now();
         }
         gone.store(true, Ordering::Relaxed);
-        submitters.map(|submitter| submitter.join().unwrap());
+        submitters.into_iter().for_each(|submitter| submitter.join().unwrap());
         assert_eq!(seen + refused.load(Ordering::Relaxed), 2);
         assert!(ring.is_empty());
     });

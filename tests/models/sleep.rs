@@ -96,7 +96,7 @@ fn no_submission_is_slept_over() {
         let mut seen = world.run_until(2);
         seen.sort_unstable();
         assert_eq!(seen, [1, 2]);
-        submitters.map(|submitter| submitter.join().unwrap());
+        submitters.into_iter().for_each(|submitter| submitter.join().unwrap());
     });
 }
 

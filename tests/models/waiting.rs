@@ -203,7 +203,7 @@ fn no_notification_is_lost() {
         });
         assert!(room.wait_until(&|| flags.iter().all(|flag| flag.load(Ordering::Acquire)), u64::MAX));
         assert!(room.wait_until(&|| flags[0].load(Ordering::Acquire), 0));
-        setters.map(|setter| setter.join().unwrap());
+        setters.into_iter().for_each(|setter| setter.join().unwrap());
     });
 }
 

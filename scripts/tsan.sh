@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# The engine's tests, and the C tests and examples that have threads, under ThreadSanitizer.
+#
+# The library is built with Rust's standard library, because the one that comes with the toolchain is not instrumented: what its locks
+# and reference counts order would be reported. Building it, and the option itself, are not stable, so the stable compiler
+# is asked to take them (RUSTC_BOOTSTRAP). C is compiled by the system's compiler and linked to the runtime of the Rust toolchain: there
+# can be one only.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$root"
+
+build=$target_dir/tsan
+stage=$build/stage
+jobs=$(nproc)
+host=$(rustc -vV | sed -n 's/^host: //p')
+libraries=$(rustc --print sysroot)/lib/rustlib
+runtime=$(compgen -G "$libraries/$host/lib/librustc*_rt.tsan.a" | head -n 1 || true)
+if [ -z "$runtime" ] || [ ! -f "$libraries/src/rust/library/Cargo.lock" ]; then
+  # What rustup can mend is to be mended (scripts/setup.sh test); a distribution's toolchain may have neither.
+  if [ -n "$runtime" ] && command -v rustup >/dev/null; then die "Rust's sources are missing: rustup component add rust-src"; fi
+  say "tsan: LEFT OUT: this Rust toolchain has no runtime for it, or no sources of its standard library"
+  exit 0
+fi
+
+# UCX rewrites the beginning of functions of the C library, and would hit the sanitizer's instead.
+export UCX_MEM_MMAP_HOOK_MODE=none UCX_MEM_CUDA_HOOK_MODE=none
+export TSAN_OPTIONS="exitcode=66 suppressions=$root/tests/tsan/suppressions.txt"
+# Nothing waits longer than it has to: a slow machine is slower here.
+export UCXX_TEST_SECONDS=${UCXX_TEST_SECONDS:-600}
+rust=(--target "$host" --target-dir "$build" --config profile.release.lto=false -Zbuild-std)
+instrumented() { RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=thread "$@"; }
+
+say "tsan: the library"
+instrumented scripts/build.sh "${rust[@]}"
+scripts/install.sh --prefix "$stage" --build "$build/$host/release" >/dev/null
+compile=(-g -O1 -fsanitize=thread)
+# Not -fsanitize=thread: that would bring the C compiler's own runtime.
+link="-Wl,--whole-archive $runtime -Wl,--no-whole-archive -Wl,--export-dynamic -lpthread -ldl -lm -lrt"
+
+say "tsan: does it see what happens in the library?"
+gcc "${compile[@]}" -c -I"$stage/include" tests/tsan/turns.c -o "$build/turns.o"
+# shellcheck disable=SC2086  # a list of options
+gcc "$build/turns.o" -o "$build/turns" -L"$stage/lib" -lucxx_rs -Wl,-rpath,"$stage/lib" $link
+"$build/turns" ordered || die "reports a race where there is none"
+status=0
+report=$("$build/turns" relaxed 2>&1) || status=$?
+[ "$status" -eq 66 ] || die "does not report a race that was planted (status $status)"
+grep -q 'src/engine/' <<< "$report" || die "reports the planted race, but not in the library"
+
+say "tsan: the engine's tests"
+instrumented cargo test --locked --release --lib "${rust[@]}"
+
+failed=0
+threaded() { # source, build folder, tests
+  cmake -S "$1" -B "$2" -DCMAKE_BUILD_TYPE=None -DCMAKE_PREFIX_PATH="$stage" -DCMAKE_C_FLAGS="${compile[*]}" \
+    -DCMAKE_CXX_FLAGS="${compile[*]}" -DCMAKE_EXE_LINKER_FLAGS="-fno-sanitize=thread $link" >/dev/null &&
+    cmake --build "$2" --parallel "$jobs" >/dev/null &&
+    ctest --test-dir "$2" --output-on-failure --no-tests=error -j "$jobs" --label-exclude valgrind --timeout 900 -R "$3" </dev/null || failed=1
+}
+say "tsan: C tests and examples with threads"
+threaded tests/c "$build/c" '^(progress_thread.*|threads|notifier|wakeup|callbacks|requests)\.(shm|tcp)$'
+threaded c_examples "$build/examples" '^(progress_thread|notifier|cpp_futures)'
+exit "$failed"
