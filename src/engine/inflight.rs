@@ -107,7 +107,7 @@ impl Worker {
     #[inline(never)]
     fn completed_inline(&self, slot: &Slot, submission: Submission<'_>, out: Out) -> Result<Submitted> {
         let Submission { endpoint, params, mut length, mut tag } = submission;
-        let status = Status(slot.reason.get());
+        let status = Status(slot.reason.replace(0));
         if slot.kind.get().is_recv() {
             (length, tag) = (slot.length.get(), slot.tag.get());
         }

@@ -188,8 +188,8 @@ impl Slot {
         let (hold, marks) = if given { (ENGINE | USER, mark::LIVE | mark::GIVEN) } else { (ENGINE, mark::LIVE) };
         self.hold.set(hold);
         self.marks.set(if given && !watched { marks | mark::PLAIN } else { marks });
-        self.clear(params.recv_info);
         if watched {
+            self.recv_info.set(params.recv_info);
             self.callback.set(params.callback);
             self.callback_arg.set(params.callback_arg);
         }

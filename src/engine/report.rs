@@ -127,12 +127,12 @@ impl Worker {
             }
             // SAFETY: the worker keeps the endpoint alive while something in flight names it.
             let peer = unsafe { slot.endpoint.get().as_ref() }.map(|endpoint| format!(", {}", endpoint.peer_text()));
+            // A receive learns both of these from its message.
+            let (length, tag) = if slot.kind.get().is_recv() { (0, 0) } else { (slot.length.get(), slot.tag.get()) };
             let text = format!(
-                "  {} {}: {} bytes, tag 0x{:x}, for about {} ms{}",
+                "  {} {}: {length} bytes, tag 0x{tag:x}, for about {} ms{}",
                 slot.sequence.get(),
                 slot.kind.get().describe(),
-                slot.length.get(),
-                slot.tag.get(),
                 now.saturating_sub(slot.started.get()) / 1_000_000,
                 peer.unwrap_or_default()
             );

@@ -142,7 +142,7 @@ pub struct Slot {
     pub(crate) callback_arg: Cell<*mut c_void>,
     /// A reference, until the operation has been reported; null without.
     pub(crate) notifier: Cell<*const notifier::Core>,
-    recv_info: Cell<*mut RecvInfo>,
+    pub(crate) recv_info: Cell<*mut RecvInfo>,
     pub(crate) length: Cell<u64>,
     pub(crate) tag: Cell<u64>,
     /// The endpoint it goes to (sends, flush, close), or that it ends with (`from` of a receive). The worker keeps the
@@ -227,7 +227,8 @@ impl Slot {
         self.hold.set(if given { ENGINE | USER } else { ENGINE });
         let closes = if params.flags & flag::TIMEOUT_CLOSES != 0 { mark::CLOSES } else { 0 };
         self.marks.set(closes | if given { mark::GIVEN } else { 0 });
-        self.clear(params.recv_info);
+        debug_assert!(self.is_clean());
+        self.recv_info.set(params.recv_info);
         self.callback.set(params.callback);
         // Not copied in passing: the caller has just written it, in pieces, and reading it as a whole would stall.
         if params.callback.is_some() || !params.notifier.is_null() {
@@ -250,23 +251,28 @@ impl Slot {
         out.store(self);
     }
 
-    /// What most operations have nothing of.
-    #[inline(always)]
-    pub(crate) fn clear(&self, recv_info: *mut RecvInfo) {
-        self.callback.set(None);
-        self.recv_info.set(recv_info);
-        self.endpoint.set(std::ptr::null());
-        self.length.set(0);
-        self.tag.set(0);
-        self.reason.set(0);
-        self.remaining.set(0);
-        self.part.set(Part::Nothing);
-        self.outside.store(0, Ordering::Relaxed);
+    /// What most operations have nothing of is as `new` made it in a slot that is not in use: `end` sees to that.
+    fn is_clean(&self) -> bool {
+        self.callback.get().is_none()
+            && self.notifier.get().is_null()
+            && self.recv_info.get().is_null()
+            && self.endpoint.get().is_null()
+            && self.reason.get() == 0
+            && self.remaining.get() == 0
+            && matches!(self.part.get(), Part::Nothing)
+            && self.outside.load(Ordering::Relaxed) == 0
     }
 
     /// Ends a use: every ticket for it is out of date from here on.
     #[inline]
     pub(crate) fn end(&self) {
+        self.callback.set(None);
+        self.recv_info.set(std::ptr::null_mut());
+        self.endpoint.set(std::ptr::null());
+        self.reason.set(0);
+        self.remaining.set(0);
+        self.part.set(Part::Nothing);
+        self.outside.store(0, Ordering::Relaxed);
         self.kind.set(Kind::Free);
         self.use_number.set(self.use_number.get().wrapping_add(1));
         if self.outcome.get().is_error() {
