@@ -35,19 +35,19 @@ pub(crate) fn from_callback() -> Error {
 impl Worker {
     #[inline(always)]
     pub(crate) fn pass(&self) -> u32 {
-        let mut handled = self.pass_through_ucp();
+        let mut handled = self.pass_through_ucp(!self.gate.is_shared());
         if self.attention.get() != 0 {
             handled += self.attend_to();
         }
         handled
     }
 
-    /// UCP's part of a pass.
+    /// UCP's part of a pass. `alone`: no other thread uses the worker.
     #[inline(always)]
-    pub(crate) fn pass_through_ucp(&self) -> u32 {
+    pub(crate) fn pass_through_ucp(&self, alone: bool) -> u32 {
         // SAFETY: a live worker, and we are inside its gate.
         let handled = unsafe { sys::ucp_worker_progress(self.ucp()) };
-        if !self.gate.is_shared() {
+        if alone {
             // Elsewhere it may be another thread that has armed, and sleeps.
             self.armed.set(false);
         }

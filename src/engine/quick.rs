@@ -74,7 +74,7 @@ impl Worker {
         }
         let mut result = (0, false);
         if self.attention.get() | self.delivering.get() == 0 {
-            let handled = self.pass_through_ucp();
+            let handled = self.pass_through_ucp(true);
             result = (handled, self.attention.get() == 0);
         }
         self.gate.leave_quickly();
