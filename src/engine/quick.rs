@@ -222,10 +222,8 @@ impl Slot {
     #[inline(always)]
     pub fn status_quickly(&self) -> Option<Status> {
         let status = Status(self.status.load(Ordering::Acquire));
-        if status == Status::INPROGRESS {
-            return (!self.worker().generation.is_past()).then_some(status);
-        }
-        (status == Status::OK && self.done.is_set()).then_some(status)
+        let simple = status == Status::INPROGRESS || (status == Status::OK && self.done.is_set());
+        (simple && !self.worker().generation.is_past()).then_some(status)
     }
 
     /// Lets go of a request that `complete_quickly` has completed, on the thread of a SINGLE worker. False: nothing has happened,
