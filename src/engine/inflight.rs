@@ -308,6 +308,9 @@ impl Worker {
         slot.hold.set(slot.hold.get() & !USER);
         if slot.hold.get() == 0 {
             self.return_slot(slot);
+        } else {
+            // Its end is nobody's to take note of: it has to free the slot.
+            slot.clear_mark(mark::PLAIN);
         }
     }
 

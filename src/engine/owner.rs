@@ -186,16 +186,22 @@ impl Worker {
         let posted = self.thread.control.put(|lists| {
             // Under the lock: the end of the worker, which counts who holds a request, comes after the list is closed.
             let slot = queue.take_slot(self);
+            slot.stage.enqueue();
             slot.begin_in_full(kind, params, 0, out);
             let slot = SlotPointer(slot);
             let job = move |inside: &Inside<'_>| {
                 let slot = slot;
                 // SAFETY: taken above, and in use until the operation has completed.
                 let slot = unsafe { &*slot.0 };
+                // By a callback, which comes before this.
+                let canceled = !slot.stage.dequeue();
                 if inside.closed.load(Ordering::Relaxed) {
-                    inside.never_started(slot, None, Status::CANCELED);
-                } else {
-                    operation(inside, slot);
+                    return inside.never_started(slot, None, Status::CANCELED);
+                }
+                let ticket = slot.ticket();
+                operation(inside, slot);
+                if let (true, Some(slot)) = (canceled, ticket.current()) {
+                    inside.cancel_slot(slot, Status::CANCELED);
                 }
             };
             lists.jobs.push_back(Job::Owned(Box::new(job)));

@@ -117,7 +117,7 @@ impl Quick<'_> {
         // SAFETY: a live endpoint, its worker entered; the caller keeps the buffer, the worker the slot.
         let posted = unsafe { sys::ucp_tag_send_nbx(to.ucp.get(), buffer, length, tag, param) };
         if !posted.is_null() {
-            return worker.submitted_otherwise(posted, Some(to), params, out);
+            return worker.submitted_otherwise(slot, posted, Some(to), params, out);
         }
         let length = slot.length.get();
         worker.stats.submitted.add(1);
@@ -148,9 +148,9 @@ impl Quick<'_> {
         // SAFETY: a live worker, entered; the caller keeps the buffer, the worker the slot.
         let posted = unsafe { sys::ucp_tag_recv_nbx(worker.ucp(), buffer, length, tag, tag_mask, param) };
         if !sys::is_pending(posted) || slot.has_mark(mark::INLINE) {
-            return worker.submitted_otherwise(posted, None, params, out);
+            return worker.submitted_otherwise(slot, posted, None, params, out);
         }
-        worker.slab.take_first(slot);
+        worker.slab.take(slot);
         slot.begin_quickly(params, out.is_wanted());
         slot.sequence.set(worker.next_sequence());
         slot.started.set(worker.coarse_now.get());
@@ -167,12 +167,13 @@ impl Worker {
     #[inline(never)]
     fn submitted_otherwise(
         &self,
+        slot: &Slot,
         posted: sys::ucs_status_ptr_t,
         endpoint: Option<&Endpoint>,
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        let slot = self.take_slot();
+        self.slab.take(slot);
         let (length, tag) = (slot.length.get(), slot.tag.get());
         let result = self.submitted(slot, posted, Submission { endpoint, params, length, tag }, out);
         self.gate.leave_quickly();
@@ -222,10 +223,8 @@ impl Slot {
     #[inline(always)]
     pub fn status_quickly(&self) -> Option<Status> {
         let status = Status(self.status.load(Ordering::Acquire));
-        if status == Status::INPROGRESS {
-            return (!self.worker().generation.is_past()).then_some(status);
-        }
-        (status == Status::OK && self.done.is_set()).then_some(status)
+        let simple = status == Status::INPROGRESS || (status == Status::OK && self.done.is_set());
+        (simple && !self.worker().generation.is_past()).then_some(status)
     }
 
     /// Lets go of a request that `complete_quickly` has completed, on the thread of a SINGLE worker. False: nothing has happened,

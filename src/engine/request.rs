@@ -93,7 +93,8 @@ pub(crate) mod mark {
     pub(crate) const LIVE: u8 = 8;
     /// At its deadline the endpoint may be closed by force.
     pub(crate) const CLOSES: u8 = 16;
-    /// A receive of whose end only its request tells: no callback, notifier, `recv_info`, `from` or timeout, and not cancelled.
+    /// A receive of whose end only its request tells: no callback, notifier, `recv_info`, `from` or timeout, not cancelled, and its
+    /// request not let go of.
     pub(crate) const PLAIN: u8 = 32;
 }
 

@@ -51,11 +51,29 @@ impl Slab {
         unsafe { self.free.get().as_ref() }
     }
 
-    /// Takes what `first` has shown, with nothing in between that takes slots.
+    /// Takes what `first` has shown. In between nothing has taken slots, but some may have been given back: UCP's call ends other
+    /// operations, too, where a worker sends to itself.
     #[inline(always)]
-    pub(crate) fn take_first(&self, slot: &Slot) {
-        debug_assert!(std::ptr::eq(self.free.get(), slot));
-        self.free.set(slot.next.get());
+    pub(crate) fn take(&self, slot: &Slot) {
+        if std::ptr::eq(self.free.get(), slot) {
+            self.free.set(slot.next.get());
+        } else {
+            self.take_from_within(slot);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_from_within(&self, slot: &Slot) {
+        let mut before = self.free.get();
+        // SAFETY: as in `pop`.
+        while let Some(free) = unsafe { before.as_ref() } {
+            if std::ptr::eq(free.next.get(), slot) {
+                return free.next.set(slot.next.get());
+            }
+            before = free.next.get();
+        }
+        debug_assert!(false, "the slot was not free");
     }
 
     #[inline]

@@ -1,12 +1,12 @@
-//! Where a request that went through the ring is: whoever moves it on first decides between submitting and cancelling it.
+//! Where a request that was handed to the progress thread is: whoever moves it on first decides between submitting and cancelling it.
 #![deny(unsafe_code)]
 
 use super::sync::{AtomicU32, Ordering};
 
-/// Never was in the ring, or was taken out of it.
+/// Never was in the ring or on the control list, or was taken out of it.
 const STARTED: u32 = 0;
 const QUEUED: u32 = 1;
-/// Cancelled in the ring, where it still is.
+/// Cancelled where it is.
 const CANCELED: u32 = 2;
 
 /// See the top of this file.
@@ -17,19 +17,19 @@ impl Stage {
         Stage(AtomicU32::new(STARTED))
     }
 
-    /// It is about to be pushed into the ring.
+    /// It is about to be handed over.
     #[inline]
     pub(crate) fn enqueue(&self) {
         self.0.store(QUEUED, Ordering::Relaxed);
     }
 
-    /// Taken from the ring, to be submitted now. False when it was cancelled before.
+    /// Taken over, to be submitted now. False when it was cancelled before.
     #[inline]
     pub(crate) fn dequeue(&self) -> bool {
         self.0.swap(STARTED, Ordering::AcqRel) == QUEUED
     }
 
-    /// Cancels it if it is still in the ring: it will not be submitted.
+    /// Cancels it if it has not been taken over: it will not be submitted, or be cancelled as soon as it is.
     pub(crate) fn cancel(&self) -> bool {
         let moved = self.0.compare_exchange(QUEUED, CANCELED, Ordering::AcqRel, Ordering::Relaxed);
         !matches!(moved, Err(STARTED))

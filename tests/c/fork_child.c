@@ -87,6 +87,7 @@ static void refused(const inherited_t *old) {
 
   STEP("child: requests");
   REFUSED(ucxx_request_status(old->pending));
+  REFUSED(ucxx_request_status(old->done));
   REFUSED(ucxx_request_wait(old->pending, FOR_EVER));
   REFUSED(ucxx_request_wait_all(&old->pending, 1, FOR_EVER));
   REFUSED(ucxx_request_wait_any(&old->pending, 1, FOR_EVER, &index));

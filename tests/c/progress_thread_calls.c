@@ -279,11 +279,77 @@ static void slow_callback(void) {
   close_workers(&pair);
 }
 
+/* ------------------------------------------------------------------ cancelled before it was begun */
+
+typedef struct held {
+  ucxx_worker_t *worker;
+  atomic_int inside;
+  _Atomic(ucxx_request_t *) request;
+  seen_t seen;
+} held_t;
+
+/* Comes before what was handed over while it runs. */
+static void cancel_what_comes(void *arg) {
+  held_t *held = arg;
+  ucxx_request_t *request;
+  atomic_store(&held->inside, 1);
+  while ((request = atomic_load(&held->request)) == NULL)
+    sched_yield();
+  CHECK_OK(ucxx_request_cancel(request));
+  CHECK_EQ(seen_count(&held->seen), 0);
+}
+
+static void *run_on_thread(void *arg) {
+  held_t *held = arg;
+  CHECK_OK(ucxx_worker_run_post(held->worker, cancel_what_comes, held, FOR_EVER));
+  return NULL;
+}
+
+static void canceled_before_it_began(int which) {
+  enum { WORKER_FLUSH, ENDPOINT_FLUSH, CLOSE, OPERATIONS };
+  static const char *const names[] = {"flush of the worker", "flush of an endpoint", "close"};
+  ucxx_worker_params_t params = thread_params(modes[which]);
+  for (int operation = 0; operation < OPERATIONS; operation++) {
+    STEP("a %s cancelled by a callback before the thread has begun it: %s", names[operation], mode_names[which]);
+    threaded_t pair;
+    open_workers(&pair, &params);
+    transfer(&pair, 8, 1);
+    held_t held = {.worker = pair.left};
+    pthread_t thread = start(run_on_thread, &held);
+    while (!atomic_load(&held.inside))
+      sched_yield();
+    ucxx_op_params_t op = UCXX_OP_PARAMS_INIT;
+    op.callback = see_completion;
+    op.callback_arg = &held.seen;
+    ucxx_request_t *request = NULL;
+    ucxx_status_t status = operation == WORKER_FLUSH     ? ucxx_worker_flush(pair.left, &op, &request)
+                           : operation == ENDPOINT_FLUSH ? ucxx_endpoint_flush(pair.to_right, &op, &request)
+                                                         : ucxx_endpoint_close(pair.to_right, UCXX_CLOSE_FLUSH, &op, &request);
+    CHECK_STATUS(status, UCXX_INPROGRESS);
+    atomic_store(&held.request, request);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    ucxx_status_t ended = finish(status, &request);
+    if (ended != UCXX_OK)
+      CHECK_STATUS(ended, UCXX_ERR_CANCELED);
+    CHECK_EQ(seen_count(&held.seen), 1);
+    /* What was counted for it has been taken back once. */
+    if (operation != CLOSE)
+      CHECK_OK(finish(ucxx_endpoint_flush(pair.to_right, NULL, &request), &request));
+    CHECK_OK(finish(ucxx_worker_flush(pair.left, NULL, &request), &request));
+    ucxx_worker_stats_t stats = UCXX_WORKER_STATS_INIT;
+    CHECK_OK(ucxx_worker_query_stats(pair.left, &stats));
+    CHECK_EQ(stats.submitted, stats.completed + stats.failed + stats.canceled);
+    CHECK_EQ(stats.in_flight, 0);
+    close_workers(&pair);
+  }
+}
+
 int main(void) {
   test_begin("progress_thread_calls", 120);
   for (int which = 0; which < 3; which++) {
     callbacks_do_everything(which);
     destroyed_from_a_callback(which);
+    canceled_before_it_began(which);
     several_wait(which);
     destroyed_under_traffic(which, 1);
     destroyed_under_traffic(which, -1);
