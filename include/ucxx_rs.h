@@ -1233,7 +1233,8 @@ ucxx_status_t ucxx_worker_query(const ucxx_worker_t *worker, ucxx_worker_attr_t 
 void ucxx_worker_stats_init(ucxx_worker_stats_t *value, size_t struct_size);
 
 /**
- * The worker's counters, without a lock: two of them may be off by what is going on at the moment. Any thread.
+ * The worker's counters, without a lock: two of them may be off by what is going on at the moment, but what was submitted is what has
+ * ended and what is in flight, in the queue or out of it. Any thread.
  */
 ucxx_status_t ucxx_worker_query_stats(const ucxx_worker_t *worker, ucxx_worker_stats_t *stats);
 

@@ -425,7 +425,8 @@ pub unsafe extern "C" fn ucxx_worker_stats_init(value: *mut ucxx_worker_stats_t,
     unsafe { params::init(value, struct_size) };
 }
 
-/// The worker's counters, without a lock: two of them may be off by what is going on at the moment. Any thread.
+/// The worker's counters, without a lock: two of them may be off by what is going on at the moment, but what was submitted is what has
+/// ended and what is in flight, in the queue or out of it. Any thread.
 ///
 /// # Safety
 /// A worker of this library; `stats` is a struct whose `struct_size` is set.
@@ -439,14 +440,17 @@ pub unsafe extern "C" fn ucxx_worker_query_stats(
         let worker = unsafe { handle::get(worker) }?;
         worker.check_fork()?;
         let now = worker.stats();
+        // The ends before the beginnings: so what ends meanwhile is in flight here, and the sum is right.
+        let (completed, failed, canceled) = (now.completed.get(), now.failed.get(), now.canceled.get());
         let (high_water, full, waiting) = worker.queue_stats();
+        let submitted = now.submitted.get() + waiting;
         let value = ucxx_worker_stats {
             struct_size: size_of::<ucxx_worker_stats>(),
-            submitted: now.submitted.get(),
-            completed: now.completed.get(),
-            failed: now.failed.get(),
-            canceled: now.canceled.get(),
-            in_flight: now.in_flight() + waiting,
+            submitted,
+            completed,
+            failed,
+            canceled,
+            in_flight: submitted.saturating_sub(completed + failed + canceled),
             bytes_sent: now.bytes_sent.get(),
             bytes_received: now.bytes_received.get(),
             delayed: now.delayed.get(),

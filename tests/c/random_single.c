@@ -46,7 +46,7 @@ static int count;
 static uint64_t sent[STREAMS], posted[STREAMS];
 static size_t lengths[STREAMS][MOST];
 static int closed[ENDPOINTS], rough, ending, depth;
-static int careful; /* UCX 1.13 asserts when an endpoint or its worker ends in the midst of a rendezvous */
+static int careful; /* UCX 1.13 has been seen to assert when its worker ends (arbiter.c, ucp_ep.c), perhaps in the midst of a rendezvous */
 static uint64_t state;
 
 static uint64_t draw(uint64_t below) {

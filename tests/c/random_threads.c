@@ -37,7 +37,7 @@ static ucxx_worker_t *workers[WORKERS];
 static ucxx_notifier_t *notifier;
 static atomic_int over, from_callbacks;
 static int abrupt;
-static uint64_t largest; /* UCX 1.13 asserts when a worker ends in the midst of a rendezvous: no such there */
+static uint64_t largest; /* UCX 1.13 has been seen to assert when a worker ends, perhaps in the midst of a rendezvous: none there */
 static ucxx_address_t *addresses[WORKERS];
 
 static void on_end(void *arg, ucxx_request_t *request, ucxx_status_t status) {

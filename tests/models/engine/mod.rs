@@ -5,6 +5,8 @@ pub(crate) mod futex;
 pub(crate) mod sync;
 pub(crate) mod timer;
 
+#[path = "../../../src/engine/cache_line.rs"]
+pub(crate) mod cache_line;
 #[path = "../../../src/engine/completion_queue.rs"]
 pub(crate) mod completion_queue;
 #[path = "../../../src/engine/control.rs"]
