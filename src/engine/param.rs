@@ -96,16 +96,16 @@ impl Templates {
         Templates { send: both(false), receive: both(true) }
     }
 
-    /// For a send with this slot, until the next one. Inside the gate.
+    /// For a send with this slot, until the next one. `index` is 1 for the host's memory. Inside the gate.
     #[inline(always)]
-    pub(crate) fn send(&self, slot: &Slot, host: bool) -> *const sys::ucp_request_param_t {
-        Self::filled(&self.send[usize::from(host)], slot)
+    pub(crate) fn send(&self, slot: &Slot, index: usize) -> *const sys::ucp_request_param_t {
+        Self::filled(&self.send[index & 1], slot)
     }
 
     /// The same for a receive.
     #[inline(always)]
-    pub(crate) fn receive(&self, slot: &Slot, host: bool) -> *const sys::ucp_request_param_t {
-        Self::filled(&self.receive[usize::from(host)], slot)
+    pub(crate) fn receive(&self, slot: &Slot, index: usize) -> *const sys::ucp_request_param_t {
+        Self::filled(&self.receive[index & 1], slot)
     }
 
     #[inline(always)]

@@ -20,10 +20,12 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
 impl OpParams {
-    /// No flag, no timeout, no notifier, no `from`, and memory that is not a device's.
+    /// No flag, no timeout, no notifier, no `from`, and memory that is not a device's. `unusual` is what the caller wants to be 0
+    /// as well.
     #[inline(always)]
-    pub fn is_plain(&self) -> bool {
-        let unusual = self.flags
+    pub fn is_plain(&self, unusual: u64) -> bool {
+        let unusual = unusual
+            | self.flags
             | self.timeout_ns
             | u64::from(self.reserved)
             | self.notifier as u64
@@ -32,9 +34,11 @@ impl OpParams {
         unusual == 0 && self.memory_type as u32 <= memory_type::HOST as u32
     }
 
+    /// For `Templates`.
     #[inline(always)]
-    fn says_host(&self) -> bool {
-        self.memory_type != memory_type::AUTO
+    fn plain_index(&self) -> usize {
+        const { assert!(memory_type::AUTO == 0 && memory_type::HOST == 1) };
+        (self.memory_type & 1) as usize
     }
 }
 
@@ -113,7 +117,7 @@ impl Quick<'_> {
         slot.prepare(Kind::TagSend);
         slot.length.set(length as u64);
         slot.tag.set(tag);
-        let param = worker.templates.send(slot, params.says_host());
+        let param = worker.templates.send(slot, params.plain_index());
         // SAFETY: a live endpoint, its worker entered; the caller keeps the buffer, the worker the slot.
         let posted = unsafe { sys::ucp_tag_send_nbx(to.ucp.get(), buffer, length, tag, param) };
         if !posted.is_null() {
@@ -144,7 +148,7 @@ impl Quick<'_> {
     ) -> Result<Submitted> {
         let Quick { worker, slot } = self;
         slot.prepare(Kind::TagRecv);
-        let param = worker.templates.receive(slot, params.says_host());
+        let param = worker.templates.receive(slot, params.plain_index());
         // SAFETY: a live worker, entered; the caller keeps the buffer, the worker the slot.
         let posted = unsafe { sys::ucp_tag_recv_nbx(worker.ucp(), buffer, length, tag, tag_mask, param) };
         if !sys::is_pending(posted) || slot.has_mark(mark::INLINE) {

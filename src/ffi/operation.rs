@@ -75,17 +75,20 @@ const _: () = {
     same!(struct_size flags memory_type reserved timeout_ns callback callback_arg notifier memory recv_info from);
 };
 
-/// The caller's parameters where they are plain and of this library's size, or the defaults for NULL.
+/// More bits than these in a length make it one that is looked at.
+const PLAIN_BITS: u32 = 47;
+
+/// The caller's parameters where they are plain and of this library's size, or the defaults for NULL; and the length is one.
 ///
 /// # Safety
 /// As for `submit`.
 #[inline(always)]
-pub(crate) unsafe fn plain<'a>(params: *const ucxx_op_params_t) -> Option<&'a OpParams> {
+pub(crate) unsafe fn plain<'a>(params: *const ucxx_op_params_t, length: usize) -> Option<&'a OpParams> {
     const DEFAULT: &OpParams = &OpParams::DEFAULT;
     let params = if params.is_null() { std::ptr::from_ref(DEFAULT) } else { params.cast() };
     // SAFETY: the size comes first, and says what else is readable; the layouts are the same.
     let params = unsafe { ((*params).struct_size == size_of::<OpParams>()).then(|| &*params) };
-    params.filter(|params| params.is_plain())
+    params.filter(|params| params.is_plain(length as u64 >> PLAIN_BITS))
 }
 
 /// How a plain operation left its call, as the caller gets it.

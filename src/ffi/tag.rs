@@ -36,11 +36,6 @@ const LONGEST: u64 = 1 << 47;
 const MOST_BUFFERS: usize = 1 << 20;
 
 #[inline(always)]
-fn is_buffer(buffer: *const c_void, length: usize) -> bool {
-    !buffer.is_null() && length as u64 & !(LONGEST - 1) == 0
-}
-
-#[inline(always)]
 fn check_buffer(buffer: *const c_void, length: u64, argument: &str) -> Result<()> {
     if buffer.is_null() && length > 0 {
         return Err(null(argument));
@@ -72,8 +67,8 @@ pub unsafe extern "C" fn ucxx_tag_send(
 ) -> ucxx_status_t {
     // SAFETY: as for this function.
     unsafe {
-        if let (Some(plain), Some(to)) = (plain(params), endpoint.cast::<Endpoint>().as_ref()) {
-            if is_buffer(buffer, length) {
+        if let (Some(plain), Some(to)) = (plain(params, length), endpoint.cast::<Endpoint>().as_ref()) {
+            if !buffer.is_null() {
                 if let Some(quick) = to.quick_for_tag() {
                     return plainly(quick.tag_send(to, buffer, length, tag, plain, Out::new(request.cast())));
                 }
@@ -163,8 +158,8 @@ pub unsafe extern "C" fn ucxx_tag_recv(
 ) -> ucxx_status_t {
     // SAFETY: as for this function.
     unsafe {
-        if let (Some(plain), Some(at)) = (plain(params), worker.cast::<Worker>().as_ref()) {
-            if is_buffer(buffer, length) {
+        if let (Some(plain), Some(at)) = (plain(params, length), worker.cast::<Worker>().as_ref()) {
+            if !buffer.is_null() {
                 if let Some(quick) = at.quick_for_tag() {
                     let out = Out::new(request.cast());
                     return plainly(quick.tag_recv(buffer, length, (tag, tag_mask), plain, out));

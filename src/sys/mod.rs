@@ -38,7 +38,8 @@ pub(crate) fn symbol(name: &CStr) -> *mut libc::c_void {
 /// Is an operation under way? The commonest question about what a `*_nbx` function returned, in one comparison.
 #[inline(always)]
 pub(crate) fn is_pending(pointer: ucs_status_ptr_t) -> bool {
-    !pointer.is_null() && (pointer as usize) < UCS_ERR_LAST as isize as usize
+    // Null wraps round to the largest number, and the statuses stand right below that.
+    (pointer as usize).wrapping_sub(1) < (UCS_ERR_LAST as isize as usize) - 1
 }
 
 /// What a `*_nbx` function returned: nothing left to do, a failure, or an operation under way.
