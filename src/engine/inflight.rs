@@ -223,7 +223,7 @@ impl Worker {
                     }
                     self.flush_part_ended(flush, status);
                 }
-                (Part::FlushBeforeClose | Part::Close | Part::Answer, Some(endpoint)) => {
+                (Part::FlushBeforeClose | Part::Close | Part::Answer(_), Some(endpoint)) => {
                     endpoint.part_ended(part, status);
                 }
                 _ => {}
@@ -374,6 +374,10 @@ impl Worker {
             return;
         }
         slot.clear_mark(mark::PLAIN);
+        if slot.has_mark(mark::WAITING) {
+            slot.reason.set(reason.0);
+            return self.complete(slot, reason);
+        }
         match slot.kind.get() {
             Kind::TagRecv | Kind::TagMessageRecv => {
                 slot.reason.set(reason.0);

@@ -71,8 +71,8 @@ pub(crate) enum Part {
     FlushBeforeClose,
     /// UCP's close of the endpoint.
     Close,
-    /// UCP's flush of a fresh endpoint, which ends when the peer has answered.
-    Answer,
+    /// UCP's flush of a fresh endpoint, which ends when the peer has answered; with the number of the attempt to connect.
+    Answer(u32),
 }
 
 /// Bits of `Slot::hold`.
@@ -93,6 +93,8 @@ pub(crate) mod mark {
     pub(crate) const CLOSES: u8 = 16;
     /// A receive of whose end only its request tells: no callback, notifier, `recv_info`, `from` or timeout, and not cancelled.
     pub(crate) const PLAIN: u8 = 32;
+    /// A send whose endpoint is not connected yet: UCP knows nothing of it.
+    pub(crate) const WAITING: u8 = 64;
 }
 
 /// Names one use of a slot: out of date as soon as the slot is used again.

@@ -9,6 +9,7 @@ use super::fork::{Generation, Token};
 use super::gate::{this_thread, Gate, ThreadMode};
 use super::identity::Identity;
 use super::library;
+use super::listener::Listener;
 use super::param::Templates;
 use super::request::Slot;
 use super::slab::Slab;
@@ -104,6 +105,7 @@ pub struct Worker {
     pub(crate) endpoints: RefCell<Vec<Option<Arc<Endpoint>>>>,
     /// Endpoints that are being opened or closed, looked at in each pass.
     pub(crate) changing: RefCell<Vec<Arc<Endpoint>>>,
+    pub(crate) listeners: RefCell<Vec<Arc<Listener>>>,
     pub(crate) keep: Cell<Option<Arc<Worker>>>,
 
     // Written by any thread.
@@ -219,6 +221,7 @@ impl Worker {
             timers: RefCell::default(),
             endpoints: RefCell::default(),
             changing: RefCell::default(),
+            listeners: RefCell::default(),
             armed: Cell::new(false),
             delivering: Cell::new(0),
             coarse_now: Cell::new(timer::now_ns()),

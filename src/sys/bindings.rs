@@ -52,7 +52,6 @@ pub const UCS_ERR_LAST_ENDPOINT_FAILURE: ucs_status_t = -89;
 pub const UCS_ERR_LAST: ucs_status_t = -100;
 pub type ucs_status_t = libc::c_schar;
 pub type ucs_status_ptr_t = *mut libc::c_void;
-pub type socklen_t = __socklen_t;
 pub const UCS_CONFIG_PRINT_CONFIG: ucs_config_print_flags_t = 1;
 pub const UCS_CONFIG_PRINT_HEADER: ucs_config_print_flags_t = 2;
 pub const UCS_CONFIG_PRINT_DOC: ucs_config_print_flags_t = 4;
