@@ -90,8 +90,24 @@ fn failure(ucx: Status) -> Status {
     }
 }
 
-/// Refuses addresses of other interfaces where the context keeps to this host.
-pub(crate) fn check_network(worker: &Worker, addresses: &[SocketAddr], argument: &str) -> Result<()> {
+/// The addresses of a host that this context can use. Refuses those of other interfaces where it keeps to this one.
+pub(crate) fn usable(worker: &Worker, mut addresses: Vec<SocketAddr>, argument: &str) -> Result<Vec<SocketAddr>> {
+    check_network(worker, &addresses, argument)?;
+    let before = addresses.len();
+    addresses.retain(|address| worker.context.connects_over(address.is_ipv4()));
+    if addresses.is_empty() && before > 0 {
+        return Err(Error::new(
+            Status::UNSUPPORTED,
+            format!(
+                "{argument}: has no address of the family that UCX's TCP is set to; for IPv6 set TCP_AF_PRIO=inet6 in the \
+                 context's config (or UCX_TCP_AF_PRIO), for IPv4 let it begin with inet, on both sides"
+            ),
+        ));
+    }
+    Ok(addresses)
+}
+
+fn check_network(worker: &Worker, addresses: &[SocketAddr], argument: &str) -> Result<()> {
     match addresses.iter().find(|address| worker.context.local_network && !address.ip().is_loopback()) {
         None => Ok(()),
         Some(address) => Err(Error::invalid(format!(
@@ -109,8 +125,7 @@ impl Endpoint {
         if port == 0 {
             return Err(Error::invalid("port: is 0"));
         }
-        let mut candidates = socket_address::resolve(host, port)?;
-        check_network(worker, &candidates, "host")?;
+        let mut candidates = usable(worker, socket_address::resolve(host, port)?, "host")?;
         if let Some(source) = params.local_address {
             check_network(worker, &[source], "local_address")?;
             candidates.retain(|candidate| candidate.is_ipv4() == source.is_ipv4());

@@ -117,6 +117,11 @@ impl Context {
         self.memory_types & (1 << memory_type) != 0
     }
 
+    /// Can UCX connect to addresses of this family by host and port?
+    pub(crate) fn connects_over(&self, ipv4: bool) -> bool {
+        self.config.lock().connects_over(ipv4)
+    }
+
     pub(crate) fn check_config_applied(&self, logged: &[(i32, String)]) -> Result<()> {
         self.config.lock().check_applied(logged)
     }

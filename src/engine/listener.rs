@@ -2,7 +2,7 @@
 //!
 //! UCP wants every request answered before its listener goes: what is unanswered then is rejected.
 
-use super::connect::check_network;
+use super::connect::usable;
 use super::events::{self, Event};
 use super::socket_address::{self, Raw};
 use super::status::{Error, Result, Status};
@@ -75,8 +75,7 @@ impl Listener {
         on_connect_arg: *mut c_void,
     ) -> Result<Arc<Self>> {
         worker.check_usable()?;
-        let candidates = socket_address::resolve(host, port)?;
-        check_network(worker, &candidates, "host")?;
+        let candidates = usable(worker, socket_address::resolve(host, port)?, "host")?;
         worker.on_owner(|inside| {
             let mut last = None;
             for candidate in &candidates {

@@ -179,6 +179,9 @@ unsafe fn convert(params: &ucxx_endpoint_params) -> Result<EndpointParams> {
 /// several addresses the last one decides. Where nothing could even be begun, such as for an unknown name, the call returns
 /// UNREACHABLE. Under UCXX_NETWORK_LOCAL a host of another interface is an INVALID_PARAM.
 ///
+/// A context connects over IPv4, or, with TCP_AF_PRIO=inet6 in its config, over IPv6: UCX needs addresses of the family of its TCP
+/// devices. Those of the other family are passed over; UNSUPPORTED where none is left.
+///
 /// UCX makes such connections over TCP or RDMA and goes on over what is fastest: shared memory between processes of one host, if TCP is
 /// among its transports (UCX_TLS), without which there is no connection. Both sides need the same error_handling.
 ///

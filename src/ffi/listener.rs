@@ -48,7 +48,8 @@ pub unsafe extern "C" fn ucxx_listener_params_init(value: *mut ucxx_listener_par
 /// Takes connections on an address and port, from ucxx_endpoint_connect, UCXX or UCP. A name is looked up in the call. The caller
 /// owns the listener; it keeps the worker's memory alive, and ends with the worker.
 ///
-/// Errors: UNREACHABLE for an unknown name; what UCX says, such as BUSY, where the port is taken; INVALID_PARAM for a host of another
+/// Errors: UNREACHABLE for an unknown name; UNSUPPORTED for an address of the family that the context does not connect over, see
+/// ucxx_endpoint_connect; what UCX says, such as BUSY, where the port is taken; INVALID_PARAM for a host of another
 /// interface under UCXX_NETWORK_LOCAL.
 ///
 /// # Safety
