@@ -207,6 +207,7 @@ impl Worker {
         }
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
         let endpoint = unsafe { slot.endpoint.get().as_ref() };
+        let ucx = status;
         let mut status = self.status_from_ucx(status, endpoint);
         let reason = Status(slot.reason.get());
         if reason.is_error() && status.is_error() && status != Status::MESSAGE_TRUNCATED {
@@ -223,6 +224,8 @@ impl Worker {
                     }
                     self.flush_part_ended(flush, status);
                 }
+                // An attempt to connect that came to nothing did so for a reason of its own.
+                (Part::Answer(_), Some(endpoint)) if endpoint.is_connecting() => endpoint.part_ended(part, ucx),
                 (Part::FlushBeforeClose | Part::Close | Part::Answer(_), Some(endpoint)) => {
                     endpoint.part_ended(part, status);
                 }
