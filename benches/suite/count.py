@@ -80,52 +80,53 @@ def count_allocations(runner, count, column):
     return int(report["allocations"]) - 1, report
 
 
-def count_syscalls(runner, count, column):
-    """System calls of the measuring thread between the two marks."""
+def _calls_between_marks(trace):
+    """What strace wrote between the two marks: the thread that set them, and [(thread, system call)]."""
+    marker, calls = None, []
+    for line in trace.read_text(errors="replace").splitlines():
+        thread, _, call = line.partition(" ")
+        call = call.strip()
+        if "measured part begins" in call:
+            marker, calls = thread, []
+        elif "measured part ends" in call:
+            if marker is not None:
+                return marker, calls
+            break
+        elif not call.startswith("<..."):
+            calls.append((thread, call.split("(")[0]))
+    raise Unavailable("the trace does not hold the marks")
+
+
+def _trace(runner, count, column, iterations):
     with tempfile.TemporaryDirectory() as directory:
         trace = Path(directory) / "trace"
         command = [_tool("strace"), "-f", "-o", str(trace),
-                   *_command(runner, count, column, count.iterations, ["--markers"])]
+                   *_command(runner, count, column, iterations, ["--markers"])]
         report, _ = runner.run(command, runner.environment(count.transport))
-        thread, names = None, []
-        for line in trace.read_text(errors="replace").splitlines():
-            number, _, call = line.partition(" ")
-            call = call.strip()
-            if "measured part begins" in call:
-                thread = number
-            elif "measured part ends" in call:
-                break
-            elif number == thread and not call.startswith("<..."):
-                names.append(call.split("(")[0])
-        else:
-            raise Unavailable("the trace does not hold the marks")
+        return report, *_calls_between_marks(trace)
+
+
+def _listed(names):
+    return ", ".join(f"{name} {names.count(name)}" for name in sorted(set(names)))
+
+
+def count_syscalls(runner, count, column):
+    """System calls of the measuring thread between the two marks."""
+    report, marker, calls = _trace(runner, count, column, count.iterations)
+    names = [name for thread, name in calls if thread == marker]
     if names:
-        report["note"] = ", ".join(f"{name} {names.count(name)}" for name in sorted(set(names)))
+        report["note"] = _listed(names)
     return len(names), report
 
 
 def count_idle_syscalls(runner, count, column):
     """System calls of every thread but the measuring one, which sleeps, between the two marks."""
-    with tempfile.TemporaryDirectory() as directory:
-        trace = Path(directory) / "trace"
-        command = [_tool("strace"), "-f", "-o", str(trace), *_command(runner, count, column, 0, ["--markers"])]
-        report, _ = runner.run(command, runner.environment(count.transport))
-        threads, names, inside, ended = set(filter(None, report["threads"].split(","))), [], False, False
-        if not threads:
-            raise Unavailable("the program has no thread but the one that measures")
-        for line in trace.read_text(errors="replace").splitlines():
-            number, _, call = line.partition(" ")
-            call = call.strip()
-            if "measured part begins" in call:
-                inside = True
-            elif "measured part ends" in call:
-                ended = inside
-                break
-            elif inside and number in threads and not call.startswith("<..."):
-                names.append(call.split("(")[0])
-        if not ended:
-            raise Unavailable("the trace does not hold the marks")
-    report["note"] = ", ".join(f"{name} {names.count(name)}" for name in sorted(set(names))) or None
+    report, _, calls = _trace(runner, count, column, 0)
+    threads = set(filter(None, report["threads"].split(",")))
+    if not threads:
+        raise Unavailable("the program has no thread but the one that measures")
+    names = [name for thread, name in calls if thread in threads]
+    report["note"] = _listed(names) or None
     return len(names), report
 
 

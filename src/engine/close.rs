@@ -255,15 +255,8 @@ impl Endpoint {
         if self.watchers.get() == 0 {
             return;
         }
-        let mut found = Vec::new();
-        self.worker.for_each_live(|slot| {
-            if slot.kind.get().is_recv() && std::ptr::eq(slot.endpoint.get(), self) {
-                found.push(slot.ticket());
-            }
-        });
-        for slot in found.iter().filter_map(super::request::Ticket::current) {
-            self.worker.cancel_slot(slot, reason);
-        }
+        let watches = |slot: &Slot| slot.kind.get().is_recv() && std::ptr::eq(slot.endpoint.get(), self);
+        self.worker.for_each_picked(watches, |slot| self.worker.cancel_slot(slot, reason));
     }
 
     /// One look at an endpoint that is changing. True while it has to be looked at again.
@@ -361,20 +354,14 @@ impl Endpoint {
 
     /// Ends for the caller what UCP has not given back of it.
     fn abandon_requests(&self) {
-        let mut found = Vec::new();
-        self.worker.for_each_live(|slot| {
+        let left = |slot: &Slot| {
             let kind = slot.kind.get();
-            if std::ptr::eq(slot.endpoint.get(), self) && (kind.is_send() || kind == Kind::EndpointFlush) {
-                found.push(slot.ticket());
-            }
+            std::ptr::eq(slot.endpoint.get(), self) && (kind.is_send() || kind == Kind::EndpointFlush)
+        };
+        self.worker.for_each_picked(left, |slot| match slot.kind.get().is_send() {
+            true => self.worker.abandon(slot, Status::PEER_FAILED),
+            false => self.worker.cancel_slot(slot, Status::PEER_FAILED),
         });
-        for slot in found.iter().filter_map(super::request::Ticket::current) {
-            if slot.kind.get().is_send() {
-                self.worker.abandon(slot, Status::PEER_FAILED);
-            } else {
-                self.worker.cancel_slot(slot, Status::PEER_FAILED);
-            }
-        }
     }
 
     /// The caller's close request has completed, by whatever way.

@@ -276,19 +276,20 @@ impl Endpoint {
         self.phase.store(phase as u8, Ordering::Release);
     }
 
-    /// Refuses an operation on an endpoint that takes none.
-    #[inline]
-    pub(crate) fn check_open(&self) -> Result<()> {
-        let status = Status(self.status.load(Ordering::Relaxed));
-        if status == Status::OK {
-            return Ok(());
-        }
-        Err(self.not_open(status))
-    }
-
+    /// Takes operations.
     #[inline(always)]
     pub(crate) fn is_open(&self) -> bool {
         self.status.load(Ordering::Relaxed) == Status::OK.0
+    }
+
+    /// Refuses an operation on an endpoint that takes none.
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.is_open() {
+            return Ok(());
+        }
+        // Once it is not OK it never is again.
+        Err(self.not_open(Status(self.status.load(Ordering::Relaxed))))
     }
 
     /// The same for a thread that is not inside the gate.

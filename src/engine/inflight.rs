@@ -4,7 +4,7 @@
 
 use super::endpoint::Endpoint;
 use super::operation::{deadline_of, flag, OpParams, Submitted};
-use super::request::{mark, Kind, Part, Slot, ENGINE, UCP, USER};
+use super::request::{mark, Kind, Part, Slot, Ticket, ENGINE, UCP, USER};
 use super::status::{Error, Result, Status};
 use super::worker::{attention, Worker};
 use crate::sys::{self, Posted};
@@ -278,10 +278,18 @@ impl Worker {
         } else if slot.done.publish_and_wake() {
             super::wait::ANY_REQUEST.notify();
         }
-        slot.hold.set(slot.hold.get() & !ENGINE);
-        if slot.hold.get() == 0 {
+        self.give_up(slot, ENGINE);
+    }
+
+    /// One of those who hold the slot gives it up; the last one frees it. False if that was not the last.
+    #[inline(always)]
+    fn give_up(&self, slot: &Slot, holder: u8) -> bool {
+        slot.hold.set(slot.hold.get() & !holder);
+        let free = slot.hold.get() == 0;
+        if free {
             self.return_slot(slot);
         }
+        free
     }
 
     /// Tells the caller that an operation has ended which UCP does not give back: the peer is gone for good, so nothing touches
@@ -296,19 +304,13 @@ impl Worker {
     /// UCP has given back what was abandoned.
     #[cold]
     pub(crate) fn abandoned_is_back(&self, slot: &Slot) {
-        slot.hold.set(slot.hold.get() & !UCP);
-        if slot.hold.get() == 0 {
-            self.return_slot(slot);
-        }
+        self.give_up(slot, UCP);
     }
 
     /// The caller lets go of the slot.
     #[inline]
     pub(crate) fn let_go(&self, slot: &Slot) {
-        slot.hold.set(slot.hold.get() & !USER);
-        if slot.hold.get() == 0 {
-            self.return_slot(slot);
-        } else {
+        if !self.give_up(slot, USER) {
             // Its end is nobody's to take note of: it has to free the slot.
             slot.clear_mark(mark::PLAIN);
         }
@@ -437,6 +439,18 @@ impl Worker {
             next = slot.next_live.get();
             visit(slot);
         }
+    }
+
+    /// Calls `act` for each operation in flight that `wanted` picks, if it is still in flight when its turn comes: `act` may complete
+    /// it, and others with it.
+    pub(crate) fn for_each_picked(&self, wanted: impl Fn(&Slot) -> bool, act: impl FnMut(&Slot)) {
+        let mut picked = Vec::new();
+        self.for_each_live(|slot| {
+            if wanted(slot) {
+                picked.push(slot.ticket());
+            }
+        });
+        picked.iter().filter_map(Ticket::current).for_each(act);
     }
 
     /// Takes in what callers let go of from outside.

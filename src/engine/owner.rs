@@ -9,7 +9,7 @@ use super::events;
 use super::inflight::Out;
 use super::operation::{OpParams, Submitted};
 use super::progress::from_callback;
-use super::request::{Kind, Slot};
+use super::request::{Kind, Slot, SlotPointer};
 use super::status::{Error, Result, Status};
 use super::timer;
 use super::worker::{Inside, Worker};
@@ -116,10 +116,6 @@ impl<F: FnOnce(&Inside<'_>) -> Result<R>, R> Question<F, R> {
         question.done.store(true, Ordering::Release);
     }
 }
-
-struct SlotPointer(*const Slot);
-// SAFETY: a slot of the pool, handed to the owner with the job that completes it.
-unsafe impl Send for SlotPointer {}
 
 impl Worker {
     /// Runs `ask` where UCP may be called: here, inside the gate, or on the progress thread, for which this waits.

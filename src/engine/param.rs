@@ -62,10 +62,14 @@ impl Param {
         unsafe { (*self.0.as_mut_ptr()).flags = flags };
     }
 
-    pub(crate) fn datatype(&mut self, datatype: sys::ucp_datatype_t) {
-        self.add(sys::UCP_OP_ATTR_FIELD_DATATYPE);
-        // SAFETY: as in `without_request`.
-        unsafe { (*self.0.as_mut_ptr()).datatype = datatype };
+    /// The buffer is a list of parts, if it is.
+    #[inline(always)]
+    pub(crate) fn scattered(&mut self, scattered: bool) {
+        if scattered {
+            self.add(sys::UCP_OP_ATTR_FIELD_DATATYPE);
+            // SAFETY: as in `without_request`.
+            unsafe { (*self.0.as_mut_ptr()).datatype = sys::DATATYPE_IOV };
+        }
     }
 
     /// For UCP, which reads it during the call.

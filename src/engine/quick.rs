@@ -4,7 +4,8 @@
 //! the long way, which looks again and says what is wrong: so there is one place for every error. What follows UCP's call is
 //! short only where it ends as it nearly always does. Nothing here can panic.
 //!
-//! What it may cost beyond UCP's own: about 40 instructions for a send, 60 for a receive and its completion, 20 for a pass.
+//! What it costs beyond UCP's own, counted by callgrind on x86_64: 80 instructions for a send, 115 for a receive and its completion,
+//! 40 for a pass, 12 for a look at a request and 20 for letting go of it.
 
 use super::context::feature;
 use super::endpoint::Endpoint;
@@ -123,6 +124,7 @@ impl Quick<'_> {
         if !posted.is_null() {
             return worker.submitted_otherwise(slot, posted, Some(to), params, out);
         }
+        // Kept there, and not across the call, as it is needed afterwards where the send is pending, too.
         let length = slot.length.get();
         worker.stats.submitted.add(1);
         worker.stats.completed.add(1);

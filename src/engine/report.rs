@@ -81,6 +81,7 @@ impl Worker {
     fn dump_inside(&self) -> Vec<String> {
         let inside = self;
         let stats = &self.stats;
+        let operations = stats.operations(0);
         let mut lines = vec![
             format!(
                 "worker \"{}\": UCX {}, {:?}, {}, {} passes, {} submitted, {} in flight",
@@ -89,14 +90,14 @@ impl Worker {
                 self.thread_mode(),
                 self.progress_text(),
                 stats.progress_calls.get(),
-                stats.submitted.get(),
-                stats.in_flight()
+                operations.submitted,
+                operations.in_flight
             ),
             format!(
                 "  completed {}, failed {}, cancelled {}, sent {} bytes, received {} bytes, slept {} times",
-                stats.completed.get(),
-                stats.failed.get(),
-                stats.canceled.get(),
+                operations.completed,
+                operations.failed,
+                operations.canceled,
                 stats.bytes_sent.get(),
                 stats.bytes_received.get(),
                 stats.sleeps.get()

@@ -75,6 +75,11 @@ pub(crate) enum Part {
     Answer,
 }
 
+/// A slot that changes hands: whoever has it from another thread owns its cells.
+pub(crate) struct SlotPointer(pub(crate) *const Slot);
+// SAFETY: see the type.
+unsafe impl Send for SlotPointer {}
+
 /// Bits of `Slot::hold`.
 pub(crate) const USER: u8 = 1;
 pub(crate) const ENGINE: u8 = 2;

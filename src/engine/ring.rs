@@ -9,7 +9,7 @@ use super::inflight::Out;
 use super::operation::{flag, OpParams, Submitted};
 use super::param::Param;
 use super::places::Places;
-use super::request::{mark, Kind, Slot};
+use super::request::{mark, Kind, Slot, SlotPointer};
 use super::slab::Slab;
 use super::stats::Counter;
 use super::status::{Error, Result, Status};
@@ -58,16 +58,12 @@ impl Queued {
     };
 }
 
-struct Entry(*const Slot);
-// SAFETY: a slot changes hands with its entry.
-unsafe impl Send for Entry {}
-
 /// The ring of a worker, and the slots for what goes through it.
 #[repr(C)]
 pub(crate) struct Queue {
-    ring: Places<Entry>,
+    ring: Places<SlotPointer>,
     /// Free slots. What does not fit, and what was made but not needed yet, stands in `rest`.
-    pool: ArrayQueue<Entry>,
+    pool: ArrayQueue<SlotPointer>,
     rest: Mutex<Slab>,
     pub(crate) times_full: AtomicU64,
     /// Written inside the gate.
@@ -103,7 +99,7 @@ impl Queue {
     pub(crate) fn take_slot(&self, worker: &Worker) -> &Slot {
         match self.pool.pop() {
             // SAFETY: slots of ours, which live as long as we do.
-            Some(Entry(slot)) => unsafe { &*slot },
+            Some(SlotPointer(slot)) => unsafe { &*slot },
             None => self.take_slot_slowly(worker),
         }
     }
@@ -118,7 +114,7 @@ impl Queue {
             }
         };
         while let Some(more) = rest.pop() {
-            if self.pool.push(Entry(more)).is_err() {
+            if self.pool.push(SlotPointer(more)).is_err() {
                 rest.push(more);
                 break;
             }
@@ -128,7 +124,7 @@ impl Queue {
     }
 
     fn return_slot(&self, slot: &Slot) {
-        if self.pool.push(Entry(slot)).is_err() {
+        if self.pool.push(SlotPointer(slot)).is_err() {
             self.rest.lock().push(slot);
         }
     }
@@ -204,7 +200,7 @@ impl Worker {
         }
         slot.queued.set(queued);
         slot.stage.enqueue();
-        queue.ring.push(Entry(slot));
+        queue.ring.push(SlotPointer(slot));
         self.wake_thread();
         if !thread.is_running() {
             // It was stopped meanwhile. Whoever enters from now on drains the ring first.
@@ -225,7 +221,7 @@ impl Worker {
         }
         // Bounded, so that what keeps coming does not keep UCP from progressing.
         // SAFETY: a slot that was handed to us with its entry.
-        queue.ring.drain(|Entry(slot)| self.dispatch(unsafe { &*slot })) as u32
+        queue.ring.drain(|SlotPointer(slot)| self.dispatch(unsafe { &*slot })) as u32
     }
 
     fn dispatch(&self, slot: &Slot) {
@@ -275,9 +271,7 @@ impl Worker {
     fn call_ucp(&self, slot: &Slot, queued: &Queued, endpoint: Option<&Endpoint>) -> sys::ucs_status_ptr_t {
         let mut param = Param::new(slot);
         param.memory_type(queued.memory_type);
-        if queued.scattered {
-            param.datatype(sys::DATATYPE_IOV);
-        }
+        param.scattered(queued.scattered);
         let (ucp, buffer, count, tag) = (self.ucp(), queued.buffer, queued.count, queued.tag);
         let to = endpoint.map_or(std::ptr::null_mut(), |endpoint| endpoint.ucp.get());
         // SAFETY: inside the gate of a live worker; a send's endpoint is open; the caller keeps the buffer, the worker the

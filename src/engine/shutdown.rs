@@ -2,7 +2,7 @@
 
 use super::endpoint::Phase;
 use super::events::{self, Event};
-use super::request::{Kind, Ticket};
+use super::request::{Kind, Slot};
 use super::status::Status;
 use super::timer;
 use super::worker::{Inside, Worker};
@@ -81,16 +81,6 @@ impl Worker {
         self.tell_others();
     }
 
-    fn tickets(&self, wanted: impl Fn(Kind) -> bool) -> Vec<Ticket> {
-        let mut tickets = Vec::new();
-        self.for_each_live(|slot| {
-            if wanted(slot.kind.get()) {
-                tickets.push(slot.ticket());
-            }
-        });
-        tickets
-    }
-
     /// What is in the ring ends here, and so does what other threads were about to put there.
     fn cancel_ring(&self) {
         let Some(queue) = self.thread.queue.get() else { return };
@@ -104,9 +94,7 @@ impl Worker {
     }
 
     fn cancel_receives(&self) {
-        for slot in self.tickets(Kind::is_recv).iter().filter_map(Ticket::current) {
-            self.cancel_slot(slot, Status::CANCELED);
-        }
+        self.for_each_picked(|slot| slot.kind.get().is_recv(), |slot| self.cancel_slot(slot, Status::CANCELED));
     }
 
     fn progress_while(&self, at_most_ns: u64, wanted: impl Fn(&Worker) -> bool) {
@@ -138,7 +126,7 @@ impl Worker {
         let _ = self.flush_with(None, None, &super::operation::OpParams::default(), out, call);
         // SAFETY: stored by the flush, held by us until let go below; complete or not, it stays ours until then.
         let Some(slot) = (unsafe { flush.as_ref() }) else { return };
-        let slot: &super::request::Slot = slot;
+        let slot: &Slot = slot;
         // Only UCP's half counts: a rendezvous send that nobody receives would hold up the other.
         let sends = self.sends_in_flight.get();
         self.progress_while(FLUSH_NS, |worker| {
@@ -164,13 +152,14 @@ impl Worker {
 
     /// UCP is gone, and touches no buffer any more: what it did not hand back ends here.
     fn complete_the_rest(&self) {
-        for slot in self.tickets(|_| true).iter().filter_map(Ticket::current) {
+        let complete = |slot: &Slot| {
             if matches!(slot.kind.get(), Kind::EndpointFlush | Kind::WorkerFlush) {
                 self.forget_flush(slot);
             }
             slot.reason.set(Status::CANCELED.0);
             self.complete(slot, Status::CANCELED);
-        }
+        };
+        self.for_each_picked(|_| true, complete);
         let endpoints: Vec<_> = self.endpoints.borrow().iter().flatten().cloned().collect();
         for endpoint in endpoints {
             if endpoint.phase() != Phase::Closed {

@@ -42,11 +42,23 @@ pub struct Stats {
     pub delayed: Counter,
 }
 
+/// How many operations there have been, and what became of them: the one is the sum of the others.
+#[allow(missing_docs)]
+pub struct Operations {
+    pub submitted: u64,
+    pub completed: u64,
+    pub failed: u64,
+    pub canceled: u64,
+    pub in_flight: u64,
+}
+
 impl Stats {
-    /// Submitted and not ended yet.
-    pub fn in_flight(&self) -> u64 {
-        // The ends first: what ends meanwhile then counts as in flight, and the difference is never negative.
-        let ended = self.completed.get() + self.failed.get() + self.canceled.get();
-        self.submitted.get().saturating_sub(ended)
+    /// The operations; `waiting` more have been submitted, and are not counted yet.
+    pub fn operations(&self, waiting: u64) -> Operations {
+        // The ends before the beginnings: so what ends meanwhile is in flight here, and the difference is never negative.
+        let (completed, failed, canceled) = (self.completed.get(), self.failed.get(), self.canceled.get());
+        let submitted = waiting + self.submitted.get();
+        let in_flight = submitted.saturating_sub(completed + failed + canceled);
+        Operations { submitted, completed, failed, canceled, in_flight }
     }
 }

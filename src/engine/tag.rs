@@ -134,9 +134,7 @@ impl Endpoint {
             let mut param = Param::new(slot);
             param.memory_type(memory_type);
             let (buffer, count, scattered) = describe_parts(slot, parts);
-            if scattered {
-                param.datatype(sys::DATATYPE_IOV);
-            }
+            param.scattered(scattered);
             // SAFETY: as in send_now; the list of parts lies in the slot.
             let posted = unsafe { sys::ucp_tag_send_nbx(self.ucp.get(), buffer, count, tag, param.as_ptr()) };
             inside.submitted(slot, posted, Submission { endpoint: Some(self), params, length: length as u64, tag }, out)
@@ -244,9 +242,7 @@ impl Worker {
         param.receive(Some(on_received));
         param.memory_type(memory_type);
         let (buffer, count, scattered) = describe_parts(slot, parts);
-        if scattered {
-            param.datatype(sys::DATATYPE_IOV);
-        }
+        param.scattered(scattered);
         let posted = call(buffer, count, param.as_ptr());
         self.submitted(slot, posted, Submission { endpoint: params.from(), params, length: 0, tag: 0 }, out)
     }

@@ -440,17 +440,15 @@ pub unsafe extern "C" fn ucxx_worker_query_stats(
         let worker = unsafe { handle::get(worker) }?;
         worker.check_fork()?;
         let now = worker.stats();
-        // The ends before the beginnings: so what ends meanwhile is in flight here, and the sum is right.
-        let (completed, failed, canceled) = (now.completed.get(), now.failed.get(), now.canceled.get());
         let (high_water, full, waiting) = worker.queue_stats();
-        let submitted = now.submitted.get() + waiting;
+        let operations = now.operations(waiting);
         let value = ucxx_worker_stats {
             struct_size: size_of::<ucxx_worker_stats>(),
-            submitted,
-            completed,
-            failed,
-            canceled,
-            in_flight: submitted.saturating_sub(completed + failed + canceled),
+            submitted: operations.submitted,
+            completed: operations.completed,
+            failed: operations.failed,
+            canceled: operations.canceled,
+            in_flight: operations.in_flight,
             bytes_sent: now.bytes_sent.get(),
             bytes_received: now.bytes_received.get(),
             delayed: now.delayed.get(),

@@ -20,67 +20,30 @@ enum { TAG_THERE = 1, TAG_BACK = 2, TAG_NEVER = 3, MANY = 10000 };
 static const size_t LARGE = (size_t)64 << 20, MEDIUM = (size_t)256 << 10;
 
 typedef struct peer {
+  pair_t pair; /* its channel alone */
   pid_t pid;
-  int channel;
   ucxx_endpoint_t *endpoint;
   seen_t closed;
 } peer_t;
 
-typedef struct mode {
+typedef struct way {
   const char *name;
   int progress;
   int waits; /* sleeps in between, where progress is manual */
-} mode_t_;
+} way_t;
 
 static ucxx_context_t *context;
 static ucxx_worker_t *worker;
-static const mode_t_ *mode;
-
-static void write_all(int fd, const void *data, size_t length) {
-  for (const char *at = data; length > 0;) {
-    ssize_t written = write(fd, at, length);
-    CHECK(written > 0);
-    at += written;
-    length -= (size_t)written;
-  }
-}
-
-static int read_all(int fd, void *data, size_t length) {
-  for (char *at = data; length > 0;) {
-    ssize_t got = read(fd, at, length);
-    if (got <= 0) return 0;
-    at += got;
-    length -= (size_t)got;
-  }
-  return 1;
-}
-
-static void put_address(int fd, ucxx_worker_t *of) {
-  ucxx_address_t *address = NULL;
-  CHECK_OK(ucxx_worker_address(of, &address));
-  uint64_t length = ucxx_address_length(address);
-  write_all(fd, &length, sizeof length);
-  write_all(fd, ucxx_address_data(address), length);
-  ucxx_address_destroy(address);
-}
-
-static ucxx_address_t *get_address(int fd) {
-  uint64_t length = 0;
-  char bytes[8192];
-  CHECK(read_all(fd, &length, sizeof length) && length <= sizeof bytes && read_all(fd, bytes, length));
-  ucxx_address_t *address = NULL;
-  CHECK_OK(ucxx_address_from_bytes(bytes, length, &address));
-  return address;
-}
+static const way_t *mode;
 
 /* The other side: sends back what it gets, until it is killed or its parent has gone. */
 static void echo(int channel) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   ucxx_endpoint_t *back = NULL;
+  pair_t pair = {.channel = channel};
   CHECK_OK(ucxx_context_create(NULL, &context));
   CHECK_OK(ucxx_worker_create(context, NULL, &worker));
-  put_address(channel, worker);
-  ucxx_address_t *address = get_address(channel);
+  ucxx_address_t *address = pair_exchange_address(&pair, worker);
   CHECK_OK(ucxx_endpoint_create(worker, address, NULL, &back));
   ucxx_address_destroy(address);
   for (;;) {
@@ -115,24 +78,27 @@ static void talk(peer_t *peer, uint64_t word) {
   CHECK_EQ(answer, word);
 }
 
-static void start_peer(peer_t *peer) {
+/* Starts this program again as a peer; its address. */
+static ucxx_address_t *spawn(peer_t *peer) {
   int ends[2];
-  char number[16];
   memset(peer, 0, sizeof *peer);
   CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
-  snprintf(number, sizeof number, "%d", ends[1]);
   peer->pid = fork();
   CHECK(peer->pid >= 0);
   if (peer->pid == 0) {
+    char number[16];
     /* dup clears close-on-exec. */
     snprintf(number, sizeof number, "%d", dup(ends[1]));
     execl("/proc/self/exe", "peer_death", number, (char *)NULL);
     _exit(127);
   }
   close(ends[1]);
-  peer->channel = ends[0];
-  put_address(peer->channel, worker);
-  ucxx_address_t *address = get_address(peer->channel);
+  peer->pair.channel = ends[0];
+  return pair_exchange_address(&peer->pair, worker);
+}
+
+static void start_peer(peer_t *peer) {
+  ucxx_address_t *address = spawn(peer);
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   params.on_close = on_close;
   params.on_close_arg = &peer->closed;
@@ -149,7 +115,7 @@ static double now(void) {
 
 static void reap(peer_t *peer) {
   CHECK(waitpid(peer->pid, NULL, 0) == peer->pid);
-  close(peer->channel);
+  close(peer->pair.channel);
 }
 
 /* Kills a peer with this many sends of this size under way, and a receive that is to end with its endpoint. */
@@ -212,39 +178,22 @@ static void kill_one(peer_t *survivor, int sends, size_t size) {
 }
 
 /* An address of a process that has ended. */
-static void too_late(void) {
+static void too_late(peer_t *survivor) {
   STEP("%s: an endpoint to one that has ended", mode->name);
-  peer_t peer;
-  start_peer(&peer);
-  ucxx_address_t *address = NULL;
+  peer_t gone;
   ucxx_endpoint_t *endpoint = NULL;
-  int ends[2];
-  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
-  pid_t child = fork();
-  CHECK(child >= 0);
-  if (child == 0) {
-    char number[16];
-    close(ends[0]);
-    snprintf(number, sizeof number, "%d", ends[1]);
-    execl("/proc/self/exe", "peer_death", number, (char *)NULL);
-    _exit(127);
-  }
-  close(ends[1]);
-  address = get_address(ends[0]);
-  CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+  ucxx_address_t *address = spawn(&gone);
+  CHECK(kill(gone.pid, SIGKILL) == 0);
+  reap(&gone);
   CHECK_STATUS(ucxx_endpoint_create(worker, address, NULL, &endpoint), UCXX_ERR_UNREACHABLE);
   CHECK_MESSAGE("has ended");
   CHECK(endpoint == NULL);
   ucxx_address_destroy(address);
-  close(ends[0]);
-  talk(&peer, 77);
-  ucxx_endpoint_destroy(peer.endpoint);
-  CHECK(kill(peer.pid, SIGKILL) == 0);
-  reap(&peer);
+  talk(survivor, 77);
 }
 
 int main(int argc, char **argv) {
-  static const mode_t_ modes[] = {
+  static const way_t modes[] = {
       {"polling", UCXX_PROGRESS_MANUAL, 0}, {"waiting", UCXX_PROGRESS_MANUAL, 1}, {"thread", UCXX_PROGRESS_THREAD_ADAPTIVE, 0}};
   test_begin("peer_death", 240);
   if (argc > 1) echo(atoi(argv[1]));
@@ -262,7 +211,7 @@ int main(int argc, char **argv) {
     for (int round = 0; round < 4; round++)
       kill_one(&survivor, 1, LARGE);
     kill_one(&survivor, MANY, MEDIUM);
-    too_late();
+    too_late(&survivor);
     ucxx_endpoint_destroy(survivor.endpoint);
     CHECK(kill(survivor.pid, SIGKILL) == 0);
     reap(&survivor);
