@@ -28,9 +28,9 @@
  *  - A callback runs exactly once, outside every lock, on the thread that drives progress: the progress thread, or the thread inside a
  *    call that progresses. Status and recv_info are stored, then the callback runs, then waiters are released. With a progress
  *    thread it may run before the call that submitted returns; *request is written before. From a callback every function may be
- *    called; those that wait return UCXX_ERR_BUSY (with a progress thread ucxx_endpoint_create, ucxx_tag_probe, and
- *    ucxx_endpoint_query and ucxx_worker_dump of another worker, too), and destroying the worker or endpoint at hand takes effect
- *    at the end of the pass.
+ *    called; those that wait return UCXX_ERR_BUSY (with a progress thread also ucxx_endpoint_create and _connect,
+ *    ucxx_listener_create and ucxx_tag_probe, and of another worker ucxx_endpoint_accept, ucxx_endpoint_query and
+ *    ucxx_worker_dump), and destroying the worker or endpoint at hand takes effect at the end of the pass.
  *  - Messages of one thread on one endpoint match in the order they were submitted.
  *  - In a forked child calls return UCXX_ERR_FORKED, destroys do nothing, and a new context may be made.
  *  - The library installs no signal handler (and takes back those that loading UCX installs), writes nothing to stdout or
@@ -56,6 +56,7 @@
 #define UCXX_OP_PARAMS_INIT UCXX_INIT_(ucxx_op_params_t)
 #define UCXX_ENDPOINT_PARAMS_INIT UCXX_INIT_(ucxx_endpoint_params_t)
 #define UCXX_ENDPOINT_ATTR_INIT UCXX_INIT_(ucxx_endpoint_attr_t)
+#define UCXX_LISTENER_PARAMS_INIT UCXX_INIT_(ucxx_listener_params_t)
 
 
 /**
@@ -455,6 +456,11 @@ enum ucxx_hub_retain {
 struct ucxx_address;
 
 /**
+ * Somebody who wants a connection, to be accepted or rejected.
+ */
+struct ucxx_conn_request;
+
+/**
  * UCX set up once; what its workers share. Any thread may use it.
  */
 struct ucxx_context;
@@ -463,6 +469,11 @@ struct ucxx_context;
  * A connection from a worker to one peer.
  */
 struct ucxx_endpoint;
+
+/**
+ * An address and port on which a worker takes connections.
+ */
+struct ucxx_listener;
 
 /**
  * Registered memory. Nothing makes one in this release.
@@ -948,7 +959,8 @@ struct ucxx_endpoint_params {
    */
   uint64_t send_queue_bytes;
   /**
-   * Give the endpoint up, with TIMED_OUT, if the peer has not answered by then; 0 for no limit. Nanoseconds.
+   * Give the endpoint up, with TIMED_OUT, if the peer has not answered by then; 0 for no limit. Nanoseconds. Where a host has
+   * several addresses, each that is left gets an equal share of the time that is left.
    */
   uint64_t connect_timeout_ns;
   /**
@@ -956,7 +968,8 @@ struct ucxx_endpoint_params {
    */
   uint64_t liveness_ns;
   /**
-   * NULL in this release.
+   * ucxx_endpoint_connect: the numeric address to connect from, such as "192.0.2.1" or "192.0.2.1:4711", or NULL for the system's
+   * choice. NULL elsewhere.
    */
   const char *local_address;
   /**
@@ -968,7 +981,8 @@ struct ucxx_endpoint_params {
    */
   void *on_open_arg;
   /**
-   * Once, when the endpoint has ended: OK after a close, PEER_FAILED when the peer died, TIMED_OUT when a time ran out.
+   * Once, when the endpoint has ended: OK after a close, PEER_FAILED when the peer died, TIMED_OUT when a time ran out; REJECTED
+   * or UNREACHABLE when ucxx_endpoint_connect led to nothing.
    */
   ucxx_endpoint_callback_t on_close;
   /**
@@ -981,6 +995,11 @@ struct ucxx_endpoint_params {
  * What an endpoint is made with.
  */
 typedef struct ucxx_endpoint_params ucxx_endpoint_params_t;
+
+/**
+ * Somebody who wants a connection, to be accepted or rejected.
+ */
+typedef struct ucxx_conn_request ucxx_conn_request_t;
 
 /**
  * What `ucxx_endpoint_query` tells.
@@ -1028,6 +1047,50 @@ struct ucxx_endpoint_attr {
  * What `ucxx_endpoint_query` tells.
  */
 typedef struct ucxx_endpoint_attr ucxx_endpoint_attr_t;
+
+/**
+ * Runs for each request for a connection, on the thread that drives progress, outside every lock. The request belongs to the
+ * caller from then on: to be accepted or rejected, in the callback or later, from any thread, and destroyed in any case. It may
+ * call every function; those that wait return BUSY. It must not throw.
+ */
+typedef void (*ucxx_listener_callback_t)(void *arg, ucxx_conn_request_t *conn_request);
+
+/**
+ * What a listener is made with.
+ */
+struct ucxx_listener_params {
+  /**
+   * Set by UCXX_LISTENER_PARAMS_INIT.
+   */
+  size_t struct_size;
+  /**
+   * Name or numeric address to listen on, IPv4 or IPv6; NULL for 127.0.0.1. "0.0.0.0" or "::" for every interface has to be asked for.
+   * Of several addresses the first that can be had.
+   */
+  const char *host;
+  /**
+   * 0 for any free port: see ucxx_listener_port.
+   */
+  uint16_t port;
+  /**
+   * For each request for a connection. Not NULL.
+   */
+  ucxx_listener_callback_t on_connect;
+  /**
+   * Passed to `on_connect`.
+   */
+  void *on_connect_arg;
+};
+
+/**
+ * What a listener is made with.
+ */
+typedef struct ucxx_listener_params ucxx_listener_params_t;
+
+/**
+ * An address and port on which a worker takes connections.
+ */
+typedef struct ucxx_listener ucxx_listener_t;
 
 /**
  * One of several buffers that make up a message.
@@ -1408,7 +1471,35 @@ void ucxx_endpoint_params_init(ucxx_endpoint_params_t *value, size_t struct_size
 ucxx_status_t ucxx_endpoint_create(ucxx_worker_t *worker, const ucxx_address_t *address, const ucxx_endpoint_params_t *params, ucxx_endpoint_t **endpoint);
 
 /**
- * OK while the endpoint takes operations, else why not: CLOSED, PEER_FAILED, TIMED_OUT. Any thread.
+ * An endpoint to whoever listens on that host and port: a listener of this library, of UCXX or of UCP. The host is a name, which
+ * is looked up in the call, or a numeric address, IPv4 or IPv6. A name may stand for several addresses: they are tried in the
+ * resolver's order until one answers. Operations may be submitted at once; they wait until then, when `on_open` runs. `params`
+ * may be NULL. The caller owns the endpoint.
+ *
+ * When nobody answers, the endpoint and what was submitted to it end with UNREACHABLE (nobody listens, or the listener has gone), REJECTED,
+ * or TIMED_OUT (connect_timeout_ns; without it the system's own limit for an address that keeps silent, which may be minutes). Of
+ * several addresses the last one decides. Where nothing could even be begun, such as for an unknown name, the call returns
+ * UNREACHABLE. Under UCXX_NETWORK_LOCAL a host of another interface is an INVALID_PARAM.
+ *
+ * A context connects over IPv4, or, with TCP_AF_PRIO=inet6 in its config, over IPv6: UCX needs addresses of the family of its TCP
+ * devices. Those of the other family are passed over; UNSUPPORTED where none is left.
+ *
+ * UCX makes such connections over TCP or RDMA and goes on over what is fastest: shared memory between processes of one host, if TCP is
+ * among its transports (UCX_TLS), without which there is no connection. Both sides need the same error_handling.
+ */
+ucxx_status_t ucxx_endpoint_connect(ucxx_worker_t *worker, const char *host, uint16_t port, const ucxx_endpoint_params_t *params, ucxx_endpoint_t **endpoint);
+
+/**
+ * Accepts a connection: an endpoint to whoever asked for it, on the listener's worker. Once, from any thread, in `on_connect` or later;
+ * the request is used up and stays to be destroyed. `params` may be NULL. The caller owns the endpoint.
+ *
+ * Errors: INVALID_PARAM when the request has been answered already; CLOSED when its listener has been destroyed meanwhile; else
+ * what UCX says, such as for a peer that has the other error_handling.
+ */
+ucxx_status_t ucxx_endpoint_accept(ucxx_conn_request_t *conn_request, const ucxx_endpoint_params_t *params, ucxx_endpoint_t **endpoint);
+
+/**
+ * OK while the endpoint takes operations, else why not: CLOSED, PEER_FAILED, TIMED_OUT, REJECTED, UNREACHABLE. Any thread.
  */
 ucxx_status_t ucxx_endpoint_status(const ucxx_endpoint_t *endpoint);
 
@@ -1446,6 +1537,50 @@ void ucxx_endpoint_attr_init(ucxx_endpoint_attr_t *value, size_t struct_size);
  * What the endpoint is like. Under SINGLE, on the worker's own thread.
  */
 ucxx_status_t ucxx_endpoint_query(const ucxx_endpoint_t *endpoint, ucxx_endpoint_attr_t *attr);
+
+/**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+ */
+void ucxx_listener_params_init(ucxx_listener_params_t *value, size_t struct_size);
+
+/**
+ * Takes connections on an address and port, from ucxx_endpoint_connect, UCXX or UCP. A name is looked up in the call. The caller
+ * owns the listener; it keeps the worker's memory alive, and ends with the worker.
+ *
+ * Errors: UNREACHABLE for an unknown name; UNSUPPORTED for an address of the family that the context does not connect over, see
+ * ucxx_endpoint_connect; what UCX says, such as BUSY, where the port is taken; INVALID_PARAM for a host of another
+ * interface under UCXX_NETWORK_LOCAL.
+ */
+ucxx_status_t ucxx_listener_create(ucxx_worker_t *worker, const ucxx_listener_params_t *params, ucxx_listener_t **listener);
+
+/**
+ * The port that the listener listens on; 0 for NULL. Any thread.
+ */
+uint16_t ucxx_listener_port(const ucxx_listener_t *listener);
+
+/**
+ * Stops listening, rejects the requests that nobody has answered, waits until `on_connect` does not run any more, and frees the
+ * handle. Endpoints that were accepted stay. From a callback it does not wait. NULL is ignored.
+ */
+void ucxx_listener_destroy(ucxx_listener_t *listener);
+
+/**
+ * Who asks: "ip:port", an IPv6 address in brackets, as a terminated string; "" where UCX cannot tell. BUFFER_TOO_SMALL, with nothing
+ * written and the needed capacity in the message, where it does not fit; 64 are always enough. Any thread.
+ */
+ucxx_status_t ucxx_conn_request_address(const ucxx_conn_request_t *conn_request, char *text, size_t capacity);
+
+/**
+ * Refuses the connection: the peer's endpoint ends with REJECTED. Once, from any thread; the request stays to be destroyed.
+ *
+ * Errors: INVALID_PARAM when the request has been answered already; CLOSED when its listener has been destroyed meanwhile.
+ */
+ucxx_status_t ucxx_conn_request_reject(ucxx_conn_request_t *conn_request);
+
+/**
+ * Frees the handle, and rejects the request if it was not answered. NULL is ignored.
+ */
+void ucxx_conn_request_destroy(ucxx_conn_request_t *conn_request);
 
 /**
  * Sends a message with this tag.

@@ -143,17 +143,30 @@ impl Endpoint {
         self.closing.deadline.set(timer::deadline_after(self.patience()));
         self.closing.sends_seen.set(self.sends.get());
         self.cancel_watchers(Status::CLOSED);
-        if self.operations_sent() > 0 || !self.closing.connected.get() {
-            let ucp = self.ucp.get();
-            // SAFETY: a live endpoint inside its worker's gate; `start_part` keeps the slot until UCP calls back.
-            let ended =
-                self.start_part(Part::FlushBeforeClose, 0, |param| unsafe { sys::ucp_ep_flush_nbx(ucp, param) });
-            self.closing.flushed.set(ended.is_some());
+        if self.is_connecting() {
+            // What waits for the connection is let out first.
+            self.closing.flushed.set(self.sends.get() == 0);
+        } else if self.operations_sent() > 0 || !self.closing.connected.get() {
+            self.start_flush_before_close();
         }
         if force {
             self.force_when_safe();
         }
         self.watch();
+    }
+
+    fn start_flush_before_close(&self) {
+        let ucp = self.ucp.get();
+        // SAFETY: a live endpoint inside its worker's gate; `start_part` keeps the slot until UCP calls back.
+        let ended = self.start_part(Part::FlushBeforeClose, 0, |param| unsafe { sys::ucp_ep_flush_nbx(ucp, param) });
+        self.closing.flushed.set(ended.is_some());
+    }
+
+    /// It was being closed while it connected, and has let out what waited for that.
+    pub(crate) fn flush_before_close(&self) {
+        if self.phase() == Phase::Flushing && !self.closing.flushed.get() {
+            self.start_flush_before_close();
+        }
     }
 
     /// No more patience, but for the wire-up.
@@ -183,8 +196,19 @@ impl Endpoint {
             self.close_in_ucp(sys::UCP_EP_CLOSE_FLAG_FORCE);
         }
         let outcome = self.closing.outcome.get();
+        self.end_waiting(if outcome.is_error() { outcome } else { Status::CANCELED });
         self.cancel_watchers(if outcome.is_error() { outcome } else { Status::CLOSED });
         self.watch();
+    }
+
+    /// Has UCP let go of an attempt to connect: another one may follow.
+    pub(crate) fn abandon_in_ucp(&self) {
+        let ucp = self.ucp.replace(std::ptr::null_mut());
+        let flags = if self.peer_failure { sys::UCP_EP_CLOSE_FLAG_FORCE } else { 0 };
+        if !ucp.is_null() {
+            // SAFETY: a live endpoint inside its worker's gate, not used afterwards; as in start_flush_before_close.
+            self.start_part(Part::Nothing, flags, |param| unsafe { sys::ucp_ep_close_nbx(ucp, param) });
+        }
     }
 
     fn close_in_ucp(&self, flags: u32) {
@@ -192,7 +216,7 @@ impl Endpoint {
         if ucp.is_null() {
             return;
         }
-        // SAFETY: a live endpoint inside its worker's gate, not used afterwards; as in begin_close.
+        // SAFETY: a live endpoint inside its worker's gate, not used afterwards; as in start_flush_before_close.
         let ended = self.start_part(Part::Close, flags, |param| unsafe { sys::ucp_ep_close_nbx(ucp, param) });
         self.closing.closing_in_ucp.set(ended.is_none());
     }
@@ -245,7 +269,9 @@ impl Endpoint {
         match part {
             Part::FlushBeforeClose => self.closing.flushed.set(true),
             Part::Close => self.closing.closing_in_ucp.set(false),
-            Part::Answer if status == Status::OK => self.answered(),
+            Part::Answer(attempt) if status == Status::OK => self.answered(attempt),
+            // With error handling UCP reports to the endpoint, and better.
+            Part::Answer(attempt) if !self.peer_failure => self.unanswered(attempt, status),
             _ => {}
         }
     }
@@ -263,7 +289,11 @@ impl Endpoint {
     fn advance(&self, now: u64) -> bool {
         if self.connect_deadline.get() != 0 && now >= self.connect_deadline.get() {
             self.connect_deadline.set(0);
-            self.fail(Status::TIMED_OUT);
+            if self.is_connecting() {
+                self.attempt_failed(self.attempt(), Status::TIMED_OUT);
+            } else {
+                self.fail(Status::TIMED_OUT);
+            }
             // It has put itself on the list, for the next pass.
             return true;
         }
@@ -373,8 +403,9 @@ impl Endpoint {
     pub(crate) fn complete_request(&self, outcome: Status) {
         // SAFETY: the slot is in flight until it is completed here.
         if let Some(slot) = unsafe { self.closing.request.replace(std::ptr::null()).as_ref() } {
-            // A peer that was lost is no failure of closing.
-            let status = if outcome == Status::PEER_FAILED { Status::OK } else { outcome };
+            // A peer that was lost, or never found, is no failure of closing.
+            let gone = matches!(outcome, Status::PEER_FAILED | Status::REJECTED | Status::UNREACHABLE);
+            let status = if gone { Status::OK } else { outcome };
             slot.reason.set(status.0);
             self.worker.complete(slot, status);
         }
@@ -430,19 +461,30 @@ impl Endpoint {
     /// Has `on_open` called when the peer has answered: UCP's flush of a fresh endpoint ends then.
     pub(crate) fn await_answer(&self) {
         let ucp = self.ucp.get();
-        // SAFETY: a live endpoint inside its worker's gate; as in begin_close.
-        match self.start_part(Part::Answer, 0, |param| unsafe { sys::ucp_ep_flush_nbx(ucp, param) }) {
+        let attempt = self.attempt();
+        // SAFETY: a live endpoint inside its worker's gate; as in start_flush_before_close.
+        match self.start_part(Part::Answer(attempt), 0, |param| unsafe { sys::ucp_ep_flush_nbx(ucp, param) }) {
             None => self.watch(),
-            Some(Status::OK) => self.answered(),
-            // UCP reports the failure to the endpoint, too.
-            Some(_) => {}
+            Some(status) => self.part_ended(Part::Answer(attempt), status),
         }
     }
 
-    fn answered(&self) {
+    fn answered(&self, attempt: u32) {
+        let Some(endpoint) = self.registered() else { return };
+        if self.attempt() != attempt {
+            return;
+        }
         self.connect_deadline.set(0);
-        if let Some(endpoint) = self.registered() {
-            self.worker.push_event(Event::Opened(endpoint));
+        if self.is_connecting() {
+            self.worker.push_event(Event::Connected(endpoint.clone(), attempt));
+        }
+        self.worker.push_event(Event::Opened(endpoint));
+    }
+
+    /// An attempt to connect came to nothing.
+    pub(crate) fn unanswered(&self, attempt: u32, status: Status) {
+        if let (true, Some(endpoint)) = (self.is_connecting(), self.registered()) {
+            self.worker.push_event(Event::Unanswered(endpoint, attempt, status));
         }
     }
 }

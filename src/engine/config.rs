@@ -10,6 +10,8 @@ pub(crate) struct Config {
     handle: *mut sys::ucp_config_t,
     /// Keys of the caller's, as spelled for this release: one of them that UCX cannot apply is an error.
     asked: Vec<String>,
+    /// What TCP_AF_PRIO comes to.
+    families: String,
 }
 
 // SAFETY: after it was built it is only read, by one thread at a time (behind the context's lock).
@@ -44,7 +46,7 @@ impl Config {
                 "UCX could not read its configuration: is a UCX_* variable in the environment malformed?",
             ));
         }
-        let mut config = Config { handle, asked: Vec::new() };
+        let mut config = Config { handle, asked: Vec::new(), families: families_in_environment() };
         let zcopy: &[(&str, &str, &[&str])] = &[("ZCOPY_THRESH", "inf", &[])];
         let zcopy = if ucx_release() < NO_EAGER_ZCOPY_BEFORE { zcopy } else { &[] };
         for (key, value, other_forms) in DEFAULTS.iter().chain(zcopy) {
@@ -69,12 +71,28 @@ impl Config {
                 Error::invalid(format!("config: UCX {} does not take {key}={value} (status {status})", ucx_release()))
             })?;
             config.asked.push(spelled.to_owned());
+            if key == "TCP_AF_PRIO" {
+                config.families = value.clone();
+            }
         }
         Ok(config)
     }
 
     pub(crate) fn handle(&self) -> *mut sys::ucp_config_t {
         self.handle
+    }
+
+    /// Can UCX connect to an address of this family by host and port? UCX lays out a TCP connection for the family of its device,
+    /// which is the first of TCP_AF_PRIO that the device has, whatever the family of the address: an IPv6 address where the
+    /// device has IPv4 is written beyond the end of its memory (1.21, 1.22) or found unreachable, an IPv4 address where the device has
+    /// IPv6 is waited for in vain. So IPv6 needs devices that cannot have IPv4.
+    pub(crate) fn connects_over(&self, ipv4: bool) -> bool {
+        let mut families = self.families.split(',').map(str::trim);
+        if ipv4 {
+            families.next() == Some("inet")
+        } else {
+            families.all(|family| family == "inet6")
+        }
     }
 
     fn modify(&mut self, key: &str, value: &str) -> std::result::Result<(), sys::ucs_status_t> {
@@ -136,12 +154,18 @@ impl Drop for Config {
     }
 }
 
+fn families_in_environment() -> String {
+    let set = ["UCX_TCP_AF_PRIO", "UCX_AF_PRIO"].iter().find_map(|name| std::env::var(name).ok());
+    set.unwrap_or_else(|| "inet,inet6".to_owned())
+}
+
 /// The key that means the same in `release`. Transport keys are documented with their prefix here, whatever UCX wants.
 fn spelled_for(release: Release, key: &str) -> &str {
     if release < PREFIXED_KEYS_SINCE {
         match key {
             "CMA_MEMORY_INVALIDATE" => "MEMORY_INVALIDATE",
             "POSIX_ERROR_HANDLING" | "SYSV_ERROR_HANDLING" => "MM_ERROR_HANDLING",
+            "TCP_AF_PRIO" => "AF_PRIO",
             other => other,
         }
     } else {
@@ -162,6 +186,17 @@ mod tests {
         assert_eq!(spelled_for(Release::new(1, 13), "SYSV_ERROR_HANDLING"), "MM_ERROR_HANDLING");
         assert_eq!(spelled_for(Release::new(1, 22), "MEMORY_INVALIDATE"), "CMA_MEMORY_INVALIDATE");
         assert_eq!(spelled_for(Release::new(1, 22), "POSIX_ERROR_HANDLING"), "POSIX_ERROR_HANDLING");
+    }
+
+    #[test]
+    fn a_family_is_used_only_where_every_device_has_it() {
+        let mut config = Config::new(&[], false).unwrap();
+        for (families, ipv4, ipv6) in
+            [("inet,inet6", true, false), ("inet", true, false), ("inet6,inet", false, false), ("inet6", false, true)]
+        {
+            config.families = families.to_owned();
+            assert_eq!((config.connects_over(true), config.connects_over(false)), (ipv4, ipv6), "{families}");
+        }
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub struct Context {
     config: Mutex<Config>,
     pub(crate) generation: Generation,
     pub(crate) features: u64,
+    /// Only loopback and shared memory.
+    pub(crate) local_network: bool,
     /// Bytes that UCX wants in front of each request.
     pub(crate) request_size: usize,
     memory_types: u64,
@@ -68,8 +70,15 @@ impl Context {
         let generation = Generation::current();
         let handle = init(features, params.name.as_deref(), &config)?;
         // From here on `Drop` cleans up.
-        let mut context =
-            Context { handle, config: Mutex::new(config), generation, features, request_size: 0, memory_types: 0 };
+        let mut context = Context {
+            handle,
+            config: Mutex::new(config),
+            generation,
+            features,
+            local_network: params.local_network,
+            request_size: 0,
+            memory_types: 0,
+        };
         // SAFETY: all-zero is valid for this struct of numbers.
         let mut attr: sys::ucp_context_attr_t = unsafe { std::mem::zeroed() };
         attr.field_mask = u64::from(sys::UCP_ATTR_FIELD_REQUEST_SIZE | sys::UCP_ATTR_FIELD_MEMORY_TYPES);
@@ -106,6 +115,11 @@ impl Context {
 
     pub(crate) fn has_memory_type(&self, memory_type: sys::ucs_memory_type_t) -> bool {
         self.memory_types & (1 << memory_type) != 0
+    }
+
+    /// Can UCX connect to addresses of this family by host and port?
+    pub(crate) fn connects_over(&self, ipv4: bool) -> bool {
+        self.config.lock().connects_over(ipv4)
     }
 
     pub(crate) fn check_config_applied(&self, logged: &[(i32, String)]) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use super::address::{Address, Origin};
 use super::cache_line::CacheLine;
+use super::connect::Connection;
 use super::events::Event;
 use super::identity::Identity;
 use super::library::{self, Release};
@@ -14,6 +15,7 @@ use super::worker::{attention, Worker};
 use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 use std::sync::Arc;
 
@@ -27,6 +29,8 @@ pub struct EndpointParams {
     pub peer_failure: bool,
     /// 0 for none.
     pub connect_timeout_ns: u64,
+    /// To connect from; its port may be 0.
+    pub local_address: Option<SocketAddr>,
     /// Runs once, when the peer has answered.
     pub on_open: Option<Callback>,
     /// For it.
@@ -69,6 +73,8 @@ pub struct Endpoint {
     origin: Option<Origin>,
     /// The peer's process is watched for its end.
     watched: Cell<bool>,
+    /// Where it was made by host and port.
+    pub(crate) connection: Option<Box<Connection>>,
     key: Cell<usize>,
 
     // Written by whoever is inside the gate.
@@ -118,7 +124,30 @@ impl Endpoint {
         if let Some(origin) = &origin {
             check_releases(worker, origin, params.peer_failure && !to_self)?;
         }
-        let endpoint = Arc::new(Endpoint {
+        let endpoint = Self::build(worker, params, origin, to_self, None);
+        endpoint.watch_process()?;
+        let mut ucp_params = endpoint.ucp_params();
+        ucp_params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_REMOTE_ADDRESS);
+        ucp_params.address = address.bytes().as_ptr().cast();
+        endpoint.create_in_ucp(&ucp_params).map_err(|(status, logged)| {
+            endpoint.unwatch_process();
+            let text = format!("address: no endpoint to {}: is it still running?", endpoint.peer_text());
+            Error::new(status, super::log::with_reason(text, &logged))
+        })?;
+        endpoint.register();
+        endpoint.await_answer_if_asked(params);
+        Ok(endpoint)
+    }
+
+    /// An endpoint that UCP knows nothing of yet.
+    pub(crate) fn build(
+        worker: &Arc<Worker>,
+        params: &EndpointParams,
+        origin: Option<Origin>,
+        to_self: bool,
+        connection: Option<Box<Connection>>,
+    ) -> Arc<Self> {
+        Arc::new(Endpoint {
             _owned: CacheLine,
             worker: worker.clone(),
             ucp: Cell::new(std::ptr::null_mut()),
@@ -129,6 +158,7 @@ impl Endpoint {
             to_self,
             origin,
             watched: Cell::new(false),
+            connection,
             key: Cell::new(usize::MAX),
             sends: Cell::new(0),
             watchers: Cell::new(0),
@@ -141,37 +171,40 @@ impl Endpoint {
             closing: super::close::Closing::default(),
             operations_sent: Counter::default(),
             bytes_sent: Counter::default(),
-        });
-        endpoint.watch_process()?;
-        let mut ucp_params = endpoint.ucp_params();
-        ucp_params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_REMOTE_ADDRESS);
-        ucp_params.address = address.bytes().as_ptr().cast();
+        })
+    }
+
+    /// Makes UCP's endpoint; else its status, and what it logged.
+    pub(crate) fn create_in_ucp(
+        &self,
+        params: &sys::ucp_ep_params_t,
+    ) -> std::result::Result<(), (Status, Vec<(i32, String)>)> {
         let mut ucp = std::ptr::null_mut();
         let (status, logged) = super::log::capture(|| {
-            // SAFETY: a live worker inside its gate; the address was checked or vouched for, and is read during the call; the
+            // SAFETY: a live worker inside its gate; addresses were checked or vouched for, and are read during the call; the
             // callback's argument outlives UCP's endpoint, as the worker keeps it registered until then.
-            unsafe { sys::ucp_ep_create(worker.ucp(), &ucp_params, &mut ucp) }
+            unsafe { sys::ucp_ep_create(self.worker.ucp(), params, &mut ucp) }
         });
         super::log::hand_on(&logged);
         if status != sys::UCS_OK {
-            endpoint.unwatch_process();
             // A peer that is gone looks different on each transport.
             let status = match Status(status.into()) {
                 Status::SHMEM_SEGMENT | Status::NO_DEVICE | Status::IO_ERROR => Status::UNREACHABLE,
                 other => other,
             };
-            let text = format!("address: no endpoint to {}: is it still running?", endpoint.peer_text());
-            return Err(Error::new(status, super::log::with_reason(text, &logged)));
+            return Err((status, logged));
         }
-        endpoint.ucp.set(ucp);
-        endpoint.register();
+        self.ucp.set(ucp);
+        Ok(())
+    }
+
+    pub(crate) fn await_answer_if_asked(&self, params: &EndpointParams) {
         if params.on_open.is_some() || params.connect_timeout_ns != 0 {
             if params.connect_timeout_ns != 0 && params.connect_timeout_ns != u64::MAX {
-                endpoint.connect_deadline.set(timer::deadline_after(params.connect_timeout_ns));
+                self.connect_deadline.set(timer::deadline_after(params.connect_timeout_ns));
             }
-            endpoint.await_answer();
+            self.await_answer();
         }
-        Ok(endpoint)
     }
 
     /// Has the end of the peer's process noticed, where it is one of this host and not this one.
@@ -204,7 +237,7 @@ impl Endpoint {
         self.origin.as_ref().filter(|_| self.watched.get()).map(|origin| &origin.identity)
     }
 
-    fn ucp_params(&self) -> sys::ucp_ep_params_t {
+    pub(crate) fn ucp_params(&self) -> sys::ucp_ep_params_t {
         // SAFETY: all-zero is valid: the mask says which fields count.
         let mut params: sys::ucp_ep_params_t = unsafe { std::mem::zeroed() };
         params.field_mask = u64::from(sys::UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE);
@@ -220,7 +253,7 @@ impl Endpoint {
     }
 
     /// The worker keeps its endpoints, so that UCP's callbacks and requests in flight find them.
-    fn register(self: &Arc<Self>) {
+    pub(crate) fn register(self: &Arc<Self>) {
         let mut endpoints = self.worker.endpoints.borrow_mut();
         let key = endpoints.iter().position(Option::is_none).unwrap_or(endpoints.len());
         if key == endpoints.len() {
@@ -256,7 +289,19 @@ impl Endpoint {
         if self.worker.closed.load(Ordering::Acquire) {
             return Status::CLOSED;
         }
-        Status(self.status.load(Ordering::Acquire))
+        match Status(self.status.load(Ordering::Acquire)) {
+            Self::CONNECTING => Status::OK,
+            status => status,
+        }
+    }
+
+    /// The status, inside, while no peer has answered: operations are taken, but none goes straight to UCP.
+    pub(crate) const CONNECTING: Status = Status::INPROGRESS;
+
+    /// From `CONNECTING`; a close from outside the gate may have come first.
+    pub(crate) fn open_status(&self) {
+        let (from, to) = (Self::CONNECTING.0, Status::OK.0);
+        let _ = self.status.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     pub(crate) fn set_status(&self, status: Status) {
@@ -276,7 +321,7 @@ impl Endpoint {
         self.phase.store(phase as u8, Ordering::Release);
     }
 
-    /// Takes operations.
+    /// Takes operations, and hands them to UCP at once.
     #[inline(always)]
     pub(crate) fn is_open(&self) -> bool {
         self.status.load(Ordering::Relaxed) == Status::OK.0
@@ -285,11 +330,12 @@ impl Endpoint {
     /// Refuses an operation on an endpoint that takes none.
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
-        if self.is_open() {
+        let status = Status(self.status.load(Ordering::Relaxed));
+        if status == Status::OK || status == Self::CONNECTING {
             return Ok(());
         }
-        // Once it is not OK it never is again.
-        Err(self.not_open(Status(self.status.load(Ordering::Relaxed))))
+        // Once it is neither it never is again.
+        Err(self.not_open(status))
     }
 
     /// The same for a thread that is not inside the gate.
@@ -305,6 +351,8 @@ impl Endpoint {
             Status::CLOSED => "has been closed",
             Status::PEER_FAILED => "lost its peer",
             Status::TIMED_OUT => "was closed when a time ran out",
+            Status::REJECTED => "was refused by its peer",
+            Status::UNREACHABLE => "found no peer",
             _ => "is not usable",
         };
         Error::new(status, format!("endpoint: to {} {why}", self.peer_text()))
@@ -313,7 +361,7 @@ impl Endpoint {
     /// What an error of UCX's means on this endpoint.
     pub(crate) fn status_for(&self, ucx: Status) -> Status {
         match Status(self.status.load(Ordering::Relaxed)) {
-            Status::OK => ucx.or_peer_failed(),
+            Status::OK | Self::CONNECTING => ucx.or_peer_failed(),
             Status::CLOSED if self.closing.outcome.get() == Status::PEER_FAILED => Status::PEER_FAILED,
             // Closed here: the operation did not fail, it was cut short.
             Status::CLOSED => Status::CANCELED,
@@ -363,6 +411,9 @@ impl Endpoint {
 
     /// Who is at the other end, for messages.
     pub(crate) fn peer_text(&self) -> String {
+        if let Some(connection) = &self.connection {
+            return connection.peer_text();
+        }
         match &self.origin {
             None => "a foreign UCX worker".to_owned(),
             Some(_) if self.to_self => "this worker itself".to_owned(),
@@ -376,6 +427,7 @@ impl Endpoint {
     /// On this host, as far as can be told.
     pub fn same_host(&self) -> bool {
         self.origin.is_some_and(|origin| origin.identity.same_host(&self.worker.identity))
+            || self.connection.as_ref().is_some_and(|connection| connection.same_host())
     }
 
     /// A number for the peer's worker, the same wherever it is asked; 0 for a foreign one.
@@ -409,6 +461,9 @@ unsafe extern "C" fn on_ucp_error(arg: *mut c_void, _ucp: sys::ucp_ep_h, status:
     let _ = std::panic::catch_unwind(|| {
         // SAFETY: `arg` is the endpoint, which stays registered until UCP has let go of it, after which this cannot run.
         let endpoint = unsafe { &*arg.cast::<Endpoint>() };
+        if endpoint.is_connecting() {
+            return endpoint.unanswered(endpoint.attempt(), Status(status.into()));
+        }
         endpoint.lost(&Status(status.into()).to_string());
     });
 }

@@ -1,6 +1,7 @@
 //! What a progress pass still has to do after UCP's own progress has returned.
 
 use super::endpoint::{Callback, Endpoint, Phase};
+use super::listener::ConnRequest;
 use super::status::Status;
 use super::worker::Worker;
 use std::cell::{Cell, RefCell};
@@ -11,12 +12,18 @@ use std::sync::Arc;
 pub(crate) enum Event {
     /// UCP reported that the peer is gone.
     Failed(Arc<Endpoint>),
+    /// An attempt to connect, by its number, has ended in vain: the next address is tried.
+    Unanswered(Arc<Endpoint>, u32, Status),
+    /// An attempt to connect has been answered: what waited for it goes out.
+    Connected(Arc<Endpoint>, u32),
     /// The peer has answered: `on_open` is due.
     Opened(Arc<Endpoint>),
     /// UCP has let go of it: `on_close` is due, with this status.
     Closed(Arc<Endpoint>, Status),
     /// `ucxx_endpoint_destroy` was called from a callback.
     DestroyEndpoint(Arc<Endpoint>),
+    /// Somebody asks for a connection: `on_connect` is due.
+    Asked(Arc<ConnRequest>),
 }
 
 thread_local! {
@@ -104,6 +111,9 @@ impl Worker {
             handled += 1;
             match event {
                 Event::Failed(endpoint) => endpoint.fail(Status::PEER_FAILED),
+                Event::Unanswered(endpoint, attempt, status) => endpoint.attempt_failed(attempt, status),
+                Event::Connected(endpoint, attempt) => endpoint.connected(attempt),
+                Event::Asked(request) => self.hand_out(request),
                 Event::Opened(endpoint) => {
                     if endpoint.phase() == Phase::Open {
                         self.call_endpoint(&endpoint, endpoint.on_open.take(), Status::OK);

@@ -84,10 +84,15 @@ impl Worker {
         out: Out,
         call: impl FnOnce(*const sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
     ) -> Result<Submitted> {
+        let connecting = endpoint.filter(|endpoint| endpoint.is_connecting());
         let part = self.take_internal_slot();
-        let posted = posted(part, call(Param::new(part).as_ptr()));
+        let posted = match connecting {
+            // UCP's half comes when there is a connection to flush.
+            Some(_) => Posted::Pending,
+            None => posted(part, call(Param::new(part).as_ptr())),
+        };
         let pending = matches!(posted, Posted::Pending);
-        if !pending {
+        if !pending || connecting.is_some() {
             self.return_slot(part);
         }
         let sends = endpoint.map_or(self.sends_in_flight.get(), |endpoint| endpoint.sends.get());
@@ -112,7 +117,9 @@ impl Worker {
         if let Posted::Failed(status) = posted {
             slot.reason.set(self.status_from_ucx(Status(status.into()), endpoint).0);
         }
-        if pending {
+        if let Some(endpoint) = connecting {
+            endpoint.flush_when_connected(slot);
+        } else if pending {
             part.part.set(Part::Flush(slot.ticket()));
             self.start(part, endpoint, &OpParams::default(), Out::NOWHERE);
         }

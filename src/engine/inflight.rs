@@ -207,6 +207,7 @@ impl Worker {
         }
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
         let endpoint = unsafe { slot.endpoint.get().as_ref() };
+        let ucx = status;
         let mut status = self.status_from_ucx(status, endpoint);
         let reason = Status(slot.reason.get());
         if reason.is_error() && status.is_error() && status != Status::MESSAGE_TRUNCATED {
@@ -223,7 +224,9 @@ impl Worker {
                     }
                     self.flush_part_ended(flush, status);
                 }
-                (Part::FlushBeforeClose | Part::Close | Part::Answer, Some(endpoint)) => {
+                // An attempt to connect that came to nothing did so for a reason of its own.
+                (Part::Answer(_), Some(endpoint)) if endpoint.is_connecting() => endpoint.part_ended(part, ucx),
+                (Part::FlushBeforeClose | Part::Close | Part::Answer(_), Some(endpoint)) => {
                     endpoint.part_ended(part, status);
                 }
                 _ => {}
@@ -397,6 +400,10 @@ impl Worker {
             return;
         }
         slot.clear_mark(mark::PLAIN);
+        if slot.has_mark(mark::WAITING) {
+            slot.reason.set(reason.0);
+            return self.complete(slot, reason);
+        }
         match slot.kind.get() {
             Kind::TagRecv | Kind::TagMessageRecv => {
                 slot.reason.set(reason.0);

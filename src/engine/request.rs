@@ -71,8 +71,8 @@ pub(crate) enum Part {
     FlushBeforeClose,
     /// UCP's close of the endpoint.
     Close,
-    /// UCP's flush of a fresh endpoint, which ends when the peer has answered.
-    Answer,
+    /// UCP's flush of a fresh endpoint, which ends when the peer has answered; with the number of the attempt to connect.
+    Answer(u32),
 }
 
 /// A slot that changes hands: whoever has it from another thread owns its cells.
@@ -101,6 +101,8 @@ pub(crate) mod mark {
     /// A receive of whose end only its request tells: no callback, notifier, `recv_info`, `from` or timeout, not cancelled, and its
     /// request not let go of.
     pub(crate) const PLAIN: u8 = 32;
+    /// A send whose endpoint is not connected yet: UCP knows nothing of it.
+    pub(crate) const WAITING: u8 = 64;
 }
 
 /// Names one use of a slot: out of date as soon as the slot is used again.

@@ -244,12 +244,15 @@ impl Worker {
         if let Some(endpoint) = endpoint.filter(|endpoint| endpoint.phase() != Phase::Open) {
             return self.drop_queued(slot, &queued, endpoint.status());
         }
-        slot.add_mark(mark::SUBMITTING);
-        let pointer = self.call_ucp(slot, &queued, endpoint);
         let left = OpParams {
             timeout_ns: if queued.deadline == u64::MAX { 0 } else { queued.deadline - now },
             ..OpParams::default()
         };
+        if let Some(endpoint) = endpoint.filter(|to| slot.kind.get().is_send() && to.is_connecting()) {
+            return endpoint.wait_for_connection(slot, &left, Out::NOWHERE);
+        }
+        slot.add_mark(mark::SUBMITTING);
+        let pointer = self.call_ucp(slot, &queued, endpoint);
         let posted = Posted::from_pointer(pointer);
         if let (Posted::Done, true) = (&posted, slot.kind.get().is_send()) {
             return self.sent_at_once(slot, endpoint);
@@ -257,6 +260,24 @@ impl Worker {
         let inline = slot.has_mark(mark::INLINE).then(|| Status(slot.reason.replace(0)));
         self.start(slot, endpoint, &left, Out::NOWHERE);
         match posted {
+            Posted::Pending => {
+                if let Some(status) = inline {
+                    self.complete(slot, status);
+                }
+            }
+            Posted::Done => self.complete(slot, Status::OK),
+            Posted::Failed(status) => self.complete(slot, Status(status.into())),
+        }
+    }
+
+    /// Gives UCP a send that has been in flight since its endpoint began to connect.
+    pub(crate) fn send_after_waiting(&self, slot: &Slot, endpoint: &Endpoint) {
+        slot.clear_mark(mark::WAITING);
+        slot.add_mark(mark::SUBMITTING);
+        let pointer = self.call_ucp(slot, &slot.queued.get(), Some(endpoint));
+        slot.clear_mark(mark::SUBMITTING);
+        let inline = slot.has_mark(mark::INLINE).then(|| Status(slot.reason.replace(0)));
+        match Posted::from_pointer(pointer) {
             Posted::Pending => {
                 if let Some(status) = inline {
                     self.complete(slot, status);

@@ -51,6 +51,7 @@ impl Worker {
         let inside = Inside { worker: self };
         inside.drain_foreign();
         inside.cancel_ring();
+        inside.end_listeners();
         inside.cancel_receives();
         inside.flush_briefly();
         inside.end_endpoints();

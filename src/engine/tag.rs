@@ -100,6 +100,10 @@ impl Endpoint {
         self.check_open()?;
         inside.need(feature::TAG)?;
         let memory_type = memory_type::to_ucx(&inside.context, params.memory_type)?;
+        if !self.is_open() {
+            let part = [Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }];
+            return Ok(self.send_when_connected(mode.kind(), &part, tag, memory_type, params, out));
+        }
         let slot = inside.take_slot();
         slot.prepare(mode.kind());
         let mut param = Param::new(slot);
@@ -128,6 +132,9 @@ impl Endpoint {
             self.check_open()?;
             inside.need(feature::TAG)?;
             let memory_type = common_memory_type(&inside, parts, params)?;
+            if !self.is_open() {
+                return Ok(self.send_when_connected(Kind::TagSend, parts, tag, memory_type, params, out));
+            }
             let length: usize = parts.iter().map(|part| part.length).sum();
             let slot = inside.take_slot();
             slot.prepare(Kind::TagSend);
@@ -273,7 +280,7 @@ fn common_memory_type(worker: &Worker, parts: &[Part], params: &OpParams) -> Res
 
 /// Buffer and count for UCP: a list in the slot's own memory (true), or the one part there is. Parts of length 0 are left out.
 #[inline(always)]
-fn describe_parts(slot: &Slot, parts: &[Part]) -> (*mut c_void, usize, bool) {
+pub(crate) fn describe_parts(slot: &Slot, parts: &[Part]) -> (*mut c_void, usize, bool) {
     match parts {
         [part] => (part.data, part.length, false),
         _ => list_parts(slot, parts),

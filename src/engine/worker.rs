@@ -9,6 +9,7 @@ use super::fork::{Generation, Token};
 use super::gate::{this_thread, Gate, ThreadMode};
 use super::identity::Identity;
 use super::library;
+use super::listener::Listener;
 use super::param::Templates;
 use super::peer_watch::PeerWatch;
 use super::request::Slot;
@@ -106,6 +107,7 @@ pub struct Worker {
     /// Endpoints that are being opened or closed, looked at in each pass.
     pub(crate) changing: RefCell<Vec<Arc<Endpoint>>>,
     pub(crate) peers: PeerWatch,
+    pub(crate) listeners: RefCell<Vec<Arc<Listener>>>,
     pub(crate) keep: Cell<Option<Arc<Worker>>>,
 
     // Written by any thread.
@@ -224,6 +226,7 @@ impl Worker {
             endpoints: RefCell::default(),
             changing: RefCell::default(),
             peers: PeerWatch::default(),
+            listeners: RefCell::default(),
             armed: Cell::new(false),
             delivering: Cell::new(0),
             coarse_now: Cell::new(timer::now_ns()),

@@ -2,11 +2,14 @@
 
 use super::constants::{ucxx_close, ucxx_error_handling};
 use super::guard;
-use super::handle::{self, place, ucxx_address_t, ucxx_endpoint_t, ucxx_request_t, ucxx_worker_t};
+use super::handle::{
+    self, null, place, ucxx_address_t, ucxx_conn_request_t, ucxx_endpoint_t, ucxx_request_t, ucxx_worker_t,
+};
 use super::operation::{submit, ucxx_op_params_t};
-use super::params::{self, sized};
+use super::params::{self, sized, text};
 use super::status::ucxx_status_t;
 use crate::engine::endpoint::{Callback, Endpoint, EndpointParams};
+use crate::engine::socket_address;
 use crate::engine::status::{Error, Result, Status};
 use std::ffi::{c_char, c_void};
 
@@ -33,17 +36,20 @@ pub struct ucxx_endpoint_params {
     pub send_queue_ops: u32,
     /// The send queue: 0 in this release.
     pub send_queue_bytes: u64,
-    /// Give the endpoint up, with TIMED_OUT, if the peer has not answered by then; 0 for no limit. Nanoseconds.
+    /// Give the endpoint up, with TIMED_OUT, if the peer has not answered by then; 0 for no limit. Nanoseconds. Where a host has
+    /// several addresses, each that is left gets an equal share of the time that is left.
     pub connect_timeout_ns: u64,
     /// 0 in this release.
     pub liveness_ns: u64,
-    /// NULL in this release.
+    /// ucxx_endpoint_connect: the numeric address to connect from, such as "192.0.2.1" or "192.0.2.1:4711", or NULL for the system's
+    /// choice. NULL elsewhere.
     pub local_address: *const c_char,
     /// Once, when the peer has answered; not if the endpoint ended before.
     pub on_open: ucxx_endpoint_callback_t,
     /// Passed to `on_open`.
     pub on_open_arg: *mut c_void,
-    /// Once, when the endpoint has ended: OK after a close, PEER_FAILED when the peer died, TIMED_OUT when a time ran out.
+    /// Once, when the endpoint has ended: OK after a close, PEER_FAILED when the peer died, TIMED_OUT when a time ran out; REJECTED
+    /// or UNREACHABLE when ucxx_endpoint_connect led to nothing.
     pub on_close: ucxx_endpoint_callback_t,
     /// Passed to `on_close`.
     pub on_close_arg: *mut c_void,
@@ -112,13 +118,18 @@ pub unsafe extern "C" fn ucxx_endpoint_create(
         let (worker, address, place) =
             unsafe { (handle::share(worker)?, handle::get(address)?, place(endpoint, "endpoint")?) };
         // SAFETY: as above.
-        let params = unsafe { params::with(params, "params", convert) }?;
+        let params = unsafe { params::with(params, "params", |params| convert(params)) }?;
+        if params.local_address.is_some() {
+            return Err(Error::new(Status::UNSUPPORTED, "local_address: is for ucxx_endpoint_connect alone"));
+        }
         place.write(handle::give_arc(Endpoint::new(&worker, address, &params)?));
         Ok(Status::OK)
     })
 }
 
-fn convert(params: &ucxx_endpoint_params) -> Result<EndpointParams> {
+/// # Safety
+/// `local_address` is NULL or a terminated string.
+unsafe fn convert(params: &ucxx_endpoint_params) -> Result<EndpointParams> {
     let peer_failure = match params.error_handling {
         mode if mode == ucxx_error_handling::UCXX_ENDPOINT_ERROR_HANDLING_PEER as i32 => true,
         mode if mode == ucxx_error_handling::UCXX_ENDPOINT_ERROR_HANDLING_NONE as i32 => false,
@@ -132,7 +143,6 @@ fn convert(params: &ucxx_endpoint_params) -> Result<EndpointParams> {
         ("send_queue_ops", params.send_queue_ops != 0),
         ("send_queue_bytes", params.send_queue_bytes != 0),
         ("liveness_ns", params.liveness_ns != 0),
-        ("local_address", !params.local_address.is_null()),
     ];
     if let Some((field, _)) = not_offered.iter().find(|(_, asked)| *asked) {
         return Err(Error::new(Status::UNSUPPORTED, format!("{field}: not offered by this release")));
@@ -141,8 +151,16 @@ fn convert(params: &ucxx_endpoint_params) -> Result<EndpointParams> {
         // SAFETY: the same function, whose second argument is the endpoint behind an opaque type.
         unsafe { std::mem::transmute::<ucxx_endpoint_callback_t, Option<Callback>>(callback) }
     };
+    // SAFETY: as for this function.
+    let local_address = match unsafe { text(params.local_address, "local_address") }? {
+        None => None,
+        Some(text) => Some(socket_address::parse(text).ok_or_else(|| {
+            Error::invalid(format!("local_address: {text:?} is no numeric address, with or without a port"))
+        })?),
+    };
     Ok(EndpointParams {
         peer_failure,
+        local_address,
         connect_timeout_ns: params.connect_timeout_ns,
         on_open: callback(params.on_open),
         on_open_arg: params.on_open_arg,
@@ -151,7 +169,70 @@ fn convert(params: &ucxx_endpoint_params) -> Result<EndpointParams> {
     })
 }
 
-/// OK while the endpoint takes operations, else why not: CLOSED, PEER_FAILED, TIMED_OUT. Any thread.
+/// An endpoint to whoever listens on that host and port: a listener of this library, of UCXX or of UCP. The host is a name, which
+/// is looked up in the call, or a numeric address, IPv4 or IPv6. A name may stand for several addresses: they are tried in the
+/// resolver's order until one answers. Operations may be submitted at once; they wait until then, when `on_open` runs. `params`
+/// may be NULL. The caller owns the endpoint.
+///
+/// When nobody answers, the endpoint and what was submitted to it end with UNREACHABLE (nobody listens, or the listener has gone), REJECTED,
+/// or TIMED_OUT (connect_timeout_ns; without it the system's own limit for an address that keeps silent, which may be minutes). Of
+/// several addresses the last one decides. Where nothing could even be begun, such as for an unknown name, the call returns
+/// UNREACHABLE. Under UCXX_NETWORK_LOCAL a host of another interface is an INVALID_PARAM.
+///
+/// A context connects over IPv4, or, with TCP_AF_PRIO=inet6 in its config, over IPv6: UCX needs addresses of the family of its TCP
+/// devices. Those of the other family are passed over; UNSUPPORTED where none is left.
+///
+/// UCX makes such connections over TCP or RDMA and goes on over what is fastest: shared memory between processes of one host, if TCP is
+/// among its transports (UCX_TLS), without which there is no connection. Both sides need the same error_handling.
+///
+/// # Safety
+/// A worker of this library; `host` is a terminated string; `params` is NULL or a struct whose `struct_size` is set; `endpoint` is
+/// valid for a write.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_endpoint_connect(
+    worker: *mut ucxx_worker_t,
+    host: *const c_char,
+    port: u16,
+    params: *const ucxx_endpoint_params_t,
+    endpoint: *mut *mut ucxx_endpoint_t,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let (worker, host, place) =
+            unsafe { (handle::share(worker)?, text(host, "host")?, place(endpoint, "endpoint")?) };
+        let host = host.ok_or_else(|| null("host"))?;
+        // SAFETY: as above.
+        let params = unsafe { params::with(params, "params", |params| convert(params)) }?;
+        place.write(handle::give_arc(Endpoint::connect(&worker, host, port, &params)?));
+        Ok(Status::OK)
+    })
+}
+
+/// Accepts a connection: an endpoint to whoever asked for it, on the listener's worker. Once, from any thread, in `on_connect` or later;
+/// the request is used up and stays to be destroyed. `params` may be NULL. The caller owns the endpoint.
+///
+/// Errors: INVALID_PARAM when the request has been answered already; CLOSED when its listener has been destroyed meanwhile; else
+/// what UCX says, such as for a peer that has the other error_handling.
+///
+/// # Safety
+/// A connection request of this library; `params` is NULL or a struct whose `struct_size` is set; `endpoint` is valid for a write.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_endpoint_accept(
+    conn_request: *mut ucxx_conn_request_t,
+    params: *const ucxx_endpoint_params_t,
+    endpoint: *mut *mut ucxx_endpoint_t,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let (request, place) = unsafe { (handle::get(conn_request)?, place(endpoint, "endpoint")?) };
+        // SAFETY: as above.
+        let params = unsafe { params::with(params, "params", |params| convert(params)) }?;
+        place.write(handle::give_arc(request.accept(&params)?));
+        Ok(Status::OK)
+    })
+}
+
+/// OK while the endpoint takes operations, else why not: CLOSED, PEER_FAILED, TIMED_OUT, REJECTED, UNREACHABLE. Any thread.
 ///
 /// # Safety
 /// NULL (INVALID_PARAM) or an endpoint of this library.
@@ -256,20 +337,17 @@ pub unsafe extern "C" fn ucxx_endpoint_query(
         // SAFETY: as above.
         unsafe { params::out_size(attr, "attr") }?;
         let (operations_sent, bytes_sent, in_flight) = endpoint.traffic()?;
-        let mut transports = [0; 256];
         // Longer than there is room for is cut at a comma, so that no name is half there.
         let mut text = endpoint.transports()?;
-        while text.len() >= transports.len() {
+        while text.len() >= 256 {
             text.truncate(text.rfind(',').unwrap_or(0));
         }
-        for (place, byte) in transports.iter_mut().zip(text.bytes()) {
-            *place = byte as c_char;
-        }
+        let (local, remote) = endpoint.ends();
         let value = ucxx_endpoint_attr {
             struct_size: size_of::<ucxx_endpoint_attr>(),
-            local_address: [0; 64],
-            remote_address: [0; 64],
-            transports,
+            local_address: characters(&local),
+            remote_address: characters(&remote),
+            transports: characters(&text),
             peer_id: endpoint.peer_id(),
             operations_sent,
             bytes_sent,
@@ -279,4 +357,13 @@ pub unsafe extern "C" fn ucxx_endpoint_query(
         // SAFETY: as above.
         unsafe { params::store(attr, "attr", &value) }.map(|()| Status::OK)
     })
+}
+
+/// A text that is shorter than its place.
+fn characters<const N: usize>(text: &str) -> [c_char; N] {
+    let mut place = [0; N];
+    for (place, byte) in place.iter_mut().take(N - 1).zip(text.bytes()) {
+        *place = byte as c_char;
+    }
+    place
 }

@@ -1,6 +1,6 @@
 //! Opaque handles, and how they relate to what is behind them.
 //!
-//! Contexts, workers and endpoints are reference-counted: the handle is one reference. Addresses, notifiers and tag messages are owned.
+//! Contexts, workers, endpoints, listeners and connection requests are reference-counted: the handle is one reference. Addresses, notifiers and tag messages are owned.
 //! Requests are slots of their worker, and go back to it.
 
 use crate::engine;
@@ -34,6 +34,20 @@ pub struct ucxx_endpoint {
 }
 /// A connection from a worker to one peer.
 pub type ucxx_endpoint_t = ucxx_endpoint;
+
+/// An address and port on which a worker takes connections.
+pub struct ucxx_listener {
+    _private: [u8; 0],
+}
+/// An address and port on which a worker takes connections.
+pub type ucxx_listener_t = ucxx_listener;
+
+/// Somebody who wants a connection, to be accepted or rejected.
+pub struct ucxx_conn_request {
+    _private: [u8; 0],
+}
+/// Somebody who wants a connection, to be accepted or rejected.
+pub type ucxx_conn_request_t = ucxx_conn_request;
 
 /// One operation under way, or complete and not destroyed yet.
 pub struct ucxx_request {
@@ -83,6 +97,8 @@ handles! {
     ucxx_worker => engine::worker::Worker, "worker";
     ucxx_address => engine::address::Address, "address";
     ucxx_endpoint => engine::endpoint::Endpoint, "endpoint";
+    ucxx_listener => engine::listener::Listener, "listener";
+    ucxx_conn_request => engine::listener::ConnRequest, "conn_request";
     ucxx_request => engine::request::Slot, "request";
     ucxx_notifier => engine::notifier::Notifier, "notifier";
     ucxx_tag_message => engine::probe::TagMessage, "message";

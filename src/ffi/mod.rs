@@ -9,6 +9,7 @@ pub mod context;
 pub mod endpoint;
 mod guard;
 pub mod handle;
+pub mod listener;
 pub mod log;
 pub mod notifier;
 pub mod operation;

@@ -2,6 +2,7 @@
 
 use super::handle::null;
 use crate::engine::status::{Error, Result};
+use std::ffi::{c_char, CStr};
 
 /// A caller's size above this is garbage, not a newer header: nothing is read by it.
 pub(super) const LARGEST: usize = 4096;
@@ -58,6 +59,19 @@ pub(crate) unsafe fn with<T: Sized, R>(
     };
     // Called in one place only, so that the whole of an operation becomes one function.
     f(params)
+}
+
+/// A caller's optional string.
+///
+/// # Safety
+/// NULL or terminated, and not changed while the result is in use.
+pub(crate) unsafe fn text<'a>(pointer: *const c_char, argument: &str) -> Result<Option<&'a str>> {
+    if pointer.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: as for this function.
+    let text = unsafe { CStr::from_ptr(pointer) }.to_str();
+    text.map(Some).map_err(|_| Error::invalid(format!("{argument}: is not UTF-8")))
 }
 
 #[cold]

@@ -1,0 +1,357 @@
+//! Connecting by host and port, and the answering side of it.
+//!
+//! A host may stand for several addresses: they are tried one after the other, each with a UCP endpoint of its own, until one
+//! has answered. What is submitted meanwhile stays here, so that it goes out on the one that did, in its order; it is in
+//! flight for everyone else: counted, with its timer, to be cancelled at once.
+
+use super::endpoint::{Endpoint, EndpointParams, Phase};
+use super::flush::posted;
+use super::inflight::Out;
+use super::listener::ConnRequest;
+use super::operation::{OpParams, Submitted};
+use super::param::Param;
+use super::request::{mark, Kind, Part, Slot, Ticket};
+use super::ring::Queued;
+use super::socket_address::{self, Raw};
+use super::status::{Error, Result, Status};
+use super::tag;
+use super::timer;
+use super::worker::{Inside, Worker};
+use crate::sys::{self, Posted};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+/// Something that was submitted before the peer had answered.
+enum Waiting {
+    Send(Ticket),
+    /// A flush, which waits for UCP's half of it.
+    Flush(Ticket),
+}
+
+/// The part of an endpoint that was made by host and port. Cells belong to whoever is inside the worker's gate.
+pub(crate) struct Connection {
+    /// Addresses that were not tried yet.
+    candidates: RefCell<VecDeque<SocketAddr>>,
+    source: Option<SocketAddr>,
+    /// Of all attempts together; `u64::MAX` for none.
+    deadline: u64,
+    /// Tells the events of this attempt from those of the ones before it.
+    attempt: Cell<u32>,
+    peer: Cell<Option<SocketAddr>>,
+    /// No peer has answered yet.
+    pending: Cell<bool>,
+    waiting: RefCell<VecDeque<Waiting>>,
+    /// Both ends, once connected.
+    ends: OnceLock<(SocketAddr, SocketAddr)>,
+}
+
+impl Connection {
+    fn new(candidates: Vec<SocketAddr>, params: &EndpointParams) -> Box<Self> {
+        let timeout_ns = params.connect_timeout_ns;
+        Box::new(Connection {
+            pending: Cell::new(!candidates.is_empty()),
+            candidates: RefCell::new(candidates.into()),
+            source: params.local_address,
+            deadline: if timeout_ns == 0 { u64::MAX } else { timer::deadline_after(timeout_ns) },
+            attempt: Cell::new(0),
+            peer: Cell::new(None),
+            waiting: RefCell::default(),
+            ends: OnceLock::new(),
+        })
+    }
+
+    pub(crate) fn peer_text(&self) -> String {
+        self.peer.get().map_or_else(|| "a UCX worker".to_owned(), |peer| peer.to_string())
+    }
+
+    /// Both ends have one address: they can only be on one host.
+    pub(crate) fn same_host(&self) -> bool {
+        self.ends.get().is_some_and(|(local, remote)| local.ip() == remote.ip())
+    }
+
+    /// When this attempt has to give way to the next, so that each address gets its share of the time.
+    fn attempt_deadline(&self) -> u64 {
+        if self.deadline == u64::MAX {
+            return 0;
+        }
+        let now = timer::now_ns();
+        let left = self.deadline.saturating_sub(now);
+        now + left / (self.candidates.borrow().len() as u64 + 1)
+    }
+}
+
+/// What an attempt that led to nothing is called.
+fn failure(ucx: Status) -> Status {
+    match ucx {
+        Status::REJECTED | Status::TIMED_OUT | Status::NO_MEMORY | Status::INVALID_PARAM | Status::UNSUPPORTED => ucx,
+        _ => Status::UNREACHABLE,
+    }
+}
+
+/// The addresses of a host that this context can use. Refuses those of other interfaces where it keeps to this one.
+pub(crate) fn usable(worker: &Worker, mut addresses: Vec<SocketAddr>, argument: &str) -> Result<Vec<SocketAddr>> {
+    check_network(worker, &addresses, argument)?;
+    let before = addresses.len();
+    addresses.retain(|address| worker.context.connects_over(address.is_ipv4()));
+    if addresses.is_empty() && before > 0 {
+        return Err(Error::new(
+            Status::UNSUPPORTED,
+            format!(
+                "{argument}: has no address of the family that UCX's TCP is set to; for IPv6 set TCP_AF_PRIO=inet6 in the \
+                 context's config (or UCX_TCP_AF_PRIO), for IPv4 let it begin with inet, on both sides"
+            ),
+        ));
+    }
+    Ok(addresses)
+}
+
+fn check_network(worker: &Worker, addresses: &[SocketAddr], argument: &str) -> Result<()> {
+    match addresses.iter().find(|address| worker.context.local_network && !address.ip().is_loopback()) {
+        None => Ok(()),
+        Some(address) => Err(Error::invalid(format!(
+            "{argument}: {} is not of the loopback interface, to which UCXX_NETWORK_LOCAL keeps",
+            address.ip()
+        ))),
+    }
+}
+
+impl Endpoint {
+    /// Connects to a listener. Resolving a name may block; the connection is made in the background, and operations may be
+    /// submitted at once.
+    pub fn connect(worker: &Arc<Worker>, host: &str, port: u16, params: &EndpointParams) -> Result<Arc<Self>> {
+        worker.check_usable()?;
+        if port == 0 {
+            return Err(Error::invalid("port: is 0"));
+        }
+        let mut candidates = usable(worker, socket_address::resolve(host, port)?, "host")?;
+        if let Some(source) = params.local_address {
+            check_network(worker, &[source], "local_address")?;
+            candidates.retain(|candidate| candidate.is_ipv4() == source.is_ipv4());
+            if candidates.is_empty() {
+                let text = format!("local_address: {} is of another kind than what {host:?} stands for", source.ip());
+                return Err(Error::new(Status::UNREACHABLE, text));
+            }
+        }
+        worker.on_owner(|_inside| {
+            let endpoint = Self::build(worker, params, None, false, Some(Connection::new(candidates, params)));
+            endpoint.set_status(Self::CONNECTING);
+            // Unlike one made by address, it can be closed by force in the midst of its wire-up, and has to be: UCX 1.13
+            // asserts when its worker ends first.
+            endpoint.note_answer(true);
+            endpoint.register();
+            endpoint.next_attempt().map(|()| endpoint.clone()).inspect_err(|_| endpoint.unregister())
+        })
+    }
+
+    /// The endpoint to whoever asked for a connection.
+    pub(crate) fn accept(
+        worker: &Arc<Worker>,
+        request: &ConnRequest,
+        ucp: sys::ucp_conn_request_h,
+        params: &EndpointParams,
+    ) -> Result<Arc<Self>> {
+        let connection = Connection::new(Vec::new(), params);
+        connection.peer.set(request.peer());
+        let endpoint = Self::build(worker, params, None, false, Some(connection));
+        let mut ucp_params = endpoint.ucp_params();
+        ucp_params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_CONN_REQUEST);
+        ucp_params.conn_request = ucp;
+        endpoint.create_in_ucp(&ucp_params).map_err(|(status, reason)| {
+            let text = format!("conn_request: UCX could not accept {}", endpoint.peer_text());
+            Error::new(status, super::log::with_reason(text, &reason))
+        })?;
+        endpoint.note_answer(true);
+        endpoint.register();
+        endpoint.learn_ends();
+        endpoint.await_answer_if_asked(params);
+        Ok(endpoint)
+    }
+
+    /// No peer has answered yet: operations wait.
+    pub(crate) fn is_connecting(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.pending.get())
+    }
+
+    /// The present attempt; 0 where there is only one.
+    pub(crate) fn attempt(&self) -> u32 {
+        self.connection.as_ref().map_or(0, |connection| connection.attempt.get())
+    }
+
+    /// Both ends, as text: "ip:port"; empty if it was not made by host and port, or is not connected yet.
+    pub fn ends(&self) -> (String, String) {
+        let ends = self.connection.as_ref().and_then(|connection| connection.ends.get());
+        ends.map_or_else(Default::default, |(local, remote)| (local.to_string(), remote.to_string()))
+    }
+
+    /// Tries addresses until UCP takes one; the last error if there is none left.
+    fn next_attempt(&self) -> Result<()> {
+        let Some(connection) = &self.connection else { return Ok(()) };
+        let mut last = Error::new(Status::UNREACHABLE, "host: no address is left to try");
+        loop {
+            let Some(peer) = connection.candidates.borrow_mut().pop_front() else { return Err(last) };
+            connection.peer.set(Some(peer));
+            connection.attempt.set(connection.attempt.get() + 1);
+            let to = Raw::new(&peer);
+            let from = connection.source.as_ref().map(Raw::new);
+            let mut params = self.ucp_params();
+            params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_SOCK_ADDR | sys::UCP_EP_PARAM_FIELD_FLAGS);
+            params.flags = sys::UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
+            params.sockaddr = to.as_ucs();
+            if let Some(from) = &from {
+                params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR);
+                params.local_sockaddr = from.as_ucs();
+            }
+            match self.create_in_ucp(&params) {
+                Ok(()) => break,
+                Err((status, reason)) => {
+                    let text = super::log::with_reason(format!("host: no connection to {peer}"), &reason);
+                    last = Error::new(failure(status), text);
+                }
+            }
+        }
+        self.connect_deadline.set(connection.attempt_deadline());
+        self.await_answer();
+        Ok(())
+    }
+
+    /// An attempt has ended without an answer. After UCP's pass.
+    pub(crate) fn attempt_failed(&self, attempt: u32, ucx: Status) {
+        if !self.is_connecting() || self.attempt() != attempt || self.phase() > Phase::Flushing {
+            return;
+        }
+        let status = failure(ucx);
+        let text = format!("no connection to {}: {status} ({ucx})", self.peer_text());
+        super::log::write(super::log::INFO, c"endpoint", &text);
+        self.connect_deadline.set(0);
+        self.abandon_in_ucp();
+        if self.next_attempt().is_err() {
+            self.fail(status);
+        }
+    }
+
+    /// The peer has answered. After UCP's pass, as messages that are sent within it lose their order.
+    pub(crate) fn connected(&self, attempt: u32) {
+        let Some(connection) = &self.connection else { return };
+        if !connection.pending.get() || connection.attempt.get() != attempt || self.phase() > Phase::Flushing {
+            return;
+        }
+        connection.pending.set(false);
+        connection.candidates.borrow_mut().clear();
+        self.connect_deadline.set(0);
+        self.learn_ends();
+        self.open_status();
+        loop {
+            let Some(next) = connection.waiting.borrow_mut().pop_front() else { break };
+            match next {
+                Waiting::Send(ticket) => {
+                    if let Some(slot) = ticket.current() {
+                        self.worker.send_after_waiting(slot, self);
+                    }
+                }
+                Waiting::Flush(ticket) => self.flush_part(ticket),
+            }
+        }
+        self.flush_before_close();
+    }
+
+    /// Ends what waits for the connection.
+    pub(crate) fn end_waiting(&self, status: Status) {
+        let Some(connection) = &self.connection else { return };
+        connection.pending.set(false);
+        loop {
+            let Some(next) = connection.waiting.borrow_mut().pop_front() else { break };
+            match next {
+                Waiting::Send(ticket) => {
+                    if let Some(slot) = ticket.current() {
+                        slot.reason.set(status.0);
+                        self.worker.complete(slot, status);
+                    }
+                }
+                Waiting::Flush(ticket) => self.worker.flush_part_ended(ticket, status),
+            }
+        }
+    }
+
+    fn learn_ends(&self) {
+        // SAFETY: all-zero is valid: the mask says which fields count.
+        let mut attr: sys::ucp_ep_attr_t = unsafe { std::mem::zeroed() };
+        attr.field_mask = u64::from(sys::UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR | sys::UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR);
+        // SAFETY: a live endpoint inside its worker's gate, and a struct with its mask set.
+        let status = unsafe { sys::ucp_ep_query(self.ucp.get(), &mut attr) };
+        let ends =
+            (socket_address::from_storage(&attr.local_sockaddr), socket_address::from_storage(&attr.remote_sockaddr));
+        if let (sys::UCS_OK, (Some(local), Some(remote)), Some(connection)) = (status, ends, &self.connection) {
+            let _ = connection.ends.set((local, remote));
+        }
+    }
+
+    /// A send that nobody has given to UCP yet. Inside the gate, on a connecting endpoint.
+    #[cold]
+    pub(crate) fn send_when_connected(
+        &self,
+        kind: Kind,
+        parts: &[tag::Part],
+        tag: u64,
+        memory_type: Option<sys::ucs_memory_type_t>,
+        params: &OpParams,
+        out: Out,
+    ) -> Submitted {
+        let slot = self.worker.take_slot();
+        let length: usize = parts.iter().map(|part| part.length).sum();
+        slot.begin(kind, params, length as u64, tag, out.is_wanted());
+        let (buffer, count, scattered) = tag::describe_parts(slot, parts);
+        slot.queued.set(Queued { buffer, count, scattered, tag, memory_type, endpoint: self, ..Queued::NOTHING });
+        self.wait_for_connection(slot, params, out);
+        Submitted::Pending
+    }
+
+    /// The same for one that is described in its slot already.
+    pub(crate) fn wait_for_connection(&self, slot: &Slot, params: &OpParams, out: Out) {
+        let Some(connection) = &self.connection else { return };
+        slot.add_mark(mark::WAITING);
+        self.worker.start(slot, Some(self), params, out);
+        connection.waiting.borrow_mut().push_back(Waiting::Send(slot.ticket()));
+    }
+
+    /// A flush that has been started, without UCP's half.
+    pub(crate) fn flush_when_connected(&self, flush: &Slot) {
+        if let Some(connection) = &self.connection {
+            connection.waiting.borrow_mut().push_back(Waiting::Flush(flush.ticket()));
+        }
+    }
+
+    /// UCP's half of a flush that waited.
+    fn flush_part(&self, flush: Ticket) {
+        if flush.current().is_none() {
+            return;
+        }
+        let part = self.worker.take_internal_slot();
+        // SAFETY: a live endpoint inside its worker's gate; the slot is kept until UCP calls back.
+        let pointer = unsafe { sys::ucp_ep_flush_nbx(self.ucp.get(), Param::new(part).as_ptr()) };
+        let ended = match posted(part, pointer) {
+            Posted::Pending => {
+                part.part.set(Part::Flush(flush));
+                return self.worker.start(part, Some(self), &OpParams::default(), Out::NOWHERE);
+            }
+            Posted::Done => Status::OK,
+            Posted::Failed(status) => Status(status.into()),
+        };
+        self.worker.return_slot(part);
+        self.worker.flush_part_ended(flush, ended);
+    }
+}
+
+impl ConnRequest {
+    /// Makes the endpoint; once. A failure in UCX uses the request up.
+    pub fn accept(&self, params: &EndpointParams) -> Result<Arc<Endpoint>> {
+        if params.local_address.is_some() {
+            return Err(Error::invalid("local_address: is the listener's, where a connection is accepted"));
+        }
+        self.answer(|inside: &Inside<'_>, worker, ucp| {
+            inside.worker.check_usable()?;
+            Endpoint::accept(worker, self, ucp, params)
+        })
+    }
+}

@@ -1,0 +1,318 @@
+//! Listeners, and what comes in on them: requests for a connection, each answered once, at any time and from any thread.
+//!
+//! UCP wants every request answered before its listener goes: what is unanswered then is rejected.
+
+use super::connect::usable;
+use super::events::{self, Event};
+use super::socket_address::{self, Raw};
+use super::status::{Error, Result, Status};
+use super::timer;
+use super::worker::{Inside, Worker};
+use crate::sys;
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// `ucxx_listener_callback_t`: argument, request. The request is a reference, which the callback takes over.
+pub type Callback = unsafe extern "C" fn(*mut c_void, *const ConnRequest);
+
+/// A callback of another thread's that destroy waits for takes as long as its user lets it.
+const CALLBACK_PATIENCE_NS: u64 = u64::MAX;
+
+/// An address and port on which a worker takes connections.
+///
+/// Cells belong to whoever is inside the worker's gate.
+pub struct Listener {
+    worker: Arc<Worker>,
+    /// Null once it has ended.
+    ucp: Cell<sys::ucp_listener_h>,
+    /// Where it listens, once it does.
+    address: OnceLock<SocketAddr>,
+    on_connect: Callback,
+    on_connect_arg: *mut c_void,
+    unanswered: RefCell<Vec<Arc<ConnRequest>>>,
+    /// Calls of `on_connect` under way. Read by threads that wait in destroy.
+    running: AtomicU32,
+}
+
+// SAFETY: see the type; the caller hands callback and argument over for use on the thread that progresses.
+unsafe impl Send for Listener {}
+// SAFETY: as above.
+unsafe impl Sync for Listener {}
+
+/// Somebody who wants a connection.
+pub struct ConnRequest {
+    listener: Arc<Listener>,
+    /// Null once UCP has the answer. Belongs to whoever is inside the worker's gate.
+    ucp: Cell<sys::ucp_conn_request_h>,
+    /// Values of `answer`.
+    answer: AtomicU8,
+    peer: Option<SocketAddr>,
+}
+
+// SAFETY: see its fields.
+unsafe impl Send for ConnRequest {}
+// SAFETY: as above.
+unsafe impl Sync for ConnRequest {}
+
+mod answer {
+    pub(super) const NONE: u8 = 0;
+    /// By the one who set this.
+    pub(super) const GIVEN: u8 = 1;
+    /// Rejected, as its listener went.
+    pub(super) const TOO_LATE: u8 = 2;
+}
+
+impl Listener {
+    /// Listens on the first address of the host that can be had. Resolving a name may block.
+    pub fn new(
+        worker: &Arc<Worker>,
+        host: &str,
+        port: u16,
+        on_connect: Callback,
+        on_connect_arg: *mut c_void,
+    ) -> Result<Arc<Self>> {
+        worker.check_usable()?;
+        let candidates = usable(worker, socket_address::resolve(host, port)?, "host")?;
+        worker.on_owner(|inside| {
+            let mut last = None;
+            for candidate in &candidates {
+                match Self::create(worker, inside, candidate, on_connect, on_connect_arg) {
+                    Ok(listener) => return Ok(listener),
+                    Err(error) => last = last.or(Some(error)),
+                }
+            }
+            Err(last.unwrap_or_else(|| Error::new(Status::UNREACHABLE, "host: has no address")))
+        })
+    }
+
+    fn create(
+        worker: &Arc<Worker>,
+        inside: &Inside<'_>,
+        address: &SocketAddr,
+        on_connect: Callback,
+        on_connect_arg: *mut c_void,
+    ) -> Result<Arc<Self>> {
+        let listener = Arc::new(Listener {
+            worker: worker.clone(),
+            ucp: Cell::new(std::ptr::null_mut()),
+            address: OnceLock::new(),
+            on_connect,
+            on_connect_arg,
+            unanswered: RefCell::default(),
+            running: AtomicU32::new(0),
+        });
+        let raw = Raw::new(address);
+        // SAFETY: all-zero is valid: the mask says which fields count.
+        let mut params: sys::ucp_listener_params_t = unsafe { std::mem::zeroed() };
+        params.field_mask =
+            u64::from(sys::UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | sys::UCP_LISTENER_PARAM_FIELD_CONN_HANDLER);
+        params.sockaddr = raw.as_ucs();
+        params.conn_handler.cb = Some(on_conn_request);
+        params.conn_handler.arg = Arc::as_ptr(&listener).cast_mut().cast();
+        let mut ucp = std::ptr::null_mut();
+        let (status, logged) = super::log::capture(|| {
+            // SAFETY: a live worker inside its gate; the address is read during the call; the handler's argument is kept by the
+            // worker until UCP's listener has gone.
+            unsafe { sys::ucp_listener_create(inside.ucp(), &params, &mut ucp) }
+        });
+        super::log::hand_on(&logged);
+        if status != sys::UCS_OK {
+            let text = super::log::with_reason(format!("host: no listener on {address}"), &logged);
+            return Err(Error::new(Status(status.into()), text));
+        }
+        listener.ucp.set(ucp);
+        inside.listeners.borrow_mut().push(listener.clone());
+        // SAFETY: as above.
+        let mut attr: sys::ucp_listener_attr_t = unsafe { std::mem::zeroed() };
+        attr.field_mask = u64::from(sys::UCP_LISTENER_ATTR_FIELD_SOCKADDR);
+        // SAFETY: a live listener, and a struct with its mask set.
+        let status = unsafe { sys::ucp_listener_query(ucp, &mut attr) };
+        let Some(bound) = socket_address::from_storage(&attr.sockaddr).filter(|_| status == sys::UCS_OK) else {
+            listener.end(inside);
+            return Err(Error::new(Status::IO_ERROR, "host: UCX would not tell where its listener listens"));
+        };
+        listener.address.get_or_init(|| bound);
+        Ok(listener)
+    }
+
+    /// The port it listens on. Any thread.
+    pub fn port(&self) -> u16 {
+        self.address.get().map_or(0, SocketAddr::port)
+    }
+
+    /// Stops listening and rejects what is unanswered. Inside the gate.
+    fn end(&self, inside: &Inside<'_>) {
+        let ucp = self.ucp.get();
+        if ucp.is_null() {
+            return;
+        }
+        for request in self.unanswered.take() {
+            let _ = request.claim(answer::TOO_LATE);
+            request.reject_in_ucp();
+        }
+        self.ucp.set(std::ptr::null_mut());
+        // SAFETY: a live listener inside its worker's gate, all of whose requests have been answered.
+        unsafe { sys::ucp_listener_destroy(ucp) };
+        inside.listeners.borrow_mut().retain(|known| !std::ptr::eq(Arc::as_ptr(known), self));
+    }
+
+    /// Ends it for the caller, and waits until its callback has returned; from a callback it does not wait.
+    pub fn destroy(self: Arc<Self>) {
+        let worker = self.worker.clone();
+        if worker.generation.is_past() {
+            return;
+        }
+        if events::in_callback() {
+            let _ = worker.post(move |inside| self.end(inside));
+            return;
+        }
+        let ended = worker.on_owner(|inside| {
+            self.end(inside);
+            Ok(())
+        });
+        if ended.is_ok() {
+            let quiet = || self.running.load(Ordering::Acquire) == 0;
+            let _ = worker.drive(&quiet, timer::deadline_after(CALLBACK_PATIENCE_NS));
+        }
+    }
+}
+
+/// Runs inside `ucp_worker_progress`: the user's callback waits for the end of the pass.
+unsafe extern "C" fn on_conn_request(ucp: sys::ucp_conn_request_h, arg: *mut c_void) {
+    let _ = std::panic::catch_unwind(|| {
+        let listener = arg.cast::<Listener>().cast_const();
+        // SAFETY: `arg` is the listener, which the worker keeps until UCP's has gone, after which this cannot run.
+        let listener = unsafe {
+            Arc::increment_strong_count(listener);
+            Arc::from_raw(listener)
+        };
+        // SAFETY: all-zero is valid: the mask says which fields count.
+        let mut attr: sys::ucp_conn_request_attr_t = unsafe { std::mem::zeroed() };
+        attr.field_mask = u64::from(sys::UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR);
+        // SAFETY: a request that UCP has just handed over, and a struct with its mask set.
+        let status = unsafe { sys::ucp_conn_request_query(ucp, &mut attr) };
+        let peer = socket_address::from_storage(&attr.client_address).filter(|_| status == sys::UCS_OK);
+        let worker = listener.worker.clone();
+        let request = Arc::new(ConnRequest {
+            listener: listener.clone(),
+            ucp: Cell::new(ucp),
+            answer: AtomicU8::new(answer::NONE),
+            peer,
+        });
+        listener.unanswered.borrow_mut().push(request.clone());
+        worker.push_event(Event::Asked(request));
+    });
+}
+
+impl ConnRequest {
+    /// Who asks, where UCX can tell.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    fn claim(&self, answer: u8) -> std::result::Result<u8, u8> {
+        self.answer.compare_exchange(answer::NONE, answer, Ordering::AcqRel, Ordering::Acquire)
+    }
+
+    fn claim_for_caller(&self) -> Result<()> {
+        self.listener.worker.check_usable()?;
+        match self.claim(answer::GIVEN) {
+            Ok(_) => Ok(()),
+            Err(answer::TOO_LATE) => Err(too_late()),
+            Err(_) => Err(Error::invalid("conn_request: has been accepted or rejected already")),
+        }
+    }
+
+    /// Answers it, where UCP may be called; `with` uses it up, whatever comes of that.
+    pub(crate) fn answer<R>(
+        &self,
+        with: impl FnOnce(&Inside<'_>, &Arc<Worker>, sys::ucp_conn_request_h) -> Result<R>,
+    ) -> Result<R> {
+        self.claim_for_caller()?;
+        let mut asked = false;
+        let result = self.listener.worker.on_owner(|inside| {
+            asked = true;
+            let ucp = self.take_ucp().ok_or_else(too_late)?;
+            with(inside, &self.listener.worker, ucp)
+        });
+        if !asked {
+            // Nothing has happened, as from a callback that may not wait: it can be answered elsewhere.
+            self.answer.store(answer::NONE, Ordering::Release);
+        }
+        result
+    }
+
+    /// Refuses the connection; once. Any thread.
+    pub fn reject(self: &Arc<Self>) -> Result<()> {
+        self.claim_for_caller()?;
+        let request = self.clone();
+        self.listener.worker.post(move |_inside| request.reject_in_ucp())
+    }
+
+    /// The caller has no use for it any more.
+    pub fn destroy(self: Arc<Self>) {
+        if !self.listener.worker.generation.is_past() && self.answer.load(Ordering::Acquire) == answer::NONE {
+            // Fails where it has been answered meanwhile, or its worker has ended.
+            let _ = self.reject();
+        }
+    }
+
+    /// Refuses use in a forked child.
+    pub fn check_fork(&self) -> Result<()> {
+        self.listener.worker.check_fork()
+    }
+
+    fn take_ucp(&self) -> Option<sys::ucp_conn_request_h> {
+        let ucp = self.ucp.replace(std::ptr::null_mut());
+        self.listener.unanswered.borrow_mut().retain(|known| !std::ptr::eq(Arc::as_ptr(known), self));
+        (!ucp.is_null()).then_some(ucp)
+    }
+
+    /// Inside the gate.
+    fn reject_in_ucp(&self) {
+        let listener = self.listener.ucp.get();
+        if let Some(ucp) = self.take_ucp().filter(|_| !listener.is_null()) {
+            // SAFETY: a live listener inside its worker's gate, and a request of its that was not answered.
+            let status = Status(unsafe { sys::ucp_listener_reject(listener, ucp) }.into());
+            if status != Status::OK {
+                super::log::write(super::log::INFO, c"listener", &format!("a rejection could not be sent: {status}"));
+            }
+        }
+    }
+}
+
+#[cold]
+fn too_late() -> Error {
+    Error::new(Status::CLOSED, "conn_request: was rejected when its listener ended")
+}
+
+impl Worker {
+    /// Somebody asks for a connection: `on_connect` is due. Inside the gate.
+    pub(crate) fn hand_out(&self, request: Arc<ConnRequest>) {
+        let listener = request.listener.clone();
+        if listener.ucp.get().is_null() {
+            return;
+        }
+        listener.running.fetch_add(1, Ordering::AcqRel);
+        // SAFETY: a callback and its argument as the user registered them; the reference is the callback's.
+        self.outside(|| unsafe { (listener.on_connect)(listener.on_connect_arg, Arc::into_raw(request)) });
+        listener.running.fetch_sub(1, Ordering::AcqRel);
+        if self.thread.is_used() {
+            self.thread.room.notify();
+        }
+        self.tell_others();
+    }
+}
+
+impl Inside<'_> {
+    /// The worker ends.
+    pub(crate) fn end_listeners(&self) {
+        let listeners = self.listeners.borrow().clone();
+        for listener in listeners {
+            listener.end(self);
+        }
+    }
+}
