@@ -48,4 +48,5 @@ pub mod thread;
 pub(crate) mod timer;
 pub mod wait;
 pub mod wakeup;
+pub mod wire;
 pub mod worker;
