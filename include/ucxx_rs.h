@@ -964,7 +964,10 @@ struct ucxx_endpoint_params {
    */
   uint64_t connect_timeout_ns;
   /**
-   * 0 in this release.
+   * Give the peer up, with TIMED_OUT, when it stays silent this long while something of the endpoint's is under way: a send, a
+   * flush, or a receive that names it in `from`; 0 for never. For stopped processes and cut links; a process that has ended is
+   * noticed without it. Noticed within one and a half times it. Peers answer when they make progress: choose it longer than they
+   * may go without. Only workers of this library can be asked.
    */
   uint64_t liveness_ns;
   /**
@@ -981,7 +984,7 @@ struct ucxx_endpoint_params {
    */
   void *on_open_arg;
   /**
-   * Once, when the endpoint has ended: OK after a close, PEER_FAILED when the peer died, TIMED_OUT when a time ran out; REJECTED
+   * Once, when the endpoint has ended: OK after a close, CONNECTION_RESET when the peer closed its end, PEER_FAILED when it died, TIMED_OUT when a time ran out; REJECTED
    * or UNREACHABLE when ucxx_endpoint_connect led to nothing.
    */
   ucxx_endpoint_callback_t on_close;

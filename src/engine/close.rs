@@ -10,6 +10,7 @@ use super::flush::posted;
 use super::inflight::Out;
 use super::operation::{OpParams, Submitted};
 use super::param::Param;
+use super::parting::Parting;
 use super::request::{Kind, Part, Slot};
 use super::status::{Result, Status};
 use super::timer;
@@ -52,6 +53,7 @@ pub(crate) struct Closing {
     /// Force at this moment. Moved on while sends complete.
     deadline: Cell<u64>,
     sends_seen: Cell<u32>,
+    pub(crate) parting: Parting,
     /// `on_close` has returned. Read by threads that wait in destroy.
     pub(crate) reported: AtomicBool,
     /// Callbacks of the endpoint that are running. Read by threads that wait in destroy.
@@ -71,6 +73,7 @@ impl Default for Closing {
             closing_in_ucp: Cell::new(false),
             deadline: Cell::new(0),
             sends_seen: Cell::new(0),
+            parting: Parting::default(),
             reported: AtomicBool::new(false),
             running: AtomicU32::new(0),
         }
@@ -158,8 +161,10 @@ impl Endpoint {
     fn start_flush_before_close(&self) {
         let ucp = self.ucp.get();
         // SAFETY: a live endpoint inside its worker's gate; `start_part` keeps the slot until UCP calls back.
-        let ended = self.start_part(Part::FlushBeforeClose, 0, |param| unsafe { sys::ucp_ep_flush_nbx(ucp, param) });
+        let flush = |slot: &Slot| unsafe { sys::ucp_ep_flush_nbx(ucp, Param::new(slot).as_ptr()) };
+        let ended = self.start_part(Part::FlushBeforeClose, flush);
         self.closing.flushed.set(ended.is_some());
+        self.note_answer(ended == Some(Status::OK));
     }
 
     /// It was being closed while it connected, and has let out what waited for that.
@@ -171,12 +176,19 @@ impl Endpoint {
 
     /// No more patience, but for the wire-up.
     fn force_when_safe(&self) {
-        if self.closing.connected.get() || self.closing.flushed.get() {
-            return self.end_by_force();
-        }
         self.closing.forced.set(true);
+        if self.may_force() {
+            if self.has_parted(timer::now_ns()) {
+                self.end_by_force();
+            }
+            return;
+        }
         let soon = timer::deadline_after(FLUSH_PATIENCE_NS);
         self.closing.deadline.set(self.closing.deadline.get().min(soon));
+    }
+
+    fn may_force(&self) -> bool {
+        self.closing.connected.get() || self.closing.flushed.get()
     }
 
     /// The request of a close was cancelled, or its time has run out: no more patience.
@@ -194,6 +206,8 @@ impl Endpoint {
         self.closing.deadline.set(timer::deadline_after(patience));
         if self.peer_failure {
             self.close_in_ucp(sys::UCP_EP_CLOSE_FLAG_FORCE);
+        } else if self.closing.parting.heard.get() && self.sends.get() == 0 {
+            self.close_in_ucp(0);
         }
         let outcome = self.closing.outcome.get();
         self.end_waiting(if outcome.is_error() { outcome } else { Status::CANCELED });
@@ -207,7 +221,7 @@ impl Endpoint {
         let flags = if self.peer_failure { sys::UCP_EP_CLOSE_FLAG_FORCE } else { 0 };
         if !ucp.is_null() {
             // SAFETY: a live endpoint inside its worker's gate, not used afterwards; as in start_flush_before_close.
-            self.start_part(Part::Nothing, flags, |param| unsafe { sys::ucp_ep_close_nbx(ucp, param) });
+            self.start_part(Part::Nothing, |slot| unsafe { close_nbx(ucp, slot, flags) });
         }
     }
 
@@ -217,24 +231,15 @@ impl Endpoint {
             return;
         }
         // SAFETY: a live endpoint inside its worker's gate, not used afterwards; as in start_flush_before_close.
-        let ended = self.start_part(Part::Close, flags, |param| unsafe { sys::ucp_ep_close_nbx(ucp, param) });
+        let ended = self.start_part(Part::Close, |slot| unsafe { close_nbx(ucp, slot, flags) });
         self.closing.closing_in_ucp.set(ended.is_none());
     }
 
     /// Gives UCP a part of opening or closing. Its status if it ended inside the call.
-    fn start_part(
-        &self,
-        part: Part,
-        flags: u32,
-        call: impl FnOnce(*const sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
-    ) -> Option<Status> {
+    pub(crate) fn start_part(&self, part: Part, call: impl FnOnce(&Slot) -> sys::ucs_status_ptr_t) -> Option<Status> {
         let slot = self.worker.take_internal_slot();
         slot.part.set(part);
-        let mut param = Param::new(slot);
-        if flags != 0 {
-            param.flags(flags);
-        }
-        let ended = match posted(slot, call(param.as_ptr())) {
+        let ended = match posted(slot, call(slot)) {
             Posted::Pending => None,
             Posted::Done => Some(Status::OK),
             Posted::Failed(status) => Some(Status(status.into())),
@@ -243,7 +248,6 @@ impl Endpoint {
             self.worker.start(slot, Some(self), &OpParams::default(), Out::NOWHERE);
         } else {
             self.worker.return_slot(slot);
-            self.note_answer(ended == Some(Status::OK) && flags == 0);
         }
         ended
     }
@@ -262,16 +266,20 @@ impl Endpoint {
 
     /// UCP has ended its part.
     pub(crate) fn part_ended(&self, part: Part, status: Status) {
-        self.note_answer(status == Status::OK && !matches!(part, Part::Close));
+        self.note_answer(status == Status::OK && matches!(part, Part::FlushBeforeClose | Part::Answer));
         if self.phase() == Phase::Closed {
             self.watch();
         }
         match part {
             Part::FlushBeforeClose => self.closing.flushed.set(true),
             Part::Close => self.closing.closing_in_ucp.set(false),
-            Part::Answer(attempt) if status == Status::OK => self.answered(attempt),
+            Part::Answer if status == Status::OK => self.answered(0),
+            // UCP's connection stands; whether the peer is one of ours is not known yet.
+            Part::Hello(attempt) if self.is_connecting() && status == Status::OK => self.answered(attempt),
             // With error handling UCP reports to the endpoint, and better.
-            Part::Answer(attempt) if !self.peer_failure => self.unanswered(attempt, status),
+            Part::Hello(attempt) if self.is_connecting() && !self.peer_failure => self.unanswered(attempt, status),
+            Part::Bye => self.bye_sent(),
+            Part::Ping => self.asked(),
             _ => {}
         }
     }
@@ -323,7 +331,10 @@ impl Endpoint {
     fn can_advance(&self) -> bool {
         match self.phase() {
             Phase::Open => false,
-            Phase::Flushing => self.closing.flushed.get() && (self.sends.get() == 0 || self.closing.forced.get()),
+            Phase::Flushing => {
+                let forced = self.closing.forced.get() && self.may_force();
+                self.is_parting().is_none() && (forced || (self.closing.flushed.get() && self.sends.get() == 0))
+            }
             Phase::Ending => self.sends.get() == 0 && !self.closing.closing_in_ucp.get(),
             Phase::Closed => self.is_unused(),
         }
@@ -335,10 +346,17 @@ impl Endpoint {
     }
 
     fn advance_flushing(&self, now: u64) {
-        if self.closing.forced.get() && (self.closing.flushed.get() || now >= self.closing.deadline.get()) {
-            return self.end_by_force();
+        if self.closing.forced.get() {
+            let may = self.may_force() || now >= self.closing.deadline.get();
+            if may && self.has_parted(now) {
+                self.end_by_force();
+            }
+            return;
         }
         if self.closing.flushed.get() && self.sends.get() == 0 {
+            if !self.has_parted(now) {
+                return;
+            }
             if self.peer_failure {
                 return self.end_by_force();
             }
@@ -352,7 +370,10 @@ impl Endpoint {
         }
         if now >= self.closing.deadline.get() {
             self.closing.outcome.set(Status::TIMED_OUT);
-            self.end_by_force();
+            self.closing.forced.set(true);
+            if self.has_parted(now) {
+                self.end_by_force();
+            }
         }
     }
 
@@ -404,7 +425,10 @@ impl Endpoint {
         // SAFETY: the slot is in flight until it is completed here.
         if let Some(slot) = unsafe { self.closing.request.replace(std::ptr::null()).as_ref() } {
             // A peer that was lost, or never found, is no failure of closing.
-            let gone = matches!(outcome, Status::PEER_FAILED | Status::REJECTED | Status::UNREACHABLE);
+            let gone = matches!(
+                outcome,
+                Status::PEER_FAILED | Status::CONNECTION_RESET | Status::REJECTED | Status::UNREACHABLE
+            );
             let status = if gone { Status::OK } else { outcome };
             slot.reason.set(status.0);
             self.worker.complete(slot, status);
@@ -458,18 +482,21 @@ impl Endpoint {
         }
     }
 
-    /// Has `on_open` called when the peer has answered: UCP's flush of a fresh endpoint ends then.
+    /// Has `on_open` called when the peer has answered: a worker of this library does so itself, of a foreign one UCP's flush of a
+    /// fresh endpoint tells.
     pub(crate) fn await_answer(&self) {
         let ucp = self.ucp.get();
-        let attempt = self.attempt();
+        if self.peering.speaks.get() {
+            return self.watch();
+        }
         // SAFETY: a live endpoint inside its worker's gate; as in start_flush_before_close.
-        match self.start_part(Part::Answer(attempt), 0, |param| unsafe { sys::ucp_ep_flush_nbx(ucp, param) }) {
+        match self.start_part(Part::Answer, |slot| unsafe { sys::ucp_ep_flush_nbx(ucp, Param::new(slot).as_ptr()) }) {
             None => self.watch(),
-            Some(status) => self.part_ended(Part::Answer(attempt), status),
+            Some(status) => self.part_ended(Part::Answer, status),
         }
     }
 
-    fn answered(&self, attempt: u32) {
+    pub(crate) fn answered(&self, attempt: u32) {
         let Some(endpoint) = self.registered() else { return };
         if self.attempt() != attempt {
             return;
@@ -487,6 +514,17 @@ impl Endpoint {
             self.worker.push_event(Event::Unanswered(endpoint, attempt, status));
         }
     }
+}
+
+/// # Safety
+/// A live endpoint inside its worker's gate, not used afterwards; the slot is its caller's until UCP calls back.
+unsafe fn close_nbx(ucp: sys::ucp_ep_h, slot: &Slot, flags: u32) -> sys::ucs_status_ptr_t {
+    let mut param = Param::new(slot);
+    if flags != 0 {
+        param.flags(flags);
+    }
+    // SAFETY: as for this function.
+    unsafe { sys::ucp_ep_close_nbx(ucp, param.as_ptr()) }
 }
 
 impl Worker {
@@ -525,7 +563,8 @@ impl Worker {
     pub(crate) fn next_change(&self) -> Option<u64> {
         let deadline = |endpoint: &Arc<Endpoint>| match endpoint.phase() {
             Phase::Open => endpoint.connect_deadline.get(),
-            Phase::Flushing | Phase::Ending => endpoint.closing.deadline.get(),
+            Phase::Flushing => endpoint.is_parting().unwrap_or(endpoint.closing.deadline.get()),
+            Phase::Ending => endpoint.closing.deadline.get(),
             Phase::Closed => 0,
         };
         self.changing.borrow().iter().map(deadline).filter(|at| *at != 0 && *at != u64::MAX).min()

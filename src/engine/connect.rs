@@ -5,6 +5,7 @@
 //! flight for everyone else: counted, with its timer, to be cancelled at once.
 
 use super::endpoint::{Endpoint, EndpointParams, Phase};
+use super::events::Event;
 use super::flush::posted;
 use super::inflight::Out;
 use super::listener::ConnRequest;
@@ -165,7 +166,13 @@ impl Endpoint {
         endpoint.note_answer(true);
         endpoint.register();
         endpoint.learn_ends();
-        endpoint.await_answer_if_asked(params);
+        endpoint.peering.speaks.set(request.is_ours());
+        if request.is_ours() {
+            endpoint.await_answer_if_asked(params);
+        } else {
+            // It has asked: more is not to be had of a foreign peer.
+            worker.push_event(Event::Opened(endpoint.clone()));
+        }
         Ok(endpoint)
     }
 
@@ -197,7 +204,7 @@ impl Endpoint {
             let from = connection.source.as_ref().map(Raw::new);
             let mut params = self.ucp_params();
             params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_SOCK_ADDR | sys::UCP_EP_PARAM_FIELD_FLAGS);
-            params.flags = sys::UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
+            params.flags = sys::UCP_EP_PARAMS_FLAGS_CLIENT_SERVER | sys::UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID;
             params.sockaddr = to.as_ucs();
             if let Some(from) = &from {
                 params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR);
@@ -212,7 +219,8 @@ impl Endpoint {
             }
         }
         self.connect_deadline.set(connection.attempt_deadline());
-        self.await_answer();
+        self.watch();
+        self.say_hello();
         Ok(())
     }
 

@@ -163,6 +163,8 @@ fn init(features: u64, name: Option<&CStr>, config: &Config) -> Result<sys::ucp_
     let mut params: sys::ucp_params_t = unsafe { std::mem::zeroed() };
     params.field_mask = u64::from(sys::UCP_PARAM_FIELD_FEATURES | sys::UCP_PARAM_FIELD_MT_WORKERS_SHARED);
     params.features = translation.iter().filter(|(ours, _)| features & ours != 0).map(|(_, ucx)| u64::from(*ucx)).sum();
+    // The library's own messages, by which endpoints tell each other that they close, are active messages.
+    params.features |= u64::from(sys::UCP_FEATURE_AM);
     // Without it the context's lock is a no-op, and workers on several threads corrupt its registration cache.
     params.mt_workers_shared = 1;
     if let Some(name) = name {

@@ -4,8 +4,10 @@ use super::address::{Address, Origin};
 use super::cache_line::CacheLine;
 use super::connect::Connection;
 use super::events::Event;
+use super::handshake::Peering;
 use super::identity::Identity;
 use super::library::{self, Release};
+use super::liveness::Liveness;
 use super::peer_watch::Found;
 use super::request::{Kind, Slot};
 use super::stats::Counter;
@@ -17,7 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// `ucxx_endpoint_callback_t`: argument, endpoint, status.
 pub type Callback = unsafe extern "C" fn(*mut c_void, *mut Endpoint, i32);
@@ -31,6 +33,8 @@ pub struct EndpointParams {
     pub connect_timeout_ns: u64,
     /// To connect from; its port may be 0.
     pub local_address: Option<SocketAddr>,
+    /// Give the peer up that stays silent so long while something is under way; 0 for never.
+    pub liveness_ns: u64,
     /// Runs once, when the peer has answered.
     pub on_open: Option<Callback>,
     /// For it.
@@ -39,6 +43,22 @@ pub struct EndpointParams {
     pub on_close: Option<Callback>,
     /// For it.
     pub on_close_arg: *mut c_void,
+}
+
+impl EndpointParams {
+    /// Of an endpoint that nobody has asked for.
+    pub(crate) fn quiet(peer_failure: bool) -> Self {
+        EndpointParams {
+            peer_failure,
+            connect_timeout_ns: 0,
+            local_address: None,
+            liveness_ns: 0,
+            on_open: None,
+            on_open_arg: std::ptr::null_mut(),
+            on_close: None,
+            on_close_arg: std::ptr::null_mut(),
+        }
+    }
 }
 
 /// Where an endpoint stands; only ever moves down this list.
@@ -70,7 +90,10 @@ pub struct Endpoint {
     pub(crate) peer_failure: bool,
     /// On this worker itself.
     pub(crate) to_self: bool,
-    origin: Option<Origin>,
+    /// Who the peer is, once that is known.
+    origin: OnceLock<Origin>,
+    pub(crate) peering: Peering,
+    pub(crate) liveness: Liveness,
     /// The peer's process is watched for its end.
     watched: Cell<bool>,
     /// Where it was made by host and port.
@@ -113,10 +136,23 @@ impl Endpoint {
     /// Connects to the worker that the address names. The connection is made in the background; operations may be
     /// submitted at once.
     pub fn new(worker: &Arc<Worker>, address: &Address, params: &EndpointParams) -> Result<Arc<Self>> {
-        worker.on_owner(|_inside| Self::create(worker, address, params))
+        worker.on_owner(|_inside| {
+            if let Some(endpoint) = address.origin().and_then(|origin| Self::claim(worker, &origin, params)) {
+                return Ok(endpoint);
+            }
+            let endpoint = Self::create_for(worker, address, params, false)?;
+            endpoint.await_answer_if_asked(params);
+            Ok(endpoint)
+        })
     }
 
-    fn create(worker: &Arc<Worker>, address: &Address, params: &EndpointParams) -> Result<Arc<Self>> {
+    /// The same. `back`: to a peer that has made an endpoint to here, and said Hello on it.
+    pub(crate) fn create_for(
+        worker: &Arc<Worker>,
+        address: &Address,
+        params: &EndpointParams,
+        back: bool,
+    ) -> Result<Arc<Self>> {
         let origin = address.origin();
         let to_self = origin.is_some_and(|origin| {
             origin.identity.same_process(&worker.identity) && origin.identity.worker == worker.identity.worker
@@ -134,8 +170,11 @@ impl Endpoint {
             let text = format!("address: no endpoint to {}: is it still running?", endpoint.peer_text());
             Error::new(status, super::log::with_reason(text, &logged))
         })?;
+        endpoint.peering.unclaimed.set(back);
         endpoint.register();
-        endpoint.await_answer_if_asked(params);
+        if !back && origin.is_some() && !to_self {
+            endpoint.say_hello_in_time(params);
+        }
         Ok(endpoint)
     }
 
@@ -147,7 +186,7 @@ impl Endpoint {
         to_self: bool,
         connection: Option<Box<Connection>>,
     ) -> Arc<Self> {
-        Arc::new(Endpoint {
+        let endpoint = Arc::new(Endpoint {
             _owned: CacheLine,
             worker: worker.clone(),
             ucp: Cell::new(std::ptr::null_mut()),
@@ -156,7 +195,9 @@ impl Endpoint {
             // UCP has no failure detection within one worker, and would leave shared memory for TCP to get it.
             peer_failure: params.peer_failure && !to_self,
             to_self,
-            origin,
+            origin: origin.map_or_else(OnceLock::new, OnceLock::from),
+            peering: Peering::default(),
+            liveness: Liveness::default(),
             watched: Cell::new(false),
             connection,
             key: Cell::new(usize::MAX),
@@ -171,7 +212,9 @@ impl Endpoint {
             closing: super::close::Closing::default(),
             operations_sent: Counter::default(),
             bytes_sent: Counter::default(),
-        })
+        });
+        endpoint.watch_for_silence(params.liveness_ns);
+        endpoint
     }
 
     /// Makes UCP's endpoint; else its status, and what it logged.
@@ -210,7 +253,7 @@ impl Endpoint {
     /// Has the end of the peer's process noticed, where it is one of this host and not this one.
     fn watch_process(&self) -> Result<()> {
         let here = &self.worker.identity;
-        let Some(origin) = self.origin.filter(|_| self.peer_failure) else { return Ok(()) };
+        let Some(origin) = self.origin().filter(|_| self.peer_failure && !self.watched.get()) else { return Ok(()) };
         if !origin.identity.shares_host_with(here) || origin.identity.same_process(here) {
             return Ok(());
         }
@@ -227,14 +270,14 @@ impl Endpoint {
     }
 
     fn unwatch_process(&self) {
-        if let (true, Some(origin)) = (self.watched.replace(false), &self.origin) {
+        if let (true, Some(origin)) = (self.watched.replace(false), self.origin()) {
             self.worker.unwatch_process(&origin.identity);
         }
     }
 
     /// The peer's process, if its end is watched for.
     pub(crate) fn watched_process(&self) -> Option<&Identity> {
-        self.origin.as_ref().filter(|_| self.watched.get()).map(|origin| &origin.identity)
+        self.origin().filter(|_| self.watched.get()).map(|origin| &origin.identity)
     }
 
     pub(crate) fn ucp_params(&self) -> sys::ucp_ep_params_t {
@@ -261,7 +304,12 @@ impl Endpoint {
         }
         endpoints[key] = Some(self.clone());
         self.key.set(key);
-        self.worker.stats.endpoints.add(1);
+        let made = self.worker.endpoints_made.get();
+        self.worker.endpoints_made.set(made + 1);
+        self.peering.number(key, made);
+        if !self.peering.unclaimed.get() {
+            self.worker.stats.endpoints.add(1);
+        }
     }
 
     /// The other half of `register`, when nothing in flight names the endpoint any more.
@@ -274,7 +322,7 @@ impl Endpoint {
         // Once only: the place may be another's by the second time.
         let key = self.key.replace(usize::MAX);
         let entry = self.worker.endpoints.borrow_mut().get_mut(key).and_then(Option::take);
-        if entry.is_some() {
+        if entry.is_some() && !self.peering.unclaimed.get() {
             self.worker.stats.endpoints.subtract(1);
         }
     }
@@ -295,7 +343,7 @@ impl Endpoint {
         }
     }
 
-    /// The status, inside, while no peer has answered: operations are taken, but none goes straight to UCP.
+    /// The status, inside, while something has to come before the first operation: those are taken, but none goes straight to UCP.
     pub(crate) const CONNECTING: Status = Status::INPROGRESS;
 
     /// From `CONNECTING`; a close from outside the gate may have come first.
@@ -353,6 +401,13 @@ impl Endpoint {
             Status::TIMED_OUT => "was closed when a time ran out",
             Status::REJECTED => "was refused by its peer",
             Status::UNREACHABLE => "found no peer",
+            Status::CONNECTION_RESET => "was closed by its peer",
+            Status::UNSUPPORTED => {
+                return Error::new(
+                    status,
+                    format!("endpoint: to {}, which {}", self.peer_text(), self.refusal().unwrap_or_default()),
+                )
+            }
             _ => "is not usable",
         };
         Error::new(status, format!("endpoint: to {} {why}", self.peer_text()))
@@ -362,7 +417,7 @@ impl Endpoint {
     pub(crate) fn status_for(&self, ucx: Status) -> Status {
         match Status(self.status.load(Ordering::Relaxed)) {
             Status::OK | Self::CONNECTING => ucx.or_peer_failed(),
-            Status::CLOSED if self.closing.outcome.get() == Status::PEER_FAILED => Status::PEER_FAILED,
+            Status::CLOSED if self.closing.outcome.get().is_error() => self.closing.outcome.get(),
             // Closed here: the operation did not fail, it was cut short.
             Status::CLOSED => Status::CANCELED,
             failed => failed,
@@ -414,7 +469,7 @@ impl Endpoint {
         if let Some(connection) = &self.connection {
             return connection.peer_text();
         }
-        match &self.origin {
+        match self.origin() {
             None => "a foreign UCX worker".to_owned(),
             Some(_) if self.to_self => "this worker itself".to_owned(),
             Some(origin) => {
@@ -424,15 +479,26 @@ impl Endpoint {
         }
     }
 
+    pub(crate) fn origin(&self) -> Option<&Origin> {
+        self.origin.get()
+    }
+
+    /// Who the peer is, where it was only known where it is.
+    pub(crate) fn learn_origin(&self, origin: Origin) {
+        if self.origin.set(origin).is_ok() && self.watch_process().is_err() {
+            self.process_ended(timer::now_ns());
+        }
+    }
+
     /// On this host, as far as can be told.
     pub fn same_host(&self) -> bool {
-        self.origin.is_some_and(|origin| origin.identity.same_host(&self.worker.identity))
+        self.origin().is_some_and(|origin| origin.identity.same_host(&self.worker.identity))
             || self.connection.as_ref().is_some_and(|connection| connection.same_host())
     }
 
     /// A number for the peer's worker, the same wherever it is asked; 0 for a foreign one.
     pub fn peer_id(&self) -> u64 {
-        self.origin.map_or(0, |origin| origin.identity.peer_id())
+        self.origin().map_or(0, |origin| origin.identity.peer_id())
     }
 
     /// Operations and bytes sent so far, and operations in flight.
@@ -498,7 +564,7 @@ fn shared_memory_allowed() -> bool {
 impl Endpoint {
     /// The peer is gone. What that leads to waits for the end of the pass.
     pub(crate) fn lost(&self, how: &str) {
-        let Some(endpoint) = self.registered() else { return };
+        let Some(endpoint) = self.registered().filter(|_| !self.closing.parting.heard.get()) else { return };
         super::log::write(super::log::INFO, c"endpoint", &format!("lost {}: {how}", self.peer_text()));
         // Visible at once: requests that come back in this same pass are to say what happened.
         if self.phase() == Phase::Open {
@@ -521,8 +587,14 @@ impl Endpoint {
         if !self.closing.outcome.get().is_error() {
             self.closing.outcome.set(status);
         }
-        self.worker.stats.endpoint_failures.add(1);
+        if !self.peering.unclaimed.get() {
+            self.worker.stats.endpoint_failures.add(1);
+        }
         self.connect_deadline.set(0);
+        if status == Status::TIMED_OUT {
+            // Whether it hears or not: it may only have been stopped.
+            self.has_parted(0);
+        }
         self.end_by_force();
         self.watch();
     }

@@ -2,7 +2,10 @@
 
 use super::endpoint::{Callback, Endpoint, Phase};
 use super::listener::ConnRequest;
+use super::messages::Reply;
+use super::request::Part;
 use super::status::Status;
+use super::wire::{Header, Hello, Kind};
 use super::worker::Worker;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -24,6 +27,26 @@ pub(crate) enum Event {
     DestroyEndpoint(Arc<Endpoint>),
     /// Somebody asks for a connection: `on_connect` is due.
     Asked(Arc<ConnRequest>),
+    /// A peer has made an endpoint to this worker; with this side's end of it, if there is one, or what UCP has in its place.
+    Hello(Option<Arc<Endpoint>>, Box<Hello>, Reply),
+    /// The peer has answered our Hello.
+    Welcome(Arc<Endpoint>, Box<Hello>),
+    /// The peer speaks this version, and not ours.
+    Refused(Arc<Endpoint>, u8),
+    /// Peers wait in `Worker::strangers` for this side's ends.
+    Strangers,
+    /// A peer has closed its end of a connection, of which this side's end may not have been made yet.
+    Bye(Option<Arc<Endpoint>>, Header, Reply),
+    /// The peer asks for a sign of life.
+    Ping(Arc<Endpoint>),
+}
+
+impl Event {
+    /// What a peer has said, and what UCP is needed for.
+    fn is_of_peer(&self) -> bool {
+        use Event::{Bye, Hello, Ping, Refused, Strangers, Welcome};
+        matches!(self, Hello(..) | Welcome(..) | Refused(..) | Strangers | Bye(..) | Ping(..))
+    }
 }
 
 thread_local! {
@@ -109,11 +132,22 @@ impl Worker {
             left -= 1;
             let Some(event) = self.events.borrow_mut().pop_front() else { break };
             handled += 1;
+            if self.is_over.get() && event.is_of_peer() {
+                continue;
+            }
             match event {
                 Event::Failed(endpoint) => endpoint.fail(Status::PEER_FAILED),
                 Event::Unanswered(endpoint, attempt, status) => endpoint.attempt_failed(attempt, status),
                 Event::Connected(endpoint, attempt) => endpoint.connected(attempt),
                 Event::Asked(request) => self.hand_out(request),
+                Event::Hello(endpoint, hello, reply) => self.hello_came(endpoint, hello, reply),
+                Event::Strangers => self.meet_strangers(),
+                Event::Welcome(endpoint, hello) => endpoint.met(&hello),
+                Event::Refused(endpoint, version) => endpoint.refused(version),
+                Event::Bye(endpoint, header, reply) => self.bye_came(endpoint, &header, reply),
+                Event::Ping(endpoint) => {
+                    endpoint.say(Kind::Pong, 0, Part::Nothing);
+                }
                 Event::Opened(endpoint) => {
                     if endpoint.phase() == Phase::Open {
                         self.call_endpoint(&endpoint, endpoint.on_open.take(), Status::OK);
@@ -136,6 +170,20 @@ impl Worker {
             }
         }
         handled
+    }
+
+    /// Handles what peers have said, and leaves the rest.
+    pub(crate) fn listen_to_peers(&self) {
+        let count = self.events.borrow().len();
+        for _ in 0..count {
+            let Some(event) = self.events.borrow_mut().pop_front() else { break };
+            match event {
+                Event::Hello(endpoint, hello, reply) => self.hello_came(endpoint, hello, reply),
+                Event::Strangers => self.meet_strangers(),
+                other => self.events.borrow_mut().push_back(other),
+            }
+        }
+        self.meet_strangers();
     }
 
     fn call_endpoint(&self, endpoint: &Arc<Endpoint>, callback: Option<(Callback, *mut c_void)>, status: Status) {

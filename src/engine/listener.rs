@@ -7,7 +7,7 @@ use super::events::{self, Event};
 use super::socket_address::{self, Raw};
 use super::status::{Error, Result, Status};
 use super::timer;
-use super::worker::{Inside, Worker};
+use super::worker::{Inside, Worker, CLIENT_ID};
 use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -50,6 +50,8 @@ pub struct ConnRequest {
     /// Values of `answer`.
     answer: AtomicU8,
     peer: Option<SocketAddr>,
+    /// From a worker of this library.
+    ours: bool,
 }
 
 // SAFETY: see its fields.
@@ -191,7 +193,8 @@ unsafe extern "C" fn on_conn_request(ucp: sys::ucp_conn_request_h, arg: *mut c_v
         };
         // SAFETY: all-zero is valid: the mask says which fields count.
         let mut attr: sys::ucp_conn_request_attr_t = unsafe { std::mem::zeroed() };
-        attr.field_mask = u64::from(sys::UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR);
+        attr.field_mask =
+            u64::from(sys::UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR | sys::UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ID);
         // SAFETY: a request that UCP has just handed over, and a struct with its mask set.
         let status = unsafe { sys::ucp_conn_request_query(ucp, &mut attr) };
         let peer = socket_address::from_storage(&attr.client_address).filter(|_| status == sys::UCS_OK);
@@ -201,6 +204,7 @@ unsafe extern "C" fn on_conn_request(ucp: sys::ucp_conn_request_h, arg: *mut c_v
             ucp: Cell::new(ucp),
             answer: AtomicU8::new(answer::NONE),
             peer,
+            ours: status == sys::UCS_OK && attr.client_id == CLIENT_ID,
         });
         listener.unanswered.borrow_mut().push(request.clone());
         worker.push_event(Event::Asked(request));
@@ -211,6 +215,11 @@ impl ConnRequest {
     /// Who asks, where UCX can tell.
     pub fn peer(&self) -> Option<SocketAddr> {
         self.peer
+    }
+
+    /// From a worker of this library, which will say Hello.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.ours
     }
 
     fn claim(&self, answer: u8) -> std::result::Result<u8, u8> {

@@ -65,6 +65,9 @@ impl Worker {
         if self.peers.is_due(now) {
             self.attend(attention::PEERS);
         }
+        if self.liveness.is_due(now) {
+            self.attend(attention::SILENCE);
+        }
     }
 
     #[cold]
@@ -81,6 +84,10 @@ impl Worker {
         }
         if self.attention.get() & attention::PEERS != 0 {
             self.look_at_peers(self.coarse_now.get());
+        }
+        if self.attention.get() & attention::SILENCE != 0 {
+            self.attention.set(self.attention.get() & !attention::SILENCE);
+            self.look_for_silence(self.coarse_now.get());
         }
         if self.attention.get() & attention::READY != 0 {
             self.attention.set(self.attention.get() & !attention::READY);

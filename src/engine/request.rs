@@ -16,6 +16,7 @@ use super::operation::{flag, Callback, OpParams, RecvInfo};
 use super::ring::Queued;
 use super::stage::Stage;
 use super::status::{Error, Result, Status};
+use super::wire::HEADER;
 use super::worker::Worker;
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_void, CStr, CString};
@@ -71,8 +72,14 @@ pub(crate) enum Part {
     FlushBeforeClose,
     /// UCP's close of the endpoint.
     Close,
-    /// UCP's flush of a fresh endpoint, which ends when the peer has answered; with the number of the attempt to connect.
-    Answer(u32),
+    /// UCP's flush of a fresh endpoint to a foreign worker, which ends when that has answered.
+    Answer,
+    /// The first message on an endpoint; with the number of the attempt to connect.
+    Hello(u32),
+    /// The last one.
+    Bye,
+    /// The question for a sign of life.
+    Ping,
 }
 
 /// A slot that changes hands: whoever has it from another thread owns its cells.
@@ -171,6 +178,8 @@ pub struct Slot {
     pub(crate) part: Cell<Part>,
     /// Scattered buffers, in UCP's form; the memory stays with the slot for its next use.
     pub(crate) iov: UnsafeCell<Vec<crate::sys::ucp_dt_iov_t>>,
+    /// Of an active message; UCX may read it until the operation ends.
+    pub(crate) header: Cell<[u8; HEADER]>,
     /// What to submit, while the slot is in the ring.
     pub(crate) queued: Cell<Queued>,
     message: Cell<Option<Box<CString>>>,
@@ -214,6 +223,7 @@ impl Slot {
             remaining: Cell::new(0),
             part: Cell::new(Part::Nothing),
             iov: UnsafeCell::new(Vec::new()),
+            header: Cell::new([0; HEADER]),
             queued: Cell::new(Queued::NOTHING),
             message: Cell::new(None),
             next_foreign: AtomicPtr::new(std::ptr::null_mut()),

@@ -54,6 +54,8 @@ impl Worker {
         inside.end_listeners();
         inside.cancel_receives();
         inside.flush_briefly();
+        inside.listen_to_peers();
+        inside.part_from_peers();
         inside.end_endpoints();
         inside.progress_while(PURGE_NS, |worker| {
             let mut left = false;
@@ -71,8 +73,10 @@ impl Worker {
         inside.armed.set(false);
         // SAFETY: inside the gate, closed to everyone else; nothing of UCP's is used afterwards.
         unsafe { sys::ucp_worker_destroy(inside.ucp()) };
+        inside.is_over.set(true);
         inside.complete_the_rest();
         inside.deliver_everything();
+        inside.strangers.borrow_mut().clear();
         inside.changing.borrow_mut().clear();
         inside.endpoints.borrow_mut().clear();
         inside.peers.clear();
@@ -135,6 +139,16 @@ impl Worker {
         });
         self.cancel_slot(slot, Status::CANCELED);
         self.let_go(slot);
+    }
+
+    /// Tells the peers, and waits until those have answered that may be reading the memory of unfinished sends; bounded.
+    fn part_from_peers(&self) {
+        let parting = |worker: &Worker| {
+            let endpoints: Vec<_> = worker.endpoints.borrow().iter().flatten().cloned().collect();
+            let now = timer::now_ns();
+            endpoints.iter().filter(|endpoint| endpoint.phase() <= Phase::Flushing && !endpoint.has_parted(now)).count()
+        };
+        self.progress_while(u64::MAX, |worker| parting(worker) > 0);
     }
 
     fn end_endpoints(&self) {

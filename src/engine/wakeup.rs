@@ -146,7 +146,11 @@ impl Worker {
         if self.peers.is_watching() && self.look_at_peers(timer::now_ns()) {
             return Ok(Armed::Busy);
         }
-        let deadline = [self.timers.borrow().next(), self.next_change()].into_iter().flatten().min();
+        if self.liveness.is_used() && self.look_for_silence(timer::now_ns()) {
+            return Ok(Armed::Busy);
+        }
+        let deadline =
+            [self.timers.borrow().next(), self.next_change(), self.liveness.awaited()].into_iter().flatten().min();
         if deadline.is_some_and(|deadline| deadline <= timer::now_ns()) {
             return Ok(Armed::Busy);
         }

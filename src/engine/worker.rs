@@ -10,6 +10,8 @@ use super::gate::{this_thread, Gate, ThreadMode};
 use super::identity::Identity;
 use super::library;
 use super::listener::Listener;
+use super::liveness::LivenessClock;
+use super::messages::Reply;
 use super::param::Templates;
 use super::peer_watch::PeerWatch;
 use super::request::Slot;
@@ -20,6 +22,7 @@ use super::thread::{has_thread, ProgressMode, ProgressThread, ThreadParams};
 use super::timer::{self, Timers};
 use super::wait::WaitRoom;
 use super::wakeup::Wakeup;
+use super::wire::Hello;
 use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -108,6 +111,13 @@ pub struct Worker {
     pub(crate) changing: RefCell<Vec<Arc<Endpoint>>>,
     pub(crate) peers: PeerWatch,
     pub(crate) listeners: RefCell<Vec<Arc<Listener>>>,
+    pub(crate) liveness: LivenessClock,
+    /// Peers that have said Hello, and what UCP has in place of this side's ends.
+    pub(crate) strangers: RefCell<Vec<(Box<Hello>, Reply)>>,
+    /// Endpoints made so far.
+    pub(crate) endpoints_made: Cell<u64>,
+    /// UCP's worker is gone.
+    pub(crate) is_over: Cell<bool>,
     pub(crate) keep: Cell<Option<Arc<Worker>>>,
 
     // Written by any thread.
@@ -119,6 +129,9 @@ pub struct Worker {
     pub(crate) waiting: WaitRoom,
 }
 
+/// Tells a listener that a worker of this library asks for the connection.
+pub(crate) const CLIENT_ID: u64 = u64::from_le_bytes(*b"ucxx_rs1");
+
 /// Bits of `Worker::attention`.
 pub(crate) mod attention {
     pub(crate) const READY: u32 = 1;
@@ -127,6 +140,8 @@ pub(crate) mod attention {
     pub(crate) const CHANGING: u32 = 8;
     /// It is time to look whether a peer's process has ended.
     pub(crate) const PEERS: u32 = 16;
+    /// It is time to look whether a peer has gone silent.
+    pub(crate) const SILENCE: u32 = 32;
 }
 
 // SAFETY: see the type: cells belong to whoever is inside the gate, which admits one thread at a time.
@@ -161,7 +176,9 @@ impl Worker {
         context.check_fork()?;
         // SAFETY: all-zero is valid: the mask says which fields count.
         let mut ucp_params: sys::ucp_worker_params_t = unsafe { std::mem::zeroed() };
-        ucp_params.field_mask = u64::from(sys::UCP_WORKER_PARAM_FIELD_THREAD_MODE);
+        ucp_params.field_mask =
+            u64::from(sys::UCP_WORKER_PARAM_FIELD_THREAD_MODE | sys::UCP_WORKER_PARAM_FIELD_CLIENT_ID);
+        ucp_params.client_id = CLIENT_ID;
         // SERIALIZED takes no lock in data calls either, and lets the worker move between threads.
         ucp_params.thread_mode = match params.thread_mode {
             ThreadMode::Single => sys::UCS_THREAD_MODE_SINGLE,
@@ -211,6 +228,7 @@ impl Worker {
             slab: Slab::new(context.request_size),
             foreign: AtomicPtr::new(std::ptr::null_mut()),
             orphans: AtomicUsize::new(0),
+            is_over: Cell::new(false),
             keep: Cell::new(None),
             ready_head: Cell::new(std::ptr::null()),
             ready_tail: Cell::new(std::ptr::null()),
@@ -227,10 +245,17 @@ impl Worker {
             changing: RefCell::default(),
             peers: PeerWatch::default(),
             listeners: RefCell::default(),
+            liveness: LivenessClock::default(),
+            strangers: RefCell::default(),
+            endpoints_made: Cell::new(0),
             armed: Cell::new(false),
             delivering: Cell::new(0),
             coarse_now: Cell::new(timer::now_ns()),
         });
+        if let Err(error) = worker.register_handlers() {
+            worker.shut_down();
+            return Err(error);
+        }
         if progress_mode != ProgressMode::Manual {
             if let Err(error) = worker.start_progress_thread(progress_mode) {
                 worker.shut_down();
@@ -296,6 +321,15 @@ impl Worker {
             return Err(self.closed_error());
         }
         Ok(())
+    }
+
+    /// Another reference to it.
+    pub(crate) fn shared(&self) -> Arc<Worker> {
+        // SAFETY: workers are made in `new` only, inside an `Arc`, and somebody holds it who has called us.
+        unsafe {
+            Arc::increment_strong_count(std::ptr::from_ref(self));
+            Arc::from_raw(self)
+        }
     }
 
     #[inline]

@@ -39,7 +39,10 @@ pub struct ucxx_endpoint_params {
     /// Give the endpoint up, with TIMED_OUT, if the peer has not answered by then; 0 for no limit. Nanoseconds. Where a host has
     /// several addresses, each that is left gets an equal share of the time that is left.
     pub connect_timeout_ns: u64,
-    /// 0 in this release.
+    /// Give the peer up, with TIMED_OUT, when it stays silent this long while something of the endpoint's is under way: a send, a
+    /// flush, or a receive that names it in `from`; 0 for never. For stopped processes and cut links; a process that has ended is
+    /// noticed without it. Noticed within one and a half times it. Peers answer when they make progress: choose it longer than they
+    /// may go without. Only workers of this library can be asked.
     pub liveness_ns: u64,
     /// ucxx_endpoint_connect: the numeric address to connect from, such as "192.0.2.1" or "192.0.2.1:4711", or NULL for the system's
     /// choice. NULL elsewhere.
@@ -48,7 +51,7 @@ pub struct ucxx_endpoint_params {
     pub on_open: ucxx_endpoint_callback_t,
     /// Passed to `on_open`.
     pub on_open_arg: *mut c_void,
-    /// Once, when the endpoint has ended: OK after a close, PEER_FAILED when the peer died, TIMED_OUT when a time ran out; REJECTED
+    /// Once, when the endpoint has ended: OK after a close, CONNECTION_RESET when the peer closed its end, PEER_FAILED when it died, TIMED_OUT when a time ran out; REJECTED
     /// or UNREACHABLE when ucxx_endpoint_connect led to nothing.
     pub on_close: ucxx_endpoint_callback_t,
     /// Passed to `on_close`.
@@ -142,7 +145,6 @@ unsafe fn convert(params: &ucxx_endpoint_params) -> Result<EndpointParams> {
         ("send_window_bytes", params.send_window_bytes != 0),
         ("send_queue_ops", params.send_queue_ops != 0),
         ("send_queue_bytes", params.send_queue_bytes != 0),
-        ("liveness_ns", params.liveness_ns != 0),
     ];
     if let Some((field, _)) = not_offered.iter().find(|(_, asked)| *asked) {
         return Err(Error::new(Status::UNSUPPORTED, format!("{field}: not offered by this release")));
@@ -162,6 +164,7 @@ unsafe fn convert(params: &ucxx_endpoint_params) -> Result<EndpointParams> {
         peer_failure,
         local_address,
         connect_timeout_ns: params.connect_timeout_ns,
+        liveness_ns: params.liveness_ns,
         on_open: callback(params.on_open),
         on_open_arg: params.on_open_arg,
         on_close: callback(params.on_close),

@@ -65,6 +65,7 @@ pub struct ucs_sock_addr {
 }
 pub type ucs_sock_addr_t = ucs_sock_addr;
 pub type ucp_tag_recv_info_t = ucp_tag_recv_info;
+pub type ucp_am_recv_param_t = ucp_am_recv_param;
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct ucp_context {
@@ -137,20 +138,13 @@ pub struct ucp_recv_desc {
 }
 pub type ucp_tag_message_h = *mut ucp_recv_desc;
 pub type ucp_datatype_t = u64;
-pub type ucp_request_init_callback_t =
-    ::core::option::Option<unsafe extern "C" fn(request: *mut libc::c_void)>;
-pub type ucp_request_cleanup_callback_t =
-    ::core::option::Option<unsafe extern "C" fn(request: *mut libc::c_void)>;
+pub type ucp_request_init_callback_t = ::core::option::Option<unsafe extern "C" fn(request: *mut libc::c_void)>;
+pub type ucp_request_cleanup_callback_t = ::core::option::Option<unsafe extern "C" fn(request: *mut libc::c_void)>;
 pub type ucp_send_nbx_callback_t = ::core::option::Option<
-    unsafe extern "C" fn(
-        request: *mut libc::c_void,
-        status: ucs_status_t,
-        user_data: *mut libc::c_void,
-    ),
+    unsafe extern "C" fn(request: *mut libc::c_void, status: ucs_status_t, user_data: *mut libc::c_void),
 >;
-pub type ucp_err_handler_cb_t = ::core::option::Option<
-    unsafe extern "C" fn(arg: *mut libc::c_void, ep: ucp_ep_h, status: ucs_status_t),
->;
+pub type ucp_err_handler_cb_t =
+    ::core::option::Option<unsafe extern "C" fn(arg: *mut libc::c_void, ep: ucp_ep_h, status: ucs_status_t)>;
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct ucp_err_handler {
@@ -160,9 +154,8 @@ pub struct ucp_err_handler {
 pub type ucp_err_handler_t = ucp_err_handler;
 pub type ucp_listener_accept_callback_t =
     ::core::option::Option<unsafe extern "C" fn(ep: ucp_ep_h, arg: *mut libc::c_void)>;
-pub type ucp_listener_conn_callback_t = ::core::option::Option<
-    unsafe extern "C" fn(conn_request: ucp_conn_request_h, arg: *mut libc::c_void),
->;
+pub type ucp_listener_conn_callback_t =
+    ::core::option::Option<unsafe extern "C" fn(conn_request: ucp_conn_request_h, arg: *mut libc::c_void)>;
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct ucp_listener_conn_handler {
@@ -171,12 +164,7 @@ pub struct ucp_listener_conn_handler {
 }
 pub type ucp_listener_conn_handler_t = ucp_listener_conn_handler;
 pub type ucp_stream_recv_nbx_callback_t = ::core::option::Option<
-    unsafe extern "C" fn(
-        request: *mut libc::c_void,
-        status: ucs_status_t,
-        length: usize,
-        user_data: *mut libc::c_void,
-    ),
+    unsafe extern "C" fn(request: *mut libc::c_void, status: ucs_status_t, length: usize, user_data: *mut libc::c_void),
 >;
 pub type ucp_tag_recv_nbx_callback_t = ::core::option::Option<
     unsafe extern "C" fn(
@@ -187,12 +175,17 @@ pub type ucp_tag_recv_nbx_callback_t = ::core::option::Option<
     ),
 >;
 pub type ucp_am_recv_data_nbx_callback_t = ::core::option::Option<
+    unsafe extern "C" fn(request: *mut libc::c_void, status: ucs_status_t, length: usize, user_data: *mut libc::c_void),
+>;
+pub type ucp_am_recv_callback_t = ::core::option::Option<
     unsafe extern "C" fn(
-        request: *mut libc::c_void,
-        status: ucs_status_t,
+        arg: *mut libc::c_void,
+        header: *const libc::c_void,
+        header_length: usize,
+        data: *mut libc::c_void,
         length: usize,
-        user_data: *mut libc::c_void,
-    ),
+        param: *const ucp_am_recv_param_t,
+    ) -> ucs_status_t,
 >;
 #[repr(C)]
 pub struct ucp_ep_params {
@@ -529,6 +522,22 @@ pub struct ucp_request_attr_t {
     pub status: ucs_status_t,
     pub mem_type: ucs_memory_type_t,
 }
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct ucp_am_handler_param {
+    pub field_mask: u64,
+    pub id: libc::c_uint,
+    pub flags: u32,
+    pub cb: ucp_am_recv_callback_t,
+    pub arg: *mut libc::c_void,
+}
+pub type ucp_am_handler_param_t = ucp_am_handler_param;
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct ucp_am_recv_param {
+    pub recv_attr: u64,
+    pub reply_ep: ucp_ep_h,
+}
 pub const UCP_MADV_NORMAL: ucp_mem_advice = 0;
 pub const UCP_MADV_WILLNEED: ucp_mem_advice = 1;
 pub type ucp_mem_advice = libc::c_uint;
@@ -586,10 +595,7 @@ unsafe extern "C" {
         context_p: *mut ucp_context_h,
     ) -> ucs_status_t;
     pub fn ucp_cleanup(context_p: ucp_context_h);
-    pub fn ucp_context_query(
-        context_p: ucp_context_h,
-        attr: *mut ucp_context_attr_t,
-    ) -> ucs_status_t;
+    pub fn ucp_context_query(context_p: ucp_context_h, attr: *mut ucp_context_attr_t) -> ucs_status_t;
     pub fn ucp_worker_create(
         context: ucp_context_h,
         params: *const ucp_worker_params_t,
@@ -614,26 +620,24 @@ unsafe extern "C" {
         listener_p: *mut ucp_listener_h,
     ) -> ucs_status_t;
     pub fn ucp_listener_destroy(listener: ucp_listener_h);
-    pub fn ucp_listener_query(
-        listener: ucp_listener_h,
-        attr: *mut ucp_listener_attr_t,
-    ) -> ucs_status_t;
-    pub fn ucp_conn_request_query(
-        conn_request: ucp_conn_request_h,
-        attr: *mut ucp_conn_request_attr_t,
-    ) -> ucs_status_t;
-    pub fn ucp_ep_create(
-        worker: ucp_worker_h,
-        params: *const ucp_ep_params_t,
-        ep_p: *mut ucp_ep_h,
-    ) -> ucs_status_t;
+    pub fn ucp_listener_query(listener: ucp_listener_h, attr: *mut ucp_listener_attr_t) -> ucs_status_t;
+    pub fn ucp_conn_request_query(conn_request: ucp_conn_request_h, attr: *mut ucp_conn_request_attr_t)
+        -> ucs_status_t;
+    pub fn ucp_ep_create(worker: ucp_worker_h, params: *const ucp_ep_params_t, ep_p: *mut ucp_ep_h) -> ucs_status_t;
     pub fn ucp_ep_close_nbx(ep: ucp_ep_h, param: *const ucp_request_param_t) -> ucs_status_ptr_t;
-    pub fn ucp_listener_reject(
-        listener: ucp_listener_h,
-        conn_request: ucp_conn_request_h,
-    ) -> ucs_status_t;
+    pub fn ucp_listener_reject(listener: ucp_listener_h, conn_request: ucp_conn_request_h) -> ucs_status_t;
     pub fn ucp_ep_print_info(ep: ucp_ep_h, stream: *mut FILE);
     pub fn ucp_ep_flush_nbx(ep: ucp_ep_h, param: *const ucp_request_param_t) -> ucs_status_ptr_t;
+    pub fn ucp_worker_set_am_recv_handler(worker: ucp_worker_h, param: *const ucp_am_handler_param_t) -> ucs_status_t;
+    pub fn ucp_am_send_nbx(
+        ep: ucp_ep_h,
+        id: libc::c_uint,
+        header: *const libc::c_void,
+        header_length: usize,
+        buffer: *const libc::c_void,
+        count: usize,
+        param: *const ucp_request_param_t,
+    ) -> ucs_status_ptr_t;
     pub fn ucp_tag_send_nbx(
         ep: ucp_ep_h,
         buffer: *const libc::c_void,
@@ -671,9 +675,6 @@ unsafe extern "C" {
         param: *const ucp_request_param_t,
     ) -> ucs_status_ptr_t;
     pub fn ucp_request_cancel(worker: ucp_worker_h, request: *mut libc::c_void);
-    pub fn ucp_worker_flush_nbx(
-        worker: ucp_worker_h,
-        param: *const ucp_request_param_t,
-    ) -> ucs_status_ptr_t;
+    pub fn ucp_worker_flush_nbx(worker: ucp_worker_h, param: *const ucp_request_param_t) -> ucs_status_ptr_t;
     pub fn ucp_ep_query(ep: ucp_ep_h, attr: *mut ucp_ep_attr_t) -> ucs_status_t;
 }

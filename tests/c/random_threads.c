@@ -151,8 +151,9 @@ static void submit(caller_t *caller) {
   op->reported = 0;
   CHECK_EQ(atomic_load(&op->told), 0);
   /* The queue is full; DELAYED where there is no thread; its counterpart was closed by another caller. */
-  if (status != UCXX_OK && status != UCXX_ERR_NO_RESOURCE && status != UCXX_ERR_UNSUPPORTED)
-    CHECK_STATUS(status, UCXX_ERR_PEER_FAILED);
+  if (status != UCXX_OK && status != UCXX_ERR_NO_RESOURCE && status != UCXX_ERR_UNSUPPORTED &&
+      status != UCXX_ERR_PEER_FAILED)
+    CHECK_STATUS(status, UCXX_ERR_CONNECTION_RESET);
 }
 
 static void count_up(void *arg) {

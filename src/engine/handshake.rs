@@ -1,0 +1,211 @@
+//! How two endpoints get to know each other: Hello, Welcome, or a refusal.
+//!
+//! A Hello is the first message on each endpoint to a worker of this library. Its receiver finds its own end of the connection
+//! by the endpoint that UCP names as the sender's; where its user has made none, it makes one to own, for the next
+//! `ucxx_endpoint_create` to that worker to find. So the n-th endpoint of one side belongs to the n-th of the other, as UCP's do,
+//! and each end learns of the end of the other.
+
+use super::address::Origin;
+use super::endpoint::{Endpoint, EndpointParams, Phase};
+use super::events::Event;
+use super::library::{ucx_release, Release};
+use super::log;
+use super::messages::{other_version, Reply};
+use super::request::Part;
+use super::status::Status;
+use super::wire::{flag, Hello, Kind};
+use super::worker::Worker;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::Arc;
+
+/// How many endpoints a worker can number: the rest of a number tells the uses of one place apart.
+const PLACES: u32 = 1 << 20;
+
+/// What the two ends of a connection know of each other. Cells belong to whoever is inside the worker's gate.
+#[derive(Default)]
+pub(crate) struct Peering {
+    /// What the peer calls the connection by when it speaks to us; 0 while it has none.
+    pub(crate) number: Cell<u32>,
+    /// What we call it by when we speak to the peer; 0 until the peer has told.
+    pub(crate) theirs: Cell<u32>,
+    /// In the order of making.
+    made: Cell<u64>,
+    /// Hello waits for the first operation.
+    silent: Cell<bool>,
+    /// The peer is a worker of this library: it can be spoken to.
+    pub(crate) speaks: Cell<bool>,
+    /// Made for a peer that said Hello; the user knows nothing of it.
+    pub(crate) unclaimed: Cell<bool>,
+    /// The version that the peer speaks, where that is not ours; else 0. Read by any thread.
+    other_version: AtomicU8,
+}
+
+impl Peering {
+    /// Numbers an endpoint that stands at this place of the worker's list.
+    pub(crate) fn number(&self, place: usize, made: u64) {
+        self.made.set(made);
+        if let Some(place) = u32::try_from(place + 1).ok().filter(|place| *place < PLACES) {
+            self.number.set(place | (made as u32).wrapping_mul(PLACES));
+        }
+    }
+}
+
+impl Worker {
+    /// The endpoint that a peer means.
+    pub(crate) fn endpoint_numbered(&self, number: u32) -> Option<Arc<Endpoint>> {
+        let place = (number % PLACES).checked_sub(1)? as usize;
+        let endpoints = self.endpoints.borrow();
+        let endpoint = endpoints.get(place).and_then(Option::as_ref);
+        endpoint.filter(|endpoint| endpoint.peering.number.get() == number).cloned()
+    }
+
+    /// A peer has made an endpoint to us. After UCP's pass.
+    pub(crate) fn hello_came(&self, endpoint: Option<Arc<Endpoint>>, hello: Box<Hello>, reply: Reply) {
+        // UCP may have given the place in memory to another by now.
+        let same = |endpoint: &Arc<Endpoint>| {
+            endpoint.origin().is_none_or(|known| hello.address.origin().is_some_and(|origin| *known == origin))
+        };
+        let Some(endpoint) = endpoint.or_else(|| self.endpoint_of(reply.0)).filter(same) else {
+            return self.add_stranger(hello, reply);
+        };
+        let before = endpoint.peering.theirs.get();
+        if before != 0 && before != hello.sender && endpoint.phase() == Phase::Open {
+            // It was made for another of the peer's endpoints, whose Hello came first, and UCP has given it to this one.
+            let displaced = Hello { address: hello.address.clone(), sender: before, ..*hello };
+            self.add_stranger(Box::new(displaced), Reply(std::ptr::null_mut()));
+        }
+        endpoint.welcome(&hello);
+    }
+
+    /// UCP gives out its ends of the connections with a peer in the order in which that has made them, and Hellos come in any:
+    /// all that have come are taken together.
+    fn add_stranger(&self, hello: Box<Hello>, reply: Reply) {
+        self.strangers.borrow_mut().push((hello, reply));
+        self.push_event(Event::Strangers);
+    }
+
+    /// Makes this side's ends for those who have none.
+    pub(crate) fn meet_strangers(&self) {
+        let count = self.strangers.borrow().len();
+        for _ in 0..count {
+            let Some((address, peer_failure)) =
+                self.strangers.borrow().first().map(|(hello, _)| (hello.address.clone(), hello.peer_failure))
+            else {
+                return;
+            };
+            let made = Endpoint::create_for(&self.shared(), &address, &EndpointParams::quiet(peer_failure), true);
+            let hello = {
+                let mut strangers = self.strangers.borrow_mut();
+                let whose = |(_, reply): &(_, Reply)| made.as_ref().is_ok_and(|endpoint| endpoint.ucp.get() == reply.0);
+                let index = strangers.iter().position(whose).unwrap_or(0);
+                strangers.remove(index).0
+            };
+            match made {
+                Ok(endpoint) => endpoint.welcome(&hello),
+                Err(error) => {
+                    log::write(log::INFO, c"worker", &format!("a peer cannot be answered: {}", error.message()));
+                }
+            }
+        }
+    }
+}
+
+impl Endpoint {
+    fn welcome(&self, hello: &Hello) {
+        if self.phase() == Phase::Open {
+            self.met(hello);
+            self.say(Kind::Welcome, 0, Part::Nothing);
+        }
+    }
+
+    /// Says Hello now, or, where nobody has asked to be told anything and UCX is old, before the first operation: UCX 1.13 has
+    /// been seen to abort when a worker ends while TCP connects to or from it, so no program is to connect that does not need to.
+    pub(crate) fn say_hello_in_time(&self, params: &EndpointParams) {
+        let asked = params.on_open.is_some() || params.on_close.is_some();
+        if asked || params.connect_timeout_ns != 0 || params.liveness_ns != 0 || ucx_release() >= Release::new(1, 14) {
+            return self.say_hello();
+        }
+        self.peering.silent.set(true);
+        self.set_status(Self::CONNECTING);
+    }
+
+    /// The first operation is about to go out.
+    #[cold]
+    pub(crate) fn break_silence(&self) {
+        if self.peering.silent.get() {
+            self.say_hello();
+            self.end_silence();
+        }
+    }
+
+    fn end_silence(&self) {
+        if self.peering.silent.replace(false) {
+            self.open_status();
+        }
+    }
+
+    /// Says Hello: before anything else goes out.
+    pub(crate) fn say_hello(&self) {
+        self.peering.speaks.set(true);
+        let flags = if self.peer_failure { flag::PEER_FAILURE } else { 0 };
+        let part = Part::Hello(self.attempt());
+        if let Some(status) = self.say(Kind::Hello, flags, part) {
+            self.part_ended(part, status);
+        }
+    }
+
+    /// The peer has said who it is. After UCP's pass.
+    pub(crate) fn met(&self, hello: &Hello) {
+        if self.phase() >= Phase::Ending {
+            return;
+        }
+        self.peering.theirs.set(hello.sender);
+        self.peering.speaks.set(true);
+        self.end_silence();
+        if let Some(origin) = hello.address.origin() {
+            self.learn_origin(origin);
+        }
+        self.note_answer(true);
+        self.answered(self.attempt());
+    }
+
+    /// The peer speaks another version: nothing can be had of it. After UCP's pass.
+    pub(crate) fn refused(&self, theirs: u8) {
+        self.peering.other_version.store(theirs, Ordering::Relaxed);
+        self.peering.speaks.set(false);
+        log::write(log::WARN, c"endpoint", &format!("{} {}", self.peer_text(), other_version(theirs)));
+        self.fail(Status::UNSUPPORTED);
+    }
+
+    /// Why the peer could not be spoken to, if that is so.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        match self.peering.other_version.load(Ordering::Relaxed) {
+            0 => None,
+            theirs => Some(other_version(theirs)),
+        }
+    }
+
+    /// The oldest end of a connection that this peer has made and nobody has claimed, for the user's endpoint to it.
+    pub(crate) fn claim(worker: &Arc<Worker>, origin: &Origin, params: &EndpointParams) -> Option<Arc<Self>> {
+        let fits = |endpoint: &&Arc<Endpoint>| {
+            endpoint.peering.unclaimed.get()
+                && endpoint.is_open()
+                && endpoint.peer_failure == params.peer_failure
+                && endpoint.origin() == Some(origin)
+        };
+        let found = {
+            let endpoints = worker.endpoints.borrow();
+            endpoints.iter().flatten().filter(fits).min_by_key(|endpoint| endpoint.peering.made.get()).cloned()?
+        };
+        found.peering.unclaimed.set(false);
+        worker.stats.endpoints.add(1);
+        found.watch_for_silence(params.liveness_ns);
+        found.on_open.set(params.on_open.map(|callback| (callback, params.on_open_arg)));
+        found.on_close.set(params.on_close.map(|callback| (callback, params.on_close_arg)));
+        if params.on_open.is_some() {
+            worker.push_event(Event::Opened(found.clone()));
+        }
+        Some(found)
+    }
+}

@@ -1,0 +1,125 @@
+//! Peers that go silent: a stopped process, a cut link. Asked for with `liveness_ns`.
+//!
+//! While something of an endpoint's is under way, its peer is asked for a sign of life four times in that time, and given up when
+//! none has come: any message of the library's counts. The peer answers when it makes progress; one that computes without
+//! making any is silent, too. Only workers of this library can be asked.
+
+use super::endpoint::{Endpoint, Phase};
+use super::request::Part;
+use super::status::Status;
+use super::wire::Kind;
+use super::worker::Worker;
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// Of one endpoint. Belongs to whoever is inside the worker's gate.
+#[derive(Default)]
+pub(crate) struct Liveness {
+    /// 0 for off.
+    pub(crate) patience_ns: Cell<u64>,
+    /// Nothing has been heard since; 0 while nothing is awaited.
+    silent_since: Cell<u64>,
+    asked_at: Cell<u64>,
+    /// A question is still on its way out.
+    asking: Cell<bool>,
+}
+
+/// Of a worker, whose gate guards it.
+pub(crate) struct LivenessClock {
+    /// When to look at the endpoints again; never while none has asked for it.
+    due: Cell<u64>,
+    /// The same for a sleeper: never while nothing is awaited, as what is begun wakes it.
+    awaited: Cell<u64>,
+}
+
+impl Default for LivenessClock {
+    fn default() -> Self {
+        LivenessClock { due: Cell::new(u64::MAX), awaited: Cell::new(u64::MAX) }
+    }
+}
+
+impl LivenessClock {
+    #[inline]
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        now >= self.due.get()
+    }
+
+    pub(crate) fn is_used(&self) -> bool {
+        self.due.get() != u64::MAX
+    }
+
+    /// For a sleeper that has just had a look taken.
+    pub(crate) fn awaited(&self) -> Option<u64> {
+        Some(self.awaited.get()).filter(|next| *next != u64::MAX)
+    }
+}
+
+impl Endpoint {
+    /// Watches for silence from now on.
+    pub(crate) fn watch_for_silence(&self, patience_ns: u64) {
+        self.liveness.patience_ns.set(patience_ns);
+        if patience_ns != 0 {
+            self.worker.liveness.due.set(0);
+        }
+    }
+
+    /// A sign of life.
+    pub(crate) fn heard(&self) {
+        self.liveness.silent_since.set(0);
+    }
+
+    /// A question has left.
+    pub(crate) fn asked(&self) {
+        self.liveness.asking.set(false);
+    }
+
+    fn awaits_something(&self) -> bool {
+        self.sends.get() + self.watchers.get() > 0 || !self.flushes.borrow().is_empty()
+    }
+
+    /// One look. When to look again; none while nothing is awaited.
+    fn listen(&self, now: u64) -> Option<u64> {
+        let (liveness, patience) = (&self.liveness, self.liveness.patience_ns.get());
+        if !self.peering.speaks.get() || self.is_connecting() || !self.awaits_something() {
+            liveness.silent_since.set(0);
+            return None;
+        }
+        if liveness.silent_since.get() == 0 {
+            liveness.silent_since.set(now.max(1));
+            liveness.asked_at.set(now);
+        }
+        let since = liveness.silent_since.get();
+        if now.saturating_sub(since) >= patience {
+            self.fail(Status::TIMED_OUT);
+            return None;
+        }
+        let pace = (patience / 4).max(1);
+        if now.saturating_sub(liveness.asked_at.get()) >= pace && !liveness.asking.get() {
+            liveness.asked_at.set(now);
+            let sent = self.say(Kind::Ping, 0, Part::Ping);
+            liveness.asking.set(sent.is_none());
+        }
+        Some((now + pace).min(since.saturating_add(patience)))
+    }
+}
+
+impl Worker {
+    /// Looks whether peers have gone silent. True if one was given up. Inside the gate.
+    pub(crate) fn look_for_silence(&self, now: u64) -> bool {
+        let endpoints: Vec<Arc<Endpoint>> = self.endpoints.borrow().iter().flatten().cloned().collect();
+        let (mut next, mut lost, mut shortest) = (u64::MAX, false, u64::MAX);
+        for endpoint in endpoints {
+            let patience = endpoint.liveness.patience_ns.get();
+            if patience == 0 || endpoint.phase() != Phase::Open {
+                continue;
+            }
+            shortest = shortest.min(patience);
+            next = next.min(endpoint.listen(now).unwrap_or(u64::MAX));
+            lost |= endpoint.phase() != Phase::Open;
+        }
+        let pace = if shortest == u64::MAX { u64::MAX } else { now.saturating_add((shortest / 4).max(1)) };
+        self.liveness.due.set(next.min(pace));
+        self.liveness.awaited.set(next);
+        lost
+    }
+}

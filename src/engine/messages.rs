@@ -1,0 +1,228 @@
+//! The library's own messages to its peers: sent on an endpoint, taken in by UCP's active-message handlers.
+//!
+//! A handler runs inside `ucp_worker_progress`: it reads, and leaves what follows to the end of the pass, as messages that are
+//! sent from there lose their order. Ids are registered ascending from 0 before the worker's address is known to anybody:
+//! UCX up to 1.16 leaves gaps uninitialised.
+
+use super::endpoint::Endpoint;
+use super::events::Event;
+use super::flush::posted;
+use super::inflight::Out;
+use super::log;
+use super::operation::OpParams;
+use super::param::Param;
+use super::request::{Part, Slot};
+use super::status::{Error, Result, Status};
+use super::wire::{Header, Hello, Kind, Unreadable, AM_ID, HEADER};
+use super::worker::Worker;
+use crate::sys::{self, Posted};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// UCXX's format, which is not spoken yet.
+const UCXX_ID: u32 = 0;
+
+impl Worker {
+    /// Takes messages in from now on. Before anybody knows the worker.
+    pub(crate) fn register_handlers(self: &Arc<Self>) -> Result<()> {
+        for (id, handler) in [(UCXX_ID, on_foreign as Handler), (AM_ID, on_message)] {
+            // SAFETY: all-zero is valid: the mask says which fields count.
+            let mut param: sys::ucp_am_handler_param_t = unsafe { std::mem::zeroed() };
+            param.field_mask = u64::from(
+                sys::UCP_AM_HANDLER_PARAM_FIELD_ID
+                    | sys::UCP_AM_HANDLER_PARAM_FIELD_CB
+                    | sys::UCP_AM_HANDLER_PARAM_FIELD_ARG,
+            );
+            param.id = id;
+            param.cb = Some(handler);
+            param.arg = Arc::as_ptr(self).cast_mut().cast();
+            // SAFETY: a live worker that nobody else knows yet; it outlives UCP's, which is what calls the handler.
+            let status = unsafe { sys::ucp_worker_set_am_recv_handler(self.ucp(), &param) };
+            if status != sys::UCS_OK {
+                return Err(Error::new(Status(status.into()), "UCX would not take a handler for active messages"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The endpoint that UCP knows as this.
+    pub(crate) fn endpoint_of(&self, ucp: sys::ucp_ep_h) -> Option<Arc<Endpoint>> {
+        if ucp.is_null() {
+            return None;
+        }
+        self.endpoints.borrow().iter().flatten().find(|endpoint| endpoint.ucp.get() == ucp).cloned()
+    }
+
+    /// Inside UCP's progress. `reply` is compared, and answered on here: it is not kept, as it may be gone later.
+    fn message_came(&self, header: &[u8], payload: &[u8], reply: sys::ucp_ep_h) {
+        let header = match Header::decode(header) {
+            Ok(header) => header,
+            Err(Unreadable::Garbage(why)) => return complain(why),
+            Err(Unreadable::Version { theirs, refusal, connection, sender }) => {
+                if !refusal && !reply.is_null() {
+                    self.refuse(reply, sender);
+                }
+                if let Some(endpoint) = self.endpoint_numbered(connection).or_else(|| self.endpoint_of(reply)) {
+                    self.push_event(Event::Refused(endpoint, theirs));
+                } else {
+                    log::write(log::WARN, c"worker", &other_version(theirs));
+                }
+                return;
+            }
+        };
+        let endpoint = self.endpoint_numbered(header.connection).or_else(|| self.endpoint_of(reply));
+        let hello = match header.kind {
+            Kind::Hello | Kind::Welcome => match Hello::decode(&header, payload) {
+                Ok(hello) => Some(Box::new(hello)),
+                Err(why) => return complain(why),
+            },
+            _ => None,
+        };
+        if let Some(endpoint) = &endpoint {
+            endpoint.heard();
+        }
+        match (header.kind, endpoint, hello) {
+            (Kind::Hello, endpoint, Some(hello)) => self.push_event(Event::Hello(endpoint, hello, Reply(reply))),
+            (Kind::Welcome, Some(endpoint), Some(hello)) => self.push_event(Event::Welcome(endpoint, hello)),
+            (Kind::Bye, endpoint, _) => {
+                if let Some(endpoint) = &endpoint {
+                    endpoint.note_bye(&header);
+                }
+                self.push_event(Event::Bye(endpoint, header, Reply(reply)));
+            }
+            (Kind::ByeAck, Some(endpoint), _) => endpoint.closing.bye_answered(),
+            (Kind::Ping, Some(endpoint), _) => self.push_event(Event::Ping(endpoint)),
+            // `heard` was all; and what is for an endpoint that has gone is out of date.
+            _ => {}
+        }
+    }
+
+    /// Tells the sender of a message in another version which one is spoken here. In a handler: there is no endpoint of ours.
+    fn refuse(&self, reply: sys::ucp_ep_h, connection: u32) {
+        let slot = self.take_internal_slot();
+        let header = Header { kind: Kind::Refusal, flags: 0, connection, sender: 0 };
+        // SAFETY: the endpoint lives for the length of the handler.
+        let pointer = unsafe { send(slot, reply, &header, &[]) };
+        match posted(slot, pointer) {
+            Posted::Pending => self.start(slot, None, &OpParams::default(), Out::NOWHERE),
+            _ => self.return_slot(slot),
+        }
+    }
+}
+
+impl Endpoint {
+    /// Sends a message of the library's own, `part` of something. Its status if it has left. Inside the gate, and not in a handler.
+    pub(crate) fn say(&self, kind: Kind, flags: u16, part: Part) -> Option<Status> {
+        let ucp = self.ucp.get();
+        if ucp.is_null() {
+            return Some(Status::CLOSED);
+        }
+        let address: &[u8] = match kind {
+            Kind::Hello | Kind::Welcome => match self.worker.address_inside() {
+                Ok(address) => address.bytes(),
+                Err(error) => return Some(error.status()),
+            },
+            _ => &[],
+        };
+        let header = Header { kind, flags, connection: self.peering.theirs.get(), sender: self.peering.number.get() };
+        // SAFETY: a live endpoint inside its worker's gate; the worker's address lives as long as the worker.
+        self.start_part(part, |slot| unsafe { send(slot, ucp, &header, address) })
+    }
+}
+
+/// # Safety
+/// A live endpoint of the slot's worker, whose gate the caller is in; the payload lives until the slot completes.
+unsafe fn send(slot: &Slot, ucp: sys::ucp_ep_h, header: &Header, payload: &[u8]) -> sys::ucs_status_ptr_t {
+    slot.header.set(header.encode());
+    let mut param = Param::new(slot);
+    param.flags(sys::UCP_AM_SEND_FLAG_REPLY | sys::UCP_AM_SEND_FLAG_EAGER);
+    param.memory_type(Some(sys::UCS_MEMORY_TYPE_HOST));
+    // SAFETY: as for this function; UCX may read the header until the slot completes, where it lies until then.
+    unsafe {
+        sys::ucp_am_send_nbx(
+            ucp,
+            AM_ID,
+            slot.header.as_ptr().cast(),
+            HEADER,
+            payload.as_ptr().cast(),
+            payload.len(),
+            param.as_ptr(),
+        )
+    }
+}
+
+type Handler = unsafe extern "C" fn(
+    *mut c_void,
+    *const c_void,
+    usize,
+    *mut c_void,
+    usize,
+    *const sys::ucp_am_recv_param_t,
+) -> sys::ucs_status_t;
+
+unsafe extern "C" fn on_message(
+    arg: *mut c_void,
+    header: *const c_void,
+    header_length: usize,
+    data: *mut c_void,
+    length: usize,
+    param: *const sys::ucp_am_recv_param_t,
+) -> sys::ucs_status_t {
+    let answer = std::panic::catch_unwind(|| {
+        // SAFETY: the worker, which outlives UCP's, whose gate we are in.
+        let worker = unsafe { &*arg.cast::<Worker>() };
+        // SAFETY: UCP passes a valid one.
+        let param = unsafe { &*param };
+        if param.recv_attr & u64::from(sys::UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 {
+            complain("a rendezvous");
+            return sys::UCS_ERR_UNSUPPORTED;
+        }
+        let named = param.recv_attr & u64::from(sys::UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
+        let reply = if named { param.reply_ep } else { std::ptr::null_mut() };
+        // SAFETY: valid for the length of the handler.
+        let (header, payload) = unsafe { (bytes(header, header_length), bytes(data, length)) };
+        worker.message_came(header, payload, reply);
+        sys::UCS_OK
+    });
+    answer.unwrap_or(sys::UCS_OK)
+}
+
+/// A message in a format that is not spoken here. UCX would complain of an id without a handler.
+unsafe extern "C" fn on_foreign(
+    _arg: *mut c_void,
+    _header: *const c_void,
+    _header_length: usize,
+    _data: *mut c_void,
+    _length: usize,
+    param: *const sys::ucp_am_recv_param_t,
+) -> sys::ucs_status_t {
+    // SAFETY: UCP passes a valid one.
+    let rendezvous = unsafe { (*param).recv_attr } & u64::from(sys::UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+    if rendezvous {
+        return sys::UCS_ERR_UNSUPPORTED;
+    }
+    sys::UCS_OK
+}
+
+/// # Safety
+/// Valid for reading so many bytes while the result is in use, or of length 0.
+unsafe fn bytes<'a>(pointer: *const c_void, length: usize) -> &'a [u8] {
+    if pointer.is_null() || length == 0 {
+        return &[];
+    }
+    // SAFETY: as for this function.
+    unsafe { std::slice::from_raw_parts(pointer.cast(), length) }
+}
+
+/// UCP's endpoint to the sender of a message, only ever compared with others.
+#[derive(Clone, Copy)]
+pub(crate) struct Reply(pub(crate) sys::ucp_ep_h);
+
+pub(crate) fn other_version(theirs: u8) -> String {
+    format!("speaks version {theirs} of the library's protocol, and this side version {}", super::wire::VERSION)
+}
+
+#[cold]
+fn complain(why: &str) {
+    log::write(log::WARN, c"worker", &format!("a message was dropped: {why}"));
+}

@@ -1,0 +1,130 @@
+//! How an endpoint tells its peer that it closes, as UCX does not: Bye.
+//!
+//! It goes out behind everything else that was sent. A side that closes by force with sends under way asks for an answer, as the
+//! peer may be reading their memory: it gets one when the peer has read its last byte, and waits for it for a bounded time.
+
+use super::close::Closing;
+use super::endpoint::{Endpoint, Phase};
+use super::messages::Reply;
+use super::request::Part;
+use super::status::Status;
+use super::timer;
+use super::wire::{flag, Header, Kind};
+use super::worker::Worker;
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// So long a peer has to say that it touches nothing any more.
+const ANSWER_NS: u64 = 1_000_000_000;
+
+/// What has become of a Bye. Cells belong to whoever is inside the worker's gate.
+#[derive(Default)]
+pub(crate) struct Parting {
+    /// Said, or not to be said any more.
+    said: Cell<bool>,
+    /// Still on its way out.
+    under_way: Cell<bool>,
+    /// The peer is to answer, and has not.
+    unanswered: Cell<bool>,
+    /// Not longer than up to this moment.
+    deadline: Cell<u64>,
+    /// The peer has said it.
+    pub(crate) heard: Cell<bool>,
+}
+
+impl Closing {
+    /// The peer touches nothing any more.
+    pub(crate) fn bye_answered(&self) {
+        self.parting.unanswered.set(false);
+    }
+}
+
+impl Endpoint {
+    /// Says Bye once, where there is somebody to hear it. False while that keeps the endpoint from going.
+    pub(crate) fn has_parted(&self, now: u64) -> bool {
+        let parting = &self.closing.parting;
+        if !parting.said.replace(true) {
+            if !self.can_part() {
+                return true;
+            }
+            let waits = self.sends.get() > 0;
+            parting.unanswered.set(waits);
+            parting.under_way.set(true);
+            parting.deadline.set(timer::deadline_after(ANSWER_NS));
+            if self.say(Kind::Bye, if waits { flag::ANSWER } else { 0 }, Part::Bye).is_some() {
+                parting.under_way.set(false);
+            }
+        }
+        self.is_parting().is_none_or(|deadline| now >= deadline)
+    }
+
+    /// Somebody is there, and has been spoken to before.
+    fn can_part(&self) -> bool {
+        self.peering.speaks.get()
+            && self.is_connected()
+            && !self.is_connecting()
+            && !self.closing.parting.heard.get()
+            && !self.closing.process_ended.get()
+            && self.closing.outcome.get() != Status::PEER_FAILED
+            && !self.ucp.get().is_null()
+    }
+
+    /// It waits for a Bye to leave, or to be answered, and when to give that up.
+    pub(crate) fn is_parting(&self) -> Option<u64> {
+        let parting = &self.closing.parting;
+        let waits = parting.under_way.get() || (parting.unanswered.get() && self.sends.get() > 0);
+        (parting.said.get() && waits && !parting.heard.get()).then(|| parting.deadline.get())
+    }
+
+    /// It has left.
+    pub(crate) fn bye_sent(&self) {
+        self.closing.parting.under_way.set(false);
+        self.watch();
+    }
+
+    /// The peer has closed its end: what UCX reports of this connection from here on is no failure. Inside UCP's progress; what
+    /// follows waits for the end of the pass.
+    pub(crate) fn note_bye(&self, header: &Header) {
+        if self.peering.theirs.get() == 0 {
+            self.peering.theirs.set(header.sender);
+        }
+        self.closing.parting.heard.set(true);
+        if self.is_open() {
+            self.set_status(Status::CONNECTION_RESET);
+        }
+    }
+
+    /// After UCP's pass.
+    fn peer_left(&self, wants_answer: bool) {
+        if wants_answer {
+            // Nothing of the peer's is read between this and the end by force.
+            self.say(Kind::ByeAck, 0, Part::Nothing);
+        }
+        match self.phase() {
+            Phase::Open => self.fail(Status::CONNECTION_RESET),
+            Phase::Flushing => {
+                if self.sends.get() > 0 && !self.closing.outcome.get().is_error() {
+                    self.closing.outcome.set(Status::CONNECTION_RESET);
+                }
+                self.end_by_force();
+            }
+            Phase::Ending | Phase::Closed => {}
+        }
+    }
+}
+
+impl Worker {
+    /// The peer has closed its end. After UCP's pass.
+    pub(crate) fn bye_came(&self, endpoint: Option<Arc<Endpoint>>, header: &Header, reply: Reply) {
+        let endpoint = endpoint.or_else(|| {
+            // Right behind its Hello.
+            self.meet_strangers();
+            let endpoint = self.endpoint_of(reply.0)?;
+            endpoint.note_bye(header);
+            Some(endpoint)
+        });
+        if let Some(endpoint) = endpoint {
+            endpoint.peer_left(header.flags & flag::ANSWER != 0);
+        }
+    }
+}
