@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) the ucxx_rs developers
+ *
+ * client_server.c: one server, many clients, of which some are turned away and some die.
+ *
+ *     client_server server MOST TOTAL      serves MOST clients at a time, ends when TOTAL have come and gone; prints its port
+ *     client_server client PORT            sends the lines of its input, prints the answers: the same in capitals
+ *
+ * A conversation: the server's greeting, which gives the client a number; then questions and answers in turn; an empty question says
+ * goodbye. The number is the tag of the client's questions, because a tagged message does not say by which endpoint it came.
+ */
+#define _XOPEN_SOURCE 700
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ucxx_rs.h>
+
+#define LONGEST 256
+#define ALL_BITS UINT64_MAX
+#define TAG_GREETING (UINT64_C(1) << 63)
+#define TAG_ANSWER (UINT64_C(1) << 62)
+#define TIMEOUT_NS (60u * UINT64_C(1000000000))
+#define EXIT_REJECTED 3
+
+static void check(ucxx_status_t status, const char *what) {
+  if (status == UCXX_OK) return;
+  fprintf(stderr, "client_server: %s: %s (%s)\n", what, ucxx_status_name(status), ucxx_last_error_message());
+  exit(EXIT_FAILURE);
+}
+
+/* ------------------------------------------------------------------ server: one thread, everything in callbacks */
+
+struct server {
+  ucxx_worker_t *worker;
+  unsigned most, present;
+  unsigned accepted, rejected, finished, lost; /* clients: let in, turned away, gone with a goodbye, gone without */
+  uint64_t answers;
+};
+
+struct client {
+  struct server *server;
+  ucxx_endpoint_t *endpoint;
+  uint64_t number;
+  ucxx_recv_info_t info;
+  char text[LONGEST];
+  bool under_way; /* an operation; there is one at most */
+  bool closed, finished;
+};
+
+static void on_sent(void *arg, ucxx_request_t *request, ucxx_status_t status);
+static void on_question(void *arg, ucxx_request_t *request, ucxx_status_t status);
+
+/* Where an operation is refused or fails, the endpoint has ended or is about to: on_close tells why, so nothing is done about it here. */
+static void client_send(struct client *client, const void *data, size_t length, uint64_t tag) {
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
+  params.callback = on_sent;
+  params.callback_arg = client;
+  client->under_way = ucxx_tag_send(client->endpoint, data, length, tag, &params, NULL) == UCXX_INPROGRESS;
+}
+
+static void client_receive(struct client *client) {
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
+  params.callback = on_question;
+  params.callback_arg = client;
+  params.recv_info = &client->info;
+  params.from = client->endpoint; /* ends the receive when the client goes */
+  client->under_way =
+      ucxx_tag_recv(client->server->worker, client->text, sizeof client->text, client->number, ALL_BITS, &params, NULL) == UCXX_INPROGRESS;
+}
+
+/* The last of an operation's completion and on_close frees the client, whichever that is. */
+static bool client_is_gone(struct client *client) {
+  if (!client->closed || client->under_way) return false;
+  client->server->present--;
+  free(client);
+  return true;
+}
+
+static void on_sent(void *arg, ucxx_request_t *request, ucxx_status_t status) {
+  struct client *client = arg;
+  (void)request;
+  client->under_way = false;
+  if (client_is_gone(client) || status != UCXX_OK) return;
+  client_receive(client);
+}
+
+static void on_question(void *arg, ucxx_request_t *request, ucxx_status_t status) {
+  struct client *client = arg;
+  (void)request;
+  client->under_way = false;
+  if (client_is_gone(client)) return;
+  if (status == UCXX_ERR_MESSAGE_TRUNCATED) {
+    fprintf(stderr, "client %" PRIu64 " asks too long a question\n", client->number);
+    ucxx_endpoint_close(client->endpoint, UCXX_CLOSE_FORCE, NULL, NULL);
+    return;
+  }
+  if (status != UCXX_OK) return;
+  client->finished = client->info.length == 0;
+  if (client->finished) return; /* it closes now */
+  for (size_t i = 0; i < client->info.length; i++) client->text[i] = (char)toupper((unsigned char)client->text[i]);
+  client->server->answers++;
+  client_send(client, client->text, client->info.length, TAG_ANSWER);
+}
+
+/* Once for each accepted client, however it left. */
+static void on_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
+  struct client *client = arg;
+  const char *how = status == UCXX_ERR_PEER_FAILED ? "died" : status == UCXX_OK ? "was sent away" : "left";
+  printf("client %" PRIu64 " %s %s: %s\n", client->number, how, client->finished ? "after a goodbye" : "without a goodbye", ucxx_status_name(status));
+  if (client->finished) client->server->finished++;
+  else client->server->lost++;
+  ucxx_endpoint_destroy(endpoint); /* in a callback: takes effect when it has returned */
+  client->closed = true;
+  client_is_gone(client);
+}
+
+/* May also be answered later, and from another thread. */
+static void on_connect(void *arg, ucxx_conn_request_t *conn_request) {
+  struct server *server = arg;
+  char address[64];
+  check(ucxx_conn_request_address(conn_request, address, sizeof address), "address of a client");
+  struct client *client = server->present < server->most ? calloc(1, sizeof *client) : NULL;
+  if (client == NULL) {
+    printf("the client at %s is turned away: there are %u already\n", address, server->present);
+    server->rejected++;
+    check(ucxx_conn_request_reject(conn_request), "reject");
+    ucxx_conn_request_destroy(conn_request);
+    return;
+  }
+  ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
+  params.on_close = on_close;
+  params.on_close_arg = client;
+  client->server = server;
+  ucxx_status_t status = ucxx_endpoint_accept(conn_request, &params, &client->endpoint);
+  ucxx_conn_request_destroy(conn_request);
+  if (status != UCXX_OK) { /* it has gone already, as one that was killed while it connected */
+    printf("the client at %s could not be let in: %s\n", address, ucxx_last_error_message());
+    server->rejected++;
+    free(client);
+    return;
+  }
+  server->present++;
+  client->number = ++server->accepted;
+  printf("client %" PRIu64 " is at %s\n", client->number, address);
+  client_send(client, &client->number, sizeof client->number, TAG_GREETING);
+}
+
+static int serve(ucxx_context_t *context, unsigned most, unsigned total) {
+  struct server server = {.most = most};
+  ucxx_listener_t *listener = NULL;
+  ucxx_listener_params_t params = UCXX_LISTENER_PARAMS_INIT; /* on 127.0.0.1, any free port */
+  params.on_connect = on_connect;
+  params.on_connect_arg = &server;
+  check(ucxx_worker_create(context, NULL, &server.worker), "worker");
+  check(ucxx_listener_create(server.worker, &params, &listener), "listener");
+  printf("port %u\n", ucxx_listener_port(listener));
+
+  while (server.present > 0 || server.accepted + server.rejected < total) {
+    ucxx_status_t status = ucxx_worker_wait(server.worker, TIMEOUT_NS);
+    if (status != UCXX_ERR_TIMED_OUT) check(status, "wait");
+  }
+  ucxx_listener_destroy(listener);
+  ucxx_worker_destroy(server.worker);
+  printf("accepted %u, rejected %u, finished %u, lost %u, answers %" PRIu64 "\n", server.accepted, server.rejected, server.finished, server.lost,
+         server.answers);
+  return server.finished + server.lost == server.accepted ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+/* ------------------------------------------------------------------ client: blocking calls, with a progress thread */
+
+/* It reads its input for as long as that takes; the thread keeps the connection alive meanwhile. */
+static void on_server_gone(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
+  (void)arg;
+  (void)endpoint;
+  if (status != UCXX_OK) fprintf(stderr, "client_server: the connection has ended: %s\n", ucxx_status_string(status));
+}
+
+/* The final status of an operation, given what its call returned. */
+static ucxx_status_t outcome(ucxx_status_t status, ucxx_request_t *request, const char *what) {
+  const char *why = ucxx_last_error_message();
+  if (status == UCXX_INPROGRESS) {
+    status = ucxx_request_wait(request, TIMEOUT_NS);
+    why = status == UCXX_INPROGRESS ? "no answer in time" : ucxx_request_error_message(request);
+  }
+  if (status != UCXX_OK) fprintf(stderr, "client_server: %s: %s (%s)\n", what, ucxx_status_name(status), why);
+  ucxx_request_destroy(request);
+  return status;
+}
+
+static ucxx_status_t hear(ucxx_worker_t *worker, ucxx_endpoint_t *endpoint, void *data, size_t capacity, uint64_t tag, ucxx_recv_info_t *info) {
+  ucxx_request_t *request = NULL;
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  params.from = endpoint;
+  params.recv_info = info;
+  ucxx_status_t status = ucxx_tag_recv(worker, data, capacity, tag, ALL_BITS, &params, &request);
+  return outcome(status, request, "receive");
+}
+
+static ucxx_status_t say(ucxx_endpoint_t *endpoint, const void *data, size_t length, uint64_t tag) {
+  ucxx_request_t *request = NULL;
+  ucxx_status_t status = ucxx_tag_send(endpoint, data, length, tag, NULL, &request);
+  return outcome(status, request, "send");
+}
+
+static int converse(ucxx_worker_t *worker, ucxx_endpoint_t *endpoint) {
+  char text[LONGEST + 1];
+  uint64_t number = 0;
+  ucxx_recv_info_t info;
+  ucxx_status_t status = hear(worker, endpoint, &number, sizeof number, TAG_GREETING, &info);
+  if (status == UCXX_ERR_REJECTED) return EXIT_REJECTED;
+  while (status == UCXX_OK && fgets(text, sizeof text, stdin) != NULL) {
+    status = say(endpoint, text, strlen(text), number);
+    if (status == UCXX_OK) status = hear(worker, endpoint, text, sizeof text - 1, TAG_ANSWER, &info);
+    if (status == UCXX_OK) printf("%.*s", (int)info.length, text);
+  }
+  if (status == UCXX_OK) status = say(endpoint, NULL, 0, number);
+  if (status != UCXX_OK) return EXIT_FAILURE;
+
+  /* Waits until the goodbye has arrived; to destroy the endpoint would do that too, but not tell the outcome. */
+  ucxx_request_t *request = NULL;
+  status = ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request);
+  return outcome(status, request, "close") == UCXX_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+static int be_client(ucxx_context_t *context, uint16_t port) {
+  ucxx_worker_t *worker = NULL;
+  ucxx_worker_params_t worker_params = UCXX_WORKER_PARAMS_INIT;
+  worker_params.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
+  check(ucxx_worker_create(context, &worker_params, &worker), "worker");
+
+  ucxx_endpoint_t *endpoint = NULL;
+  ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
+  params.connect_timeout_ns = TIMEOUT_NS;
+  params.on_close = on_server_gone;
+  check(ucxx_endpoint_connect(worker, "127.0.0.1", port, &params, &endpoint), "connect");
+  int result = converse(worker, endpoint);
+  ucxx_endpoint_destroy(endpoint);
+  ucxx_worker_destroy(worker);
+  return result;
+}
+
+int main(int argc, char **argv) {
+  bool is_server = argc == 4 && strcmp(argv[1], "server") == 0;
+  if (!is_server && !(argc == 3 && strcmp(argv[1], "client") == 0)) {
+    fprintf(stderr, "usage: %s server MOST TOTAL | client PORT\n", argv[0]);
+    return 2;
+  }
+  setvbuf(stdout, NULL, _IOLBF, 0); /* whoever reads it through a pipe gets each line at once */
+  ucxx_context_t *context = NULL;
+  ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
+  params.features = UCXX_FEATURE_TAG | UCXX_FEATURE_WAKEUP;
+  check(ucxx_context_create(&params, &context), "context");
+  int result = is_server ? serve(context, (unsigned)atoi(argv[2]), (unsigned)atoi(argv[3])) : be_client(context, (uint16_t)atoi(argv[2]));
+  ucxx_context_destroy(context);
+  return result;
+}
