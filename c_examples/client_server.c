@@ -11,27 +11,13 @@
  */
 #define _XOPEN_SOURCE 700
 #include <ctype.h>
-#include <inttypes.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <ucxx_rs.h>
+#include "conversation.h"
 
 #define LONGEST 256
-#define ALL_BITS UINT64_MAX
 #define TAG_GREETING (UINT64_C(1) << 63)
 #define TAG_ANSWER (UINT64_C(1) << 62)
-#define TIMEOUT_NS (60u * UINT64_C(1000000000))
 #define EXIT_REJECTED 3
-
-static void check(ucxx_status_t status, const char *what) {
-  if (status == UCXX_OK) return;
-  fprintf(stderr, "client_server: %s: %s (%s)\n", what, ucxx_status_name(status), ucxx_last_error_message());
-  exit(EXIT_FAILURE);
-}
 
 /* ------------------------------------------------------------------ server: one thread, everything in callbacks */
 
@@ -175,38 +161,10 @@ static int serve(ucxx_context_t *context, unsigned most, unsigned total) {
 
 /* ------------------------------------------------------------------ client: blocking calls, with a progress thread */
 
-/* It reads its input for as long as that takes; the thread keeps the connection alive meanwhile. */
 static void on_server_gone(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
   (void)arg;
   (void)endpoint;
-  if (status != UCXX_OK) fprintf(stderr, "client_server: the connection has ended: %s\n", ucxx_status_string(status));
-}
-
-/* The final status of an operation, given what its call returned. */
-static ucxx_status_t outcome(ucxx_status_t status, ucxx_request_t *request, const char *what) {
-  const char *why = ucxx_last_error_message();
-  if (status == UCXX_INPROGRESS) {
-    status = ucxx_request_wait(request, TIMEOUT_NS);
-    why = status == UCXX_INPROGRESS ? "no answer in time" : ucxx_request_error_message(request);
-  }
-  if (status != UCXX_OK) fprintf(stderr, "client_server: %s: %s (%s)\n", what, ucxx_status_name(status), why);
-  ucxx_request_destroy(request);
-  return status;
-}
-
-static ucxx_status_t hear(ucxx_worker_t *worker, ucxx_endpoint_t *endpoint, void *data, size_t capacity, uint64_t tag, ucxx_recv_info_t *info) {
-  ucxx_request_t *request = NULL;
-  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  params.from = endpoint;
-  params.recv_info = info;
-  ucxx_status_t status = ucxx_tag_recv(worker, data, capacity, tag, ALL_BITS, &params, &request);
-  return outcome(status, request, "receive");
-}
-
-static ucxx_status_t say(ucxx_endpoint_t *endpoint, const void *data, size_t length, uint64_t tag) {
-  ucxx_request_t *request = NULL;
-  ucxx_status_t status = ucxx_tag_send(endpoint, data, length, tag, NULL, &request);
-  return outcome(status, request, "send");
+  if (status != UCXX_OK) fprintf(stderr, "the connection has ended: %s, %s\n", ucxx_status_name(status), ucxx_status_string(status));
 }
 
 static int converse(ucxx_worker_t *worker, ucxx_endpoint_t *endpoint) {
@@ -221,12 +179,8 @@ static int converse(ucxx_worker_t *worker, ucxx_endpoint_t *endpoint) {
     if (status == UCXX_OK) printf("%.*s", (int)info.length, text);
   }
   if (status == UCXX_OK) status = say(endpoint, NULL, 0, number);
-  if (status != UCXX_OK) return EXIT_FAILURE;
-
-  /* Waits until the goodbye has arrived; to destroy the endpoint would do that too, but not tell the outcome. */
-  ucxx_request_t *request = NULL;
-  status = ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request);
-  return outcome(status, request, "close") == UCXX_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+  if (status == UCXX_OK) status = hang_up(endpoint);
+  return status == UCXX_OK ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 static int be_client(ucxx_context_t *context, uint16_t port) {

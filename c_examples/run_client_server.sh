@@ -75,6 +75,7 @@ expect_rejection() {
 }
 
 kill_talker() {
+  kill -0 "${talkers[$1]}" || bad "talker $1 has ended by itself: $(cat "$scratch/talker$1.log")"
   { # bash reports on stderr that a process was killed, which is the point here
     kill -KILL "${talkers[$1]}"
     wait "${talkers[$1]}" || true
