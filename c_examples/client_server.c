@@ -7,7 +7,8 @@
  *     client_server client PORT            sends the lines of its input, prints the answers: the same in capitals
  *
  * A conversation: the server's greeting, which gives the client a number; then questions and answers in turn; an empty question says
- * goodbye. The number is the tag of the client's questions, because a tagged message does not say by which endpoint it came.
+ * goodbye, and is answered like the others. The number is the tag of the client's questions, because a tagged message does not say by
+ * which endpoint it came.
  */
 #define _XOPEN_SOURCE 700
 #include <ctype.h>
@@ -89,9 +90,8 @@ static void on_question(void *arg, ucxx_request_t *request, ucxx_status_t status
   }
   if (status != UCXX_OK) return;
   client->finished = client->info.length == 0;
-  if (client->finished) return; /* it closes now */
   for (size_t i = 0; i < client->info.length; i++) client->text[i] = (char)toupper((unsigned char)client->text[i]);
-  client->server->answers++;
+  if (!client->finished) client->server->answers++;
   client_send(client, client->text, client->info.length, TAG_ANSWER);
 }
 
@@ -179,6 +179,7 @@ static int converse(ucxx_worker_t *worker, ucxx_endpoint_t *endpoint) {
     if (status == UCXX_OK) printf("%.*s", (int)info.length, text);
   }
   if (status == UCXX_OK) status = say(endpoint, NULL, 0, number);
+  if (status == UCXX_OK) status = hear(worker, endpoint, NULL, 0, TAG_ANSWER, &info);
   if (status == UCXX_OK) status = hang_up(endpoint);
   return status == UCXX_OK ? EXIT_SUCCESS : EXIT_FAILURE;
 }

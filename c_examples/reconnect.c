@@ -105,6 +105,14 @@ static bool send_record(const struct connection *connection, const struct record
   return say(connection->endpoint, record, length, connection->tag) == UCXX_OK;
 }
 
+static bool hear_confirmation(const struct connection *connection, struct upload *upload) {
+  ucxx_recv_info_t info;
+  uint64_t have = 0;
+  if (hear(connection->worker, connection->endpoint, &have, sizeof have, TAG_CONFIRMATION, &info) != UCXX_OK) return false;
+  if (have > upload->confirmed && have <= upload->read) upload->confirmed = have;
+  return true;
+}
+
 /* True when the server has everything; false when the connection was lost. */
 static bool go_on(const struct connection *connection, struct upload *upload) {
   uint64_t sent = upload->confirmed;
@@ -114,15 +122,12 @@ static bool go_on(const struct connection *connection, struct upload *upload) {
       if (!send_record(connection, &upload->kept[sent % WINDOW])) return false;
     } else if (!upload->all_read && upload->read - upload->confirmed < WINDOW) {
       read_record(upload);
-    } else {
-      ucxx_recv_info_t info;
-      uint64_t have = 0;
-      if (hear(connection->worker, connection->endpoint, &have, sizeof have, TAG_CONFIRMATION, &info) != UCXX_OK) return false;
-      if (have > upload->confirmed && have <= upload->read) upload->confirmed = have;
+    } else if (!hear_confirmation(connection, upload)) {
+      return false;
     }
   }
   const struct record goodbye = {upload->read + 1, ""};
-  return send_record(connection, &goodbye) && hang_up(connection->endpoint) == UCXX_OK;
+  return send_record(connection, &goodbye) && hear_confirmation(connection, upload) && hang_up(connection->endpoint) == UCXX_OK;
 }
 
 /* Some chance in it, so that a thousand clients do not come back at the same moment. */
@@ -230,12 +235,14 @@ static void on_record(void *arg, ucxx_request_t *request, ucxx_status_t status) 
   client->under_way = false;
   if (client_is_gone(client)) return;
   size_t prefix = offsetof(struct record, text);
-  if (status == UCXX_OK && client->info.length > prefix && client->record.number <= server->have + 1) {
-    if (client->record.number == server->have + 1) store(server, &client->record, client->info.length - prefix);
+  if (status == UCXX_OK && client->info.length >= prefix && client->record.number <= server->have + 1) {
+    if (client->info.length == prefix) {
+      server->finished = true;
+    } else if (client->record.number == server->have + 1) {
+      store(server, &client->record, client->info.length - prefix);
+    }
     client->have = server->have;
     client_send(client, &client->have, sizeof client->have, TAG_CONFIRMATION);
-  } else if (status == UCXX_OK && client->info.length == prefix) {
-    server->finished = true; /* it closes now */
   } else if (status == UCXX_OK || status == UCXX_ERR_MESSAGE_TRUNCATED) {
     fprintf(stderr, "a client sends what is no record\n");
     ucxx_endpoint_close(client->endpoint, UCXX_CLOSE_FORCE, NULL, NULL);
