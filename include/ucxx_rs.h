@@ -1524,10 +1524,16 @@ ucxx_status_t ucxx_endpoint_flush(ucxx_endpoint_t *endpoint, const ucxx_op_param
 ucxx_status_t ucxx_endpoint_close(ucxx_endpoint_t *endpoint, int32_t how, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Closes the endpoint as by UCXX_CLOSE_FLUSH if it is open, waits until it has ended and `on_close` has returned, and frees the
- * handle. It waits as long as sends go on completing, at most three seconds without any (one when none is under way); what is
- * left then is CANCELED: flush first to learn the outcome. From a callback it does not wait: the end comes after the pass.
- * NULL is ignored.
+ * Another handle for the same endpoint, to be destroyed by itself: what turns an endpoint that a callback was given, which is valid
+ * during the call, into one to keep. The endpoint ends with the last of its handles. Any thread.
+ */
+ucxx_status_t ucxx_endpoint_retain(ucxx_endpoint_t *endpoint, ucxx_endpoint_t **own);
+
+/**
+ * Frees the handle. With the last handle of the endpoint (see ucxx_endpoint_retain) it closes the endpoint as by UCXX_CLOSE_FLUSH if it
+ * is open, and waits until it has ended and `on_close` has returned. It waits as long as sends go on completing, at most three seconds
+ * without any (one when none is under way); what is left then is CANCELED: flush first to learn the outcome. From a callback it does
+ * not wait: the end comes after the pass. NULL is ignored.
  */
 void ucxx_endpoint_destroy(ucxx_endpoint_t *endpoint);
 

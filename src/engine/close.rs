@@ -435,10 +435,10 @@ impl Endpoint {
         }
     }
 
-    /// Destroys the endpoint for the caller: closes it if it is open, and waits until it has ended; bounded. From a callback
-    /// it does not wait, and the end comes after the pass.
+    /// Destroys a handle of the caller's. With the last one the endpoint is closed if it is open, and its end waited for; bounded.
+    /// From a callback it does not wait, and the end comes after the pass.
     pub fn destroy(self: Arc<Self>) {
-        if self.worker.generation.is_past() || self.worker.closed.load(Ordering::Acquire) {
+        if !self.release() || self.worker.generation.is_past() || self.worker.closed.load(Ordering::Acquire) {
             return;
         }
         if events::in_callback() {

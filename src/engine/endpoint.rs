@@ -18,7 +18,7 @@ use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// `ucxx_endpoint_callback_t`: argument, endpoint, status.
@@ -99,6 +99,8 @@ pub struct Endpoint {
     /// Where it was made by host and port.
     pub(crate) connection: Option<Box<Connection>>,
     key: Cell<usize>,
+    /// The caller's handles: it ends with the last of them.
+    handles: AtomicU32,
 
     // Written by whoever is inside the gate.
     _owned: CacheLine,
@@ -201,6 +203,7 @@ impl Endpoint {
             watched: Cell::new(false),
             connection,
             key: Cell::new(usize::MAX),
+            handles: AtomicU32::new(1),
             sends: Cell::new(0),
             watchers: Cell::new(0),
             controls: Cell::new(0),
@@ -330,6 +333,17 @@ impl Endpoint {
     /// Finds the reference that the worker keeps.
     pub(crate) fn registered(&self) -> Option<Arc<Endpoint>> {
         self.worker.endpoints.borrow().get(self.key.get()).cloned().flatten()
+    }
+
+    /// Another handle for the caller, to be destroyed as well. Any thread.
+    pub fn retain(self: Arc<Self>) -> Arc<Self> {
+        self.handles.fetch_add(1, Ordering::Relaxed);
+        self
+    }
+
+    /// Gives a handle back. True if it was the last one.
+    pub(crate) fn release(&self) -> bool {
+        self.handles.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
     /// OK while operations are taken, else why not. Any thread.

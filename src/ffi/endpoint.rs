@@ -299,10 +299,29 @@ pub unsafe extern "C" fn ucxx_endpoint_close(
     }
 }
 
-/// Closes the endpoint as by UCXX_CLOSE_FLUSH if it is open, waits until it has ended and `on_close` has returned, and frees the
-/// handle. It waits as long as sends go on completing, at most three seconds without any (one when none is under way); what is
-/// left then is CANCELED: flush first to learn the outcome. From a callback it does not wait: the end comes after the pass.
-/// NULL is ignored.
+/// Another handle for the same endpoint, to be destroyed by itself: what turns an endpoint that a callback was given, which is valid
+/// during the call, into one to keep. The endpoint ends with the last of its handles. Any thread.
+///
+/// # Safety
+/// An endpoint of this library; `own` is valid for a write.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_endpoint_retain(
+    endpoint: *mut ucxx_endpoint_t,
+    own: *mut *mut ucxx_endpoint_t,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let (endpoint, place) = unsafe { (handle::share(endpoint)?, place(own, "own")?) };
+        endpoint.check_fork()?;
+        place.write(handle::give_arc(endpoint.retain()));
+        Ok(Status::OK)
+    })
+}
+
+/// Frees the handle. With the last handle of the endpoint (see ucxx_endpoint_retain) it closes the endpoint as by UCXX_CLOSE_FLUSH if it
+/// is open, and waits until it has ended and `on_close` has returned. It waits as long as sends go on completing, at most three seconds
+/// without any (one when none is under way); what is left then is CANCELED: flush first to learn the outcome. From a callback it does
+/// not wait: the end comes after the pass. NULL is ignored.
 ///
 /// # Safety
 /// NULL or an endpoint of this library, not used afterwards.

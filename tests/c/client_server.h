@@ -35,11 +35,11 @@ typedef struct site {
   int asked; /* counted with atomic operations */
 } site_t;
 
-static void see_endpoint(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
+static inline void see_endpoint(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
   see_completion(arg, (ucxx_request_t *)endpoint, status);
 }
 
-static ucxx_endpoint_params_t watching(ends_t *ends) {
+static inline ucxx_endpoint_params_t watching(ends_t *ends) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   memset(ends, 0, sizeof *ends);
   params.on_open = params.on_close = see_endpoint;
@@ -48,11 +48,11 @@ static ucxx_endpoint_params_t watching(ends_t *ends) {
   return params;
 }
 
-static int asked(site_t *site) {
+static inline int asked(site_t *site) {
   return __atomic_load_n(&site->asked, __ATOMIC_ACQUIRE);
 }
 
-static void on_connect(void *arg, ucxx_conn_request_t *request) {
+static inline void on_connect(void *arg, ucxx_conn_request_t *request) {
   site_t *site = arg;
   int at = asked(site);
   CHECK(at < HELD);
@@ -69,7 +69,7 @@ static void on_connect(void *arg, ucxx_conn_request_t *request) {
   __atomic_store_n(&site->asked, at + 1, __ATOMIC_RELEASE);
 }
 
-static ucxx_listener_t *listen_on(site_t *site, const char *host) {
+static inline ucxx_listener_t *listen_on(site_t *site, const char *host) {
   ucxx_listener_params_t params = UCXX_LISTENER_PARAMS_INIT;
   ucxx_listener_t *listener = NULL;
   params.host = host;
@@ -81,7 +81,7 @@ static ucxx_listener_t *listen_on(site_t *site, const char *host) {
 }
 
 /* Over IPv6 where the host is such an address. */
-static void site_open(site_t *site, const manner_t *manner, const char *host, enum answer answer) {
+static inline void site_open(site_t *site, const manner_t *manner, const char *host, enum answer answer) {
   static const ucxx_config_entry_t ipv6 = {"TCP_AF_PRIO", "inet6"};
   ucxx_context_params_t context_params = UCXX_CONTEXT_PARAMS_INIT;
   context_params.config = &ipv6;
@@ -99,7 +99,7 @@ static void site_open(site_t *site, const manner_t *manner, const char *host, en
   site->listener = listen_on(site, host);
 }
 
-static void site_progress(const site_t *site) {
+static inline void site_progress(const site_t *site) {
   progress(site->server);
   progress(site->client);
 }
@@ -110,20 +110,20 @@ static void site_progress(const site_t *site) {
     site_progress(site);       \
   while (!(condition))
 
-static ucxx_status_t site_finish(const site_t *site, ucxx_status_t status, ucxx_request_t **request) {
+static inline ucxx_status_t site_finish(const site_t *site, ucxx_status_t status, ucxx_request_t **request) {
   if (status == UCXX_INPROGRESS)
     AWAIT(site, ucxx_request_status(*request) != UCXX_INPROGRESS);
   return finish(status, request);
 }
 
-static ucxx_endpoint_t *dial(const site_t *site, const char *host, ends_t *ends) {
+static inline ucxx_endpoint_t *dial(const site_t *site, const char *host, ends_t *ends) {
   ucxx_endpoint_params_t params = watching(ends);
   CHECK_OK(ucxx_endpoint_connect(site->client, host, ucxx_listener_port(site->listener), &params, &ends->endpoint));
   return ends->endpoint;
 }
 
 /* Closes both ends at once and waits until on_close has run on each. */
-static void hang_up(const site_t *site, ends_t *left, ends_t *right) {
+static inline void hang_up(const site_t *site, ends_t *left, ends_t *right) {
   ends_t *both[] = {left, right};
   ucxx_request_t *requests[2] = {NULL};
   ucxx_status_t status[2] = {UCXX_OK, UCXX_OK};
@@ -142,7 +142,7 @@ static void hang_up(const site_t *site, ends_t *left, ends_t *right) {
   }
 }
 
-static void transfer(const site_t *site, ucxx_endpoint_t *from, ucxx_worker_t *to, size_t length, uint64_t tag) {
+static inline void transfer(const site_t *site, ucxx_endpoint_t *from, ucxx_worker_t *to, size_t length, uint64_t tag) {
   uint8_t *out = test_alloc(length), *in = test_alloc(length);
   ucxx_request_t *send = NULL, *receive = NULL;
   test_fill(out, length, tag);
@@ -155,7 +155,7 @@ static void transfer(const site_t *site, ucxx_endpoint_t *from, ucxx_worker_t *t
   free(in);
 }
 
-static void site_close(site_t *site) {
+static inline void site_close(site_t *site) {
   ucxx_listener_destroy(site->listener);
   ucxx_worker_destroy(site->client);
   ucxx_worker_destroy(site->server);
@@ -163,7 +163,7 @@ static void site_close(site_t *site) {
 }
 
 /* Is there a TCP device for UCX to connect over? */
-static int has_tcp(void) {
+static inline int has_tcp(void) {
   const char *transports = getenv("UCX_TLS");
   return transports == NULL || strstr(transports, "tcp") != NULL || strcmp(transports, "all") == 0;
 }
