@@ -13,6 +13,8 @@
 
 /* For an expected status: some error, which one is not promised. */
 #define ANY_ERROR INT32_MIN
+/* From a row that cannot be tried with the transports at hand. */
+#define LEFT_OUT INT32_MAX
 
 enum { BYTES = 4096, SIZED_ROOM = 1024 };
 
@@ -40,6 +42,7 @@ typedef struct fixture {
     ucxx_request_t *request;
     ucxx_tag_message_t *message;
     ucxx_notifier_t *notifier;
+    ucxx_listener_t *listener;
   } out;
 } fixture_t;
 

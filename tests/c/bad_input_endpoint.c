@@ -60,6 +60,53 @@ static ucxx_status_t try_endpoint_close(fixture_t *f, const void *params) {
   return status;
 }
 
+static ucxx_status_t create_from(fixture_t *f, const char *local_address) {
+  ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
+  params.local_address = local_address;
+  return try_endpoint(f, &params);
+}
+
+static void reject(void *arg, ucxx_conn_request_t *request) {
+  (void)arg;
+  CHECK_OK(ucxx_conn_request_reject(request));
+  ucxx_conn_request_destroy(request);
+}
+
+/* To a listener that rejects; where UCX has no TCP the attempt ends by itself. */
+static ucxx_status_t try_connect(fixture_t *f, const void *params) {
+  ucxx_listener_params_t listener_params = UCXX_LISTENER_PARAMS_INIT;
+  ucxx_listener_t *listener = NULL;
+  listener_params.on_connect = reject;
+  CHECK_OK(ucxx_listener_create(f->duo.right, &listener_params, &listener));
+  ucxx_status_t status = ucxx_endpoint_connect(f->worker, "127.0.0.1", ucxx_listener_port(listener), params, &f->out.endpoint);
+  if (status == UCXX_OK) {
+    while (ucxx_endpoint_status(f->out.endpoint) == UCXX_OK)
+      duo_progress(&f->duo);
+    ucxx_endpoint_destroy(f->out.endpoint);
+  }
+  ucxx_listener_destroy(listener);
+  return status;
+}
+
+static ucxx_status_t connect_handling(fixture_t *f, int32_t error_handling) {
+  ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
+  params.error_handling = error_handling;
+  return try_connect(f, &params);
+}
+
+static ucxx_status_t connect_from(fixture_t *f, const char *local_address) {
+  ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
+  params.local_address = local_address;
+  return try_connect(f, &params);
+}
+
+static ucxx_status_t try_retain(ucxx_endpoint_t *endpoint) {
+  ucxx_endpoint_t *own = NULL;
+  ucxx_status_t status = ucxx_endpoint_retain(endpoint, &own);
+  ucxx_endpoint_destroy(own);
+  return status;
+}
+
 #define BAD_INPUT_ROWS "bad_input_endpoint.inc"
 #define BAD_INPUT_TABLE bad_input_endpoint
 #include "bad_input_table.h"

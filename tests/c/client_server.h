@@ -161,10 +161,4 @@ static inline void site_close(site_t *site) {
   ucxx_worker_destroy(site->server);
   ucxx_context_destroy(site->context);
 }
-
-/* Is there a TCP device for UCX to connect over? */
-static inline int has_tcp(void) {
-  const char *transports = getenv("UCX_TLS");
-  return transports == NULL || strstr(transports, "tcp") != NULL || strcmp(transports, "all") == 0;
-}
 #endif

@@ -169,6 +169,11 @@ void progress(ucxx_worker_t *worker) {
     sched_yield();
 }
 
+int has_tcp(void) {
+  const char *transports = getenv("UCX_TLS");
+  return transports == NULL || strstr(transports, "tcp") != NULL || strcmp(transports, "all") == 0;
+}
+
 /* ------------------------------------------------------------------ two processes */
 
 static void on_child(int signal_number) {

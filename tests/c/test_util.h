@@ -72,6 +72,8 @@ ucxx_status_t finish(ucxx_status_t status, ucxx_request_t **request);
 /* Progresses once and lets others run when there was nothing to do, or when a progress thread does it. */
 void progress(ucxx_worker_t *worker);
 
+int has_tcp(void); /* does UCX_TLS leave TCP in, over which UCX connects by host and port? */
+
 /* ------------------------------------------------------------------ two processes */
 
 /*
