@@ -1,0 +1,32 @@
+//! The trailer of a worker's address.
+#![no_main]
+
+use layout::{choice, is_address, mend_address};
+use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
+use ucxx_rs::engine::address::Address;
+
+fuzz_target!(|data: &[u8]| {
+    match Address::from_bytes(data) {
+        Ok(address) => {
+            assert!(is_address(data), "taken, and not an address");
+            assert_eq!(address.bytes(), data);
+            // What was taken is noticed when it is damaged. The position comes from the input, to be found by the fuzzer.
+            let mut damaged = data.to_vec();
+            let at = data.iter().fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte))) % data.len();
+            damaged[at] ^= 1 << (data[0] % 8);
+            assert!(Address::from_bytes(&damaged).is_err(), "damage at {at} goes unnoticed");
+        }
+        Err(_) => assert!(!is_address(data), "an address was refused"),
+    }
+    // The unchecked door: takes anything that has bytes, and must survive it.
+    match Address::from_ucp_bytes(data) {
+        Ok(address) => assert_eq!(address.bytes(), data),
+        Err(_) => assert!(data.is_empty() || data.len() > 1 << 20),
+    }
+});
+
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    let size = fuzzer_mutate(data, size, max_size);
+    mend_address(&mut data[..size], choice(seed));
+    size
+});

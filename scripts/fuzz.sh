@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Feeds each decoder of what comes from outside with inputs that libFuzzer makes up, beginning with those in fuzz/corpus.
+#
+#   SECONDS_EACH=20 scripts/fuzz.sh [TARGET ...]     all targets without arguments: one for each fuzz/src file of that name
+#
+# What it finds is left under target/fuzz, with the command that repeats it. It needs g++, for libFuzzer; the coverage that guides
+# it and the sanitizer are no stable options, so the stable compiler is asked to take them (RUSTC_BOOTSTRAP).
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$root"
+
+build=$target_dir/fuzz
+host=$(rustc -vV | sed -n 's/^host: //p')
+limit=${SECONDS_EACH:-20}
+targets=("$@")
+if [ $# -eq 0 ]; then
+  for folder in fuzz/corpus/*/; do targets+=("$(basename "$folder")"); done
+fi
+if ! compgen -G "$(rustc --print sysroot)/lib/rustlib/$host/lib/librustc*_rt.asan.a" >/dev/null; then
+  say "fuzz: LEFT OUT: this Rust toolchain has no runtime for the address sanitizer"
+  exit 0
+fi
+command -v g++ >/dev/null || scripts/setup.sh full
+
+guided=(-Cpasses=sancov-module)
+for option in level=4 trace-compares inline-8bit-counters pc-table; do guided+=("-Cllvm-args=-sanitizer-coverage-$option"); done
+# A list of options, and --target keeps it from build scripts.
+RUSTC_BOOTSTRAP=1 RUSTFLAGS="--cfg fuzzing -Zsanitizer=address -Ccodegen-units=1 ${guided[*]}" \
+  cargo build --locked --release --quiet --manifest-path fuzz/Cargo.toml --target "$host" --target-dir "$build"
+
+failed=0
+for target in "${targets[@]}"; do
+  [ -d "fuzz/corpus/$target" ] || die "no target '$target'; there are: $(cd fuzz/corpus && echo *)"
+  # What it learns goes there, not into the corpus that is committed.
+  found=$build/corpus/$target
+  mkdir -p "$found"
+  say "fuzz: $target, $limit seconds"
+  # No leak check: it stops the process to look, which a container may forbid.
+  if ! ASAN_OPTIONS=detect_leaks=0 "$build/$host/release/$target" "$found" "fuzz/corpus/$target" -max_total_time="$limit" -max_len=4096 -timeout=10 \
+    -artifact_prefix="$build/$target-" -print_final_stats=1 -verbosity=1 2>"$build/$target.log"; then
+    failed=1
+    tail -n 60 "$build/$target.log" >&2
+    say "fuzz: $target FAILED; to repeat: $build/$host/release/$target, with the file that is named above" >&2
+  fi
+  grep -E '^stat::number_of_executed_units|DONE|^#[0-9]+.*DONE' "$build/$target.log" || true
+done
+exit "$failed"
