@@ -66,6 +66,7 @@ for wheel in "${ucx_wheels[@]}"; do part "C examples under valgrind, UCX $wheel"
 part "C tests, $repeat times" repeated "$suites/tests/c"
 part "C examples, $repeat times" repeated "$suites/c_examples"
 part "Rust tests, $repeat times" rust_repeated
+part "UCXX as a peer" tests/bindings/ucxx/run.sh "$suites/tests/c"
 part "decoders, fed by libFuzzer" scripts/fuzz.sh
 part "a million operations for threads that fall asleep" at_random progress_thread_sleep 1000000
 part "threads that start and stop under traffic" at_random progress_thread_restart 2000

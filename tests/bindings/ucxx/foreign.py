@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright the ucxx_rs developers
+"""A peer that is UCXX: tests/c/foreign_raw.c with UCXX in the place of UCP, told what to do by tests/c/foreign_peer.c.
+
+    foreign.py peer|none
+"""
+
+import select
+import sys
+
+import ucxx._lib.libucxx as ucxx
+from ucxx._lib.arr import Array
+
+
+class Peer:
+    def __init__(self, error_handling):
+        self.error_handling = error_handling
+        self.worker = ucxx.UCXWorker(ucxx.UCXContext(), enable_delayed_submission=False, enable_python_future=False)
+        self.listener = None
+        self.endpoint = None
+
+    def progress(self):
+        self.worker.progress()
+
+    def listen(self):
+        def on_request(request):
+            self.endpoint = ucxx.UCXEndpoint.create_from_conn_request(self.listener, request, self.error_handling)
+
+        self.listener = ucxx.UCXListener.create(self.worker, 0, on_request)
+        return f"port {self.listener.port}"
+
+    def connect(self, port):
+        self.endpoint = ucxx.UCXEndpoint.create(self.worker, "127.0.0.1", int(port), self.error_handling)
+        return "ok"
+
+    def address(self):
+        return "address " + ucxx.UCXAddress.create_from_worker(self.worker).tobytes().hex()
+
+    def reach(self, hexadecimal):
+        address = ucxx.UCXAddress.create_from_buffer(bytes.fromhex(hexadecimal))
+        self.endpoint = ucxx.UCXEndpoint.create_from_worker_address(self.worker, address, self.error_handling)
+        return "ok"
+
+    def finish(self, request):
+        while not request.completed:
+            self.progress()
+        request.check_error()
+
+    @staticmethod
+    def pattern(length, seed):
+        period = bytes((seed + 7 * at) & 0xFF for at in range(256))
+        return bytearray((period * (length // 256 + 1))[:length])
+
+    def send(self, tag, length, seed):
+        data = self.pattern(int(length), int(seed))
+        self.finish(self.endpoint.tag_send(Array(data), ucxx.UCXXTag(int(tag))))
+        return "ok"
+
+    def recv(self, tag, length, seed):
+        data = bytearray(int(length))
+        self.finish(self.worker.tag_recv(Array(data), ucxx.UCXXTag(int(tag))))
+        return "ok" if data == self.pattern(int(length), int(seed)) else "wrong"
+
+    def close(self):
+        self.endpoint.close_blocking()
+        self.endpoint = None
+        return "ok"
+
+
+def main():
+    peer = Peer(sys.argv[1] == "peer")
+    commands = {name: getattr(peer, name) for name in ("listen", "connect", "address", "reach", "send", "recv", "close")}
+    while True:
+        while not select.select([sys.stdin], [], [], 0)[0]:
+            peer.progress()
+        line = sys.stdin.readline()
+        if not line:
+            return
+        name, *arguments = line.split()
+        try:
+            answer = commands[name](*arguments)
+        except Exception as error:  # whatever it is, the other side is to hear of it
+            answer = f"{type(error).__name__}: {error}"
+        print(answer, flush=True)
+
+
+if __name__ == "__main__":
+    main()
