@@ -36,7 +36,8 @@ class Runner:
     def command(self, program, arguments, cpus, error_handling=None):
         """`program` is a path, or a list that begins a command."""
         begin = program if isinstance(program, list) else [program]
-        command = [*map(str, begin), "--error-handling", error_handling or self.error_handling, "--cpus", cpus]
+        arguments = {"error-handling": error_handling or self.error_handling, **arguments}
+        command = [*map(str, begin), "--cpus", cpus]
         for key, value in arguments.items():
             command += [f"--{key}", str(value)]
         return command

@@ -170,6 +170,15 @@ def _idle_syscalls(mode):
                  program="idle", columns=columns(Column("raw", {"progress": "blocking"}), Column("ours", {"progress": mode})))
 
 
+def _failure_detection():
+    """With failure detection in the first column, against without."""
+    arguments = {"size": 8, "iterations": 1000, "batches": 300, "warmup": 20000}
+    with_it, without = Column("ours", {"error-handling": "peer"}), Column("ours", {"error-handling": "none"})
+    return Row("failure_detection_8B_shm", "ns", "shm", "pingpong", "half_round_trip_ns", arguments,
+               targets=(Target("ratio_peer", 1.05),), columns=columns(ours=with_it, peer=without),
+               peer_name="ours without failure detection")
+
+
 def _allocations(label, size, iterations):
     return Count(f"allocations_{label}_shm", f"calls in {iterations} operations", "allocations", "shm", {"size": size},
                  iterations, (Target("ours", 0),))
@@ -207,6 +216,7 @@ _THIRD = (Target("ratio_peer", 0.35),)
 ROWS = [
     _latency("shm", 1000, 300, 20000, overhead="overhead_8B_shm", overhead_target=Target("ratio_peer", 0.10)),
     _latency("tcp", 200, 50, 500),
+    _failure_detection(),
     _rate("shm", 32000, 60),
     _rate("tcp", 6400, 30),
     _bandwidth("shm", "1MiB", MIB, 8, 160, 15),
