@@ -26,7 +26,7 @@ const PATIENCE_NS: u64 = 3_000_000_000;
 /// The same with no sends under way: over TCP UCP's flush asks the peer, which may not be progressing.
 const FLUSH_PATIENCE_NS: u64 = 1_000_000_000;
 /// After force, UCP hands its requests back within a few passes; this is for the day when it does not.
-const ENDING_NS: u64 = 5_000_000_000;
+const ENDING_NS: u64 = 2_000_000_000;
 
 /// The same where the peer's process has ended. UCX has been seen to keep what waits for room in the queue of a dead process,
 /// which will never have any.
@@ -53,6 +53,10 @@ pub(crate) struct Closing {
     /// Force at this moment. Moved on while sends complete.
     deadline: Cell<u64>,
     sends_seen: Cell<u32>,
+    /// Something was ended that UCP has not given back.
+    abandoned: Cell<bool>,
+    /// Receives that UCP does not give back by this moment are ended without it.
+    receives_deadline: Cell<u64>,
     pub(crate) parting: Parting,
     /// `on_close` has returned. Read by threads that wait in destroy.
     pub(crate) reported: AtomicBool,
@@ -73,6 +77,8 @@ impl Default for Closing {
             closing_in_ucp: Cell::new(false),
             deadline: Cell::new(0),
             sends_seen: Cell::new(0),
+            abandoned: Cell::new(false),
+            receives_deadline: Cell::new(0),
             parting: Parting::default(),
             reported: AtomicBool::new(false),
             running: AtomicU32::new(0),
@@ -204,6 +210,7 @@ impl Endpoint {
         self.set_phase(Phase::Ending);
         let patience = if self.closing.process_ended.get() { DEAD_NS } else { ENDING_NS };
         self.closing.deadline.set(timer::deadline_after(patience));
+        self.closing.receives_deadline.set(timer::deadline_after(DEAD_NS));
         if self.peer_failure {
             self.close_in_ucp(sys::UCP_EP_CLOSE_FLAG_FORCE);
         } else if self.closing.parting.heard.get() && self.sends.get() == 0 {
@@ -226,6 +233,7 @@ impl Endpoint {
     }
 
     fn close_in_ucp(&self, flags: u32) {
+        self.answer_bye();
         let ucp = self.ucp.replace(std::ptr::null_mut());
         if ucp.is_null() {
             return;
@@ -315,8 +323,8 @@ impl Endpoint {
             self.unregister();
             return false;
         }
-        // What UCP keeps of a dead process may come back as late as the end of the worker: `part_ended` looks again.
-        self.phase() != Phase::Closed || !self.closing.process_ended.get()
+        // What UCP keeps may come back as late as the end of the worker: `part_ended` looks again.
+        self.phase() != Phase::Closed || !(self.closing.abandoned.get() || self.closing.process_ended.get())
     }
 
     fn patience(&self) -> u64 {
@@ -335,7 +343,7 @@ impl Endpoint {
                 let forced = self.closing.forced.get() && self.may_force();
                 self.is_parting().is_none() && (forced || (self.closing.flushed.get() && self.sends.get() == 0))
             }
-            Phase::Ending => self.sends.get() == 0 && !self.closing.closing_in_ucp.get(),
+            Phase::Ending => self.sends.get() + self.watchers.get() == 0 && !self.closing.closing_in_ucp.get(),
             Phase::Closed => self.is_unused(),
         }
     }
@@ -378,11 +386,15 @@ impl Endpoint {
     }
 
     fn advance_ending(&self, now: u64) {
-        let back = self.sends.get() == 0 && !self.closing.closing_in_ucp.get();
+        let sends_back = self.sends.get() == 0 && !self.closing.closing_in_ucp.get();
+        if sends_back && self.watchers.get() > 0 && now < self.closing.receives_deadline.get() {
+            return;
+        }
+        let back = sends_back && self.watchers.get() == 0;
         // Without error handling there is no force: what UCP still has stays with it until the worker goes.
         let left_to_ucp = !self.peer_failure && self.closing.outcome.get().is_error();
-        if back || left_to_ucp || now >= self.closing.deadline.get() {
-            if self.closing.process_ended.get() {
+        if back || sends_back || left_to_ucp || now >= self.closing.deadline.get() {
+            if !back && self.peer_failure {
                 self.abandon_requests();
             }
             self.set_phase(Phase::Closed);
@@ -403,15 +415,21 @@ impl Endpoint {
         self.lost("its process has ended");
     }
 
-    /// Ends for the caller what UCP has not given back of it.
+    /// Ends for the caller what UCP has not given back of it: sends that stand in the full queue of a peer that does not look at it,
+    /// a receive that has matched a message of which the rest will never come.
     fn abandon_requests(&self) {
         let left = |slot: &Slot| {
             let kind = slot.kind.get();
-            std::ptr::eq(slot.endpoint.get(), self) && (kind.is_send() || kind == Kind::EndpointFlush)
+            std::ptr::eq(slot.endpoint.get(), self) && (kind.is_send() || kind.is_recv() || kind == Kind::EndpointFlush)
         };
-        self.worker.for_each_picked(left, |slot| match slot.kind.get().is_send() {
-            true => self.worker.abandon(slot, Status::PEER_FAILED),
-            false => self.worker.cancel_slot(slot, Status::PEER_FAILED),
+        self.closing.abandoned.set(true);
+        let status = match self.closing.outcome.get() {
+            Status::OK => Status::CANCELED,
+            failure => failure,
+        };
+        self.worker.for_each_picked(left, |slot| match slot.kind.get() {
+            Kind::EndpointFlush => self.worker.cancel_slot(slot, status),
+            _ => self.worker.abandon(slot, status),
         });
     }
 
@@ -531,6 +549,7 @@ impl Worker {
     /// Looks at the endpoints that are being opened or closed. How many of them got further.
     pub(crate) fn advance_changing(&self, now: u64) -> u32 {
         let mut changed = 0;
+        let lingering = self.advance_listeners(now);
         let list = self.changing.take();
         let kept: Vec<_> = list
             .into_iter()
@@ -548,7 +567,7 @@ impl Worker {
                 changing.push(endpoint);
             }
         }
-        if changing.is_empty() {
+        if changing.is_empty() && !lingering {
             self.attention.set(self.attention.get() & !attention::CHANGING);
         }
         changed
@@ -564,9 +583,11 @@ impl Worker {
         let deadline = |endpoint: &Arc<Endpoint>| match endpoint.phase() {
             Phase::Open => endpoint.connect_deadline.get(),
             Phase::Flushing => endpoint.is_parting().unwrap_or(endpoint.closing.deadline.get()),
+            Phase::Ending if endpoint.watchers.get() > 0 => endpoint.closing.receives_deadline.get(),
             Phase::Ending => endpoint.closing.deadline.get(),
             Phase::Closed => 0,
         };
-        self.changing.borrow().iter().map(deadline).filter(|at| *at != 0 && *at != u64::MAX).min()
+        let endpoints = self.changing.borrow().iter().map(deadline).filter(|at| *at != 0 && *at != u64::MAX).min();
+        [endpoints, self.next_listener()].into_iter().flatten().min()
     }
 }

@@ -25,6 +25,8 @@ const DEFAULTS: &[(&str, &str, &[&str])] = &[
     ("CMA_MEMORY_INVALIDATE", "y", &["MEMORY_INVALIDATE"]),
     ("KEEPALIVE_INTERVAL", "1s", &[]),
     ("KEEPALIVE_NUM_EPS", "inf", &[]),
+    // A listener that is started again finds its port free, whatever became of the connections of the one before.
+    ("TCP_CM_REUSEADDR", "y", &[]),
 ];
 
 /// Up to 1.15 an eager zero-copy send that is under way when its TCP peer dies is completed twice, and an assertion in UCX ends
@@ -66,6 +68,11 @@ impl Config {
         }
         for (key, value) in entries {
             let key = key.strip_prefix("UCX_").unwrap_or(key);
+            if local_network && key == "NET_DEVICES" {
+                return Err(Error::invalid(
+                    "config: NET_DEVICES is UCXX_NETWORK_LOCAL's to set: ask for one of the two",
+                ));
+            }
             let spelled = spelled_for(ucx_release(), key);
             config.modify(spelled, value).map_err(|status| {
                 Error::invalid(format!("config: UCX {} does not take {key}={value} (status {status})", ucx_release()))

@@ -3,7 +3,6 @@
 use super::address::{Address, Origin};
 use super::cache_line::CacheLine;
 use super::connect::Connection;
-use super::events::Event;
 use super::handshake::Peering;
 use super::identity::Identity;
 use super::library::{self, Release};
@@ -13,7 +12,7 @@ use super::request::{Kind, Slot};
 use super::stats::Counter;
 use super::status::{Error, Result, Status};
 use super::timer;
-use super::worker::{attention, Worker};
+use super::worker::Worker;
 use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -290,7 +289,7 @@ impl Endpoint {
         if self.peer_failure {
             params.err_mode = sys::UCP_ERR_HANDLING_MODE_PEER;
             params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_ERR_HANDLER);
-            params.err_handler.cb = Some(on_ucp_error);
+            params.err_handler.cb = Some(super::failure::on_ucp_error);
             params.err_handler.arg = std::ptr::from_ref(self).cast_mut().cast();
         } else {
             params.err_mode = sys::UCP_ERR_HANDLING_MODE_NONE;
@@ -536,18 +535,6 @@ impl Endpoint {
     }
 }
 
-/// Runs inside `ucp_worker_progress`: only notes what happened. What follows waits for the end of the pass.
-unsafe extern "C" fn on_ucp_error(arg: *mut c_void, _ucp: sys::ucp_ep_h, status: sys::ucs_status_t) {
-    let _ = std::panic::catch_unwind(|| {
-        // SAFETY: `arg` is the endpoint, which stays registered until UCP has let go of it, after which this cannot run.
-        let endpoint = unsafe { &*arg.cast::<Endpoint>() };
-        if endpoint.is_connecting() {
-            return endpoint.unanswered(endpoint.attempt(), Status(status.into()));
-        }
-        endpoint.lost(&Status(status.into()).to_string());
-    });
-}
-
 /// Pairs of releases that do not understand each other over TCP, and can take the process down in the attempt.
 fn check_releases(worker: &Worker, origin: &Origin, peer_failure: bool) -> Result<()> {
     let (mine, theirs) = (library::ucx_release(), origin.release);
@@ -573,53 +560,4 @@ fn shared_memory_allowed() -> bool {
     };
     let named = list.split(',').any(|name| names.contains(&name.trim()));
     named != exclude
-}
-
-impl Endpoint {
-    /// The peer is gone. What that leads to waits for the end of the pass.
-    pub(crate) fn lost(&self, how: &str) {
-        let Some(endpoint) = self.registered().filter(|_| !self.closing.parting.heard.get()) else { return };
-        super::log::write(super::log::INFO, c"endpoint", &format!("lost {}: {how}", self.peer_text()));
-        // Visible at once: requests that come back in this same pass are to say what happened.
-        if self.phase() == Phase::Open {
-            self.set_status(Status::PEER_FAILED);
-        }
-        if !self.closing.outcome.get().is_error() {
-            self.closing.outcome.set(Status::PEER_FAILED);
-        }
-        self.worker.push_event(Event::Failed(endpoint));
-    }
-
-    /// The peer failed, or a deadline demands the end: no new operations, and UCP is told to let go.
-    pub(crate) fn fail(&self, status: Status) {
-        if self.phase() >= Phase::Ending {
-            return;
-        }
-        if self.phase() == Phase::Open {
-            self.set_status(status);
-        }
-        if !self.closing.outcome.get().is_error() {
-            self.closing.outcome.set(status);
-        }
-        if !self.peering.unclaimed.get() {
-            self.worker.stats.endpoint_failures.add(1);
-        }
-        self.connect_deadline.set(0);
-        if status == Status::TIMED_OUT {
-            // Whether it hears or not: it may only have been stopped.
-            self.has_parted(0);
-        }
-        self.end_by_force();
-        self.watch();
-    }
-
-    /// Has the next passes look at this endpoint until it is closed.
-    pub(crate) fn watch(&self) {
-        let Some(endpoint) = self.registered() else { return };
-        let mut changing = self.worker.changing.borrow_mut();
-        if !changing.iter().any(|known| Arc::ptr_eq(known, &endpoint)) {
-            changing.push(endpoint);
-        }
-        self.worker.attend(attention::CHANGING);
-    }
 }

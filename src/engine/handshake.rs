@@ -8,7 +8,6 @@
 use super::address::Origin;
 use super::endpoint::{Endpoint, EndpointParams, Phase};
 use super::events::Event;
-use super::library::{ucx_release, Release};
 use super::log;
 use super::messages::{other_version, Reply};
 use super::request::Part;
@@ -119,11 +118,13 @@ impl Endpoint {
         }
     }
 
-    /// Says Hello now, or, where nobody has asked to be told anything and UCX is old, before the first operation: UCX 1.13 has
-    /// been seen to abort when a worker ends while TCP connects to or from it, so no program is to connect that does not need to.
+    /// Says Hello now, or, where nobody has asked to be told anything, before the first operation: it makes UCX connect, which is
+    /// when an end is dangerous. UCX 1.13 has been seen to abort when a worker ends while TCP connects to it; 1.21 and 1.22 crash when a
+    /// process has ended before its connection by shared memory is looked at (`ucp_ep_set_lanes_failed`, of an endpoint
+    /// that was not configured).
     pub(crate) fn say_hello_in_time(&self, params: &EndpointParams) {
         let asked = params.on_open.is_some() || params.on_close.is_some();
-        if asked || params.connect_timeout_ns != 0 || params.liveness_ns != 0 || ucx_release() >= Release::new(1, 14) {
+        if asked || params.connect_timeout_ns != 0 || params.liveness_ns != 0 {
             return self.say_hello();
         }
         self.peering.silent.set(true);

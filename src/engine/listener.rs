@@ -7,12 +7,12 @@ use super::events::{self, Event};
 use super::socket_address::{self, Raw};
 use super::status::{Error, Result, Status};
 use super::timer;
-use super::worker::{Inside, Worker, CLIENT_ID};
+use super::worker::{attention, Inside, Worker, CLIENT_ID};
 use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// `ucxx_listener_callback_t`: argument, request. The request is a reference, which the callback takes over.
@@ -20,6 +20,10 @@ pub type Callback = unsafe extern "C" fn(*mut c_void, *const ConnRequest);
 
 /// A callback of another thread's that destroy waits for takes as long as its user lets it.
 const CALLBACK_PATIENCE_NS: u64 = u64::MAX;
+
+/// UCX calls back through a listener that has gone when a client had connected by then, and its request was still under way: the
+/// library's goes on for so long, and refuses what comes.
+const LINGER_NS: u64 = 100_000_000;
 
 /// An address and port on which a worker takes connections.
 ///
@@ -33,6 +37,10 @@ pub struct Listener {
     on_connect: Callback,
     on_connect_arg: *mut c_void,
     unanswered: RefCell<Vec<Arc<ConnRequest>>>,
+    /// It has ended for its user, and UCP's goes at this moment; 0 before.
+    lingers_until: Cell<u64>,
+    /// UCP's has gone. Read by threads that wait in destroy.
+    gone: AtomicBool,
     /// Calls of `on_connect` under way. Read by threads that wait in destroy.
     running: AtomicU32,
 }
@@ -104,6 +112,8 @@ impl Listener {
             on_connect,
             on_connect_arg,
             unanswered: RefCell::default(),
+            lingers_until: Cell::new(0),
+            gone: AtomicBool::new(false),
             running: AtomicU32::new(0),
         });
         let raw = Raw::new(address);
@@ -133,7 +143,8 @@ impl Listener {
         // SAFETY: a live listener, and a struct with its mask set.
         let status = unsafe { sys::ucp_listener_query(ucp, &mut attr) };
         let Some(bound) = socket_address::from_storage(&attr.sockaddr).filter(|_| status == sys::UCS_OK) else {
-            listener.end(inside);
+            listener.end_in_ucp();
+            inside.listeners.borrow_mut().retain(|known| !Arc::ptr_eq(known, &listener));
             return Err(Error::new(Status::IO_ERROR, "host: UCX would not tell where its listener listens"));
         };
         listener.address.get_or_init(|| bound);
@@ -145,20 +156,32 @@ impl Listener {
         self.address.get().map_or(0, SocketAddr::port)
     }
 
-    /// Stops listening and rejects what is unanswered. Inside the gate.
-    fn end(&self, inside: &Inside<'_>) {
-        let ucp = self.ucp.get();
-        if ucp.is_null() {
+    /// Rejects what is unanswered, and what still comes. Inside the gate.
+    fn end(&self, worker: &Worker) {
+        if self.has_ended() {
             return;
         }
+        self.lingers_until.set(timer::deadline_after(LINGER_NS));
         for request in self.unanswered.take() {
             let _ = request.claim(answer::TOO_LATE);
             request.reject_in_ucp();
         }
-        self.ucp.set(std::ptr::null_mut());
+        worker.attend(attention::CHANGING);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.lingers_until.get() != 0
+    }
+
+    /// Stops listening. Inside the gate.
+    fn end_in_ucp(&self) {
+        let ucp = self.ucp.replace(std::ptr::null_mut());
+        if ucp.is_null() {
+            return;
+        }
         // SAFETY: a live listener inside its worker's gate, all of whose requests have been answered.
         unsafe { sys::ucp_listener_destroy(ucp) };
-        inside.listeners.borrow_mut().retain(|known| !std::ptr::eq(Arc::as_ptr(known), self));
+        self.gone.store(true, Ordering::Release);
     }
 
     /// Ends it for the caller, and waits until its callback has returned; from a callback it does not wait.
@@ -176,7 +199,7 @@ impl Listener {
             Ok(())
         });
         if ended.is_ok() {
-            let quiet = || self.running.load(Ordering::Acquire) == 0;
+            let quiet = || self.running.load(Ordering::Acquire) == 0 && self.gone.load(Ordering::Acquire);
             let _ = worker.drive(&quiet, timer::deadline_after(CALLBACK_PATIENCE_NS));
         }
     }
@@ -206,6 +229,9 @@ unsafe extern "C" fn on_conn_request(ucp: sys::ucp_conn_request_h, arg: *mut c_v
             peer,
             ours: status == sys::UCS_OK && attr.client_id == CLIENT_ID,
         });
+        if listener.has_ended() {
+            return request.reject_in_ucp();
+        }
         listener.unanswered.borrow_mut().push(request.clone());
         worker.push_event(Event::Asked(request));
     });
@@ -302,7 +328,7 @@ impl Worker {
     /// Somebody asks for a connection: `on_connect` is due. Inside the gate.
     pub(crate) fn hand_out(&self, request: Arc<ConnRequest>) {
         let listener = request.listener.clone();
-        if listener.ucp.get().is_null() {
+        if listener.has_ended() {
             return;
         }
         listener.running.fetch_add(1, Ordering::AcqRel);
@@ -316,11 +342,35 @@ impl Worker {
     }
 }
 
-impl Inside<'_> {
+impl Worker {
+    /// Has UCP let go of listeners that have ended a while ago. True while there are others of the kind.
+    pub(crate) fn advance_listeners(&self, now: u64) -> bool {
+        let over = |listener: &Arc<Listener>| listener.has_ended() && now >= listener.lingers_until.get();
+        let (gone, kept): (Vec<_>, Vec<_>) = self.listeners.take().into_iter().partition(over);
+        let waits = kept.iter().any(|listener| listener.has_ended());
+        *self.listeners.borrow_mut() = kept;
+        let some = !gone.is_empty();
+        for listener in gone {
+            listener.end_in_ucp();
+        }
+        if some {
+            if self.thread.is_used() {
+                self.thread.room.notify();
+            }
+            self.tell_others();
+        }
+        waits
+    }
+
+    /// When that has to be done next.
+    pub(crate) fn next_listener(&self) -> Option<u64> {
+        let listeners = self.listeners.borrow();
+        listeners.iter().filter(|listener| listener.has_ended()).map(|listener| listener.lingers_until.get()).min()
+    }
+
     /// The worker ends.
     pub(crate) fn end_listeners(&self) {
-        let listeners = self.listeners.borrow().clone();
-        for listener in listeners {
+        for listener in self.listeners.borrow().iter() {
             listener.end(self);
         }
     }

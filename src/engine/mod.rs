@@ -12,6 +12,7 @@ pub(crate) mod done;
 pub mod endpoint;
 pub(crate) mod event_count;
 pub mod events;
+pub(crate) mod failure;
 pub(crate) mod flush;
 pub(crate) mod fork;
 pub(crate) mod futex;

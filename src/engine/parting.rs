@@ -30,6 +30,8 @@ pub(crate) struct Parting {
     deadline: Cell<u64>,
     /// The peer has said it.
     pub(crate) heard: Cell<bool>,
+    /// And waits for an answer.
+    owed: Cell<bool>,
 }
 
 impl Closing {
@@ -47,7 +49,8 @@ impl Endpoint {
             if !self.can_part() {
                 return true;
             }
-            let waits = self.sends.get() > 0;
+            // Where connections are made by host and port, UCX's own end of one overtakes what was sent by shared memory.
+            let waits = self.sends.get() > 0 || self.connection.is_some();
             parting.unanswered.set(waits);
             parting.under_way.set(true);
             parting.deadline.set(timer::deadline_after(ANSWER_NS));
@@ -72,8 +75,20 @@ impl Endpoint {
     /// It waits for a Bye to leave, or to be answered, and when to give that up.
     pub(crate) fn is_parting(&self) -> Option<u64> {
         let parting = &self.closing.parting;
-        let waits = parting.under_way.get() || (parting.unanswered.get() && self.sends.get() > 0);
+        let waits = parting.under_way.get()
+            || (parting.unanswered.get() && (self.sends.get() > 0 || self.connection.is_some()));
         (parting.said.get() && waits && !parting.heard.get()).then(|| parting.deadline.get())
+    }
+
+    /// UCP has lost the connection: where Bye has been said, that is the answer. False where it has not.
+    pub(crate) fn has_taken_leave(&self) -> bool {
+        let parting = &self.closing.parting;
+        if parting.said.get() {
+            parting.unanswered.set(false);
+            parting.under_way.set(false);
+            self.watch();
+        }
+        parting.said.get() || parting.heard.get()
     }
 
     /// It has left.
@@ -89,17 +104,22 @@ impl Endpoint {
             self.peering.theirs.set(header.sender);
         }
         self.closing.parting.heard.set(true);
+        self.closing.parting.owed.set(header.flags & flag::ANSWER != 0);
         if self.is_open() {
             self.set_status(Status::CONNECTION_RESET);
         }
     }
 
-    /// After UCP's pass.
-    fn peer_left(&self, wants_answer: bool) {
-        if wants_answer {
-            // Nothing of the peer's is read between this and the end by force.
+    /// Tells a peer that waits for it that nothing of its memory is read any more: right before UCP is told to close, so that this is so.
+    pub(crate) fn answer_bye(&self) {
+        if self.closing.parting.owed.replace(false) {
             self.say(Kind::ByeAck, 0, Part::Nothing);
         }
+    }
+
+    /// After UCP's pass.
+    fn peer_left(&self) {
+        self.answer_bye();
         match self.phase() {
             Phase::Open => self.fail(Status::CONNECTION_RESET),
             Phase::Flushing => {
@@ -124,7 +144,7 @@ impl Worker {
             Some(endpoint)
         });
         if let Some(endpoint) = endpoint {
-            endpoint.peer_left(header.flags & flag::ANSWER != 0);
+            endpoint.peer_left();
         }
     }
 }

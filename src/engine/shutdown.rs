@@ -52,6 +52,7 @@ impl Worker {
         inside.drain_foreign();
         inside.cancel_ring();
         inside.end_listeners();
+        inside.progress_while(PURGE_NS, |worker| !worker.listeners.borrow().is_empty());
         inside.cancel_receives();
         inside.flush_briefly();
         inside.listen_to_peers();

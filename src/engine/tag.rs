@@ -10,7 +10,7 @@ use super::inflight::{Out, Submission};
 use super::memory_type;
 use super::operation::{flag, OpParams, Submitted};
 use super::param::Param;
-use super::request::{Kind, Slot};
+use super::request::{Kind, Slot, UCP};
 use super::ring::Queued;
 use super::status::{Error, Result, Status};
 use super::wait;
@@ -338,8 +338,11 @@ extern "C" fn received(slot: &Slot, status: sys::ucs_status_t, info: Option<&sys
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let status = Status(status.into());
         let info = info.filter(|_| matches!(status, Status::OK | Status::MESSAGE_TRUNCATED));
-        slot.length.set(info.map_or(0, |info| info.length as u64));
-        slot.tag.set(info.map_or(0, |info| info.sender_tag));
+        // Its caller may have been told an end already.
+        if slot.hold.get() & UCP == 0 {
+            slot.length.set(info.map_or(0, |info| info.length as u64));
+            slot.tag.set(info.map_or(0, |info| info.sender_tag));
+        }
         ended(slot, status);
     }));
 }
