@@ -94,7 +94,7 @@ read -r word port <&"$says" || true
 
 for _ in 1 2; do
   run_guest
-  until_line "client * after a goodbye: *"
+  until_line "client * left after a goodbye: UCXX_ERR_CONNECTION_RESET"
 done
 for number in 0 1 2 3; do start_talker "$number"; done
 expect_rejection
@@ -102,10 +102,10 @@ expect_rejection
 kill_talker 0
 kill_talker 1
 run_guest
-until_line "client * after a goodbye: *"
+until_line "client * left after a goodbye: UCXX_ERR_CONNECTION_RESET"
 kill_talker 2
 run_guest
-until_line "client * after a goodbye: *"
+until_line "client * left after a goodbye: UCXX_ERR_CONNECTION_RESET"
 kill_talker 3
 run_guest
 until_line "accepted 9, rejected 2, finished 5, lost 4, answers *"
