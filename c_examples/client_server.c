@@ -98,7 +98,7 @@ static void on_question(void *arg, ucxx_request_t *request, ucxx_status_t status
 /* Once for each accepted client, however it left. */
 static void on_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
   struct client *client = arg;
-  const char *how = status == UCXX_ERR_PEER_FAILED ? "died" : status == UCXX_OK ? "was sent away" : "left";
+  const char *how = status == UCXX_ERR_CONNECTION_RESET ? "left" : status == UCXX_ERR_PEER_FAILED ? "died" : "was sent away";
   printf("client %" PRIu64 " %s %s: %s\n", client->number, how, client->finished ? "after a goodbye" : "without a goodbye", ucxx_status_name(status));
   if (client->finished) client->server->finished++;
   else client->server->lost++;

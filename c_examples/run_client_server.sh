@@ -45,11 +45,11 @@ until_line() {
   bad "the server never said '$1'"
 }
 
-# Asks without end; returns when it has its first answer.
+# start_talker NUMBER INPUT: returns when it has its first answer.
 start_talker() {
   local answer words
   mkfifo "$scratch/talker$1"
-  "${program[@]}" client "$port" < <(exec yes "a question") >"$scratch/talker$1" 2>"$scratch/talker$1.log" &
+  "${program[@]}" client "$port" <"$2" >"$scratch/talker$1" 2>"$scratch/talker$1.log" &
   running+=($!)
   talkers+=($!)
   exec {words}<"$scratch/talker$1"
@@ -96,7 +96,17 @@ for _ in 1 2; do
   run_guest
   until_line "client * after a goodbye: *"
 done
-for number in 0 1 2 3; do start_talker "$number"; done
+# Two that never stop asking, and two that think about their second question.
+for number in 0 1 2 3; do
+  if ((number % 2 == 0)); then
+    start_talker "$number" <(exec yes "a question")
+  else
+    mkfifo "$scratch/thinking$number"
+    exec {thinking}<>"$scratch/thinking$number" # open for writing, too, as long as this script runs
+    echo "a question" >&"$thinking"
+    start_talker "$number" "$scratch/thinking$number"
+  fi
+done
 expect_rejection
 expect_rejection
 kill_talker 0

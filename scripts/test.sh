@@ -23,14 +23,16 @@ for wheel in "${ucx_wheels[@]}"; do staged+="ucx-$wheel "; done
 step_fmt() {
   cargo fmt --check
   cargo fmt --check --manifest-path tests/bindings/rust/Cargo.toml
+  cargo fmt --check --manifest-path fuzz/Cargo.toml
   rustfmt --edition 2021 --check tests/install/other.rs
 }
 
 step_clippy() {
   # Holds the code to the promised Rust as well: incompatible_msrv is on wherever rust-version is stated.
   cargo clippy --locked --all-targets -- -D warnings
-  # It calls the engine, whose modules move.
+  # They call the engine, whose modules move.
   cargo check --locked --manifest-path benches/rust/Cargo.toml --target-dir "$target_dir/benches"
+  cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir "$target_dir/fuzz"
 }
 
 step_msrv() {

@@ -11,18 +11,18 @@
  *   send TAG LENGTH SEED         ok when it is complete, or failed
  *   recv TAG LENGTH SEED         ok when it has come and is right, or wrong
  *   close                        ok when UCP has closed the endpoint, flushing
- *   (end of the input)           it ends, closing nothing
+ *   (end of the input)           its worker goes, and it ends
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <signal.h>
 #include <ucp/api/ucp.h>
 #include <unistd.h>
 
@@ -214,7 +214,12 @@ int main(int argc, char **argv) {
     while (poll(&input, 1, 0) == 0)
       ucp_worker_progress(worker);
     if (fgets(line, sizeof line, stdin) == NULL)
-      return 0;
+      break;
     obey(line);
   }
+  if (listener != NULL)
+    ucp_listener_destroy(listener);
+  ucp_worker_destroy(worker);
+  ucp_cleanup(context);
+  return 0;
 }

@@ -113,6 +113,8 @@ fn endpoint(from: &Arc<Worker>, address: &Address, peer_errors: bool) -> Arc<End
     let params = EndpointParams {
         peer_failure: peer_errors,
         connect_timeout_ns: 0,
+        liveness_ns: 0,
+        local_address: None,
         on_open: None,
         on_open_arg: std::ptr::null_mut(),
         on_close: None,
