@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""The fault harness: real processes, a random fault in each round, and four invariants after it. See README.md.
+
+    tests/faults/run.py --prefix DIR [--ucx LIBDIR] [--rounds N] [--seed S] [--only SCENARIO ...] [--replay ROUND]
+"""
+
+import argparse
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import scenarios
+from actors import WATCHDOG, Field, KnownAbort, Violation
+from rounds import FifoStopped, Pool, Round
+
+HERE = Path(__file__).resolve().parent
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--prefix", required=True, type=Path, help="where the library is installed")
+    parser.add_argument("--build", type=Path, help="folder for the actor's build; a temporary one otherwise")
+    parser.add_argument("--ucx", type=Path, metavar="LIBDIR", help="folder of another UCX's libraries than the system's")
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--seed", default=None)
+    parser.add_argument("--only", action="append", metavar="SCENARIO", help="just this scenario; may be given several times")
+    parser.add_argument("--replay", type=int, action="append", metavar="ROUND", help="just this round of the seed")
+    parser.add_argument("--list", action="store_true", help="the names of the scenarios")
+    parser.add_argument("--logs", type=Path, help="keep what the processes wrote here")
+    parser.add_argument("--watchdog", type=float, default=WATCHDOG, help="seconds after which a process is said to hang")
+    return parser.parse_args()
+
+
+def build(options, folder):
+    log = folder / "build.log"
+    with open(log, "w", encoding="utf-8") as output:
+        for command in (["cmake", "-S", HERE, "-B", folder, f"-DCMAKE_PREFIX_PATH={options.prefix.resolve()}"], ["cmake", "--build", folder]):
+            if subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False).returncode != 0:
+                sys.exit(log.read_text(encoding="utf-8"))
+    return folder / "actor"
+
+
+def environment(options):
+    result = {key: value for key, value in os.environ.items() if not key.startswith(("UCX_", "UCXX_"))}
+    if options.ucx:
+        result["LD_LIBRARY_PATH"] = str(options.ucx.resolve())
+    return result
+
+
+class Summary:
+    def __init__(self):
+        self.rounds = Counter()
+        self.violated = Counter()
+        self.known = Counter()
+        self.worst = defaultdict(dict)
+
+    def take(self, name, played):
+        self.rounds[name] += 1
+        self.violated[name] += bool(played.violations)
+        for known in played.known:
+            self.known[known] += 1
+        for figure, seconds in played.figures.items():
+            self.worst[name][figure] = max(seconds, self.worst[name].get(figure, 0))
+
+    def show(self, pools):
+        print("summary: scenario, rounds, rounds with violations, worst figures in seconds")
+        for name in sorted(self.rounds):
+            worst = " ".join(f"{figure}={seconds:.2f}" for figure, seconds in sorted(self.worst[name].items()))
+            print(f"  {name:24} {self.rounds[name]:4} {self.violated[name]:4}  {worst}")
+        for known, count in sorted(self.known.items()):
+            print(f"  known, UCX's own: {known}: {count}")
+        for pool in pools.values():
+            for actor in pool.actors:
+                slopes = actor.history.slopes()
+                if slopes:
+                    last = actor.history.seen[-1]
+                    text = " ".join(f"{q}={last[q]} ({slope:+.2f})" for q, slope in slopes.items())
+                    print(f"  {actor.name}: after {len(actor.history.seen)} rounds (growth a round): {text}")
+        print(f"{sum(self.rounds.values())} rounds, {sum(self.violated.values())} with violations", flush=True)
+
+
+def play(field, pools, number, seed, options):
+    """One round; never raises for what a fault does."""
+    this = Round(field, pools, number, seed, options)
+    names = sorted(options.scenarios)
+    name = this.random.choice(names)
+    spoilt = True
+    try:
+        options.scenarios[name](this)
+        this.afterwards()
+        spoilt = False
+    except Violation as violation:
+        this.fail(violation.invariant, str(violation))
+    except KnownAbort as known:
+        this.known.append(str(known).split(" in ", maxsplit=1)[0])
+    except FifoStopped as stopped:
+        this.known.append("UCX FIFO")
+        this.parameters["stopped"] = str(stopped)
+    except Exception:  # pylint: disable=broad-except
+        this.fail("harness", traceback.format_exc())
+    this.finish()
+    if spoilt or this.violations:
+        for pool in pools.values():
+            if any(actor in pool.actors for actor in this.survivors):
+                pool.retire()
+    return name, this
+
+
+def main():
+    options = arguments()
+    seed = options.seed or secrets.token_hex(4)
+    options.scenarios = scenarios.available(options)
+    if options.list:
+        for name, function in sorted(options.scenarios.items()):
+            print(f"{name:24} {function.__doc__.splitlines()[0]}")
+        return 0
+    if options.only:
+        unknown = set(options.only) - set(options.scenarios)
+        if unknown:
+            sys.exit(f"no scenario {', '.join(unknown)}; there are: {', '.join(sorted(options.scenarios))}")
+        options.scenarios = {name: options.scenarios[name] for name in options.only}
+    folder = Path(tempfile.mkdtemp(prefix="ucxx-rs-faults-"))
+    program = build(options, options.build or folder)
+    logs = options.logs or folder
+    logs.mkdir(parents=True, exist_ok=True)
+    field = Field(program, environment(options), logs)
+    probe = field.start("probe", "default")
+    field.ucx = probe.call("version")["ucx"]
+    field.remove(probe)
+    print(f"seed {seed}, UCX {field.ucx}, scenarios: {', '.join(sorted(options.scenarios))}", flush=True)
+    pools = {transports: Pool(field, transports) for transports in ("shm", "tcp", "default")}
+    summary = Summary()
+    try:
+        for number in options.replay or range(options.rounds):
+            began = time.monotonic()
+            name, this = play(field, pools, number, seed, options)
+            this.figures["round"] = time.monotonic() - began
+            summary.take(name, this)
+            if this.violations:
+                only = "".join(f" --only {each}" for each in options.only or [])
+                print(f"VIOLATION in round {number}, {name}; again with: --seed {seed} --replay {number}{only}; {this.parameters}")
+                for invariant, text in this.violations[:6]:
+                    print(f"  [{invariant}] {text}")
+                sys.stdout.flush()
+            for known in this.known:
+                print(f"known: round {number} {name}: {known} {this.parameters}", flush=True)
+    finally:
+        summary.show(pools)
+        field.clear()
+        if options.logs is None and not summary.violated.total():
+            shutil.rmtree(folder)
+        else:
+            print(f"logs in {logs}")
+    return 1 if summary.violated.total() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
