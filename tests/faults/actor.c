@@ -256,6 +256,21 @@ static void forget(const command_t *command) {
   answer(command, UCXX_OK, "operations=%zu endpoints=%zu", operations, endpoints);
 }
 
+/* Drops what has arrived and was not received: it would stay for the worker's life. */
+static void sweep(const command_t *command) {
+  ucxx_tag_message_t *message = NULL;
+  ucxx_recv_info_t info;
+  unsigned swept = 0;
+  progress_once();
+  while (ucxx_tag_probe(worker, 0, 0, &info, &message) == UCXX_OK) {
+    ucxx_tag_message_destroy(message);
+    message = NULL;
+    swept++;
+    progress_once();
+  }
+  answer(command, UCXX_OK, "swept=%u", swept);
+}
+
 static void dump_line(void *arg, const char *text) {
   (void)arg;
   fprintf(stderr, "dump %s\n", text);
@@ -289,6 +304,8 @@ static void obey(const command_t *command) {
     footprint(command);
   } else if (word_is(verb, "counters")) {
     counters(command);
+  } else if (word_is(verb, "sweep")) {
+    sweep(command);
   } else if (word_is(verb, "forget")) {
     forget(command);
   } else if (word_is(verb, "version")) {

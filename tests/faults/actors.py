@@ -10,7 +10,9 @@ import time
 from collections import deque
 from pathlib import Path
 
-WATCHDOG = 30  # seconds; only a hang reaches it
+from pulse import Pulse
+
+WATCHDOG = 20  # seconds; only a hang reaches it
 
 TRANSPORTS = {"shm": "posix,cma,self", "tcp": "tcp,self", "default": None}
 
@@ -48,12 +50,14 @@ def parse(words):
 class Field:
     """All actors, and the one place that waits for them."""
 
-    def __init__(self, program, environment, folder, ucx=""):
+    def __init__(self, program, environment, folder, watchdog=WATCHDOG):
         self.program = program
         self.environment = environment
         self.folder = Path(folder)
-        self.ucx = ucx
+        self.ucx = ""
+        self.watchdog = watchdog
         self.selector = selectors.DefaultSelector()
+        self.pulse = Pulse()
         self.count = 0
         self.actors = []
 
@@ -107,13 +111,13 @@ class Actor:
             self.process = subprocess.Popen([*prefix, field.program], env=environment, stdin=subprocess.PIPE,
                                             stdout=subprocess.PIPE, stderr=errors, bufsize=0)
         self.events = []
-        self.answers = deque()
-        self.asked = deque()
+        self.waiting = deque()  # commands without an answer yet
+        self.posted = deque()  # commands whose answer nobody has taken
         self.partial = b""
         self.ended = False  # its output has
         self.violations = []
+        self.dropping = set()  # endpoints that their own on_close destroys
         self.ids = 0
-        self.limit = WATCHDOG
         field.selector.register(self.process.stdout, selectors.EVENT_READ, self)
 
     # ---------------------------------------------------------------- the line
@@ -128,7 +132,11 @@ class Actor:
         for line in lines:
             words = line.decode(errors="replace").split()
             if words[0] in ("ok", "no"):
-                self.answers.append((words[0], words[1], parse(words[2:]), " ".join(words[2:])))
+                token = self.waiting.popleft()
+                assert token["verb"] == words[1], (token, line)
+                token["answer"] = parse(words[2:])
+                if words[0] == "no":
+                    token["answer"]["failed"] = " ".join(words[2:])
                 continue
             event = parse(words[2:])
             event["what"] = words[1]
@@ -137,38 +145,34 @@ class Actor:
                 self.violations.append(f"{self.name}: " + " ".join(words[2:]))
 
     def post(self, verb, **values):
-        """Sends a command; its answer is taken with `result`."""
+        """Sends a command; its answer is taken with `result`, in the order of the posts."""
+        self.posted.append(self.send(verb, values))
+
+    def send(self, verb, values):
         text = " ".join([verb] + [f"{name}={value}" for name, value in values.items()]) + "\n"
+        token = {"verb": verb, "text": text[:200].strip(), "answer": None}
         try:
             self.process.stdin.write(text.encode())
         except OSError:
             raise self.gone(verb) from None
-        self.asked.append(text[:200].strip())
+        self.waiting.append(token)
+        return token
 
-    def result(self, limit=None):
-        """The answer to the oldest command without one: its values, with "failed" where it is a no."""
-        self.field.until(lambda: self.answers or self.ended, limit or self.limit)
-        if not self.answers:
+    def result(self, limit=None, token=None):
+        """The answer to the oldest post: its values, with "failed" where it is a no."""
+        token = token or self.posted.popleft()
+        self.field.until(lambda: token["answer"] is not None or self.ended, limit or self.field.watchdog)
+        if token["answer"] is None:
             if self.ended:
-                raise self.gone(self.asked[0])
-            raise Violation("bound", f"{self.name} hangs in: {self.asked[0]}\n{self.backtrace()}", self)
-        asked = self.asked.popleft()
-        kind, verb, values, text = self.answers.popleft()
-        assert asked.split()[0] == verb, (asked, verb)
-        if kind == "no":
-            values["failed"] = text
-        return values
+                raise self.gone(token["text"])
+            raise Violation("bound", f"{self.name} hangs in: {token['text']}\n{self.backtrace()}", self)
+        return token["answer"]
 
     def call(self, verb, limit=None, **values):
-        self.post(verb, **values)
-        values = self.result(limit)
+        values = self.result(limit, self.send(verb, values))
         if "failed" in values:
             raise Violation("completion", f"{self.name}: {verb} failed: {values['failed']}", self)
         return values
-
-    def attempt(self, verb, **values):
-        self.post(verb, **values)
-        return self.result()
 
     def find(self, what, **match):
         for event in self.events:
@@ -178,7 +182,7 @@ class Actor:
 
     def wait(self, what, limit=None, **match):
         """The event, or None when it did not come in time."""
-        self.field.until(lambda: self.find(what, **match) or self.ended, limit or self.limit)
+        self.field.until(lambda: self.find(what, **match) or self.ended, limit or self.field.watchdog)
         event = self.find(what, **match)
         if event is None and self.ended:
             raise self.gone(f"waiting for {what} {match}")

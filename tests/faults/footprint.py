@@ -10,6 +10,7 @@ Allowances, all over what the process held after its warm-up:
 """
 
 import statistics
+import time
 
 WARM_UP = 8  # rounds of one process
 MAPPINGS = 24
@@ -65,7 +66,6 @@ def check(actor):
     history = actor.history
     sample = measure(actor)
     if history.excess(sample):
-        import time
         end = time.monotonic() + SETTLING
         while history.excess(sample) and time.monotonic() < end:
             actor.field.pump(0.1)

@@ -32,6 +32,8 @@ def arguments():
     parser.add_argument("--seed", default=None)
     parser.add_argument("--only", action="append", metavar="SCENARIO", help="just this scenario; may be given several times")
     parser.add_argument("--replay", type=int, action="append", metavar="ROUND", help="just this round of the seed")
+    parser.add_argument("--bye", action="store_true", help="the library tells the other side of a close")
+    parser.add_argument("--liveness", action="store_true", help="the library has liveness_ns")
     parser.add_argument("--list", action="store_true", help="the names of the scenarios")
     parser.add_argument("--logs", type=Path, help="keep what the processes wrote here")
     parser.add_argument("--watchdog", type=float, default=WATCHDOG, help="seconds after which a process is said to hang")
@@ -39,6 +41,7 @@ def arguments():
 
 
 def build(options, folder):
+    folder.mkdir(parents=True, exist_ok=True)
     log = folder / "build.log"
     with open(log, "w", encoding="utf-8") as output:
         for command in (["cmake", "-S", HERE, "-B", folder, f"-DCMAKE_PREFIX_PATH={options.prefix.resolve()}"], ["cmake", "--build", folder]):
@@ -130,7 +133,7 @@ def main():
     program = build(options, options.build or folder)
     logs = options.logs or folder
     logs.mkdir(parents=True, exist_ok=True)
-    field = Field(program, environment(options), logs)
+    field = Field(program, environment(options), logs, options.watchdog)
     probe = field.start("probe", "default")
     field.ucx = probe.call("version")["ucx"]
     field.remove(probe)
@@ -147,7 +150,7 @@ def main():
                 only = "".join(f" --only {each}" for each in options.only or [])
                 print(f"VIOLATION in round {number}, {name}; again with: --seed {seed} --replay {number}{only}; {this.parameters}")
                 for invariant, text in this.violations[:6]:
-                    print(f"  [{invariant}] {text}")
+                    print(f"  [{invariant}] {text[:3000]}")
                 sys.stdout.flush()
             for known in this.known:
                 print(f"known: round {number} {name}: {known} {this.parameters}", flush=True)

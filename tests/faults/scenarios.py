@@ -1,13 +1,22 @@
-"""The register of scenarios."""
+"""The register of scenarios. One is a function of a round that injects a fault and checks what is particular to it; what holds
+after every fault is checked by Round.afterwards."""
 
 ALL = {}
 
 
-def scenario(function):
-    ALL[function.__name__] = function
-    return function
+def scenario(needs=None):
+    """`needs` names the option without which the scenario is left out."""
+    def enter(function):
+        function.needs = needs
+        ALL[function.__name__] = function
+        return function
+    return enter
 
 
 def available(options):
+    # pylint: disable=import-outside-toplevel,unused-import
+    import scenarios_close  # noqa: F401
+    import scenarios_connect  # noqa: F401
     import scenarios_kill  # noqa: F401
-    return ALL
+    import scenarios_silence  # noqa: F401
+    return {name: function for name, function in ALL.items() if function.needs is None or getattr(options, function.needs)}

@@ -1,0 +1,60 @@
+"""A peer that is there and says nothing."""
+
+import signal
+
+from rounds import NANO
+from scenarios import scenario
+
+SOON = 1.0
+
+
+@scenario()
+def stopped(r):
+    """SIGSTOP and SIGCONT without liveness_ns: everything waits, nothing is lost."""
+    transports = r.take_part()
+    peer = r.guest("peer", transports)
+    count, size = r.load(8 << 20)
+    places = []
+    for actor in r.involve():
+        here, there = r.join(actor, peer)
+        group = r.group()
+        places.append((actor, here, there, group))
+        r.greet([(actor, here, peer), (peer, there, actor)])
+        actor.call("recv", group=group, count=count, size=size, tag=7, **{"from": here})
+        peer.call("recv", group=group, count=count, size=size, tag=8)
+        peer.call("send", ep=there, group=group, count=count, size=size, tag=7, sender=peer.number)
+    for actor, here, _, group in places:
+        actor.post("send", ep=here, group=group, count=count, size=size, tag=8, sender=actor.number)
+    r.pause()
+    r.strike(peer, signal.SIGSTOP)
+    r.rest(r.choose("stopped_up_to", (0.1, 1.5, 3)))
+    r.strike(peer, signal.SIGCONT)
+    for actor, _, _, group in places:
+        actor.result()
+        r.drained(actor, group)
+        r.drained(peer, group)
+    r.part([(actor, here) for actor, here, _, _ in places], peer)
+
+
+@scenario("liveness")
+def stopped_liveness(r):
+    """SIGSTOP with liveness_ns: the endpoint is given up with TIMED_OUT; SIGCONT afterwards does no harm."""
+    transports = r.take_part()
+    peer = r.guest("peer", transports)
+    count, size = r.load(8 << 20)
+    liveness = r.choose("liveness", (0.3, 1.0, 2.0))
+    places = []
+    for actor in r.involve():
+        here, there = r.join(actor, peer, liveness=int(liveness / NANO))
+        group = r.group()
+        places.append((actor, here, group))
+        r.greet([(actor, here, peer), (peer, there, actor)])
+        peer.call("recv", group=500, count=count, size=size, tag=8)
+    r.pause()
+    since = r.strike(peer, signal.SIGSTOP)
+    for actor, here, group in places:
+        # A synchronous one: something is outstanding whatever the transport takes.
+        actor.call("send", ep=here, group=group, count=count, size=size, tag=8, handle=r.handle(), sync=1, sender=actor.number)
+    r.ended(places, since, ("OK", "TIMED_OUT"), liveness + SOON + 1.0)
+    r.strike(peer, signal.SIGCONT)
+    r.leave(peer)
