@@ -5,7 +5,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <execinfo.h>
 #include <malloc.h>
 #include <poll.h>
 #include <sched.h>
@@ -111,15 +110,6 @@ static void check(ucxx_status_t status, const char *what) {
 static void on_log(void *arg, int32_t level, const char *component, const char *message) {
   (void)arg;
   fprintf(stderr, "log %d %s: %s\n", level, component, message);
-}
-
-/* What killed the process, for the harness's report. */
-static void on_fatal(int number) {
-  void *frames[48];
-  dprintf(STDERR_FILENO, "fatal signal %d\n", number);
-  backtrace_symbols_fd(frames, backtrace(frames, 48), STDERR_FILENO);
-  signal(number, SIG_DFL);
-  raise(number);
 }
 
 /* ------------------------------------------------------------------ progress */
@@ -342,10 +332,7 @@ static void parse(char *line, command_t *command) {
 
 int main(void) {
   static char line[16384];
-  static const int fatal[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  for (size_t at = 0; at < sizeof fatal / sizeof *fatal; at++)
-    signal(fatal[at], on_fatal);
   /* Large buffers go back to the system when they are freed, so that what is resident can be compared. */
   mallopt(M_MMAP_THRESHOLD, 128 * 1024);
   setvbuf(stdin, NULL, _IONBF, 0);

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import selectors
 import shutil
 import signal
@@ -14,7 +15,7 @@ from pulse import Pulse
 
 WATCHDOG = 20  # seconds; only a hang reaches it
 
-TRANSPORTS = {"shm": "posix,cma,self", "tcp": "tcp,self", "default": None}
+TRANSPORTS = {"shm": "posix,cma,self", "tcp": "tcp,self", "default": None, "link": "tcp,self"}
 
 # What UCX does wrong by itself, whatever library is on top of it: reported, and counted apart. Pattern in what a dying process
 # wrote, and the releases in which it was seen.
@@ -45,6 +46,18 @@ class KnownAbort(Exception):
 
 def parse(words):
     return dict(word.split("=", 1) for word in words if "=" in word)
+
+
+def keep_core():
+    resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def stacks(*arguments):
+    """What gdb says of a process or a core, where there is a gdb."""
+    if not shutil.which("gdb"):
+        return ""
+    done = subprocess.run(["gdb", "-q", "-batch", *arguments, "-ex", "thread apply all bt 40"], capture_output=True, text=True, check=False)
+    return "\n".join(line[:200] for line in done.stdout.splitlines() if line.startswith(("#", "Thread", "Program")))
 
 
 class Field:
@@ -109,7 +122,8 @@ class Actor:
         self.log = field.folder / f"{self.number:05}-{name}.log"
         with open(self.log, "wb") as errors:
             self.process = subprocess.Popen([*prefix, field.program], env=environment, stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE, stderr=errors, bufsize=0)
+                                            stdout=subprocess.PIPE, stderr=errors, bufsize=0, cwd=field.folder,
+                                            preexec_fn=keep_core)
         self.events = []
         self.waiting = deque()  # commands without an answer yet
         self.posted = deque()  # commands whose answer nobody has taken
@@ -204,17 +218,21 @@ class Actor:
         for pattern, release in UCX_ABORTS.items():
             if status == -signal.SIGABRT and self.field.ucx.startswith(release) and re.search(pattern, text):
                 return KnownAbort(pattern.replace("\\", ""), self)
-        return Violation("survivors", f"{self.name} ended with {status} in: {doing}\n{text[-6000:]}", self)
+        return Violation("survivors", f"{self.name} ended with {status} in: {doing}\n{text[-2000:]}\n{self.core()}", self)
+
+    def core(self):
+        """Where the process was, if the system writes cores into its folder."""
+        for path in (self.field.folder / "core", self.field.folder / f"core.{self.process.pid}"):
+            if path.exists():
+                text = stacks(str(self.field.program), str(path))
+                path.unlink()
+                return text
+        return ""
 
     def backtrace(self):
-        """Of a process that hangs, with what the library says about its worker where it still answers."""
-        text = f"log of {self.name}:\n{self.said()[-3000:]}"
-        if shutil.which("gdb") and self.process.poll() is None:
-            done = subprocess.run(["gdb", "-q", "-batch", "-p", str(self.process.pid), "-ex", "thread apply all bt 40"],
-                                  capture_output=True, text=True, check=False)
-            lines = [line for line in done.stdout.splitlines() if line.startswith(("#", "Thread"))]
-            text += "\n" + "\n".join(lines)
-        return text
+        """Of a process that hangs: what it wrote, and where it is."""
+        text = f"log of {self.name}:\n{self.said()[-2000:]}"
+        return text + "\n" + stacks("-p", str(self.process.pid)) if self.process.poll() is None else text
 
     def send_signal(self, number):
         """The time just before, on the clock that actors use as well."""

@@ -22,10 +22,11 @@ class FifoStopped(Exception):
 class Pool:
     """The survivors of one choice of transports: three processes that live through all rounds, each connected to the others."""
 
-    def __init__(self, field, transports, prefix=()):
+    def __init__(self, field, transports, network=None):
         self.field = field
         self.transports = transports
-        self.prefix = prefix
+        self.network = network
+        self.prefix = network.prefix("near") if network else ()
         self.actors = []
 
     def ready(self):
@@ -52,13 +53,12 @@ class Pool:
 
 
 class Round:
-    def __init__(self, field, pools, number, seed, options, namespaces=None):
+    def __init__(self, field, pools, number, seed, options):
         self.field = field
         self.pools = pools
         self.number = number
         self.random = random.Random(f"{seed}:{number}")
         self.options = options
-        self.namespaces = namespaces
         self.parameters = {}
         self.figures = {}  # name: seconds
         self.known = []  # what is counted apart
@@ -129,7 +129,7 @@ class Round:
 
     def join(self, left, right, **params):
         """As `connect`, or through a listener on either side."""
-        by = self.choose("by", ("address", "listener") if left.transports != "shm" else ("address",))
+        by = self.choose("by", ("address", "listener") if left.transports in ("tcp", "default") else ("address",))
         if by == "address":
             drop = params.pop("drop_on_close", 0)
             here, there = left.next_id(), right.next_id()

@@ -5,6 +5,7 @@
 """
 
 import argparse
+import atexit
 import os
 import secrets
 import shutil
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import scenarios
 from actors import WATCHDOG, Field, KnownAbort, Violation
+from network import Network, Unavailable
 from rounds import FifoStopped, Pool, Round
 
 HERE = Path(__file__).resolve().parent
@@ -119,6 +121,14 @@ def play(field, pools, number, seed, options):
 def main():
     options = arguments()
     seed = options.seed or secrets.token_hex(4)
+    network = None
+    try:
+        network = Network()
+    except Unavailable as why:
+        print(f"LEFT OUT: cut_link: no network namespaces here ({why})")
+    options.link = network is not None
+    if network:
+        atexit.register(network.close)
     options.scenarios = scenarios.available(options)
     if options.list:
         for name, function in sorted(options.scenarios.items()):
@@ -139,6 +149,8 @@ def main():
     field.remove(probe)
     print(f"seed {seed}, UCX {field.ucx}, scenarios: {', '.join(sorted(options.scenarios))}", flush=True)
     pools = {transports: Pool(field, transports) for transports in ("shm", "tcp", "default")}
+    if network:
+        pools["link"] = Pool(field, "link", network)
     summary = Summary()
     try:
         for number in options.replay or range(options.rounds):
@@ -152,8 +164,8 @@ def main():
                 for invariant, text in this.violations[:6]:
                     print(f"  [{invariant}] {text[:3000]}")
                 sys.stdout.flush()
-            for known in this.known:
-                print(f"known: round {number} {name}: {known} {this.parameters}", flush=True)
+            for known, times in Counter(this.known).items():
+                print(f"known: round {number} {name}: {known}, {times} times; {this.parameters}", flush=True)
     finally:
         summary.show(pools)
         field.clear()

@@ -58,3 +58,47 @@ def stopped_liveness(r):
     r.ended(places, since, ("OK", "TIMED_OUT"), liveness + SOON + 1.0)
     r.strike(peer, signal.SIGCONT)
     r.leave(peer)
+
+
+@scenario("link")
+def cut_link(r):
+    """The network between two hosts is cut. Without liveness_ns everything waits, and arrives when the link is back before TCP gives up."""
+    network, transports = r.pools["link"].network, r.take_part("link")
+    peer = r.guest("peer", transports, prefix=network.prefix("far"))
+    how = r.choose("how", ("down", "loss", "one way") if network.loss else ("down",))
+    liveness = r.choose("liveness", (0, 0.5, 1.5) if r.options.liveness else (0,))
+    count, size = r.load(1 << 20)
+    places = []
+    for actor in r.involve():
+        here, there = r.join(actor, peer, **({"liveness": int(liveness / NANO)} if liveness else {}))
+        group = r.group()
+        places.append((actor, here, there, group))
+        r.greet([(actor, here, peer), (peer, there, actor)])
+        peer.call("recv", group=group, count=count, size=size, tag=8, **{"from": there})
+    network.cut(how)
+    try:
+        since = r.now(peer)
+        for actor, here, _, group in places:
+            actor.post("send", ep=here, group=group, count=count, size=size, tag=8, handle=r.handle(), sync=1, sender=actor.number)
+        for actor, _, _, _ in places:
+            actor.result()
+        if liveness:
+            r.ended([(actor, here, group) for actor, here, _, group in places], since, ("OK", "TIMED_OUT"), liveness + SOON + 1.0)
+        else:
+            r.rest(2)
+        # While it is cut: those on this side talk to each other.
+        r.greet([(actor, endpoint, other) for actor in r.survivors for other, endpoint in actor.mesh.items()])
+    finally:
+        network.restore(how)
+    for actor, here, there, group in places:
+        if liveness:
+            # Its side hears of the end when packets pass again, by TCP if by nothing else, or gave up itself.
+            r.closed(peer, there, allowed=("TIMED_OUT", "PEER_FAILED", "CONNECTION_RESET"))
+            r.drained(peer, group, allowed=("OK", "TIMED_OUT", "PEER_FAILED", "CONNECTION_RESET"))
+        else:
+            r.drained(actor, group)
+            r.drained(peer, group)
+    if liveness:
+        r.leave(peer)
+    else:
+        r.part([(actor, here) for actor, here, _, _ in places], peer)

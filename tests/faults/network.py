@@ -1,0 +1,83 @@
+"""Two network namespaces joined by a veth pair, whose link can be cut. Needs root, `ip`, and for loss `tc`."""
+
+import os
+import shutil
+import subprocess
+
+
+class Unavailable(Exception):
+    pass
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Unavailable(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+class Network:
+    """Sides "near" and "far"; the device of each is called veth0."""
+
+    SIDES = ("near", "far")
+
+    def __init__(self):
+        if os.geteuid() != 0:
+            raise Unavailable("not root")
+        if not shutil.which("ip"):
+            raise Unavailable("no ip command")
+        self.names = {side: f"ucxx-rs-{os.getpid()}-{side}" for side in self.SIDES}
+        self.made = []
+        try:
+            for name in self.names.values():
+                run("ip", "netns", "add", name)
+                self.made.append(name)
+            run("ip", "link", "add", "veth0", "netns", self.names["near"], "type", "veth", "peer", "name", "veth0", "netns", self.names["far"])
+            for number, side in enumerate(self.SIDES):
+                self.inside(side, "ip", "addr", "add", f"192.0.2.{number + 1}/24", "dev", "veth0")
+                self.inside(side, "ip", "link", "set", "lo", "up")
+                self.inside(side, "ip", "link", "set", "veth0", "up")
+        except Unavailable:
+            self.close()
+            raise
+        self.loss = shutil.which("tc") is not None and self.has_loss()
+
+    def inside(self, side, *command):
+        run("ip", "netns", "exec", self.names[side], *command)
+
+    def prefix(self, side):
+        return ("ip", "netns", "exec", self.names[side])
+
+    def has_loss(self):
+        try:
+            self.lose("far")
+            self.restore_loss("far")
+        except Unavailable:
+            return False
+        return True
+
+    def lose(self, side):
+        """What this side sends is lost from now on."""
+        self.inside(side, "tc", "qdisc", "add", "dev", "veth0", "root", "netem", "loss", "100%")
+
+    def restore_loss(self, side):
+        self.inside(side, "tc", "qdisc", "del", "dev", "veth0", "root")
+
+    def cut(self, how):
+        """The addresses of the near side stay: processes there go on talking to each other."""
+        if how == "down":
+            self.inside("far", "ip", "link", "set", "veth0", "down")
+        else:
+            for side in self.SIDES if how == "loss" else ("far",):
+                self.lose(side)
+
+    def restore(self, how):
+        if how == "down":
+            self.inside("far", "ip", "link", "set", "veth0", "up")
+        else:
+            for side in self.SIDES if how == "loss" else ("far",):
+                self.restore_loss(side)
+
+    def close(self):
+        for name in self.made:
+            subprocess.run(("ip", "netns", "delete", name), capture_output=True, check=False)
+        self.made = []
