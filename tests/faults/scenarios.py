@@ -13,10 +13,14 @@ def scenario(needs=None):
     return enter
 
 
-def available(options):
+def every():
     # pylint: disable=import-outside-toplevel,unused-import
     import scenarios_close  # noqa: F401
     import scenarios_connect  # noqa: F401
     import scenarios_kill  # noqa: F401
     import scenarios_silence  # noqa: F401
-    return {name: function for name, function in ALL.items() if function.needs is None or getattr(options, function.needs)}
+    return ALL
+
+
+def available(options):
+    return {name: function for name, function in every().items() if function.needs is None or getattr(options, function.needs)}

@@ -65,7 +65,7 @@ def cut_link(r):
     """The network between two hosts is cut. Without liveness_ns everything waits, and arrives when the link is back before TCP gives up."""
     network, transports = r.pools["link"].network, r.take_part("link")
     peer = r.guest("peer", transports, prefix=network.prefix("far"))
-    how = r.choose("how", ("down", "loss", "one way") if network.loss else ("down",))
+    how = r.choose("how", ("down", "loss", "one way"))
     liveness = r.choose("liveness", (0, 0.5, 1.5) if r.options.liveness else (0,))
     count, size = r.load(1 << 20)
     places = []
