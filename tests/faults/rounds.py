@@ -273,15 +273,16 @@ class Round:
         self.left(peer)
 
     def ended(self, places, since, allowed, bound, statuses=None):
-        """Each (actor, endpoint, group) is over: on_close, every completion, the refusal of more; and drops the endpoint."""
-        for actor, endpoint, group in places:
+        """Each (actor, endpoint, group, ...) is over: on_close, every completion, the refusal of more; and drops the endpoint."""
+        for actor, endpoint, *groups in places:
             self.closed(actor, endpoint, since, allowed=statuses or allowed[1:], figure="closed", bound=bound)
-            self.drained(actor, group, since, allowed=allowed, figure="complete", bound=bound)
+            for group in groups:
+                self.drained(actor, group, since, allowed=allowed, figure="complete", bound=bound)
             if endpoint in actor.dropping:
                 continue
             if actor.call("status", ep=endpoint)["status"] == "OK":
                 self.fail("completion", f"{actor.name}: an endpoint that has ended says OK")
-        for actor, endpoint, _ in places:
+        for actor, endpoint, *_ in places:
             self.drop(actor, endpoint, 1.0)
 
     def drop(self, actor, endpoint, bound):

@@ -100,11 +100,9 @@ class Summary:
             print(f"  known, UCX's own: {known}: {count}")
         for pool in pools.values():
             for actor in pool.actors:
-                slopes = actor.history.slopes()
-                if slopes:
-                    last = actor.history.seen[-1]
-                    text = " ".join(f"{q}={last[q]} ({slope:+.2f})" for q, slope in slopes.items())
-                    print(f"  {actor.name}: after {len(actor.history.seen)} rounds (growth a round): {text}")
+                account = actor.history.account()
+                if account:
+                    print(f"  {actor.name}: after {len(actor.history.seen)} rounds (growth a round): {account}")
         print(f"{sum(self.rounds.values())} rounds, {sum(self.violated.values())} with violations", flush=True)
 
 

@@ -84,17 +84,17 @@ def kill_both_ways(r):
     places = []
     for actor in r.involve():
         here, there = r.join(actor, victim)
-        places.append((actor, here, r.group()))
+        places.append((actor, here, r.group(), r.group(), r.group()))
         receive(r, actor, here, places[-1][2], count, size)
         victim.call("recv", count=count, size=size, tag=8, group=500)
         r.flooded.append(actor)
         victim.post("send", ep=there, count=count, size=size, tag=7, group=501, sender=victim.number)
-    for actor, here, group in places:
-        actor.post("send", ep=here, count=count, size=size, tag=8, group=group, handle=r.handle(), sender=actor.number)
-        actor.post("flush", ep=here, group=group, handle=r.handle())
+    for actor, here, _, sends, flushes in places:
+        actor.post("send", ep=here, count=count, size=size, tag=8, group=sends, handle=r.handle(), sender=actor.number)
+        actor.post("flush", ep=here, group=flushes, handle=r.handle())
     r.pause()
     killed = r.strike(victim, signal.SIGKILL)
-    for actor, _, _ in places:
+    for actor, *_ in places:
         actor.result()
         actor.result()
     r.ended(places, killed, DIED, DEATH)
