@@ -167,7 +167,7 @@ class Round:
         for actor in dict.fromkeys(actor for line in lines for actor in (line[0], line[2])):
             actor.call("watch", group=group)
             waiting.append(actor)
-        late = [actor for actor in waiting if not actor.wait("drained", group=group, limit=self.options.watchdog / 2)]
+        late = [actor for actor in waiting if not actor.wait("drained", group=group, limit=self.field.watchdog / 2)]
         for actor in waiting:
             account = actor.call("group", group=group)
             if actor not in late and (set(self.ends(account)) != {"OK"} or account["refused"] != "0"):
@@ -191,7 +191,7 @@ class Round:
     def drained(self, actor, group, since=None, limit=None, allowed=("OK",), figure=None, bound=None):
         """Waits until a group has completed, checks how, and how long after `since` the last one did."""
         actor.call("watch", group=group)
-        event = actor.wait("drained", group=group, limit=limit or self.options.watchdog)
+        event = actor.wait("drained", group=group, limit=limit or self.field.watchdog)
         account = actor.call("group", group=group)
         if event is None:
             raise Violation("bound", f"{actor.name} never completes group {group}: {account}\n{self.why(actor)}", actor)
@@ -204,7 +204,7 @@ class Round:
 
     def closed(self, actor, endpoint, since=None, limit=None, allowed=("OK",), figure=None, bound=None):
         """Waits for on_close."""
-        event = actor.wait("closed", ep=endpoint, limit=limit or self.options.watchdog)
+        event = actor.wait("closed", ep=endpoint, limit=limit or self.field.watchdog)
         if event is None:
             raise Violation("bound", f"{actor.name}: no on_close of endpoint {endpoint}\n{self.why(actor)}", actor)
         if event["status"] not in allowed:

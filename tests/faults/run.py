@@ -34,8 +34,6 @@ def arguments():
     parser.add_argument("--seed", default=None)
     parser.add_argument("--only", action="append", metavar="SCENARIO", help="just this scenario; may be given several times")
     parser.add_argument("--replay", type=int, action="append", metavar="ROUND", help="just this round of the seed")
-    parser.add_argument("--bye", action="store_true", help="the library tells the other side of a close")
-    parser.add_argument("--liveness", action="store_true", help="the library has liveness_ns")
     parser.add_argument("--list", action="store_true", help="the names of the scenarios")
     parser.add_argument("--logs", type=Path, help="keep what the processes wrote here")
     parser.add_argument("--watchdog", type=float, default=WATCHDOG, help="seconds after which a process is said to hang")

@@ -10,11 +10,6 @@ CLOSE = 4.0
 CUT = ("OK", "CANCELED", "CLOSED", "CONNECTION_RESET")
 
 
-def cut(r):
-    """Where the library does not tell the other side of a close, that sees the end of a TCP connection."""
-    return CUT if r.options.bye else CUT + ("PEER_FAILED",)
-
-
 def traffic(r, places, peer, count, size):
     """Messages both ways between each (actor, here, there, group) and the peer."""
     for actor, here, there, group in places:
@@ -59,7 +54,7 @@ def close_both(r):
         for _ in range(2):
             actor.result()
             peer.result()
-    allowed = cut(r) + ("TIMED_OUT",)
+    allowed = CUT + ("TIMED_OUT",)
     for actor, here, there, group in places:
         for side, endpoint in ((actor, here), (peer, there)):
             r.closed(side, endpoint, began, allowed=allowed, figure="closed", bound=None)
@@ -91,17 +86,14 @@ def force_in_transfer(r):
     for actor, _, _ in closers:
         actor.result()
     for actor, endpoint, group in closers:
-        r.closed(actor, endpoint, began, allowed=cut(r), figure="closed", bound=2.0)
-        r.drained(actor, group, began, allowed=cut(r), figure="complete", bound=2.0)
+        r.closed(actor, endpoint, began, allowed=CUT, figure="closed", bound=2.0)
+        r.drained(actor, group, began, allowed=CUT, figure="complete", bound=2.0)
         r.drop(actor, endpoint, 1.0)
-    if r.options.bye:
-        for actor, endpoint, group in stayers:
-            r.closed(actor, endpoint, began, allowed=("CONNECTION_RESET",), figure="heard", bound=2.0)
-            r.drained(actor, group, began, allowed=cut(r), figure="heard", bound=2.0)
+    for actor, endpoint, group in stayers:
+        r.closed(actor, endpoint, began, allowed=("CONNECTION_RESET",), figure="heard", bound=2.0)
+        r.drained(actor, group, began, allowed=CUT, figure="heard", bound=2.0)
     for actor, endpoint, _ in stayers:
-        r.drop(actor, endpoint, CLOSE)
-    for actor, _, group in stayers:
-        r.drained(actor, group, allowed=cut(r) + ("TIMED_OUT",))
+        r.drop(actor, endpoint, 1.0)
 
 
 @scenario()
@@ -129,7 +121,7 @@ def close_unserved(r):
         else:
             actor.result()
             r.closed(actor, here, began, allowed=("OK", "TIMED_OUT", "CONNECTION_RESET"), figure="closed", bound=CLOSE if idle else None)
-        r.drained(actor, group, began, allowed=cut(r) + ("TIMED_OUT",), figure="complete", bound=CLOSE if idle else None)
+        r.drained(actor, group, began, allowed=CUT + ("TIMED_OUT",), figure="complete", bound=CLOSE if idle else None)
         if how != "drop":
             r.drop(actor, here, 1.0)
     if idle:
@@ -139,7 +131,7 @@ def close_unserved(r):
             peer.call("recv", group=group, count=count, size=size, tag=8)
         for _, _, there, group in places:
             peer.call("cancel", group=group)
-            r.drained(peer, group, allowed=cut(r) + ("TIMED_OUT", "PEER_FAILED"))
+            r.drained(peer, group, allowed=CUT + ("TIMED_OUT", "PEER_FAILED"))
     r.leave(peer)
 
 
@@ -160,7 +152,7 @@ def destroy_worker(r):
     for actor, _, there, group in places:
         actor.result()
         r.closed(peer, there, allowed=("OK", "CANCELED", "CLOSED"))
-        r.drained(peer, group, allowed=cut(r))
+        r.drained(peer, group, allowed=CUT)
     how = r.choose("then", ("quit", "leave"))
     peer.post(how)
     if how == "leave":

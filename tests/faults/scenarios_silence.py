@@ -5,7 +5,8 @@ import signal
 from rounds import NANO
 from scenarios import scenario
 
-SOON = 1.0
+# A close by force may wait a second for the other side's answer.
+SOON = 1.5
 
 
 @scenario()
@@ -36,13 +37,13 @@ def stopped(r):
     r.part([(actor, here) for actor, here, _, _ in places], peer)
 
 
-@scenario("liveness")
+@scenario()
 def stopped_liveness(r):
     """SIGSTOP with liveness_ns: the endpoint is given up with TIMED_OUT; SIGCONT afterwards does no harm."""
     transports = r.take_part()
     peer = r.guest("peer", transports)
     count, size = r.load(8 << 20)
-    liveness = r.choose("liveness", (0.3, 1.0, 2.0))
+    liveness = r.choose("liveness", (0.5, 1.0, 2.0))
     places = []
     for actor in r.involve():
         here, there = r.join(actor, peer, liveness=int(liveness / NANO))
@@ -50,12 +51,14 @@ def stopped_liveness(r):
         places.append((actor, here, group))
         r.greet([(actor, here, peer), (peer, there, actor)])
         peer.call("recv", group=500, count=count, size=size, tag=8)
+    # What it had the announcement of, it may read when it goes on.
+    r.cut_short.add(500)
     r.pause()
     since = r.strike(peer, signal.SIGSTOP)
     for actor, here, group in places:
         # A synchronous one: something is outstanding whatever the transport takes.
         actor.call("send", ep=here, group=group, count=count, size=size, tag=8, handle=r.handle(), sync=1, sender=actor.number)
-    r.ended(places, since, ("OK", "TIMED_OUT"), liveness + SOON + 1.0)
+    r.ended(places, since, ("OK", "TIMED_OUT"), 1.5 * liveness + SOON)
     r.strike(peer, signal.SIGCONT)
     r.leave(peer)
 
@@ -66,7 +69,7 @@ def cut_link(r):
     network, transports = r.pools["link"].network, r.take_part("link")
     peer = r.guest("peer", transports, prefix=network.prefix("far"))
     how = r.choose("how", ("down", "loss", "one way"))
-    liveness = r.choose("liveness", (0, 0.5, 1.5) if r.options.liveness else (0,))
+    liveness = r.choose("liveness", (0, 0.5, 1.5))
     count, size = r.load(1 << 20)
     places = []
     for actor in r.involve():
@@ -83,7 +86,7 @@ def cut_link(r):
         for actor, _, _, _ in places:
             actor.result()
         if liveness:
-            r.ended([(actor, here, group) for actor, here, _, group in places], since, ("OK", "TIMED_OUT"), liveness + SOON + 1.0)
+            r.ended([(actor, here, group) for actor, here, _, group in places], since, ("OK", "TIMED_OUT"), 1.5 * liveness + SOON)
         else:
             r.rest(2)
         # While it is cut: those on this side talk to each other.
