@@ -195,15 +195,24 @@ static void destroy_worker(const command_t *command) {
   answer(command, UCXX_OK, "took=%" PRIu64, now_ns() - start);
 }
 
-static long entries(const char *path) {
+/* Entries of a folder, without those that are links to something whose name begins so; `others` counts these. */
+static long entries(const char *path, const char *apart, long *others) {
   long count = 0;
   DIR *directory = opendir(path);
   if (directory == NULL)
     return -1;
-  while (readdir(directory) != NULL)
-    count++;
+  for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+    char name[512], target[256] = "";
+    if (entry->d_name[0] == '.')
+      continue;
+    snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
+    if (apart != NULL && readlink(name, target, sizeof target - 1) > 0 && strncmp(target, apart, strlen(apart)) == 0)
+      ++*others;
+    else
+      count++;
+  }
   closedir(directory);
-  return count - 2;
+  return count;
 }
 
 static long lines(const char *path) {
@@ -226,8 +235,9 @@ static void footprint(const command_t *command) {
     give_up("no /proc/self/statm");
   fclose(file);
   /* The folder that is being read is one of the descriptors. */
-  answer(command, UCXX_OK, "resident_kib=%ld mappings=%ld descriptors=%ld threads=%ld", pages * (sysconf(_SC_PAGESIZE) / 1024),
-         lines("/proc/self/maps"), entries("/proc/self/fd") - 1, entries("/proc/self/task"));
+  long segments = 0, descriptors = entries("/proc/self/fd", "/dev/shm/ucx_", &segments) - 1;
+  answer(command, UCXX_OK, "resident_kib=%ld mappings=%ld segments=%ld descriptors=%ld threads=%ld",
+         pages * (sysconf(_SC_PAGESIZE) / 1024), lines("/proc/self/maps"), segments, descriptors, entries("/proc/self/task", NULL, NULL));
 }
 
 static void counters(const command_t *command) {

@@ -43,6 +43,9 @@ class KnownAbort(Exception):
         super().__init__(f"UCX abort at {where} in {actor.name}")
         self.where = where
 
+    def label(self):
+        return f"UCX abort at {self.where}"
+
 
 def parse(words):
     return dict(word.split("=", 1) for word in words if "=" in word)
@@ -90,10 +93,11 @@ class Field:
             key.data.read()
 
     def until(self, condition, limit=WATCHDOG):
-        """Whether it came true in time."""
-        end = time.monotonic() + limit
+        """Whether it came true in time, not counting time in which the machine stood still."""
+        begin = time.monotonic()
         while not condition():
-            left = end - time.monotonic()
+            now = time.monotonic()
+            left = begin + limit + self.pulse.stood_still(begin, now) - now
             if left <= 0:
                 return False
             self.pump(left)
@@ -129,6 +133,7 @@ class Actor:
         self.posted = deque()  # commands whose answer nobody has taken
         self.partial = b""
         self.ended = False  # its output has
+        self.killed = False  # by the harness
         self.violations = []
         self.dropping = set()  # endpoints that their own on_close destroys
         self.ids = 0
@@ -211,9 +216,14 @@ class Actor:
     def said(self):
         return self.log.read_text(errors="replace")
 
+    def crashed(self):
+        """Has it ended by a signal that nobody sent?"""
+        return (self.process.poll() or 0) < 0 and not self.killed
+
     def gone(self, doing):
         """Why the process is not there any more."""
         status = self.process.wait()
+        self.killed = True  # reported
         text = self.said()
         for pattern, release in UCX_ABORTS.items():
             if status == -signal.SIGABRT and self.field.ucx.startswith(release) and re.search(pattern, text):
@@ -236,12 +246,14 @@ class Actor:
 
     def send_signal(self, number):
         """The time just before, on the clock that actors use as well."""
+        self.killed = self.killed or number == signal.SIGKILL
         at = time.monotonic()
         os.kill(self.process.pid, number)
         return at
 
     def kill(self):
         if self.process.poll() is None:
+            self.killed = True
             self.process.kill()
             self.process.wait()
         if not self.ended:

@@ -1,8 +1,8 @@
 """What a process holds that lives through all rounds, and when that is too much.
 
  - descriptors and threads: never more than after the warm-up. TCP connections are closed in the background, so it is looked at again for a while.
- - mappings: UCX gets the chunks of its memory pools one by one and keeps them for the worker's life, and so does malloc; which round
-   reaches a new high is a matter of chance, so there are MAPPINGS more than after the warm-up, and a slow growth is a leak all the same (below).
+ - mappings and segments (descriptors of shared memory of its own): UCX gets the chunks of its memory pools one by one and keeps them for the
+   worker's life, and so does malloc; which round reaches a new high is a matter of chance, so there are MAPPINGS more than after the warm-up, and a slow growth is a leak all the same (below).
  - memory: the pools again. 10,000 messages that nobody has received yet are 80 MiB of UCX's receive buffers, once: RESIDENT_KIB.
 
 A leak shows in every round or in most, a new high in few: so in addition the median of the growth from round to round may not
@@ -18,9 +18,9 @@ WARM_UP = 8  # rounds of one process
 ENOUGH = 16  # rounds after that, for a median
 MAPPINGS = 64
 RESIDENT_KIB = 256 * 1024
-GROWTH = {"resident_kib": 64, "mappings": 0}
+GROWTH = {"resident_kib": 64, "mappings": 0, "segments": 0}
 SETTLING = 5  # seconds; only a leak reaches it
-QUANTITIES = ("resident_kib", "mappings", "descriptors", "threads")
+QUANTITIES = ("resident_kib", "mappings", "segments", "descriptors", "threads")
 
 
 class History:
@@ -32,7 +32,7 @@ class History:
         if len(self.seen) < WARM_UP:
             return None
         most = max(sample[quantity] for sample in self.seen[:WARM_UP])
-        return most + {"mappings": MAPPINGS, "resident_kib": RESIDENT_KIB}.get(quantity, 0)
+        return most + {"mappings": MAPPINGS, "segments": MAPPINGS, "resident_kib": RESIDENT_KIB}.get(quantity, 0)
 
     def excess(self, sample):
         over = []

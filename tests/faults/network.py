@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import time
 
 NOBODY = "02:00:00:00:00:99"
 
@@ -15,6 +16,7 @@ def run(*command):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Unavailable(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout
 
 
 class Network:
@@ -38,12 +40,22 @@ class Network:
                 self.inside(side, "ip", "addr", "add", f"{self.address(number)}/24", "dev", "veth0")
                 self.inside(side, "ip", "link", "set", "lo", "up")
                 self.inside(side, "ip", "link", "set", "veth0", "up")
+            for side in self.SIDES:
+                self.carried(side)
         except Unavailable:
             self.close()
             raise
 
     def inside(self, side, *command):
-        run("ip", "netns", "exec", self.names[side], *command)
+        return run("ip", "netns", "exec", self.names[side], *command)
+
+    def carried(self, side):
+        """Waits until the link is up as UCX sees it: it leaves out devices that are not."""
+        end = time.monotonic() + 10
+        while "state UP" not in self.inside(side, "ip", "-o", "link", "show", "veth0"):
+            if time.monotonic() > end:
+                raise Unavailable("the link does not come up")
+            time.sleep(0.01)
 
     def prefix(self, side):
         return ("ip", "netns", "exec", self.names[side])
@@ -70,6 +82,8 @@ class Network:
     def restore(self, how):
         if how == "down":
             self.inside("far", "ip", "link", "set", "veth0", "up")
+            for side in self.SIDES:
+                self.carried(side)
         else:
             for side in self.SIDES if how == "loss" else ("far",):
                 self.find_again(side)

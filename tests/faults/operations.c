@@ -17,6 +17,8 @@ typedef struct operation {
   enum kind kind;
   enum state state;
   unsigned group;
+  ucxx_endpoint_t *closes; /* what its callback closes */
+  int32_t how;
   bool early; /* its request was destroyed while it was in progress */
   uint8_t *data;
   size_t length, scribbled;
@@ -54,6 +56,7 @@ static operation_t *take(enum kind kind, unsigned group, size_t length) {
   operation->state = PENDING;
   operation->group = group;
   operation->early = false;
+  operation->closes = NULL;
   operation->length = length;
   operation->scribbled = 0;
   operation->data = NULL;
@@ -128,7 +131,14 @@ static void on_completion(void *arg, ucxx_request_t *request, ucxx_status_t stat
     violation("completion", "status=%s", ucxx_status_name(status));
   if (request != NULL && ucxx_request_status(request) != status)
     violation("completion", "status=%s request=%s", ucxx_status_name(status), ucxx_status_name(ucxx_request_status(request)));
+  ucxx_endpoint_t *closes = slots[ticket & 0xffffff]->closes;
+  int32_t how = slots[ticket & 0xffffff]->how;
   complete(ticket, status, false);
+  if (closes != NULL) {
+    ucxx_status_t closed = ucxx_endpoint_close(closes, how, NULL, NULL);
+    if (closed != UCXX_OK && closed != UCXX_INPROGRESS && ucxx_endpoint_status(closes) == UCXX_OK)
+      violation("completion", "close=%s from=callback", ucxx_status_name(closed));
+  }
 }
 
 /* ------------------------------------------------------------------ submission */
@@ -193,6 +203,7 @@ static void many(const command_t *command, enum kind kind) {
   unsigned group = (unsigned)number_of(command, "group", 0) % GROUPS;
   uint64_t sender = number_of(command, "sender", 0), deadline = now_ns() + 20 * UINT64_C(1000000000);
   const char *handle = text_of(command, "handle", "keep");
+  const char *closing = text_of(command, "closing", "no");
   bool sync = number_of(command, "sync", 0) != 0;
   ucxx_endpoint_t *endpoint = endpoint_of(command, kind == SENT ? "ep" : "from");
   ucxx_status_t first = UCXX_OK;
@@ -206,6 +217,10 @@ static void many(const command_t *command, enum kind kind) {
     uint64_t ticket = operation->ticket;
     ucxx_status_t status;
     operation->early = word_is(handle, "early");
+    if (done == 0 && !word_is(closing, "no")) {
+      operation->closes = endpoint;
+      operation->how = word_is(closing, "force") ? UCXX_CLOSE_FORCE : UCXX_CLOSE_FLUSH;
+    }
     prepare(operation, &params);
     if (kind == SENT) {
       message_fill(operation->data, size, sender, sequence++);

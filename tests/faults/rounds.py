@@ -374,6 +374,14 @@ class Round:
     def finish(self):
         """Whatever happened: nothing of this round stays, and what actors found wrong themselves is taken up."""
         for actor in [*self.survivors, *self.guests]:
+            if actor.crashed():
+                # Who crashed is often told by somebody else's complaint.
+                why = actor.gone("this round")
+                if isinstance(why, KnownAbort):
+                    self.known.append(why.label())
+                    self.violations.clear()
+                else:
+                    self.violations.insert(0, (why.invariant, str(why)))
             for text in actor.violations:
                 values = parse(text.split())
                 if values["invariant"] == "integrity" and int(values.get("group", 0)) in self.cut_short and "verdict" in values:

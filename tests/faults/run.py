@@ -117,14 +117,14 @@ def play(field, pools, number, seed, options):
     except Violation as violation:
         this.fail(violation.invariant, str(violation))
     except KnownAbort as known:
-        this.known.append(str(known).split(" in ", maxsplit=1)[0])
+        this.known.append(known.label())
     except FifoStopped as stopped:
         this.known.append("UCX FIFO")
         this.parameters["stopped"] = str(stopped)
     except Exception:  # pylint: disable=broad-except
         this.fail("harness", traceback.format_exc())
     this.finish()
-    if spoilt or this.violations:
+    if spoilt or this.violations or any(actor.ended for actor in this.survivors):
         for pool in pools.values():
             if any(actor in pool.actors for actor in this.survivors):
                 pool.retire()

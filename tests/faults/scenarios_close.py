@@ -1,5 +1,7 @@
 """Endpoints and workers are closed in the middle of everything."""
 
+import signal
+
 from rounds import NANO
 from scenarios import scenario
 from scenarios_kill import receive
@@ -97,6 +99,30 @@ def force_in_transfer(r):
 
 
 @scenario()
+def close_in_callback(r):
+    """The callback of a receive closes its endpoint, with more under way."""
+    transports = r.take_part()
+    count, size = r.load(1 << 20)
+    peer, places = link(r, transports)
+    how = r.choose("how", ("flush", "force"))
+    r.cut_short.update(group for *_, group in places)
+    began = r.now(peer)
+    for actor, here, there, group in places:
+        actor.call("recv", group=group, count=count, size=size, tag=7, always=1, closing=how, handle=r.handle(), **{"from": here})
+        receive(r, peer, there, group, count, size, tag=8)
+        actor.call("send", ep=here, group=group, count=count, size=size, tag=8, handle=r.handle(), sender=actor.number)
+    for _, _, there, group in places:
+        peer.call("send", ep=there, group=group, count=count, size=size, tag=7, sender=peer.number)
+    for actor, here, there, group in places:
+        r.closed(actor, here, began, allowed=("OK", "TIMED_OUT"), figure="closed")
+        r.closed(peer, there, began, allowed=("CONNECTION_RESET",), figure="heard")
+        r.drained(actor, group, began, allowed=CUT, figure="complete")
+        r.drained(peer, group, began, allowed=CUT, figure="complete")
+        r.drop(actor, here, 1.0)
+        r.drop(peer, there, 1.0)
+
+
+@scenario()
 def close_unserved(r):
     """Closing while the peer never progresses: bounded, and no harm when it wakes up."""
     transports = r.take_part()
@@ -173,3 +199,28 @@ def close_and_again(r):
             r.greet([(actor, here, peer), (peer, there, actor)])
         r.part([(actor, here)], peer, [there])
     r.leave(peer)
+
+
+@scenario()
+def unnoticed(r):
+    """Endpoints without error handling notice no death; the worker's end completes what they have, bounded."""
+    transports = r.take_part()
+    count, size = r.load(8 << 20)
+    witness, victim = r.guest("witness", transports), r.guest("victim", transports)
+    here, there = witness.next_id(), victim.next_id()
+    witness.call("ep", ep=here, address=victim.address, errors="none")
+    victim.call("ep", ep=there, address=witness.address, errors="none")
+    group = r.group()
+    if r.choose("greeted", (True, True, False)):
+        r.greet([(witness, here, victim), (victim, there, witness)])
+    receive(r, witness, here, group, count, size)
+    witness.post("send", ep=here, group=group, count=count, size=size, tag=8, handle=r.handle(), sender=witness.number)
+    r.pause()
+    if r.choose("killed", (True, False)):
+        r.strike(victim, signal.SIGKILL)
+    witness.result()
+    witness.post("destroy")
+    r.took("destroy", int(witness.result()["took"]) * NANO, 3.0, witness)
+    # TCP tells of a death all the same.
+    r.closed(witness, here, allowed=("OK", "CANCELED", "CLOSED", "PEER_FAILED"))
+    r.drained(witness, group, allowed=CUT + ("PEER_FAILED",))
