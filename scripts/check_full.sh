@@ -55,6 +55,10 @@ at_random() { # program, count
   done
 }
 
+faults() { # options
+  scripts/faults.sh "$stage" 500 "$@"
+}
+
 rust_repeated() {
   local round
   for ((round = 1; round <= repeat; round++)); do
@@ -72,6 +76,8 @@ part "UCXX as a peer" tests/bindings/ucxx/run.sh "$suites/tests/c"
 part "decoders, fed by libFuzzer" scripts/fuzz.sh
 part "a million operations for threads that fall asleep" at_random progress_thread_sleep 1000000
 part "threads that start and stop under traffic" at_random progress_thread_restart 2000
+part "500 rounds of faults" faults
+for wheel in "${ucx_wheels[@]}"; do part "500 rounds of faults, UCX $wheel" faults --ucx "$(scripts/ucx_wheel.sh "$wheel")"; done
 
 if [ "${#failed[@]}" -gt 0 ]; then
   printf 'check-full: failed: %s\n' "${failed[@]}" >&2

@@ -15,9 +15,9 @@ oldest_rust=$(package_field rust-version)
 
 steps=(fmt clippy msrv cargo-test loom stage header readme install tools suites system-ucx)
 for wheel in "${ucx_wheels[@]}"; do steps+=("ucx-$wheel"); done
-steps+=(asan tsan bindings)
+steps+=(faults asan tsan bindings)
 # These use the library as installed by the stage step.
-staged=" readme tools suites system-ucx asan bindings "
+staged=" readme tools suites system-ucx faults asan bindings "
 for wheel in "${ucx_wheels[@]}"; do staged+="ucx-$wheel "; done
 
 step_fmt() {
@@ -130,6 +130,16 @@ on_wheel() { # version
   tests/tools/test_tools.py "$stage" Perftest.test_every_way_of_driving_and_waiting Info
 }
 for wheel in "${ucx_wheels[@]}"; do eval "step_ucx-$wheel() { on_wheel $wheel; }"; done
+
+# Some rounds on each UCX; check_full.sh has many.
+step_faults() {
+  local wheel result=0
+  scripts/faults.sh "$stage" 14 || result=1
+  for wheel in "${ucx_wheels[@]}"; do
+    scripts/faults.sh "$stage" 14 --ucx "$(scripts/ucx_wheel.sh "$wheel")" || result=1
+  done
+  return "$result"
+}
 
 step_asan() {
   local flags='-fsanitize=address -fno-omit-frame-pointer' program found=0

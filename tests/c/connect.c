@@ -292,7 +292,7 @@ static void silent_and_then_not(const manner_t *manner) {
   CHECK_EQ(listen(descriptor, 10), 0);
   resolve_to("127.0.0.2", "127.0.0.1", NULL);
   ucxx_endpoint_params_t params = watching(&client);
-  params.connect_timeout_ns = SECOND;
+  params.connect_timeout_ns = 3 * SECOND;
   CHECK_OK(ucxx_endpoint_connect(site.client, "several.test", (uint16_t)port, &params, &client.endpoint));
   AWAIT(&site, seen_count(&client.open) + seen_count(&client.close) == 1);
   CHECK_EQ(seen_count(&client.close), 0);

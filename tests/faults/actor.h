@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright the ucxx_rs developers */
+/*
+ * What the parts of an actor share. An actor is a process that does what the fault harness tells it, one command a line on
+ * stdin, one answer a line on stdout ("ok" or "no"), and between them lines of events ("event").
+ *
+ * Include this file first: it asks the C library for its GNU declarations.
+ */
+#ifndef UCXX_RS_FAULTS_ACTOR_H
+#define UCXX_RS_FAULTS_ACTOR_H
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucxx_rs.h>
+
+/* What drives progress where it is manual. IDLE is a peer that never does. */
+enum drive { SPIN, SLEEP, IDLE };
+
+extern ucxx_context_t *context;
+extern ucxx_worker_t *worker;
+extern bool threaded; /* a progress thread drives */
+/* Over the tables of operations, endpoints and groups; never held across a call of the library that may run callbacks. */
+extern pthread_mutex_t tables;
+
+/* ------------------------------------------------------------------ the line to the harness */
+
+/* One command: `verb name=value ...`. Values hold no blanks. */
+typedef struct command {
+  const char *verb;
+  char *names[24];
+  char *values[24];
+  size_t count;
+} command_t;
+const char *text_of(const command_t *command, const char *name, const char *otherwise);
+uint64_t number_of(const command_t *command, const char *name, uint64_t otherwise);
+
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* "ok verb ..." or, when the status is an error, "no verb status=... message". */
+void answer(const command_t *command, ucxx_status_t status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Something that must not happen, whatever fault is injected. */
+void violation(const char *invariant, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void give_up(const char *why) __attribute__((noreturn));
+uint64_t now_ns(void);
+void progress_once(void);
+/* Without the prefixes that all have. */
+const char *short_name(ucxx_status_t status);
+bool word_is(const char *text, const char *word);
+
+/* ------------------------------------------------------------------ groups (groups.c) */
+
+/* Operations that are counted together: what a round puts under way at one place. */
+enum { GROUPS = 512 };
+void group_submitted(unsigned group);
+void group_refused(unsigned group);
+/* Tells the harness when it was the last one of a group that is watched. */
+void group_completed(unsigned group, ucxx_status_t status, bool inside, uint64_t at);
+bool command_groups(const command_t *command);
+void groups_forget(void);
+
+/* ------------------------------------------------------------------ contents (messages.c) */
+
+enum { SCRIBBLE_SENT = 0xa5, SCRIBBLE_RECEIVED = 0x5a };
+uint64_t mix(uint64_t value);
+/* A message tells by its first word who sent it, as which one, and how long it was; the rest follows from that word. */
+void message_fill(void *data, size_t length, uint64_t sender, uint64_t sequence);
+enum verdict { INTACT, SCRIBBLED, MIXED };
+enum verdict message_check(const void *data, size_t length, size_t *where);
+/* Does every byte still hold the scribble? */
+bool scribble_stands(const void *data, size_t length, uint8_t byte, size_t *where);
+
+/* ------------------------------------------------------------------ operations (operations.c) */
+
+bool command_operations(const command_t *command);
+/* Callback and argument for an operation that carries no message (flush, close). */
+void operation_plain(unsigned group, const char *handle, ucxx_op_params_t *params, uint64_t *ticket);
+void operation_called(uint64_t ticket, ucxx_status_t status, ucxx_request_t *request);
+/* Frees what has completed; how many have not. */
+size_t operations_forget(void);
+void operations_totals(char *text, size_t capacity);
+
+/* ------------------------------------------------------------------ endpoints and listeners (connections.c) */
+
+bool command_connections(const command_t *command);
+ucxx_endpoint_t *endpoint_of(const command_t *command, const char *name);
+size_t connections_forget(void);
+void connections_leave(void);
+#endif

@@ -1,0 +1,263 @@
+"""The processes of a round: how they are started, told what to do, listened to and killed."""
+
+import os
+import re
+import resource
+import selectors
+import shutil
+import signal
+import subprocess
+import time
+from collections import deque
+from pathlib import Path
+
+from pulse import Pulse
+
+WATCHDOG = 20  # seconds; only a hang reaches it
+
+TRANSPORTS = {"shm": "posix,cma,self", "tcp": "tcp,self", "default": None, "link": "tcp,self"}
+
+# What UCX does wrong by itself, whatever library is on top of it: reported, and counted apart. Pattern in what a dying process
+# wrote, and the releases in which it was seen.
+UCX_ABORTS = {
+    r"ucp_request\.c:684": "1.13",
+    r"ucp_ep\.inl:215": "1.13",
+    r"arbiter\.c:36": "1.13",
+    r"ucp_ep\.c:437": "1.13",
+}
+
+
+class Violation(Exception):
+    """One of the invariants does not hold, and the round cannot go on."""
+
+    def __init__(self, invariant, text, actor=None):
+        super().__init__(f"{invariant}: {text}")
+        self.invariant = invariant
+        self.actor = actor
+
+
+class KnownAbort(Exception):
+    """UCX ended the process in a way that is known."""
+
+    def __init__(self, where, actor):
+        super().__init__(f"UCX abort at {where} in {actor.name}")
+        self.where = where
+
+    def label(self):
+        return f"UCX abort at {self.where}"
+
+
+def parse(words):
+    return dict(word.split("=", 1) for word in words if "=" in word)
+
+
+def keep_core():
+    resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def stacks(*arguments):
+    """What gdb says of a process or a core, where there is a gdb."""
+    if not shutil.which("gdb"):
+        return ""
+    done = subprocess.run(["gdb", "-q", "-batch", *arguments, "-ex", "thread apply all bt 40"], capture_output=True, text=True, check=False)
+    return "\n".join(line[:200] for line in done.stdout.splitlines() if line.startswith(("#", "Thread", "Program")))
+
+
+class Field:
+    """All actors, and the one place that waits for them."""
+
+    def __init__(self, program, environment, folder, watchdog=WATCHDOG):
+        self.program = program
+        self.environment = environment
+        self.folder = Path(folder)
+        self.ucx = ""
+        self.watchdog = watchdog
+        self.selector = selectors.DefaultSelector()
+        self.pulse = Pulse()
+        self.count = 0
+        self.actors = []
+
+    def start(self, name, transports, prefix=(), **worker):
+        """A process with a worker. `prefix` is put before the command, to start it in a namespace."""
+        actor = Actor(self, name, transports, prefix)
+        self.actors.append(actor)
+        actor.mode = worker.get("mode", "single")
+        actor.drive = worker.pop("drive", "sleep")
+        if actor.drive != "sleep":
+            actor.call("drive", how=actor.drive)
+        actor.address = actor.call("worker", **worker)["address"]
+        return actor
+
+    def pump(self, limit):
+        for key, _ in self.selector.select(max(0, limit)):
+            key.data.read()
+
+    def until(self, condition, limit=WATCHDOG):
+        """Whether it came true in time, not counting time in which the machine stood still."""
+        begin = time.monotonic()
+        while not condition():
+            now = time.monotonic()
+            left = begin + limit + self.pulse.stood_still(begin, now) - now
+            if left <= 0:
+                return False
+            self.pump(left)
+        return True
+
+    def remove(self, actor):
+        actor.kill()
+        if actor in self.actors:
+            self.actors.remove(actor)
+
+    def clear(self):
+        for actor in list(self.actors):
+            self.remove(actor)
+
+
+class Actor:
+    def __init__(self, field, name, transports, prefix=()):
+        field.count += 1
+        self.field = field
+        self.name = name
+        self.transports = transports
+        self.number = field.count
+        environment = dict(field.environment)
+        if TRANSPORTS[transports]:
+            environment["UCX_TLS"] = TRANSPORTS[transports]
+        self.log = field.folder / f"{self.number:05}-{name}.log"
+        with open(self.log, "wb") as errors:
+            self.process = subprocess.Popen([*prefix, field.program], env=environment, stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, stderr=errors, bufsize=0, cwd=field.folder,
+                                            preexec_fn=keep_core)
+        self.events = []
+        self.waiting = deque()  # commands without an answer yet
+        self.posted = deque()  # commands whose answer nobody has taken
+        self.partial = b""
+        self.ended = False  # its output has
+        self.killed = False  # by the harness
+        self.violations = []
+        self.dropping = set()  # endpoints that their own on_close destroys
+        self.ids = 0
+        field.selector.register(self.process.stdout, selectors.EVENT_READ, self)
+
+    # ---------------------------------------------------------------- the line
+
+    def read(self):
+        data = os.read(self.process.stdout.fileno(), 65536)
+        if not data:
+            self.ended = True
+            self.field.selector.unregister(self.process.stdout)
+            return
+        *lines, self.partial = (self.partial + data).split(b"\n")
+        for line in lines:
+            words = line.decode(errors="replace").split()
+            if words[0] in ("ok", "no"):
+                token = self.waiting.popleft()
+                assert token["verb"] == words[1], (token, line)
+                token["answer"] = parse(words[2:])
+                if words[0] == "no":
+                    token["answer"]["failed"] = " ".join(words[2:])
+                continue
+            event = parse(words[2:])
+            event["what"] = words[1]
+            self.events.append(event)
+            if words[1] == "violation":
+                self.violations.append(f"{self.name}: " + " ".join(words[2:]))
+
+    def post(self, verb, **values):
+        """Sends a command; its answer is taken with `result`, in the order of the posts."""
+        self.posted.append(self.send(verb, values))
+
+    def send(self, verb, values):
+        text = " ".join([verb] + [f"{name}={value}" for name, value in values.items()]) + "\n"
+        token = {"verb": verb, "text": text[:200].strip(), "answer": None}
+        try:
+            self.process.stdin.write(text.encode())
+        except OSError:
+            raise self.gone(verb) from None
+        self.waiting.append(token)
+        return token
+
+    def result(self, limit=None, token=None):
+        """The answer to the oldest post: its values, with "failed" where it is a no."""
+        token = token or self.posted.popleft()
+        self.field.until(lambda: token["answer"] is not None or self.ended, limit or self.field.watchdog)
+        if token["answer"] is None:
+            if self.ended:
+                raise self.gone(token["text"])
+            raise Violation("bound", f"{self.name} hangs in: {token['text']}\n{self.backtrace()}", self)
+        return token["answer"]
+
+    def call(self, verb, limit=None, **values):
+        values = self.result(limit, self.send(verb, values))
+        if "failed" in values:
+            raise Violation("completion", f"{self.name}: {verb} failed: {values['failed']}", self)
+        return values
+
+    def find(self, what, **match):
+        for event in self.events:
+            if event["what"] == what and all(event.get(key) == str(value) for key, value in match.items()):
+                return event
+        return None
+
+    def wait(self, what, limit=None, **match):
+        """The event, or None when it did not come in time."""
+        self.field.until(lambda: self.find(what, **match) or self.ended, limit or self.field.watchdog)
+        event = self.find(what, **match)
+        if event is None and self.ended:
+            raise self.gone(f"waiting for {what} {match}")
+        return event
+
+    def next_id(self):
+        self.ids += 1
+        return self.ids
+
+    # ---------------------------------------------------------------- life and death
+
+    def said(self):
+        return self.log.read_text(errors="replace")
+
+    def crashed(self):
+        """Has it ended by a signal that nobody sent?"""
+        return (self.process.poll() or 0) < 0 and not self.killed
+
+    def gone(self, doing):
+        """Why the process is not there any more."""
+        status = self.process.wait()
+        self.killed = True  # reported
+        text = self.said()
+        for pattern, release in UCX_ABORTS.items():
+            if status == -signal.SIGABRT and self.field.ucx.startswith(release) and re.search(pattern, text):
+                return KnownAbort(pattern.replace("\\", ""), self)
+        return Violation("survivors", f"{self.name} ended with {status} in: {doing}\n{text[-2000:]}\n{self.core()}", self)
+
+    def core(self):
+        """Where the process was, if the system writes cores into its folder."""
+        for path in (self.field.folder / "core", self.field.folder / f"core.{self.process.pid}"):
+            if path.exists():
+                text = stacks(str(self.field.program), str(path))
+                path.unlink()
+                return text
+        return ""
+
+    def backtrace(self):
+        """Of a process that hangs: what it wrote, and where it is."""
+        text = f"log of {self.name}:\n{self.said()[-2000:]}"
+        return text + "\n" + stacks("-p", str(self.process.pid)) if self.process.poll() is None else text
+
+    def send_signal(self, number):
+        """The time just before, on the clock that actors use as well."""
+        self.killed = self.killed or number == signal.SIGKILL
+        at = time.monotonic()
+        os.kill(self.process.pid, number)
+        return at
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.killed = True
+            self.process.kill()
+            self.process.wait()
+        if not self.ended:
+            self.field.selector.unregister(self.process.stdout)
+            self.ended = True
+        self.process.stdin.close()
+        self.process.stdout.close()

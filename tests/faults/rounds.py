@@ -1,0 +1,394 @@
+"""One round: who takes part, what is put under way, and the four invariants afterwards."""
+
+import random
+import time
+
+import footprint
+import pulse
+from actors import KnownAbort, Violation, parse
+
+DEATH = 2.0  # seconds within which a peer's death has to be noticed
+# A process that is not scheduled notices nothing: on a machine that is busy with other things as well.
+NOISE = 0.5
+MODES = ("single", "multi", "thread")
+DRIVES = ("sleep", "spin")
+NANO = 1e-9
+
+
+class FifoStopped(Exception):
+    """UCX's own: a process killed between claiming a place in a shared-memory FIFO and filling it stops that FIFO for good."""
+
+
+class Pool:
+    """The survivors of one choice of transports: three processes that live through all rounds, each connected to the others."""
+
+    def __init__(self, field, transports, network=None):
+        self.field = field
+        self.transports = transports
+        self.network = network
+        self.prefix = network.prefix("near") if network else ()
+        self.actors = []
+
+    def ready(self):
+        """The three, made anew after a round that cost one."""
+        if any(actor.ended for actor in self.actors):
+            self.retire()
+        if not self.actors:
+            self.actors = [self.field.start(f"survivor-{self.transports}-{mode}", self.transports, self.prefix, mode=mode, queue=16384)
+                           for mode in MODES]
+            for actor in self.actors:
+                actor.history = footprint.History()
+                actor.mesh = {}
+            for actor in self.actors:
+                for other in self.actors:
+                    if other is not actor:
+                        actor.mesh[other] = actor.next_id()
+                        actor.call("ep", ep=actor.mesh[other], address=other.address)
+        return self.actors
+
+    def retire(self):
+        for actor in self.actors:
+            self.field.remove(actor)
+        self.actors = []
+
+
+class Round:
+    def __init__(self, field, pools, number, seed, options):
+        self.field = field
+        self.pools = pools
+        self.number = number
+        self.random = random.Random(f"{seed}:{number}")
+        self.options = options
+        self.parameters = {}
+        self.figures = {}  # name: seconds
+        self.known = []  # what is counted apart
+        self.violations = []
+        self.guests = []  # processes of this round only
+        self.survivors = []
+        self.groups = 0
+        self.waited = {}  # how long each had waited for a processor before the fault
+        self.cut_short = set()  # groups whose sender may end by force while the receiver reads: documented
+        self.flooded = []  # survivors to which a victim was sending when it was killed
+
+    # ---------------------------------------------------------------- choices
+
+    def choose(self, name, among):
+        value = self.random.choice(among)
+        self.parameters[name] = value
+        return value
+
+    def uniform(self, name, low, high):
+        value = round(self.random.uniform(low, high), 4)
+        self.parameters[name] = value
+        return value
+
+    def load(self, largest=64 << 20):
+        """How many of what size; 128 MiB at most under way."""
+        size = self.choose("size", [s for s in (8, 64, 1000, 4096, 8192, 20000, 65536, 262144, 1 << 20, 8 << 20, 64 << 20) if s <= largest])
+        most = max(1, min(10000, (128 << 20) // size))
+        count = self.choose("count", [min(most, c) for c in (1, 1, 3, 10, 100, 1000, 10000)])
+        return count, size
+
+    def take_part(self, transports=None, drives=DRIVES):
+        """The survivors; each drives its worker in a way of this round."""
+        transports = transports or self.choose("transports", ("shm", "tcp", "default"))
+        self.survivors = self.pools[transports].ready()
+        for actor in self.survivors:
+            if actor.mode != "thread":
+                actor.call("drive", how=self.choose(f"drive_{actor.mode}", drives))
+        return transports
+
+    def guest(self, name, transports, **worker):
+        if "mode" not in worker:
+            worker["mode"] = self.choose(f"mode_{name}", MODES)
+        if "drive" not in worker and worker["mode"] != "thread":
+            worker["drive"] = self.choose(f"drive_{name}", DRIVES)
+        actor = self.field.start(f"r{self.number}-{name}", transports, worker.pop("prefix", ()), queue=16384, **worker)
+        self.guests.append(actor)
+        return actor
+
+    def handle(self):
+        """What becomes of an operation's request: kept, not asked for, or destroyed while it is in progress."""
+        return self.random.choice(("keep", "none", "early"))
+
+    def group(self):
+        self.groups += 1
+        return self.groups
+
+    def involve(self, at_most=3):
+        return self.random.sample(self.survivors, self.choose("involved", range(1, at_most + 1)))
+
+    # ---------------------------------------------------------------- what actors do
+
+    def connect(self, left, right, **params):
+        """Endpoints both ways by address; the ids."""
+        here, there = left.next_id(), right.next_id()
+        left.call("ep", ep=here, address=right.address, **params)
+        right.call("ep", ep=there, address=left.address, **params)
+        return here, there
+
+    def join(self, left, right, **params):
+        """As `connect`, or through a listener on either side."""
+        by = self.choose("by", ("address", "listener") if left.transports in ("tcp", "default") else ("address",))
+        if by == "address":
+            drop = params.pop("drop_on_close", 0)
+            here, there = left.next_id(), right.next_id()
+            left.call("ep", ep=here, address=right.address, drop_on_close=drop, **params)
+            right.call("ep", ep=there, address=left.address, **params)
+        else:
+            here, there = left.next_id(), right.next_id()
+            server, accepted, client, asking = (right, there, left, here) if self.choose("listens", (0, 1)) else (left, here, right, there)
+            drop = params.pop("drop_on_close", 0) if client is left else 0
+            params.pop("drop_on_close", 0)
+            listened = {"liveness": params["liveness"]} if "liveness" in params else {}
+            port = server.call("listen", answer="accept", first=accepted, **listened)["port"]
+            client.call("connect", ep=asking, port=port, drop_on_close=drop, **params)
+            for actor, what, endpoint in ((server, "accepted", accepted), (client, "opened", asking)):
+                event = actor.wait(what, ep=endpoint)
+                if event is None or event["status"] != "OK":
+                    raise Violation("survivors", f"no connection: {actor.name} {event} {actor.events[-3:]}\n{self.why(actor)}", actor)
+            server.call("unlisten")
+        if drop:
+            left.dropping.add(here)
+        return here, there
+
+    def exchange(self, lines, sizes=(8, 4096, 300000)):
+        """Messages over each of the (from, endpoint, to) at once, contents checked by the receivers. Those that did not come through."""
+        group, waiting = self.group(), []
+        for number, (sender, endpoint, receiver) in enumerate(lines):
+            for part, size in enumerate(sizes):
+                tag = 1 << 32 | group << 16 | number << 4 | part
+                receiver.post("recv", group=group, size=size, tag=tag, count=1)
+                sender.post("send", group=group, size=size, tag=tag, count=1, ep=endpoint, sender=sender.number)
+        for sender, endpoint, receiver in lines:
+            for _ in sizes:
+                receiver.result()
+                sender.result()
+        for actor in dict.fromkeys(actor for line in lines for actor in (line[0], line[2])):
+            actor.call("watch", group=group)
+            waiting.append(actor)
+        late = [actor for actor in waiting if not actor.wait("drained", group=group, limit=self.field.watchdog / 2)]
+        for actor in waiting:
+            account = actor.call("group", group=group)
+            if actor not in late and (set(self.ends(account)) != {"OK"} or account["refused"] != "0"):
+                self.fail("survivors", f"{actor.name} could not talk: {account}")
+        return group, late
+
+    def greet(self, lines):
+        """Before any fault, so nobody may be late."""
+        group, late = self.exchange(lines)
+        if late:
+            self.late(group, late, "no talk before the fault")
+
+    def late(self, group, actors, what):
+        accounts = {actor.name: actor.call("group", group=group) for actor in actors}
+        raise Violation("survivors", f"{what}: {accounts}\n" + "\n".join(self.why(actor) for actor in actors), actors[0])
+
+    @staticmethod
+    def ends(account):
+        return {name: int(count) for name, count in (end.split(":") for end in account["ends"].split(",") if end)}
+
+    def drained(self, actor, group, since=None, limit=None, allowed=("OK",), figure=None, bound=None):
+        """Waits until a group has completed, checks how, and how long after `since` the last one did."""
+        actor.call("watch", group=group)
+        event = actor.wait("drained", group=group, limit=limit or self.field.watchdog)
+        account = actor.call("group", group=group)
+        if event is None:
+            raise Violation("bound", f"{actor.name} never completes group {group}: {account}\n{self.why(actor)}", actor)
+        others = {name: count for name, count in self.ends(account).items() if name not in allowed}
+        if others:
+            self.fail("completion", f"{actor.name} group {group} ended with {others}, expected {allowed}")
+        if since is not None and account["last"] != "0":
+            self.took(figure, int(account["last"]) * NANO - since, bound, actor)
+        return account
+
+    def closed(self, actor, endpoint, since=None, limit=None, allowed=("OK",), figure=None, bound=None):
+        """Waits for on_close."""
+        event = actor.wait("closed", ep=endpoint, limit=limit or self.field.watchdog)
+        if event is None:
+            raise Violation("bound", f"{actor.name}: no on_close of endpoint {endpoint}\n{self.why(actor)}", actor)
+        if event["status"] not in allowed:
+            self.fail("completion", f"{actor.name}: on_close with {event['status']}, expected {allowed}")
+        if since is not None:
+            self.took(figure, int(event["at"]) * NANO - since, bound, actor)
+        return event
+
+    def took(self, figure, seconds, bound, actor):
+        if bound is not None and seconds > bound:
+            now = time.monotonic()
+            stalled = self.field.pulse.stood_still(now - seconds - 1, now) + pulse.waited(actor.process.pid) - self.waited.get(actor, 0)
+            self.figures["machine stood still"] = max(stalled, self.figures.get("machine stood still", 0))
+            seconds -= stalled
+            if seconds > bound + NOISE:
+                self.fail("bound", f"{actor.name}: {figure} took {seconds:.2f} s, bound {bound} s, and {stalled:.2f} s without a processor")
+        self.figures[figure] = max(seconds, self.figures.get(figure, 0))
+
+    def why(self, actor):
+        """Of one that waits for what does not come: its worker's own account, and where its threads are."""
+        try:
+            actor.post("dump")
+            actor.result(5)
+        except (Violation, KnownAbort):
+            pass
+        return actor.backtrace()
+
+    def fail(self, invariant, text):
+        self.violations.append((invariant, text))
+
+    def pause(self):
+        """The moment of the fault is random: this is what is injected, nothing waits by it."""
+        end = time.monotonic() + self.uniform("delay", 0, self.choose("delay_up_to", (0.001, 0.02, 0.2)))
+        self.field.until(lambda: False, end - time.monotonic())
+
+    def rest(self, up_to):
+        self.field.until(lambda: False, self.uniform("rest", 0, up_to))
+
+    def strike(self, actor, number):
+        """Sends a signal; the moment."""
+        self.waited = {other: pulse.waited(other.process.pid) for other in self.survivors}
+        return actor.send_signal(number)
+
+    def now(self, *others):
+        """The moment at which something is asked for."""
+        self.waited = {actor: pulse.waited(actor.process.pid) for actor in [*self.survivors, *others]}
+        return time.monotonic()
+
+    def part(self, places, peer, theirs=()):
+        """The peer leaves, or closes those endpoints, while the actors close theirs."""
+        for endpoint in theirs:
+            peer.post("drop", ep=endpoint)
+        if not theirs:
+            peer.post("leave")
+        for actor, here in places:
+            actor.post("drop", ep=here)
+        for actor, _ in places:
+            self.took("drop", int(actor.result()["took"]) * NANO, 4.0, actor)
+        for _ in theirs:
+            self.took("drop", int(peer.result()["took"]) * NANO, 4.0, peer)
+        if not theirs:
+            self.left(peer)
+
+    def leave(self, peer):
+        peer.post("leave")
+        self.left(peer)
+
+    def ended(self, places, since, allowed, bound, statuses=None):
+        """Each (actor, endpoint, group, ...) is over: on_close, every completion, the refusal of more; and drops the endpoint."""
+        for actor, endpoint, *groups in places:
+            self.closed(actor, endpoint, since, allowed=statuses or allowed[1:], figure="closed", bound=bound)
+            for group in groups:
+                self.drained(actor, group, since, allowed=allowed, figure="complete", bound=bound)
+            if endpoint in actor.dropping:
+                continue
+            if actor.call("status", ep=endpoint)["status"] == "OK":
+                self.fail("completion", f"{actor.name}: an endpoint that has ended says OK")
+        for actor, endpoint, *_ in places:
+            self.drop(actor, endpoint, 1.0)
+
+    def drop(self, actor, endpoint, bound):
+        if endpoint in actor.dropping:
+            actor.dropping.remove(endpoint)
+            return
+        took = int(actor.call("drop", ep=endpoint)["took"]) * NANO
+        self.took("drop", took, bound, actor)
+
+    # ---------------------------------------------------------------- afterwards
+
+    def afterwards(self):
+        """The invariants, for everybody who is still there."""
+        self.unharmed()
+        self.talk()
+        for actor in self.survivors:
+            # What arrived and nobody received.
+            actor.call("sweep")
+            self.counted(actor)
+            actor.events.clear()
+        for actor in self.survivors:
+            if actor.mode != "thread":
+                actor.call("drive", how="sleep")
+            over = footprint.check(actor)
+            if over:
+                self.fail("leak", f"{actor.name}: {', '.join(over)}; before: {actor.history.seen[-3:-1]}")
+
+    def unharmed(self):
+        for actor in self.survivors:
+            for other, endpoint in actor.mesh.items():
+                status = actor.call("status", ep=endpoint)["status"]
+                if status != "OK":
+                    raise Violation("survivors", f"{actor.name}: its endpoint to {other.name} has ended with {status}", actor)
+
+    def talk(self):
+        """Among survivors, and with a process that is new."""
+        among = [(actor, endpoint, other) for actor in self.survivors for other, endpoint in actor.mesh.items()]
+        transports = self.survivors[0].transports
+        fresh = self.guest("fresh", transports, prefix=self.pools[transports].prefix)
+        pairs = [(actor, *self.connect(actor, fresh)) for actor in self.survivors]
+        lines = [(actor, here, fresh) for actor, here, _ in pairs] + [(fresh, there, actor) for actor, _, there in pairs]
+        began = time.monotonic()
+        group, late = self.exchange(among + lines)
+        if late:
+            self.silent(group, late)
+        self.figures["talk"] = time.monotonic() - began
+        fresh.post("leave")
+        for actor, here, _ in pairs:
+            actor.post("drop", ep=here)
+        for actor, _, _ in pairs:
+            took = int(actor.result()["took"]) * NANO
+            self.took("drop", took, 3.0, actor)
+        self.left(fresh)
+
+    def left(self, actor):
+        """Takes the answer to a `leave` that was posted, and sees the process end by itself."""
+        values = actor.result()
+        self.took("leave", int(values["took"]) * NANO, None, actor)
+        if values["left"] != "0":
+            self.fail("completion", f"{actor.name} left with {values['left']} operations that had not completed")
+        if not self.field.until(lambda: actor.ended):
+            raise Violation("bound", f"{actor.name} does not end\n{actor.backtrace()}", actor)
+        if actor.process.wait() != 0:
+            raise actor.gone("leave")
+
+    def silent(self, group, late):
+        """Who does not talk: is it the FIFO that a victim took along?"""
+        # A survivor whose FIFO has stopped receives nothing from anybody, so its peers' messages stay under way as well; those
+        # who were not flooded still talk to each other.
+        suspects = [actor for actor in self.survivors if actor in self.flooded and actor in late]
+        others = [actor for actor in self.survivors if actor not in suspects]
+        if suspects and self.survivors[0].transports != "tcp":
+            lines = [(a, a.mesh[b], b) for a in others for b in others if a is not b]
+            if not lines or not self.exchange(lines)[1]:
+                raise FifoStopped(", ".join(actor.name for actor in suspects))
+        self.late(group, late, "no talk")
+
+    def counted(self, actor):
+        """Everything that was submitted has completed, once; the library counts the same."""
+        forgotten = actor.call("forget")
+        counts = {key: int(value) for key, value in actor.call("counters").items()}
+        if forgotten["operations"] != "0":
+            self.fail("completion", f"{actor.name}: {forgotten['operations']} operations have not completed")
+        elif counts["submitted"] != counts["inside"] + counts["called_back"] or counts["in_flight"] != 0:
+            self.fail("completion", f"{actor.name}: {counts}")
+        if int(forgotten["endpoints"]) != len(actor.mesh):
+            self.fail("completion", f"{actor.name}: {forgotten['endpoints']} endpoints are left, expected {len(actor.mesh)}")
+
+    def finish(self):
+        """Whatever happened: nothing of this round stays, and what actors found wrong themselves is taken up."""
+        for actor in [*self.survivors, *self.guests]:
+            if actor.crashed():
+                # Who crashed is often told by somebody else's complaint.
+                why = actor.gone("this round")
+                if isinstance(why, KnownAbort):
+                    self.known.append(why.label())
+                    self.violations.clear()
+                else:
+                    self.violations.insert(0, (why.invariant, str(why)))
+            for text in actor.violations:
+                values = parse(text.split())
+                if values["invariant"] == "integrity" and int(values.get("group", 0)) in self.cut_short and "verdict" in values:
+                    self.known.append(f"documented: {values['verdict']} message received from a buffer that was cut short by force")
+                else:
+                    self.fail(values["invariant"], text)
+            actor.violations = []
+        for actor in self.guests:
+            self.field.remove(actor)
+

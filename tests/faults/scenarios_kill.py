@@ -1,0 +1,141 @@
+"""A peer's process ends without a word."""
+
+import signal
+
+from rounds import DEATH
+from scenarios import scenario
+
+DIED = ("OK", "PEER_FAILED")
+
+
+def receive(r, actor, endpoint, group, count, size, tag=7):
+    """Receives that end with their endpoint."""
+    if count > 0:
+        actor.call("recv", group=group, count=count, size=size, tag=tag, handle=r.handle(), **{"from": endpoint})
+
+
+@scenario()
+def kill_idle(r):
+    """SIGKILL of a peer that has nothing under way."""
+    transports = r.take_part()
+    victim = r.guest("victim", transports)
+    places = []
+    for actor in r.involve():
+        here, there = r.join(actor, victim, drop_on_close=r.choose("drop_on_close", (0, 0, 1)))
+        places.append((actor, here, r.group()))
+        if r.choose("greeted", (True, True, False)):
+            r.greet([(actor, here, victim), (victim, there, actor)])
+        receive(r, actor, here, places[-1][2], r.choose("receives", (0, 1, 100)), 4096)
+    r.pause()
+    r.ended(places, r.strike(victim, signal.SIGKILL), DIED, DEATH)
+
+
+@scenario()
+def kill_sender(r):
+    """SIGKILL of a peer that sends to survivors."""
+    transports = r.take_part()
+    victim = r.guest("victim", transports)
+    count, size = r.load()
+    places = []
+    greeted = r.choose("greeted", (True, True, False))
+    for actor in r.involve():
+        here, there = r.join(actor, victim)
+        places.append((actor, here, r.group()))
+        if greeted:
+            r.greet([(actor, here, victim), (victim, there, actor)])
+        receive(r, actor, here, places[-1][2], count, size)
+        r.flooded.append(actor)
+        victim.post("send", ep=there, count=count, size=size, tag=7, group=501, sender=victim.number)
+    r.pause()
+    r.ended(places, r.strike(victim, signal.SIGKILL), DIED, DEATH)
+
+
+@scenario()
+def kill_receiver(r):
+    """SIGKILL of a peer to which survivors send; it may receive, or leave everything waiting."""
+    transports = r.take_part()
+    victim = r.guest("victim", transports)
+    count, size = r.load()
+    places = []
+    greeted, receives = r.choose("greeted", (True, True, False)), r.choose("receives", (True, True, False))
+    for actor in r.involve():
+        here, there = r.join(actor, victim, drop_on_close=r.choose("drop_on_close", (0, 0, 1)))
+        places.append((actor, here, r.group()))
+        if greeted:
+            r.greet([(actor, here, victim), (victim, there, actor)])
+        if receives:
+            victim.post("recv", count=count, size=size, tag=7, group=500)
+    for actor, here, group in places:
+        actor.post("send", ep=here, count=count, size=size, tag=7, group=group, handle=r.handle(), sync=r.choose("sync", (0, 0, 1)),
+                   sender=actor.number)
+    r.pause()
+    killed = r.strike(victim, signal.SIGKILL)
+    for actor, _, _ in places:
+        actor.result()
+    r.ended(places, killed, DIED, DEATH)
+
+
+@scenario()
+def kill_both_ways(r):
+    """SIGKILL in the middle of messages both ways, with flushes under way."""
+    transports = r.take_part()
+    victim = r.guest("victim", transports)
+    count, size = r.load(1 << 20)
+    places = []
+    for actor in r.involve():
+        here, there = r.join(actor, victim)
+        places.append((actor, here, r.group(), r.group(), r.group()))
+        receive(r, actor, here, places[-1][2], count, size)
+        victim.call("recv", count=count, size=size, tag=8, group=500)
+        r.flooded.append(actor)
+        victim.post("send", ep=there, count=count, size=size, tag=7, group=501, sender=victim.number)
+    for actor, here, _, sends, flushes in places:
+        actor.post("send", ep=here, count=count, size=size, tag=8, group=sends, handle=r.handle(), sender=actor.number)
+        actor.post("flush", ep=here, group=flushes, handle=r.handle())
+    r.pause()
+    killed = r.strike(victim, signal.SIGKILL)
+    for actor, *_ in places:
+        actor.result()
+        actor.result()
+    r.ended(places, killed, DIED, DEATH)
+
+
+@scenario()
+def exit_open(r):
+    """A peer's process ends by itself, with everything open and under way."""
+    transports = r.take_part()
+    victim = r.guest("victim", transports)
+    count, size = r.load(1 << 20)
+    places = []
+    for actor in r.involve():
+        here, there = r.join(actor, victim)
+        places.append((actor, here, r.group()))
+        receive(r, actor, here, places[-1][2], count, size)
+        victim.call("send", ep=there, count=count, size=size, tag=7, group=501, sender=victim.number)
+    began = r.now(victim)
+    victim.post("quit")
+    r.ended(places, began, DIED, DEATH, statuses=("PEER_FAILED", "CONNECTION_RESET"))
+
+
+@scenario()
+def kill_many(r):
+    """Several peers at once, over endpoints of one worker, while another goes on."""
+    transports = r.take_part()
+    victims = [r.guest(f"victim{number}", transports) for number in range(r.choose("victims", (2, 3, 4)))]
+    actor = r.involve(1)[0]
+    count, size = r.load(1 << 20)
+    places = []
+    for victim in victims:
+        here, _ = r.join(actor, victim)
+        places.append((actor, here, r.group()))
+        actor.call("send", ep=here, count=min(count, 1000), size=size, tag=9, group=places[-1][2], handle=r.handle(), sender=actor.number)
+        receive(r, actor, here, places[-1][2], 10, 4096)
+    other, endpoint = next(iter(actor.mesh.items()))
+    going_on = r.group()
+    other.call("recv", count=200, size=4096, tag=77, group=going_on)
+    actor.call("send", ep=endpoint, count=200, size=4096, tag=77, group=going_on, sender=actor.number)
+    r.pause()
+    killed = [r.strike(victim, signal.SIGKILL) for victim in victims]
+    r.ended(places, killed[-1], DIED, DEATH)
+    r.drained(actor, going_on)
+    r.drained(other, going_on)
