@@ -1,0 +1,93 @@
+/* What was sent before a close with flush arrives, also in a receive that was to end with the endpoint; and the end is told as the peer's close. */
+#include "test_util.h"
+
+enum { ROUNDS = 200, TAG = 0x1a57 };
+
+typedef struct guest {
+  ucxx_endpoint_t *endpoint;
+  seen_t received, closed;
+  uint64_t word;
+} guest_t;
+
+static ucxx_worker_t *worker;
+static guest_t guests[ROUNDS];
+static int accepted;
+
+static void see_endpoint(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
+  see_completion(arg, (ucxx_request_t *)endpoint, status);
+}
+
+static void on_connect(void *arg, ucxx_conn_request_t *request) {
+  (void)arg;
+  guest_t *guest = &guests[accepted];
+  ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
+  params.on_close = see_endpoint;
+  params.on_close_arg = &guest->closed;
+  CHECK(accepted < ROUNDS);
+  CHECK_OK(ucxx_endpoint_accept(request, &params, &guest->endpoint));
+  ucxx_conn_request_destroy(request);
+  ucxx_op_params_t receive = UCXX_OP_PARAMS_INIT;
+  receive.flags = UCXX_FLAG_ALWAYS_CALLBACK;
+  receive.callback = see_completion;
+  receive.callback_arg = &guest->received;
+  receive.from = guest->endpoint;
+  CHECK_STATUS(ucxx_tag_recv(worker, &guest->word, sizeof guest->word, TAG + (uint64_t)accepted, UINT64_MAX, &receive, NULL), UCXX_INPROGRESS);
+  accepted++;
+}
+
+static void serve(pair_t *pair) {
+  ucxx_listener_params_t params = UCXX_LISTENER_PARAMS_INIT;
+  ucxx_listener_t *listener = NULL;
+  params.on_connect = on_connect;
+  CHECK_OK(ucxx_listener_create(worker, &params, &listener));
+  uint16_t port = ucxx_listener_port(listener);
+  channel_put(pair, &port, sizeof port);
+  int lost = 0, otherwise = 0;
+  for (int at = 0; at < ROUNDS; at++) {
+    guest_t *guest = &guests[at];
+    STEP("guest %d", at);
+    while (seen_count(&guest->received) == 0 || seen_count(&guest->closed) == 0)
+      progress(worker);
+    if (guest->received.status == UCXX_OK)
+      CHECK_EQ(guest->word, at);
+    lost += guest->received.status != UCXX_OK;
+    otherwise += guest->closed.status != UCXX_ERR_CONNECTION_RESET;
+    ucxx_endpoint_destroy(guest->endpoint);
+  }
+  ucxx_listener_destroy(listener);
+  if (lost + otherwise > 0)
+    FAIL("of %d last messages %d are lost; %d ends are told otherwise", ROUNDS, lost, otherwise);
+}
+
+static void visit(pair_t *pair) {
+  uint16_t port = 0;
+  channel_get(pair, &port, sizeof port);
+  for (uint64_t at = 0; at < ROUNDS; at++) {
+    STEP("visit %d", (int)at);
+    ucxx_endpoint_t *endpoint = NULL;
+    ucxx_request_t *request = NULL;
+    CHECK_OK(ucxx_endpoint_connect(worker, "127.0.0.1", port, NULL, &endpoint));
+    CHECK_OK(finish(ucxx_tag_send(endpoint, &at, sizeof at, TAG + at, NULL, &request), &request));
+    CHECK_OK(finish(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request), &request));
+    ucxx_endpoint_destroy(endpoint);
+  }
+}
+
+static void body(pair_t *pair) {
+  CHECK_OK(ucxx_context_create(NULL, &pair->context));
+  CHECK_OK(ucxx_worker_create(pair->context, NULL, &worker));
+  pair->worker = worker;
+  if (pair->side == 0)
+    serve(pair);
+  else
+    visit(pair);
+  pair_sync(pair);
+  ucxx_worker_destroy(worker);
+  ucxx_context_destroy(pair->context);
+}
+
+int main(int argc, char **argv) {
+  if (!has_tcp())
+    test_skip("UCX connects by host and port over TCP, which UCX_TLS leaves out");
+  return pair_main(argc, argv, "last_message", 60, body);
+}
