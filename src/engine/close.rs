@@ -25,8 +25,9 @@ use std::sync::Arc;
 const PATIENCE_NS: u64 = 3_000_000_000;
 /// The same with no sends under way: over TCP UCP's flush asks the peer, which may not be progressing.
 const FLUSH_PATIENCE_NS: u64 = 1_000_000_000;
-/// After force, UCP hands its requests back within a few passes; this is for the day when it does not.
-const ENDING_NS: u64 = 2_000_000_000;
+/// After force, UCP hands its requests back within a few passes, but for what stands in the full queue of a peer that does not look
+/// at it: that is ended without UCP.
+const ENDING_NS: u64 = 900_000_000;
 
 /// The same where the peer's process has ended. UCX has been seen to keep what waits for room in the queue of a dead process,
 /// which will never have any.
@@ -377,11 +378,10 @@ impl Endpoint {
             self.closing.deadline.set(now + self.patience());
         }
         if now >= self.closing.deadline.get() {
+            // A peer that has taken nothing for so long is not waited for once more.
             self.closing.outcome.set(Status::TIMED_OUT);
-            self.closing.forced.set(true);
-            if self.has_parted(now) {
-                self.end_by_force();
-            }
+            self.has_parted(now);
+            self.end_by_force();
         }
     }
 
