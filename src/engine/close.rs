@@ -275,18 +275,20 @@ impl Endpoint {
 
     /// UCP has ended its part.
     pub(crate) fn part_ended(&self, part: Part, status: Status) {
-        self.note_answer(status == Status::OK && matches!(part, Part::FlushBeforeClose | Part::Answer));
+        self.note_answer(status == Status::OK && matches!(part, Part::FlushBeforeClose | Part::Answer(_)));
         if self.phase() == Phase::Closed {
             self.watch();
         }
         match part {
             Part::FlushBeforeClose => self.closing.flushed.set(true),
             Part::Close => self.closing.closing_in_ucp.set(false),
-            Part::Answer if status == Status::OK => self.answered(0),
-            // UCP's connection stands; whether the peer is one of ours is not known yet.
+            // UCP's connection stands; whether the peer is one of ours may not be known yet.
             Part::Hello(attempt) if self.is_connecting() && status == Status::OK => self.answered(attempt),
+            Part::Answer(attempt) if status == Status::OK => self.answered(attempt),
             // With error handling UCP reports to the endpoint, and better.
-            Part::Hello(attempt) if self.is_connecting() && !self.peer_failure => self.unanswered(attempt, status),
+            Part::Hello(attempt) | Part::Answer(attempt) if self.is_connecting() && !self.peer_failure => {
+                self.unanswered(attempt, status);
+            }
             Part::Bye => self.bye_sent(),
             Part::Ping => self.asked(),
             _ => {}
@@ -503,14 +505,14 @@ impl Endpoint {
     /// Has `on_open` called when the peer has answered: a worker of this library does so itself, of a foreign one UCP's flush of a
     /// fresh endpoint tells.
     pub(crate) fn await_answer(&self) {
-        let ucp = self.ucp.get();
         if self.peering.speaks.get() {
             return self.watch();
         }
+        let (ucp, part) = (self.ucp.get(), Part::Answer(self.attempt()));
         // SAFETY: a live endpoint inside its worker's gate; as in start_flush_before_close.
-        match self.start_part(Part::Answer, |slot| unsafe { sys::ucp_ep_flush_nbx(ucp, Param::new(slot).as_ptr()) }) {
+        match self.start_part(part, |slot| unsafe { sys::ucp_ep_flush_nbx(ucp, Param::new(slot).as_ptr()) }) {
             None => self.watch(),
-            Some(status) => self.part_ended(Part::Answer, status),
+            Some(status) => self.part_ended(part, status),
         }
     }
 

@@ -8,6 +8,7 @@ use super::endpoint::{Endpoint, EndpointParams, Phase};
 use super::events::Event;
 use super::flush::posted;
 use super::inflight::Out;
+use super::library::{self, Release};
 use super::listener::ConnRequest;
 use super::operation::{OpParams, Submitted};
 use super::param::Param;
@@ -23,6 +24,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
+
+/// Who listens may be no worker of this library. UCX 1.13 crashes on an active message that its program does not expect: there the
+/// side that listens, which is told who asks, says Hello. Later ones log it, and crash when a flush meets a connection that fails
+/// (`ucp_ep_flush_progress`): there a Hello takes the place of the flush.
+const HELLO_TO_STRANGERS_SINCE: Release = Release::new(1, 16);
 
 /// Something that was submitted before the peer had answered.
 enum Waiting {
@@ -168,6 +174,7 @@ impl Endpoint {
         endpoint.learn_ends();
         endpoint.peering.speaks.set(request.is_ours());
         if request.is_ours() {
+            endpoint.say_hello();
             endpoint.await_answer_if_asked(params);
         } else {
             // It has asked: more is not to be had of a foreign peer.
@@ -219,8 +226,12 @@ impl Endpoint {
             }
         }
         self.connect_deadline.set(connection.attempt_deadline());
-        self.watch();
-        self.say_hello();
+        if library::ucx_release() < HELLO_TO_STRANGERS_SINCE {
+            self.await_answer();
+        } else {
+            self.watch();
+            self.say_hello();
+        }
         Ok(())
     }
 
