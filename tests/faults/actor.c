@@ -215,14 +215,17 @@ static long entries(const char *path, const char *apart, long *others) {
   return count;
 }
 
-static long lines(const char *path) {
+/* Mappings; `shared` counts those of UCX's shared memory. */
+static long mappings(long *shared) {
   long count = 0;
-  int byte;
-  FILE *file = fopen(path, "r");
+  char line[1024];
+  FILE *file = fopen("/proc/self/maps", "r");
   if (file == NULL)
     return -1;
-  while ((byte = getc(file)) != EOF)
-    count += byte == '\n';
+  while (fgets(line, sizeof line, file) != NULL) {
+    count++;
+    *shared += strstr(line, "/dev/shm/ucx_") != NULL;
+  }
   fclose(file);
   return count;
 }
@@ -235,9 +238,10 @@ static void footprint(const command_t *command) {
     give_up("no /proc/self/statm");
   fclose(file);
   /* The folder that is being read is one of the descriptors. */
-  long segments = 0, descriptors = entries("/proc/self/fd", "/dev/shm/ucx_", &segments) - 1;
-  answer(command, UCXX_OK, "resident_kib=%ld mappings=%ld segments=%ld descriptors=%ld threads=%ld",
-         pages * (sysconf(_SC_PAGESIZE) / 1024), lines("/proc/self/maps"), segments, descriptors, entries("/proc/self/task", NULL, NULL));
+  long segments = 0, shared = 0, descriptors = entries("/proc/self/fd", "/dev/shm/ucx_", &segments) - 1;
+  long mapped = mappings(&shared);
+  answer(command, UCXX_OK, "resident_kib=%ld mappings=%ld segments=%ld attached=%ld descriptors=%ld threads=%ld",
+         pages * (sysconf(_SC_PAGESIZE) / 1024), mapped, segments, shared - segments, descriptors, entries("/proc/self/task", NULL, NULL));
 }
 
 static void counters(const command_t *command) {

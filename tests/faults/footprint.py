@@ -1,8 +1,9 @@
 """What a process holds that lives through all rounds, and when that is too much.
 
  - descriptors and threads: never more than after the warm-up. TCP connections are closed in the background, so it is looked at again for a while.
- - mappings and segments (descriptors of shared memory of its own): UCX gets the chunks of its memory pools one by one and keeps them for the
-   worker's life, and so does malloc; which round reaches a new high is a matter of chance, so there are MAPPINGS more than after the warm-up, and a slow growth is a leak all the same (below).
+ - segments, its own shared memory (of which UCX keeps descriptors), and mappings: UCX gets the chunks of its memory pools one by one
+   and keeps them for the worker's life, and so does malloc; which round reaches a new high is a matter of chance: MAPPINGS.
+ - attached, shared memory of others: only that of the other survivors may stay, a few chunks for each of them: ATTACHED.
  - memory: the pools again. 10,000 messages that nobody has received yet are 80 MiB of UCX's receive buffers, once: RESIDENT_KIB.
 
 A leak shows in every round or in most, a new high in few: so in addition the median of the growth from round to round may not
@@ -17,10 +18,11 @@ from collections import Counter
 WARM_UP = 8  # rounds of one process
 ENOUGH = 16  # rounds after that, for a median
 MAPPINGS = 64
+ATTACHED = 8
 RESIDENT_KIB = 256 * 1024
-GROWTH = {"resident_kib": 64, "mappings": 0, "segments": 0}
+GROWTH = {"resident_kib": 96, "mappings": 0, "segments": 0}
 SETTLING = 5  # seconds; only a leak reaches it
-QUANTITIES = ("resident_kib", "mappings", "segments", "descriptors", "threads")
+QUANTITIES = ("resident_kib", "mappings", "segments", "attached", "descriptors", "threads")
 
 
 class History:
@@ -32,7 +34,7 @@ class History:
         if len(self.seen) < WARM_UP:
             return None
         most = max(sample[quantity] for sample in self.seen[:WARM_UP])
-        return most + {"mappings": MAPPINGS, "segments": MAPPINGS, "resident_kib": RESIDENT_KIB}.get(quantity, 0)
+        return most + {"mappings": MAPPINGS, "segments": MAPPINGS, "attached": ATTACHED, "resident_kib": RESIDENT_KIB}.get(quantity, 0)
 
     def excess(self, sample):
         over = []
@@ -76,6 +78,8 @@ def check(actor):
     over = history.excess(sample)
     if any(text.startswith("descriptors") for text in over):
         over.append(f"open: {descriptors(actor.process.pid)}")
+    if any(text.startswith(("mappings", "attached")) for text in over):
+        over.append(f"mapped: {mapped(actor.process.pid)}")
     history.add(sample)
     return over
 
@@ -89,3 +93,15 @@ def descriptors(pid):
         except OSError:
             pass
     return dict(kinds)
+
+
+def mapped(pid):
+    """What, each kind with its number and pages."""
+    kinds = Counter()
+    with open(f"/proc/{pid}/maps", encoding="ascii") as file:
+        for line in file:
+            words = line.split()
+            begin, end = (int(text, 16) for text in words[0].split("-"))
+            name = words[5] if len(words) > 5 else "none"
+            kinds["/dev/shm" if name.startswith("/dev/shm") else f"{name} {words[1]} {(end - begin) >> 12} pages"] += 1
+    return {name: count for name, count in kinds.items() if count > 2 or name.startswith(("none", "/dev/shm"))}
