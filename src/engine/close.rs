@@ -275,7 +275,7 @@ impl Endpoint {
 
     /// UCP has ended its part.
     pub(crate) fn part_ended(&self, part: Part, status: Status) {
-        self.note_answer(status == Status::OK && matches!(part, Part::FlushBeforeClose | Part::Answer(_)));
+        self.note_answer(status == Status::OK && matches!(part, Part::FlushBeforeClose | Part::Answer));
         if self.phase() == Phase::Closed {
             self.watch();
         }
@@ -284,11 +284,9 @@ impl Endpoint {
             Part::Close => self.closing.closing_in_ucp.set(false),
             // UCP's connection stands; whether the peer is one of ours may not be known yet.
             Part::Hello(attempt) if self.is_connecting() && status == Status::OK => self.answered(attempt),
-            Part::Answer(attempt) if status == Status::OK => self.answered(attempt),
+            Part::Answer if status == Status::OK => self.answered(0),
             // With error handling UCP reports to the endpoint, and better.
-            Part::Hello(attempt) | Part::Answer(attempt) if self.is_connecting() && !self.peer_failure => {
-                self.unanswered(attempt, status);
-            }
+            Part::Hello(attempt) if self.is_connecting() && !self.peer_failure => self.unanswered(attempt, status),
             Part::Bye => self.bye_sent(),
             Part::Ping => self.asked(),
             _ => {}
@@ -508,11 +506,11 @@ impl Endpoint {
         if self.peering.speaks.get() {
             return self.watch();
         }
-        let (ucp, part) = (self.ucp.get(), Part::Answer(self.attempt()));
+        let ucp = self.ucp.get();
         // SAFETY: a live endpoint inside its worker's gate; as in start_flush_before_close.
-        match self.start_part(part, |slot| unsafe { sys::ucp_ep_flush_nbx(ucp, Param::new(slot).as_ptr()) }) {
+        match self.start_part(Part::Answer, |slot| unsafe { sys::ucp_ep_flush_nbx(ucp, Param::new(slot).as_ptr()) }) {
             None => self.watch(),
-            Some(status) => self.part_ended(part, status),
+            Some(status) => self.part_ended(Part::Answer, status),
         }
     }
 

@@ -8,7 +8,6 @@ use super::endpoint::{Endpoint, EndpointParams, Phase};
 use super::events::Event;
 use super::flush::posted;
 use super::inflight::Out;
-use super::library::{self, Release};
 use super::listener::ConnRequest;
 use super::operation::{OpParams, Submitted};
 use super::param::Param;
@@ -24,11 +23,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-
-/// Who listens may be no worker of this library. UCX 1.13 crashes on an active message that its program does not expect: there the
-/// side that listens, which is told who asks, says Hello. Later ones log it, and crash when a flush meets a connection that fails
-/// (`ucp_ep_flush_progress`): there a Hello takes the place of the flush.
-const HELLO_TO_STRANGERS_SINCE: Release = Release::new(1, 16);
 
 /// Something that was submitted before the peer had answered.
 enum Waiting {
@@ -174,7 +168,6 @@ impl Endpoint {
         endpoint.learn_ends();
         endpoint.peering.speaks.set(request.is_ours());
         if request.is_ours() {
-            endpoint.say_hello();
             endpoint.await_answer_if_asked(params);
         } else {
             // It has asked: more is not to be had of a foreign peer.
@@ -200,6 +193,10 @@ impl Endpoint {
     }
 
     /// Tries addresses until UCP takes one; the last error if there is none left.
+    ///
+    /// That it is connected is learnt from a Hello that has left, not from a flush: UCX 1.22 crashes where a flush meets a connection that
+    /// fails (`ucp_ep_flush_progress`). Nor is it left to the side that listens, which is told who asks: with UCX 1.13 over shared
+    /// memory nothing gets through from there before something has come from here.
     fn next_attempt(&self) -> Result<()> {
         let Some(connection) = &self.connection else { return Ok(()) };
         let mut last = Error::new(Status::UNREACHABLE, "host: no address is left to try");
@@ -226,12 +223,8 @@ impl Endpoint {
             }
         }
         self.connect_deadline.set(connection.attempt_deadline());
-        if library::ucx_release() < HELLO_TO_STRANGERS_SINCE {
-            self.await_answer();
-        } else {
-            self.watch();
-            self.say_hello();
-        }
+        self.watch();
+        self.say_hello();
         Ok(())
     }
 

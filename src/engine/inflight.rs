@@ -225,9 +225,7 @@ impl Worker {
                     self.flush_part_ended(flush, status);
                 }
                 // An attempt to connect that came to nothing did so for a reason of its own.
-                (Part::Hello(_) | Part::Answer(_), Some(endpoint)) if endpoint.is_connecting() => {
-                    endpoint.part_ended(part, ucx)
-                }
+                (Part::Hello(_), Some(endpoint)) if endpoint.is_connecting() => endpoint.part_ended(part, ucx),
                 (Part::Nothing, _) | (_, None) => {}
                 (_, Some(endpoint)) => {
                     endpoint.part_ended(part, status);

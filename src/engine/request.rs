@@ -72,9 +72,8 @@ pub(crate) enum Part {
     FlushBeforeClose,
     /// UCP's close of the endpoint.
     Close,
-    /// UCP's flush of a fresh endpoint to what may be a foreign worker, which ends when that has answered; with the number of the
-    /// attempt to connect.
-    Answer(u32),
+    /// UCP's flush of a fresh endpoint to a foreign worker, which ends when that has answered.
+    Answer,
     /// The first message on an endpoint; with the number of the attempt to connect.
     Hello(u32),
     /// The last one.
