@@ -967,7 +967,8 @@ struct ucxx_endpoint_params {
    * Give the peer up, with TIMED_OUT, when it stays silent this long while something of the endpoint's is under way: a send, a
    * flush, or a receive that names it in `from`; 0 for never. For stopped processes and cut links; a process that has ended is
    * noticed without it. Noticed within one and a half times it. Peers answer when they make progress: choose it longer than they
-   * may go without. Only workers of this library can be asked.
+   * may go without. Only workers of this library can be asked. A peer
+   * that was only stopped may go on reading the buffer of a large send after the send has ended here.
    */
   uint64_t liveness_ns;
   /**

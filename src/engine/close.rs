@@ -156,7 +156,7 @@ impl Endpoint {
         if self.is_connecting() {
             // What waits for the connection is let out first.
             self.closing.flushed.set(self.sends.get() == 0);
-        } else if self.operations_sent() > 0 || !self.closing.connected.get() {
+        } else if !self.closing.connected.get() || (!force && self.operations_sent() > 0) {
             self.start_flush_before_close();
         }
         if force {
@@ -342,7 +342,9 @@ impl Endpoint {
             Phase::Open => false,
             Phase::Flushing => {
                 let forced = self.closing.forced.get() && self.may_force();
-                self.is_parting().is_none() && (forced || (self.closing.flushed.get() && self.sends.get() == 0))
+                let alone = self.closing.parting.heard.get() && self.closing.flushed.get();
+                self.is_parting().is_none()
+                    && (forced || alone || (self.closing.flushed.get() && self.sends.get() == 0))
             }
             Phase::Ending => self.sends.get() + self.watchers.get() == 0 && !self.closing.closing_in_ucp.get(),
             Phase::Closed => self.is_unused(),
@@ -354,7 +356,21 @@ impl Endpoint {
         self.sends.get() + self.watchers.get() + self.controls.get() == 0
     }
 
+    /// The peer has gone: there is nothing to wait for but UCP's flush, as UCX 1.21 has been seen to go on with one on an endpoint that was
+    /// closed by force meanwhile.
+    pub(crate) fn hurry_alone(&self) {
+        let soon = timer::deadline_after(FLUSH_PATIENCE_NS);
+        self.closing.deadline.set(self.closing.deadline.get().min(soon));
+        self.watch();
+    }
+
     fn advance_flushing(&self, now: u64) {
+        if self.closing.parting.heard.get() {
+            if self.closing.flushed.get() || now >= self.closing.deadline.get() {
+                self.end_by_force();
+            }
+            return;
+        }
         if self.closing.forced.get() {
             let may = self.may_force() || now >= self.closing.deadline.get();
             if may && self.has_parted(now) {
@@ -497,39 +513,6 @@ impl Endpoint {
                 self.closing.deadline.set(self.closing.deadline.get().min(soon));
             }
             Phase::Ending | Phase::Closed => self.set_status(Status::CLOSED),
-        }
-    }
-
-    /// Has `on_open` called when the peer has answered: a worker of this library does so itself, of a foreign one UCP's flush of a
-    /// fresh endpoint tells.
-    pub(crate) fn await_answer(&self) {
-        if self.peering.speaks.get() {
-            return self.watch();
-        }
-        let ucp = self.ucp.get();
-        // SAFETY: a live endpoint inside its worker's gate; as in start_flush_before_close.
-        match self.start_part(Part::Answer, |slot| unsafe { sys::ucp_ep_flush_nbx(ucp, Param::new(slot).as_ptr()) }) {
-            None => self.watch(),
-            Some(status) => self.part_ended(Part::Answer, status),
-        }
-    }
-
-    pub(crate) fn answered(&self, attempt: u32) {
-        let Some(endpoint) = self.registered() else { return };
-        if self.attempt() != attempt {
-            return;
-        }
-        self.connect_deadline.set(0);
-        if self.is_connecting() {
-            self.worker.push_event(Event::Connected(endpoint.clone(), attempt));
-        }
-        self.worker.push_event(Event::Opened(endpoint));
-    }
-
-    /// An attempt to connect came to nothing.
-    pub(crate) fn unanswered(&self, attempt: u32, status: Status) {
-        if let (true, Some(endpoint)) = (self.is_connecting(), self.registered()) {
-            self.worker.push_event(Event::Unanswered(endpoint, attempt, status));
         }
     }
 }

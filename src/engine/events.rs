@@ -33,6 +33,8 @@ pub(crate) enum Event {
     Welcome(Arc<Endpoint>, Box<Hello>),
     /// The peer speaks this version, and not ours.
     Refused(Arc<Endpoint>, u8),
+    /// Its peer is to learn of it.
+    Greet(Arc<Endpoint>),
     /// Peers wait in `Worker::strangers` for this side's ends.
     Strangers,
     /// A peer has closed its end of a connection, of which this side's end may not have been made yet.
@@ -44,8 +46,8 @@ pub(crate) enum Event {
 impl Event {
     /// What a peer has said, and what UCP is needed for.
     fn is_of_peer(&self) -> bool {
-        use Event::{Bye, Hello, Ping, Refused, Strangers, Welcome};
-        matches!(self, Hello(..) | Welcome(..) | Refused(..) | Strangers | Bye(..) | Ping(..))
+        use Event::{Bye, Greet, Hello, Ping, Refused, Strangers, Welcome};
+        matches!(self, Hello(..) | Welcome(..) | Refused(..) | Strangers | Greet(_) | Bye(..) | Ping(..))
     }
 }
 
@@ -141,6 +143,7 @@ impl Worker {
                 Event::Connected(endpoint, attempt) => endpoint.connected(attempt),
                 Event::Asked(request) => self.hand_out(request),
                 Event::Hello(endpoint, hello, reply) => self.hello_came(endpoint, hello, reply),
+                Event::Greet(endpoint) => endpoint.break_silence(),
                 Event::Strangers => self.meet_strangers(),
                 Event::Welcome(endpoint, hello) => endpoint.met(&hello),
                 Event::Refused(endpoint, version) => endpoint.refused(version),

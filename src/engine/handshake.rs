@@ -10,10 +10,12 @@ use super::endpoint::{Endpoint, EndpointParams, Phase};
 use super::events::Event;
 use super::log;
 use super::messages::{other_version, Reply};
+use super::param::Param;
 use super::request::Part;
 use super::status::Status;
 use super::wire::{flag, Hello, Kind};
 use super::worker::Worker;
+use crate::sys;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
@@ -30,8 +32,8 @@ pub(crate) struct Peering {
     pub(crate) theirs: Cell<u32>,
     /// In the order of making.
     made: Cell<u64>,
-    /// Hello waits for the first operation.
-    silent: Cell<bool>,
+    /// Hello has not been said yet.
+    pub(crate) silent: Cell<bool>,
     /// The peer is a worker of this library: it can be spoken to.
     pub(crate) speaks: Cell<bool>,
     /// Made for a peer that said Hello; the user knows nothing of it.
@@ -61,11 +63,7 @@ impl Worker {
 
     /// A peer has made an endpoint to us. After UCP's pass.
     pub(crate) fn hello_came(&self, endpoint: Option<Arc<Endpoint>>, hello: Box<Hello>, reply: Reply) {
-        // UCP may have given the place in memory to another by now.
-        let same = |endpoint: &Arc<Endpoint>| {
-            endpoint.origin().is_none_or(|known| hello.address.origin().is_some_and(|origin| *known == origin))
-        };
-        let Some(endpoint) = endpoint.or_else(|| self.endpoint_of(reply.0)).filter(same) else {
+        let Some(endpoint) = endpoint.or_else(|| self.end_for(&hello, reply)) else {
             return self.add_stranger(hello, reply);
         };
         let before = endpoint.peering.theirs.get();
@@ -77,6 +75,15 @@ impl Worker {
         endpoint.welcome(&hello);
     }
 
+    /// This side's end of a connection, if the user has made it by now.
+    fn end_for(&self, hello: &Hello, reply: Reply) -> Option<Arc<Endpoint>> {
+        // UCP may have given the place in memory to another since.
+        let same = |endpoint: &Arc<Endpoint>| {
+            endpoint.origin().is_none_or(|known| hello.address.origin().is_some_and(|origin| *known == origin))
+        };
+        self.endpoint_of(reply.0).filter(same)
+    }
+
     /// UCP gives out its ends of the connections with a peer in the order in which that has made them, and Hellos come in any:
     /// all that have come are taken together.
     fn add_stranger(&self, hello: Box<Hello>, reply: Reply) {
@@ -86,6 +93,13 @@ impl Worker {
 
     /// Makes this side's ends for those who have none.
     pub(crate) fn meet_strangers(&self) {
+        let strangers = self.strangers.take();
+        for (hello, reply) in strangers {
+            match self.end_for(&hello, reply) {
+                Some(endpoint) => endpoint.welcome(&hello),
+                None => self.strangers.borrow_mut().push((hello, reply)),
+            }
+        }
         let count = self.strangers.borrow().len();
         for _ in 0..count {
             let Some((address, peer_failure)) =
@@ -118,23 +132,57 @@ impl Endpoint {
         }
     }
 
-    /// Says Hello now, or, where nobody has asked to be told anything, before the first operation: it makes UCX connect, which is
+    /// Has `on_open` called when the peer has answered: a worker of this library does so itself, of a foreign one UCP's flush of a
+    /// fresh endpoint tells.
+    pub(crate) fn await_answer(&self) {
+        if self.peering.speaks.get() {
+            return self.watch();
+        }
+        let ucp = self.ucp.get();
+        // SAFETY: a live endpoint inside its worker's gate; as in start_flush_before_close.
+        match self.start_part(Part::Answer, |slot| unsafe { sys::ucp_ep_flush_nbx(ucp, Param::new(slot).as_ptr()) }) {
+            None => self.watch(),
+            Some(status) => self.part_ended(Part::Answer, status),
+        }
+    }
+
+    pub(crate) fn answered(&self, attempt: u32) {
+        let Some(endpoint) = self.registered() else { return };
+        if self.attempt() != attempt {
+            return;
+        }
+        self.connect_deadline.set(0);
+        if self.is_connecting() {
+            self.worker.push_event(Event::Connected(endpoint.clone(), attempt));
+        }
+        self.worker.push_event(Event::Opened(endpoint));
+    }
+
+    /// An attempt to connect came to nothing.
+    pub(crate) fn unanswered(&self, attempt: u32, status: Status) {
+        if let (true, Some(endpoint)) = (self.is_connecting(), self.registered()) {
+            self.worker.push_event(Event::Unanswered(endpoint, attempt, status));
+        }
+    }
+
+    /// Says Hello in the next pass, or, where nobody has asked to be told anything, before the first operation: it makes UCX connect, which is
     /// when an end is dangerous. UCX 1.13 has been seen to abort when a worker ends while TCP connects to it; 1.21 and 1.22 crash when a
     /// process has ended before its connection by shared memory is looked at (`ucp_ep_set_lanes_failed`, of an endpoint
     /// that was not configured).
-    pub(crate) fn say_hello_in_time(&self, params: &EndpointParams) {
+    pub(crate) fn say_hello_in_time(self: &Arc<Self>, params: &EndpointParams) {
         let asked = params.on_open.is_some() || params.on_close.is_some();
-        if asked || params.connect_timeout_ns != 0 || params.liveness_ns != 0 {
-            return self.say_hello();
-        }
+        self.peering.speaks.set(true);
         self.peering.silent.set(true);
         self.set_status(Self::CONNECTING);
+        if asked || params.connect_timeout_ns != 0 || params.liveness_ns != 0 {
+            self.worker.push_event(Event::Greet(self.clone()));
+        }
     }
 
     /// The first operation is about to go out.
     #[cold]
     pub(crate) fn break_silence(&self) {
-        if self.peering.silent.get() {
+        if self.peering.silent.get() && self.phase() == Phase::Open {
             self.say_hello();
             self.end_silence();
         }

@@ -64,6 +64,7 @@ impl Endpoint {
     /// Somebody is there, and has been spoken to before.
     fn can_part(&self) -> bool {
         self.peering.speaks.get()
+            && !self.peering.silent.get()
             && self.is_connected()
             && !self.is_connecting()
             && !self.closing.parting.heard.get()
@@ -126,7 +127,7 @@ impl Endpoint {
                 if self.sends.get() > 0 && !self.closing.outcome.get().is_error() {
                     self.closing.outcome.set(Status::CONNECTION_RESET);
                 }
-                self.end_by_force();
+                self.hurry_alone();
             }
             Phase::Ending | Phase::Closed => {}
         }
