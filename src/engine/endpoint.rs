@@ -429,8 +429,8 @@ impl Endpoint {
     /// What an error of UCX's means on this endpoint.
     pub(crate) fn status_for(&self, ucx: Status) -> Status {
         match Status(self.status.load(Ordering::Relaxed)) {
-            // Nobody here has cancelled it: that would be its reason. It led to an endpoint that the peer has closed.
-            Status::OK | Self::CONNECTING if ucx == Status::CANCELED => Status::CONNECTION_RESET,
+            // Nobody here has cancelled it: that would be its reason. Nor has the peer said Bye: UCX has found it gone, and will say so.
+            Status::OK | Self::CONNECTING if ucx == Status::CANCELED => Status::PEER_FAILED,
             Status::OK | Self::CONNECTING => ucx.or_peer_failed(),
             Status::CLOSED if self.closing.outcome.get().is_error() => self.closing.outcome.get(),
             // Closed here: the operation did not fail, it was cut short.
