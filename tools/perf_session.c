@@ -168,6 +168,11 @@ void session_close(struct session *session) {
   session->context = NULL;
 }
 
+bool session_peer_left(const struct session *session, ucxx_status_t status) {
+  /* It says why before it closes its endpoint. */
+  return status == UCXX_ERR_CONNECTION_RESET || oob_peer_gone(session->oob);
+}
+
 void patience_begin(struct session *session) {
   session->waiting_since_ns = session->looked_ns = clock_ns();
 }
@@ -179,8 +184,8 @@ int patience_go_on(struct session *session) {
   uint64_t now_ns = clock_ns();
   if (now_ns - session->looked_ns < LOOK_AROUND_NS) return 0;
   session->looked_ns = now_ns;
-  if (oob_peer_gone(session->oob)) return oob_last_words(session->oob, session->failure);
   ucxx_status_t status = ucxx_endpoint_status(session->endpoint);
+  if (session_peer_left(session, status)) return oob_last_words(session->oob, session->failure);
   if (status != UCXX_OK)
     return fail(session->failure, "the endpoint has failed: %s (%s)", ucxx_status_string(status), ucxx_status_name(status));
   if (now_ns - session->waiting_since_ns > session->config->timeout_ns)

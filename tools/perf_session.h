@@ -45,6 +45,8 @@ void session_close(struct session *session);
 const char *submission_name(const struct session *session);
 
 /* For the failure of a call on the library. */
+/* The peer has closed its endpoint, or ended: `status` is what an operation or the endpoint says. */
+bool session_peer_left(const struct session *session, ucxx_status_t status);
 int session_fail(struct session *session, const char *what, ucxx_status_t status);
 
 /* A wait calls `begin` once it has to wait, and `go_on` now and then: -1 when the user, the other side, or the clock ends it. */

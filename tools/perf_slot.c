@@ -45,7 +45,7 @@ static int slot_failed(struct slot *slot, const char *what) {
   struct session *session = slot->session;
   const char *detail = slot->request != NULL ? ucxx_request_error_message(slot->request) : "";
   /* A side that failed says why out of band; its endpoint's end is only the consequence. */
-  if (oob_peer_gone(session->oob)) return oob_last_words(session->oob, session->failure);
+  if (session_peer_left(session, slot->status)) return oob_last_words(session->oob, session->failure);
   return fail(session->failure, "%s: %s (%s)", what, detail[0] != '\0' ? detail : ucxx_status_string(slot->status), ucxx_status_name(slot->status));
 }
 
@@ -55,7 +55,7 @@ static int slot_started(struct slot *slot, ucxx_status_t status, const char *wha
   slot->status = status;
   atomic_store_explicit(&slot->done, 1, memory_order_relaxed);
   if (status == UCXX_OK) return 0;
-  if (oob_peer_gone(slot->session->oob)) return oob_last_words(slot->session->oob, slot->session->failure);
+  if (session_peer_left(slot->session, status)) return oob_last_words(slot->session->oob, slot->session->failure);
   return session_fail(slot->session, what, status);
 }
 
