@@ -166,10 +166,7 @@ impl Endpoint {
     }
 
     fn start_flush_before_close(&self) {
-        let ucp = self.ucp.get();
-        // SAFETY: a live endpoint inside its worker's gate; `start_part` keeps the slot until UCP calls back.
-        let flush = |slot: &Slot| unsafe { sys::ucp_ep_flush_nbx(ucp, Param::new(slot).as_ptr()) };
-        let ended = self.start_part(Part::FlushBeforeClose, flush);
+        let ended = self.start_flush(Part::FlushBeforeClose);
         self.closing.flushed.set(ended.is_some());
         self.note_answer(ended == Some(Status::OK));
     }
@@ -190,7 +187,12 @@ impl Endpoint {
             }
             return;
         }
-        let soon = timer::deadline_after(FLUSH_PATIENCE_NS);
+        self.hurry(FLUSH_PATIENCE_NS);
+    }
+
+    /// Not longer than so long from now on.
+    fn hurry(&self, patience_ns: u64) {
+        let soon = timer::deadline_after(patience_ns);
         self.closing.deadline.set(self.closing.deadline.get().min(soon));
     }
 
@@ -225,23 +227,37 @@ impl Endpoint {
 
     /// Has UCP let go of an attempt to connect: another one may follow.
     pub(crate) fn abandon_in_ucp(&self) {
-        let ucp = self.ucp.replace(std::ptr::null_mut());
-        let flags = if self.peer_failure { sys::UCP_EP_CLOSE_FLAG_FORCE } else { 0 };
-        if !ucp.is_null() {
-            // SAFETY: a live endpoint inside its worker's gate, not used afterwards; as in start_flush_before_close.
-            self.start_part(Part::Nothing, |slot| unsafe { close_nbx(ucp, slot, flags) });
-        }
+        self.let_go_in_ucp(Part::Nothing, if self.peer_failure { sys::UCP_EP_CLOSE_FLAG_FORCE } else { 0 });
     }
 
     fn close_in_ucp(&self, flags: u32) {
         self.answer_bye();
+        if self.let_go_in_ucp(Part::Close, flags).is_none() {
+            self.closing.closing_in_ucp.set(true);
+        }
+    }
+
+    /// UCP's close, once. Its status if it ended inside the call.
+    fn let_go_in_ucp(&self, part: Part, flags: u32) -> Option<Status> {
         let ucp = self.ucp.replace(std::ptr::null_mut());
         if ucp.is_null() {
-            return;
+            return Some(Status::OK);
         }
-        // SAFETY: a live endpoint inside its worker's gate, not used afterwards; as in start_flush_before_close.
-        let ended = self.start_part(Part::Close, |slot| unsafe { close_nbx(ucp, slot, flags) });
-        self.closing.closing_in_ucp.set(ended.is_none());
+        self.start_part(part, |slot| {
+            let mut param = Param::new(slot);
+            if flags != 0 {
+                param.flags(flags);
+            }
+            // SAFETY: a live endpoint inside its worker's gate, not used afterwards; as in start_flush.
+            unsafe { sys::ucp_ep_close_nbx(ucp, param.as_ptr()) }
+        })
+    }
+
+    /// UCP's flush, as a part of something. Its status if it ended inside the call.
+    pub(crate) fn start_flush(&self, part: Part) -> Option<Status> {
+        let ucp = self.ucp.get();
+        // SAFETY: a live endpoint inside its worker's gate; `start_part` keeps the slot until UCP calls back.
+        self.start_part(part, |slot| unsafe { sys::ucp_ep_flush_nbx(ucp, Param::new(slot).as_ptr()) })
     }
 
     /// Gives UCP a part of opening or closing. Its status if it ended inside the call.
@@ -359,8 +375,7 @@ impl Endpoint {
     /// The peer has gone: there is nothing to wait for but UCP's flush, as UCX 1.21 has been seen to go on with one on an endpoint that was
     /// closed by force meanwhile.
     pub(crate) fn hurry_alone(&self) {
-        let soon = timer::deadline_after(FLUSH_PATIENCE_NS);
-        self.closing.deadline.set(self.closing.deadline.get().min(soon));
+        self.hurry(FLUSH_PATIENCE_NS);
         self.watch();
     }
 
@@ -409,7 +424,7 @@ impl Endpoint {
         let back = sends_back && self.watchers.get() == 0;
         // Without error handling there is no force: what UCP still has stays with it until the worker goes.
         let left_to_ucp = !self.peer_failure && self.closing.outcome.get().is_error();
-        if back || sends_back || left_to_ucp || now >= self.closing.deadline.get() {
+        if sends_back || left_to_ucp || now >= self.closing.deadline.get() {
             if !back && self.peer_failure {
                 self.abandon_requests();
             }
@@ -508,24 +523,10 @@ impl Endpoint {
     pub(crate) fn begin_destroy(&self) {
         match self.phase() {
             Phase::Open => self.begin_close(false),
-            Phase::Flushing => {
-                let soon = timer::deadline_after(self.patience());
-                self.closing.deadline.set(self.closing.deadline.get().min(soon));
-            }
+            Phase::Flushing => self.hurry(self.patience()),
             Phase::Ending | Phase::Closed => self.set_status(Status::CLOSED),
         }
     }
-}
-
-/// # Safety
-/// A live endpoint inside its worker's gate, not used afterwards; the slot is its caller's until UCP calls back.
-unsafe fn close_nbx(ucp: sys::ucp_ep_h, slot: &Slot, flags: u32) -> sys::ucs_status_ptr_t {
-    let mut param = Param::new(slot);
-    if flags != 0 {
-        param.flags(flags);
-    }
-    // SAFETY: as for this function.
-    unsafe { sys::ucp_ep_close_nbx(ucp, param.as_ptr()) }
 }
 
 impl Worker {

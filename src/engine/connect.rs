@@ -6,11 +6,9 @@
 
 use super::endpoint::{Endpoint, EndpointParams, Phase};
 use super::events::Event;
-use super::flush::posted;
 use super::inflight::Out;
 use super::listener::ConnRequest;
 use super::operation::{OpParams, Submitted};
-use super::param::Param;
 use super::request::{mark, Kind, Part, Slot, Ticket};
 use super::ring::Queued;
 use super::socket_address::{self, Raw};
@@ -18,7 +16,7 @@ use super::status::{Error, Result, Status};
 use super::tag;
 use super::timer;
 use super::worker::{Inside, Worker};
-use crate::sys::{self, Posted};
+use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -70,6 +68,11 @@ impl Connection {
     /// Both ends have one address: they can only be on one host.
     pub(crate) fn same_host(&self) -> bool {
         self.ends.get().is_some_and(|(local, remote)| local.ip() == remote.ip())
+    }
+
+    /// The oldest of what waits, if there is any left.
+    fn next_waiting(&self) -> Option<Waiting> {
+        self.waiting.borrow_mut().pop_front()
     }
 
     /// When this attempt has to give way to the next, so that each address gets its share of the time.
@@ -254,8 +257,7 @@ impl Endpoint {
         self.connect_deadline.set(0);
         self.learn_ends();
         self.open_status();
-        loop {
-            let Some(next) = connection.waiting.borrow_mut().pop_front() else { break };
+        while let Some(next) = connection.next_waiting() {
             match next {
                 Waiting::Send(ticket) => {
                     if let Some(slot) = ticket.current() {
@@ -272,8 +274,7 @@ impl Endpoint {
     pub(crate) fn end_waiting(&self, status: Status) {
         let Some(connection) = &self.connection else { return };
         connection.pending.set(false);
-        loop {
-            let Some(next) = connection.waiting.borrow_mut().pop_front() else { break };
+        while let Some(next) = connection.next_waiting() {
             match next {
                 Waiting::Send(ticket) => {
                     if let Some(slot) = ticket.current() {
@@ -339,19 +340,9 @@ impl Endpoint {
         if flush.current().is_none() {
             return;
         }
-        let part = self.worker.take_internal_slot();
-        // SAFETY: a live endpoint inside its worker's gate; the slot is kept until UCP calls back.
-        let pointer = unsafe { sys::ucp_ep_flush_nbx(self.ucp.get(), Param::new(part).as_ptr()) };
-        let ended = match posted(part, pointer) {
-            Posted::Pending => {
-                part.part.set(Part::Flush(flush));
-                return self.worker.start(part, Some(self), &OpParams::default(), Out::NOWHERE);
-            }
-            Posted::Done => Status::OK,
-            Posted::Failed(status) => Status(status.into()),
-        };
-        self.worker.return_slot(part);
-        self.worker.flush_part_ended(flush, ended);
+        if let Some(ended) = self.start_flush(Part::Flush(flush)) {
+            self.worker.flush_part_ended(flush, ended);
+        }
     }
 }
 

@@ -182,7 +182,6 @@ impl Worker {
             let Some(event) = self.events.borrow_mut().pop_front() else { break };
             match event {
                 Event::Hello(endpoint, hello, reply) => self.hello_came(endpoint, hello, reply),
-                Event::Strangers => self.meet_strangers(),
                 other => self.events.borrow_mut().push_back(other),
             }
         }

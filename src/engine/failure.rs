@@ -30,13 +30,16 @@ impl Endpoint {
         }
         log::write(log::INFO, c"endpoint", &format!("lost {}: {how}", self.peer_text()));
         // Visible at once: requests that come back in this same pass are to say what happened.
-        if self.phase() == Phase::Open {
-            self.set_status(Status::PEER_FAILED);
-        }
-        if !self.closing.outcome.get().is_error() {
-            self.closing.outcome.set(Status::PEER_FAILED);
-        }
+        self.note_failure(Status::PEER_FAILED);
         self.worker.push_event(Event::Failed(endpoint));
+    }
+
+    /// What operations get from here on, and how the endpoint ends: the first failure counts, and one that is being closed stays CLOSED.
+    fn note_failure(&self, status: Status) {
+        if self.phase() == Phase::Open {
+            self.set_status(status);
+        }
+        self.closing.note_outcome(status);
     }
 
     /// The peer failed, or a deadline demands the end: no new operations, and UCP is told to let go.
@@ -44,12 +47,7 @@ impl Endpoint {
         if self.phase() >= Phase::Ending {
             return;
         }
-        if self.phase() == Phase::Open {
-            self.set_status(status);
-        }
-        if !self.closing.outcome.get().is_error() {
-            self.closing.outcome.set(status);
-        }
+        self.note_failure(status);
         if !self.peering.unclaimed.get() {
             self.worker.stats.endpoint_failures.add(1);
         }

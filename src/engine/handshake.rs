@@ -10,12 +10,10 @@ use super::endpoint::{Endpoint, EndpointParams, Phase};
 use super::events::Event;
 use super::log;
 use super::messages::{other_version, Reply};
-use super::param::Param;
 use super::request::Part;
 use super::status::Status;
 use super::wire::{flag, Hello, Kind};
 use super::worker::Worker;
-use crate::sys;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
@@ -138,9 +136,7 @@ impl Endpoint {
         if self.peering.speaks.get() {
             return self.watch();
         }
-        let ucp = self.ucp.get();
-        // SAFETY: a live endpoint inside its worker's gate; as in start_flush_before_close.
-        match self.start_part(Part::Answer, |slot| unsafe { sys::ucp_ep_flush_nbx(ucp, Param::new(slot).as_ptr()) }) {
+        match self.start_flush(Part::Answer) {
             None => self.watch(),
             Some(status) => self.part_ended(Part::Answer, status),
         }
@@ -177,6 +173,16 @@ impl Endpoint {
         if asked || params.connect_timeout_ns != 0 || params.liveness_ns != 0 {
             self.worker.push_event(Event::Greet(self.clone()));
         }
+    }
+
+    /// A send is about to go out: has to wait until the endpoint is connected, or goes to UCP after the Hello that has to come first.
+    #[inline]
+    pub(crate) fn must_wait(&self) -> bool {
+        if self.is_open() {
+            return false;
+        }
+        self.break_silence();
+        self.is_connecting()
     }
 
     /// The first operation is about to go out.

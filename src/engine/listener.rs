@@ -335,14 +335,9 @@ impl Worker {
         // SAFETY: a callback and its argument as the user registered them; the reference is the callback's.
         self.outside(|| unsafe { (listener.on_connect)(listener.on_connect_arg, Arc::into_raw(request)) });
         listener.running.fetch_sub(1, Ordering::AcqRel);
-        if self.thread.is_used() {
-            self.thread.room.notify();
-        }
-        self.tell_others();
+        self.tell_destroyers();
     }
-}
 
-impl Worker {
     /// Has UCP let go of listeners that have ended a while ago. True while there are others of the kind.
     pub(crate) fn advance_listeners(&self, now: u64) -> bool {
         let over = |listener: &Arc<Listener>| listener.has_ended() && now >= listener.lingers_until.get();
@@ -354,12 +349,17 @@ impl Worker {
             listener.end_in_ucp();
         }
         if some {
-            if self.thread.is_used() {
-                self.thread.room.notify();
-            }
-            self.tell_others();
+            self.tell_destroyers();
         }
         waits
+    }
+
+    /// Threads that wait in `destroy` look again.
+    fn tell_destroyers(&self) {
+        if self.thread.is_used() {
+            self.thread.room.notify();
+        }
+        self.tell_others();
     }
 
     /// When that has to be done next.

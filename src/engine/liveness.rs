@@ -10,7 +10,6 @@ use super::status::Status;
 use super::wire::Kind;
 use super::worker::Worker;
 use std::cell::Cell;
-use std::sync::Arc;
 
 /// Of one endpoint. Belongs to whoever is inside the worker's gate.
 #[derive(Default)]
@@ -106,9 +105,9 @@ impl Endpoint {
 impl Worker {
     /// Looks whether peers have gone silent. True if one was given up. Inside the gate.
     pub(crate) fn look_for_silence(&self, now: u64) -> bool {
-        let endpoints: Vec<Arc<Endpoint>> = self.endpoints.borrow().iter().flatten().cloned().collect();
+        let endpoints = self.endpoints.borrow();
         let (mut next, mut lost, mut shortest) = (u64::MAX, false, u64::MAX);
-        for endpoint in endpoints {
+        for endpoint in endpoints.iter().flatten() {
             let patience = endpoint.liveness.patience_ns.get();
             if patience == 0 || endpoint.phase() != Phase::Open {
                 continue;

@@ -35,6 +35,13 @@ pub(crate) struct Parting {
 }
 
 impl Closing {
+    /// The first failure counts.
+    pub(crate) fn note_outcome(&self, status: Status) {
+        if !self.outcome.get().is_error() {
+            self.outcome.set(status);
+        }
+    }
+
     /// The peer touches nothing any more.
     pub(crate) fn bye_answered(&self) {
         self.parting.unanswered.set(false);
@@ -49,8 +56,7 @@ impl Endpoint {
             if !self.can_part() {
                 return true;
             }
-            // Where connections are made by host and port, UCX's own end of one overtakes what was sent by shared memory.
-            let waits = self.sends.get() > 0 || self.connection.is_some();
+            let waits = self.needs_answer();
             parting.unanswered.set(waits);
             parting.under_way.set(true);
             parting.deadline.set(timer::deadline_after(ANSWER_NS));
@@ -59,6 +65,12 @@ impl Endpoint {
             }
         }
         self.is_parting().is_none_or(|deadline| now >= deadline)
+    }
+
+    /// The peer may be reading the memory of sends; or the connection was made by host and port, where UCX's own end of one overtakes what
+    /// was sent by shared memory.
+    fn needs_answer(&self) -> bool {
+        self.sends.get() > 0 || self.connection.is_some()
     }
 
     /// Somebody is there, and has been spoken to before.
@@ -76,8 +88,7 @@ impl Endpoint {
     /// It waits for a Bye to leave, or to be answered, and when to give that up.
     pub(crate) fn is_parting(&self) -> Option<u64> {
         let parting = &self.closing.parting;
-        let waits = parting.under_way.get()
-            || (parting.unanswered.get() && (self.sends.get() > 0 || self.connection.is_some()));
+        let waits = parting.under_way.get() || (parting.unanswered.get() && self.needs_answer());
         (parting.said.get() && waits && !parting.heard.get()).then(|| parting.deadline.get())
     }
 
@@ -124,8 +135,8 @@ impl Endpoint {
         match self.phase() {
             Phase::Open => self.fail(Status::CONNECTION_RESET),
             Phase::Flushing => {
-                if self.sends.get() > 0 && !self.closing.outcome.get().is_error() {
-                    self.closing.outcome.set(Status::CONNECTION_RESET);
+                if self.sends.get() > 0 {
+                    self.closing.note_outcome(Status::CONNECTION_RESET);
                 }
                 self.hurry_alone();
             }

@@ -248,11 +248,8 @@ impl Worker {
             timeout_ns: if queued.deadline == u64::MAX { 0 } else { queued.deadline - now },
             ..OpParams::default()
         };
-        if let Some(endpoint) = endpoint.filter(|to| slot.kind.get().is_send() && !to.is_open()) {
-            endpoint.break_silence();
-            if endpoint.is_connecting() {
-                return endpoint.wait_for_connection(slot, &left, Out::NOWHERE);
-            }
+        if let Some(endpoint) = endpoint.filter(|to| slot.kind.get().is_send() && to.must_wait()) {
+            return endpoint.wait_for_connection(slot, &left, Out::NOWHERE);
         }
         slot.add_mark(mark::SUBMITTING);
         let pointer = self.call_ucp(slot, &queued, endpoint);

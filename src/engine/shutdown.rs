@@ -1,6 +1,6 @@
 //! The end of a worker: everything in flight is completed, UCP goes, and what callers still hold keeps only memory.
 
-use super::endpoint::Phase;
+use super::endpoint::{Endpoint, Phase};
 use super::events::{self, Event};
 use super::request::{Kind, Slot};
 use super::status::Status;
@@ -145,9 +145,10 @@ impl Worker {
     /// Tells the peers, and waits until those have answered that may be reading the memory of unfinished sends; bounded.
     fn part_from_peers(&self) {
         let parting = |worker: &Worker| {
-            let endpoints: Vec<_> = worker.endpoints.borrow().iter().flatten().cloned().collect();
-            let now = timer::now_ns();
-            endpoints.iter().filter(|endpoint| endpoint.phase() <= Phase::Flushing && !endpoint.has_parted(now)).count()
+            let (endpoints, now) = (worker.endpoints.borrow(), timer::now_ns());
+            let parting = |endpoint: &&Arc<Endpoint>| endpoint.phase() <= Phase::Flushing && !endpoint.has_parted(now);
+            // Each is asked: that is what has it say Bye.
+            endpoints.iter().flatten().filter(parting).count()
         };
         self.progress_while(u64::MAX, |worker| parting(worker) > 0);
     }

@@ -100,10 +100,7 @@ impl Endpoint {
         self.check_open()?;
         inside.need(feature::TAG)?;
         let memory_type = memory_type::to_ucx(&inside.context, params.memory_type)?;
-        if !self.is_open() {
-            self.break_silence();
-        }
-        if !self.is_open() {
+        if self.must_wait() {
             let part = [Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }];
             return Ok(self.send_when_connected(mode.kind(), &part, tag, memory_type, params, out));
         }
@@ -135,10 +132,7 @@ impl Endpoint {
             self.check_open()?;
             inside.need(feature::TAG)?;
             let memory_type = common_memory_type(&inside, parts, params)?;
-            if !self.is_open() {
-                self.break_silence();
-            }
-            if !self.is_open() {
+            if self.must_wait() {
                 return Ok(self.send_when_connected(Kind::TagSend, parts, tag, memory_type, params, out));
             }
             let length: usize = parts.iter().map(|part| part.length).sum();
