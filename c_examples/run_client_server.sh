@@ -15,35 +15,10 @@ if (($# != 1)); then
   echo "usage: $0 BIN_DIR" >&2
   exit 2
 fi
-read -ra wrapper <<<"${EXAMPLE_WRAPPER:-}"
+# shellcheck source=c_examples/run_common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/run_common.sh"
 program=("${wrapper[@]}" "$1/client_server")
-limit=(timeout --kill-after=5 "${EXAMPLE_TIMEOUT:-120}")
 most=4
-
-scratch=$(mktemp -d)
-running=()
-clean_up() {
-  local pid
-  for pid in "${running[@]}"; do kill -KILL "$pid" 2>/dev/null || true; done
-  rm -rf "$scratch"
-}
-trap clean_up EXIT
-
-bad() {
-  echo "FAILED: $*" >&2
-  exit 1
-}
-
-# until_line PATTERN: reads what the server prints up to a line that matches, and shows it.
-until_line() {
-  local line
-  while IFS= read -r -u "$says" line; do
-    echo "server: $line"
-    # shellcheck disable=SC2053 # a pattern
-    if [[ $line == $1 ]]; then return 0; fi
-  done
-  bad "the server never said '$1'"
-}
 
 # start_talker NUMBER INPUT: returns when it has its first answer.
 start_talker() {
@@ -76,11 +51,8 @@ expect_rejection() {
 
 kill_talker() {
   kill -0 "${talkers[$1]}" || bad "talker $1 has ended by itself: $(cat "$scratch/talker$1.log")"
-  { # bash reports on stderr that a process was killed, which is the point here
-    kill -KILL "${talkers[$1]}"
-    wait "${talkers[$1]}" || true
-  } 2>/dev/null
-  until_line "client * died without a goodbye: UCXX_ERR_PEER_FAILED"
+  killed "${talkers[$1]}"
+  until_line server "client * died without a goodbye: UCXX_ERR_PEER_FAILED"
 }
 
 talkers=()
@@ -88,13 +60,11 @@ mkfifo "$scratch/server"
 "${limit[@]}" "${program[@]}" server "$most" 11 >"$scratch/server" &
 server=$!
 running+=("$server")
-exec {says}<"$scratch/server"
-read -r word port <&"$says" || true
-[[ $word == port ]] || bad "the server does not tell its port"
+hear_server
 
 for _ in 1 2; do
   run_guest
-  until_line "client * after a goodbye: *"
+  until_line server "client * after a goodbye: *"
 done
 # Two that never stop asking, and two that think about their second question.
 for number in 0 1 2 3; do
@@ -112,11 +82,11 @@ expect_rejection
 kill_talker 0
 kill_talker 1
 run_guest
-until_line "client * after a goodbye: *"
+until_line server "client * after a goodbye: *"
 kill_talker 2
 run_guest
-until_line "client * after a goodbye: *"
+until_line server "client * after a goodbye: *"
 kill_talker 3
 run_guest
-until_line "accepted 9, rejected 2, finished 5, lost 4, answers *"
+until_line server "accepted 9, rejected 2, finished 5, lost 4, answers *"
 wait "$server" || bad "the server ended with status $?"

@@ -15,34 +15,9 @@ if (($# != 1)); then
   echo "usage: $0 BIN_DIR" >&2
   exit 2
 fi
-read -ra wrapper <<<"${EXAMPLE_WRAPPER:-}"
+# shellcheck source=c_examples/run_common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/run_common.sh"
 program=("${wrapper[@]}" "$1/reconnect")
-limit=(timeout --kill-after=5 "${EXAMPLE_TIMEOUT:-120}")
-
-scratch=$(mktemp -d)
-running=()
-clean_up() {
-  local pid
-  for pid in "${running[@]}"; do kill -KILL "$pid" 2>/dev/null || true; done
-  rm -rf "$scratch"
-}
-trap clean_up EXIT
-
-bad() {
-  echo "FAILED: $*" >&2
-  exit 1
-}
-
-# until_line WHO PATTERN: reads what one of them prints up to a line that matches, and shows it.
-until_line() {
-  local line
-  while IFS= read -r -u "${says[$1]}" line; do
-    echo "$1: $line"
-    # shellcheck disable=SC2053 # a pattern
-    if [[ $line == $2 ]]; then return 0; fi
-  done
-  bad "the $1 never said '$2'"
-}
 
 start_server() { # port
   rm -f "$scratch/server"
@@ -50,13 +25,9 @@ start_server() { # port
   "${program[@]}" server "$1" "$scratch/records" >"$scratch/server" &
   server=$!
   running+=("$server")
-  exec {fd}<"$scratch/server"
-  says[server]=$fd
-  read -r word port <&"$fd" || true
-  [[ $word == port ]] || bad "the server does not tell its port"
+  hear_server
 }
 
-declare -A says
 start_server 0
 mkfifo "$scratch/input" "$scratch/client"
 "${limit[@]}" "${program[@]}" client "$port" <"$scratch/input" >"$scratch/client" 2>&1 &
@@ -68,10 +39,7 @@ says[client]=$fd
 
 seq 1 1000 >&"$input"
 until_line server "stored 100"
-{ # bash reports on stderr that a process was killed, which is the point here
-  kill -KILL "$server"
-  wait "$server" || true
-} 2>/dev/null
+killed "$server"
 until_line client "the connection has ended: UCXX_ERR_PEER_FAILED*"
 until_line client "the connection has ended: UCXX_ERR_UNREACHABLE*"
 seq 1001 2000 >&"$input" &

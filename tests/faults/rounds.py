@@ -180,6 +180,10 @@ class Round:
         if late:
             self.late(group, late, "no talk before the fault")
 
+    def greet_ends(self, actor, here, other, there):
+        """Both ways over the two ends of a connection."""
+        self.greet([(actor, here, other), (other, there, actor)])
+
     def late(self, group, actors, what):
         accounts = {actor.name: actor.call("group", group=group) for actor in actors}
         raise Violation("survivors", f"{what}: {accounts}\n" + "\n".join(self.why(actor) for actor in actors), actors[0])

@@ -29,7 +29,7 @@ def link(r, transports, **params):
         here, there = r.join(actor, peer, **params)
         places.append((actor, here, there, r.group()))
         if greeted:
-            r.greet([(actor, here, peer), (peer, there, actor)])
+            r.greet_ends(actor, here, peer, there)
     return peer, places
 
 
@@ -196,7 +196,7 @@ def close_and_again(r):
         actor = r.involve(1)[0]
         here, there = r.join(actor, peer)
         if r.choose("greeted", (True, False)):
-            r.greet([(actor, here, peer), (peer, there, actor)])
+            r.greet_ends(actor, here, peer, there)
         r.part([(actor, here)], peer, [there])
     r.leave(peer)
 
@@ -212,7 +212,7 @@ def unnoticed(r):
     victim.call("ep", ep=there, address=witness.address, errors="none")
     group = r.group()
     if r.choose("greeted", (True, True, False)):
-        r.greet([(witness, here, victim), (victim, there, witness)])
+        r.greet_ends(witness, here, victim, there)
     receive(r, witness, here, group, count, size)
     witness.post("send", ep=here, group=group, count=count, size=size, tag=8, handle=r.handle(), sender=witness.number)
     r.pause()

@@ -14,6 +14,13 @@ def receive(r, actor, endpoint, group, count, size, tag=7):
         actor.call("recv", group=group, count=count, size=size, tag=tag, handle=r.handle(), **{"from": endpoint})
 
 
+def flood(r, victim, there, actor, here, group, count, size):
+    """The victim sends to a survivor, and goes on while it is killed."""
+    receive(r, actor, here, group, count, size)
+    r.flooded.append(actor)
+    victim.post("send", ep=there, count=count, size=size, tag=7, group=501, sender=victim.number)
+
+
 @scenario()
 def kill_idle(r):
     """SIGKILL of a peer that has nothing under way."""
@@ -24,7 +31,7 @@ def kill_idle(r):
         here, there = r.join(actor, victim, drop_on_close=r.choose("drop_on_close", (0, 0, 1)))
         places.append((actor, here, r.group()))
         if r.choose("greeted", (True, True, False)):
-            r.greet([(actor, here, victim), (victim, there, actor)])
+            r.greet_ends(actor, here, victim, there)
         receive(r, actor, here, places[-1][2], r.choose("receives", (0, 1, 100)), 4096)
     r.pause()
     r.ended(places, r.strike(victim, signal.SIGKILL), DIED, DEATH)
@@ -42,10 +49,8 @@ def kill_sender(r):
         here, there = r.join(actor, victim)
         places.append((actor, here, r.group()))
         if greeted:
-            r.greet([(actor, here, victim), (victim, there, actor)])
-        receive(r, actor, here, places[-1][2], count, size)
-        r.flooded.append(actor)
-        victim.post("send", ep=there, count=count, size=size, tag=7, group=501, sender=victim.number)
+            r.greet_ends(actor, here, victim, there)
+        flood(r, victim, there, actor, here, places[-1][2], count, size)
     r.pause()
     r.ended(places, r.strike(victim, signal.SIGKILL), DIED, DEATH)
 
@@ -62,7 +67,7 @@ def kill_receiver(r):
         here, there = r.join(actor, victim, drop_on_close=r.choose("drop_on_close", (0, 0, 1)))
         places.append((actor, here, r.group()))
         if greeted:
-            r.greet([(actor, here, victim), (victim, there, actor)])
+            r.greet_ends(actor, here, victim, there)
         if receives:
             victim.post("recv", count=count, size=size, tag=7, group=500)
     for actor, here, group in places:
@@ -85,10 +90,8 @@ def kill_both_ways(r):
     for actor in r.involve():
         here, there = r.join(actor, victim)
         places.append((actor, here, r.group(), r.group(), r.group()))
-        receive(r, actor, here, places[-1][2], count, size)
         victim.call("recv", count=count, size=size, tag=8, group=500)
-        r.flooded.append(actor)
-        victim.post("send", ep=there, count=count, size=size, tag=7, group=501, sender=victim.number)
+        flood(r, victim, there, actor, here, places[-1][2], count, size)
     for actor, here, _, sends, flushes in places:
         actor.post("send", ep=here, count=count, size=size, tag=8, group=sends, handle=r.handle(), sender=actor.number)
         actor.post("flush", ep=here, group=flushes, handle=r.handle())

@@ -20,7 +20,7 @@ def stopped(r):
         here, there = r.join(actor, peer)
         group = r.group()
         places.append((actor, here, there, group))
-        r.greet([(actor, here, peer), (peer, there, actor)])
+        r.greet_ends(actor, here, peer, there)
         actor.call("recv", group=group, count=count, size=size, tag=7, **{"from": here})
         peer.call("recv", group=group, count=count, size=size, tag=8)
         peer.call("send", ep=there, group=group, count=count, size=size, tag=7, sender=peer.number)
@@ -49,7 +49,7 @@ def stopped_liveness(r):
         here, there = r.join(actor, peer, liveness=int(liveness / NANO))
         group = r.group()
         places.append((actor, here, group))
-        r.greet([(actor, here, peer), (peer, there, actor)])
+        r.greet_ends(actor, here, peer, there)
         peer.call("recv", group=500, count=count, size=size, tag=8)
     # What it had the announcement of, it may read when it goes on.
     r.cut_short.add(500)
@@ -76,7 +76,7 @@ def cut_link(r):
         here, there = r.join(actor, peer, **({"liveness": int(liveness / NANO)} if liveness else {}))
         group = r.group()
         places.append((actor, here, there, group))
-        r.greet([(actor, here, peer), (peer, there, actor)])
+        r.greet_ends(actor, here, peer, there)
         peer.call("recv", group=group, count=count, size=size, tag=8, **{"from": there})
     network.cut(how)
     try:
