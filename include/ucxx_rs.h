@@ -10,7 +10,7 @@
  *  - A function that can fail returns ucxx_status_t: 0 done, 1 in progress, negative an error, which
  *    ucxx_last_error_message() explains to the thread that got it. NO_MESSAGE from a probe, BUSY from ucxx_worker_arm and
  *    TIMED_OUT from ucxx_worker_wait are answers, not failures, and leave the explanation as it was.
- *  - Constants of groups that this release does not offer (streams, active messages, memory, groups, windows, hubs) are declared
+ *  - Constants of groups that this release does not offer (memory, groups, windows, hubs) are declared
  *    so that their numbers stand.
  *  - Parameter structs start with struct_size. All zero apart from that means default, NULL means all defaults. Set them
  *    up with UCXX_<NAME>_INIT or ucxx_<name>_init(&value, sizeof value). A larger struct than this library knows is taken
@@ -24,13 +24,14 @@
  *      negative         nothing was submitted.
  *  - With timeout_ns as an argument 0 polls and UINT64_MAX waits for ever; in ucxx_op_params_t 0 means no timeout.
  *    Where progress is manual, everything that waits also progresses.
- *  - Kept by the caller until the operation completes: payload buffers and recv_info. Copied: strings, lists of buffers, params.
+ *  - Kept by the caller until the operation completes: payload buffers, recv_info, notifier; an allocator's arg until its last buffer is gone.
+ *    Copied: strings, lists of buffers, headers of messages and questions, params.
  *  - A callback runs exactly once, outside every lock, on the thread that drives progress: the progress thread, or the thread inside a
  *    call that progresses. Status and recv_info are stored, then the callback runs, then waiters are released. With a progress
  *    thread it may run before the call that submitted returns; *request is written before. From a callback every function may be
  *    called; those that wait return UCXX_ERR_BUSY (with a progress thread also ucxx_endpoint_create and _connect,
- *    ucxx_listener_create and ucxx_tag_probe, and of another worker ucxx_endpoint_accept, ucxx_endpoint_query and
- *    ucxx_worker_dump), and destroying the worker or endpoint at hand takes effect at the end of the pass.
+ *    ucxx_listener_create and ucxx_tag_probe, and of another worker ucxx_endpoint_accept, ucxx_endpoint_query,
+ *    ucxx_worker_set_*_handler and ucxx_worker_dump), and destroying the worker or endpoint at hand takes effect at the end of the pass.
  *  - Messages of one thread on one endpoint match in the order they were submitted.
  *  - In a forked child calls return UCXX_ERR_FORKED, destroys do nothing, and a new context may be made.
  *  - The library installs no signal handler (and takes back those that loading UCX installs), writes nothing to stdout or
@@ -56,7 +57,9 @@
 #define UCXX_OP_PARAMS_INIT UCXX_INIT_(ucxx_op_params_t)
 #define UCXX_ENDPOINT_PARAMS_INIT UCXX_INIT_(ucxx_endpoint_params_t)
 #define UCXX_ENDPOINT_ATTR_INIT UCXX_INIT_(ucxx_endpoint_attr_t)
+#define UCXX_ENDPOINT_LOAD_INIT UCXX_INIT_(ucxx_endpoint_load_t)
 #define UCXX_LISTENER_PARAMS_INIT UCXX_INIT_(ucxx_listener_params_t)
+#define UCXX_ALLOCATOR_INIT UCXX_INIT_(ucxx_allocator_t)
 
 
 /**
@@ -251,10 +254,17 @@ enum ucxx_flag {
    */
   UCXX_FLAG_ALWAYS_CALLBACK = 1,
   /**
-   * Send window full: UCXX_ERR_NO_RESOURCE instead of queueing.
+   * Sends, fetches and answers: UCXX_ERR_NO_RESOURCE instead of waiting, whatever for: the send window, credit, the peer's first
+   * answer, a full submission queue.
    */
   UCXX_FLAG_NO_WAIT = 2,
+  /**
+   * ucxx_am_send*, ucxx_fetch_reply*: the data goes along at any length. Not with RNDV.
+   */
   UCXX_FLAG_EAGER = 4,
+  /**
+   * The same: the data waits until the receiver pulls it.
+   */
   UCXX_FLAG_RNDV = 8,
   /**
    * Submit through the queue even when it could go directly.
@@ -456,6 +466,16 @@ enum ucxx_hub_retain {
 struct ucxx_address;
 
 /**
+ * An active message that has come in, in its handler's hands.
+ */
+struct ucxx_am_message;
+
+/**
+ * Buffers that were made for what has come.
+ */
+struct ucxx_buffers;
+
+/**
  * Somebody who wants a connection, to be accepted or rejected.
  */
 struct ucxx_conn_request;
@@ -469,6 +489,11 @@ struct ucxx_context;
  * A connection from a worker to one peer.
  */
 struct ucxx_endpoint;
+
+/**
+ * A question that has come in, in its handler's hands.
+ */
+struct ucxx_fetch;
 
 /**
  * An address and port on which a worker takes connections.
@@ -763,7 +788,7 @@ struct ucxx_worker_stats {
   uint64_t endpoints;
   uint64_t endpoint_failures;
   /**
-   * Active messages without a handler; 0 in this release.
+   * Active messages that came with their data and found no handler.
    */
   uint64_t am_unhandled;
 };
@@ -832,7 +857,7 @@ struct ucxx_op_params {
    */
   size_t struct_size;
   /**
-   * UCXX_FLAG_*. WAIT excludes a callback, a notifier and ALWAYS_CALLBACK. DELAYED, through the queue even from where it could
+   * UCXX_FLAG_*. WAIT excludes a callback, a notifier and ALWAYS_CALLBACK, EAGER excludes RNDV. A flag that is not for the operation is INVALID_PARAM. DELAYED, through the queue even from where it could
    * go directly, needs a progress thread.
    */
   uint64_t flags;
@@ -867,7 +892,7 @@ struct ucxx_op_params {
    */
   ucxx_memory_t *memory;
   /**
-   * Filled when a receive completes, also inside the call; kept valid by the caller until then. Optional.
+   * Filled when a receive or a fetch completes, also inside the call, and for a stream receive also when it fails; kept valid by the caller until then. Optional.
    */
   ucxx_recv_info_t *recv_info;
   /**
@@ -943,19 +968,22 @@ struct ucxx_endpoint_params {
    */
   int32_t error_handling;
   /**
-   * The send window: 0 in this release.
+   * The send window: while UCX has so many sends of the endpoint that it has not completed, further ones wait in the endpoint's
+   * send queue. 0 for 256.
    */
   uint32_t send_window_ops;
   /**
-   * The send window: 0 in this release.
+   * The same in bytes: sends wait from when so many are under way. The send that reaches the limit goes out, too, so one always does
+   * that finds nothing under way. 0 for 256 MiB.
    */
   uint64_t send_window_bytes;
   /**
-   * The send queue: 0 in this release.
+   * The send queue: how many sends may wait behind the window, or for the peer's first answer, before further ones are refused with
+   * NO_RESOURCE. What other threads have handed to a progress thread may come on top: at most submission_queue_depth. 0 for 16384.
    */
   uint32_t send_queue_ops;
   /**
-   * The send queue: 0 in this release.
+   * The same in bytes; 0 for no limit.
    */
   uint64_t send_queue_bytes;
   /**
@@ -1038,7 +1066,7 @@ struct ucxx_endpoint_attr {
    */
   uint64_t bytes_sent;
   /**
-   * Sends and flushes under way.
+   * Sends and flushes under way, sends in the queue included.
    */
   uint64_t in_flight;
   /**
@@ -1051,6 +1079,37 @@ struct ucxx_endpoint_attr {
  * What `ucxx_endpoint_query` tells.
  */
 typedef struct ucxx_endpoint_attr ucxx_endpoint_attr_t;
+
+/**
+ * What `ucxx_endpoint_query_load` tells.
+ */
+struct ucxx_endpoint_load {
+  /**
+   * Set by UCXX_ENDPOINT_LOAD_INIT.
+   */
+  size_t struct_size;
+  /**
+   * Sends that UCX has and has not completed: at most send_window_ops.
+   */
+  uint64_t window_operations;
+  /**
+   * Bytes in them.
+   */
+  uint64_t window_bytes;
+  /**
+   * Sends in the send queue.
+   */
+  uint64_t queued_operations;
+  /**
+   * Bytes in them.
+   */
+  uint64_t queued_bytes;
+};
+
+/**
+ * What `ucxx_endpoint_query_load` tells.
+ */
+typedef struct ucxx_endpoint_load ucxx_endpoint_load_t;
 
 /**
  * Runs for each request for a connection, on the thread that drives progress, outside every lock. The request belongs to the
@@ -1131,6 +1190,97 @@ typedef struct ucxx_buffer ucxx_buffer_t;
  * A message that a probe took out of matching.
  */
 typedef struct ucxx_tag_message ucxx_tag_message_t;
+
+/**
+ * An active message that has come in, in its handler's hands.
+ */
+typedef struct ucxx_am_message ucxx_am_message_t;
+
+/**
+ * Runs for each message of its id, after a progress pass, outside every lock, on the thread that drives progress. The handler owns
+ * `message`: it destroys it, receives it and destroys it, or keeps it for either, now or later, on any thread. It may call every
+ * function; those that wait return BUSY. It must not throw.
+ */
+typedef void (*ucxx_am_handler_t)(void *arg, ucxx_am_message_t *message);
+
+/**
+ * Frees what a handler was registered with; optional. Once: inside the call that replaces or removes the handler or ends its worker, or, if
+ * the handler is running then, when it has returned, on its thread. Also when the same `arg` is given again.
+ */
+typedef void (*ucxx_destroy_arg_t)(void *arg);
+
+/**
+ * Makes a buffer of `length` bytes, never 0, in `*data`; a negative status, which the operation then ends with, if it cannot. Outside
+ * every lock, on the thread that drives progress. It must not throw, and may not wait.
+ */
+typedef ucxx_status_t (*ucxx_allocate_t)(void *arg, size_t length, int32_t memory_type, int32_t device_id, void **data);
+
+/**
+ * Frees what the other one made, on any thread.
+ */
+typedef void (*ucxx_deallocate_t)(void *arg, void *data, size_t length, int32_t memory_type, int32_t device_id);
+
+/**
+ * Who makes the buffers of an operation that learns their sizes from its peer, and how many and how large they may be.
+ */
+struct ucxx_allocator {
+  /**
+   * Set by UCXX_ALLOCATOR_INIT.
+   */
+  size_t struct_size;
+  /**
+   * NULL for malloc.
+   */
+  ucxx_allocate_t allocate;
+  /**
+   * Has to be there if `allocate` is.
+   */
+  ucxx_deallocate_t deallocate;
+  /**
+   * Passed to both; kept by the caller until the last of their buffers is gone.
+   */
+  void *arg;
+  /**
+   * A peer that announces more buffers is refused; 0 = 65536.
+   */
+  size_t max_frames;
+  /**
+   * A peer that announces more bytes is refused: EXCEEDS_LIMIT; 0 = half of physical memory.
+   */
+  size_t max_total_bytes;
+};
+
+/**
+ * Who makes the buffers of an operation that learns their sizes from its peer, and how many and how large they may be.
+ */
+typedef struct ucxx_allocator ucxx_allocator_t;
+
+/**
+ * Buffers that were made for what has come.
+ */
+typedef struct ucxx_buffers ucxx_buffers_t;
+
+/**
+ * Runs for each multi-buffer message of its id, when its buffers are full; for the messages of one endpoint in the order they were sent. Outside every
+ * lock, on the thread that drives progress; it must not throw, and what waits returns BUSY in it.
+ *
+ * `reply` is the endpoint to answer on if the sender set UCXX_FLAG_AM_REPLY, else NULL; it and `header` are valid during the call
+ * (ucxx_endpoint_retain makes an endpoint one's own). `buffers` belongs to the handler, now or later: ucxx_buffers_destroy. It is NULL, and `status` says why, for a message that
+ * could not be received: EXCEEDS_LIMIT for more frames or bytes than the allocator's limits, the allocator's own status, or
+ * that of the connection where it was lost meanwhile.
+ */
+typedef void (*ucxx_multi_handler_t)(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length, ucxx_buffers_t *buffers, ucxx_status_t status);
+
+/**
+ * A question that has come in, in its handler's hands.
+ */
+typedef struct ucxx_fetch ucxx_fetch_t;
+
+/**
+ * Runs for each question of its id, as ucxx_am_handler_t does for messages. The handler owns `fetch`: it is answered once, now or later, from
+ * any thread, and then destroyed.
+ */
+typedef void (*ucxx_fetch_handler_t)(void *arg, ucxx_fetch_t *fetch);
 
 #ifdef __cplusplus
 extern "C" {
@@ -1437,8 +1587,9 @@ ucxx_status_t ucxx_request_wait_all(ucxx_request_t *const *requests, size_t coun
 ucxx_status_t ucxx_request_wait_any(ucxx_request_t *const *requests, size_t count, uint64_t timeout_ns, size_t *index);
 
 /**
- * Asks for the operation to end. At once that does so for what is still in the library's hands: tag receives that nothing has
- * matched, flushes (they complete in the next pass); a close goes on by force. What UCX has taken ends as it will. The completion tells what became of it: CANCELED if
+ * Asks for the operation to end. At once that does so for what is still in the library's hands: operations in the submission or send
+ * queue, tag receives that nothing has matched, stream receives, fetches whose answer has not begun to arrive, flushes. A close goes on by force. What UCX has
+ * taken, the pull of an active message included, ends as it will. The completion tells what became of it: CANCELED if
  * this did it. OK also when it has completed already. Under SINGLE, on the worker's own thread.
  */
 ucxx_status_t ucxx_request_cancel(ucxx_request_t *request);
@@ -1503,7 +1654,8 @@ ucxx_status_t ucxx_endpoint_connect(ucxx_worker_t *worker, const char *host, uin
 ucxx_status_t ucxx_endpoint_accept(ucxx_conn_request_t *conn_request, const ucxx_endpoint_params_t *params, ucxx_endpoint_t **endpoint);
 
 /**
- * OK while the endpoint takes operations, else why not: CLOSED, PEER_FAILED, TIMED_OUT, REJECTED, UNREACHABLE. Any thread.
+ * OK while the endpoint takes operations, else why not: CLOSED, CONNECTION_RESET, PEER_FAILED, TIMED_OUT, REJECTED, UNREACHABLE, UNSUPPORTED (the peer speaks
+ * another version), IO_ERROR (it broke the rules of the library's messages). Any thread.
  */
 ucxx_status_t ucxx_endpoint_status(const ucxx_endpoint_t *endpoint);
 
@@ -1514,8 +1666,8 @@ ucxx_status_t ucxx_endpoint_status(const ucxx_endpoint_t *endpoint);
 ucxx_status_t ucxx_endpoint_flush(ucxx_endpoint_t *endpoint, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Closes the endpoint: it takes nothing more. UCXX_CLOSE_FLUSH lets finish what came before, for as long as something does
- * finish every three seconds or the timeout allows, and then goes on by force, with TIMED_OUT; UCXX_CLOSE_FORCE cuts short:
+ * Closes the endpoint: it takes nothing more. UCXX_CLOSE_FLUSH lets finish what came before, sends and those receives with this endpoint in `from` that
+ * have matched a message (the others end with CLOSED), for as long as something does finish every three seconds or the timeout allows, and then goes on by force, with TIMED_OUT; UCXX_CLOSE_FORCE cuts short:
  * requests complete with CANCELED. Complete when all of the endpoint's requests are; `on_close` follows. The handle stays to be
  * destroyed. CLOSED when it was closed before.
  *
@@ -1523,6 +1675,25 @@ ucxx_status_t ucxx_endpoint_flush(ucxx_endpoint_t *endpoint, const ucxx_op_param
  * the buffer, and receive what it holds by then. Flush, or agree on the end with the peer, before closing by force.
  */
 ucxx_status_t ucxx_endpoint_close(ucxx_endpoint_t *endpoint, int32_t how, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Would a send go straight out now: to UCX, or from a thread that hands its operations to a progress thread, to that one? False while sends
+ * have to wait in the send queue, or active messages for credit (tags and streams may go out all the same), and when the endpoint takes none. What is true may have changed before the next call where other
+ * threads send, too. Any thread.
+ */
+bool ucxx_endpoint_writable(const ucxx_endpoint_t *endpoint);
+
+/**
+ * Has `callback` called when the endpoint is writable (see ucxx_endpoint_writable), once: what to do after NO_RESOURCE, whatever it was
+ * refused for. It runs where progress happens, as every callback; in the next pass when the endpoint is writable already. It may send until it gets
+ * NO_RESOURCE again and arm anew: each pass calls each endpoint's once at most, so no endpoint keeps others waiting. With the
+ * endpoint's error when it ends first, before `on_close`; CLOSED after a close.
+ *
+ * NULL for `callback` takes back what was armed; one that is running on another thread may still be. Any thread.
+ *
+ * Errors: ALREADY_EXISTS while one is armed; the endpoint's error when it takes no operations any more.
+ */
+ucxx_status_t ucxx_endpoint_on_writable(ucxx_endpoint_t *endpoint, ucxx_endpoint_callback_t callback, void *arg);
 
 /**
  * Another handle for the same endpoint, to be destroyed by itself: what turns an endpoint that a callback was given, which is valid
@@ -1547,6 +1718,16 @@ void ucxx_endpoint_attr_init(ucxx_endpoint_attr_t *value, size_t struct_size);
  * What the endpoint is like. Under SINGLE, on the worker's own thread.
  */
 ucxx_status_t ucxx_endpoint_query(const ucxx_endpoint_t *endpoint, ucxx_endpoint_attr_t *attr);
+
+/**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+ */
+void ucxx_endpoint_load_init(ucxx_endpoint_load_t *value, size_t struct_size);
+
+/**
+ * How much of its send window and queue the endpoint uses. Under SINGLE, on the worker's own thread.
+ */
+ucxx_status_t ucxx_endpoint_query_load(const ucxx_endpoint_t *endpoint, ucxx_endpoint_load_t *load);
 
 /**
  * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
@@ -1644,6 +1825,311 @@ ucxx_status_t ucxx_tag_message_recv(ucxx_tag_message_t *message, void *buffer, s
  * Under SINGLE, on the worker's own thread.
  */
 void ucxx_tag_message_destroy(ucxx_tag_message_t *message);
+
+/**
+ * Sends bytes behind those that this endpoint has sent before. The peer receives them from its end of the connection, in whatever
+ * pieces it likes.
+ *
+ * Completion is local, as of `ucxx_tag_send`. One that fails may have sent a part: what follows it would not be in its place,
+ * and there is nothing left to do with the endpoint but to close it. No bytes: complete inside the call, and nothing is sent.
+ *
+ * What the peer has not received waits there without bound.
+ *
+ * Errors: UNSUPPORTED without UCXX_FEATURE_STREAM, which both sides need; CLOSED, PEER_FAILED and the like on an endpoint that has
+ * ended.
+ */
+ucxx_status_t ucxx_stream_send(ucxx_endpoint_t *endpoint, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Receives the next `length` bytes of what the peer sends on its end; with UCXX_FLAG_STREAM_PARTIAL as many of them as have arrived,
+ * at least one, but for a `length` of 0. `recv_info.length` tells how many, also where it did not end well.
+ *
+ * Receives of one endpoint are filled in the order in which they were posted, and end with it. Cancelled or timed out, one ends at
+ * once, and what it has taken already is gone from the stream: `recv_info.length` bytes, in its buffer. What was sent before the peer
+ * closed can be received after that; then it is CONNECTION_RESET. What was not received when the peer failed is lost.
+ *
+ * The library copies: `buffer` is memory of the host (AUTO is taken for that), else UNSUPPORTED.
+ */
+ucxx_status_t ucxx_stream_recv(ucxx_endpoint_t *endpoint, void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Has `handler` called for active messages with this id from now on. NULL removes it. Ids of active messages, multi-buffer messages
+ * and fetches are separate spaces of 65,536 each.
+ *
+ * Without a handler a message whose data waits at its sender ends there with NO_ELEM; one that came with its data is dropped, and
+ * counted in `am_unhandled` of ucxx_worker_query_stats.
+ *
+ * When this returns, the handler that was there before may still be running on another thread: `destroy_arg` tells when its `arg` is free.
+ * On an error `destroy_arg` is not called. Errors: UNSUPPORTED without UCXX_FEATURE_AM; BUSY from a callback of another
+ * worker where this one has a progress thread.
+ */
+ucxx_status_t ucxx_worker_set_am_handler(ucxx_worker_t *worker, uint16_t id, ucxx_am_handler_t handler, void *arg, ucxx_destroy_arg_t destroy_arg);
+
+/**
+ * Sends an active message: a header, which is copied, and data, for the handler that the peer has under this id.
+ *
+ * Either may be empty. The header is at most `max_am_header` of ucxx_worker_query bytes. Messages of one thread on one endpoint reach
+ * their handlers in the order they were sent, whatever their sizes.
+ *
+ * A short message travels with its data; a longer one may leave it here until the receiver pulls it, and one of more than 1 MiB always
+ * does. UCXX_FLAG_EAGER sends the data along at any length; UCXX_FLAG_RNDV leaves it here. UCXX_FLAG_AM_REPLY gives the handler an endpoint to
+ * answer on. `memory_type` is told to the receiver, too.
+ *
+ * Completion is local, as of ucxx_tag_send: of data that waits here, when the receiver has pulled it, or has destroyed the message without. A
+ * receiver that does not destroy its messages makes senders wait: not more than 256 messages of an endpoint, and 8 MiB of data that
+ * came along, are on their way or unreceived. What is sent beyond that waits in the endpoint's queue, or with UCXX_FLAG_NO_WAIT is NO_RESOURCE.
+ *
+ * Errors: UNSUPPORTED without UCXX_FEATURE_AM, or to a peer that is not of this library; NO_ELEM if the peer has no handler
+ * for a message whose data waited here; CLOSED, PEER_FAILED and the like on an endpoint that has ended.
+ */
+ucxx_status_t ucxx_am_send(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * As `ucxx_am_send`, of scattered buffers. The list is copied, the buffers are not.
+ */
+ucxx_status_t ucxx_am_send_iov(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const ucxx_buffer_t *buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * The sender's header and its length; NULL and 0 if there is none. Valid until the message is destroyed. `length` is optional.
+ */
+const void *ucxx_am_message_header(const ucxx_am_message_t *message, size_t *length);
+
+/**
+ * Bytes of data.
+ */
+size_t ucxx_am_message_length(const ucxx_am_message_t *message);
+
+/**
+ * The data of a message that came with it, aligned to 8 bytes where UCX has it so; to be read until the message is destroyed, or its worker. NULL while the data waits at
+ * its sender (ucxx_am_message_recv fetches it), and where there is none.
+ */
+const void *ucxx_am_message_data(const ucxx_am_message_t *message);
+
+/**
+ * UCXX_MEMORY_*: the `memory_type` that the sender gave, HOST if it gave none. Data that came with its message is in the host's memory
+ * in any case.
+ */
+int32_t ucxx_am_message_memory_type(const ucxx_am_message_t *message);
+
+/**
+ * The endpoint to the sender, to answer on; NULL unless the sender set UCXX_FLAG_AM_REPLY. Borrowed: valid until the message is destroyed, or
+ * for as long as one's own that ucxx_endpoint_retain makes of it. It is the user's own endpoint to that peer where there is one.
+ */
+ucxx_endpoint_t *ucxx_am_message_reply(const ucxx_am_message_t *message);
+
+/**
+ * Puts the data of a message into `buffer`: copies it if it came along, else pulls it from its sender, straight into the buffer; once. In
+ * the handler or later, on any thread. The message is destroyed by the caller afterwards, or meanwhile.
+ *
+ * A buffer that is too short is MESSAGE_TRUNCATED at once, and the message stays as it was. A second receive is INVALID_PARAM, also after one that
+ * failed on its way; CONNECTION_RESET where the sender's connection has ended. A pull that UCX has begun is neither cancelled nor ended by its
+ * timeout, but for UCXX_FLAG_TIMEOUT_CLOSES. Data that came along is not copied to a
+ * device: UNSUPPORTED.
+ */
+ucxx_status_t ucxx_am_message_recv(ucxx_am_message_t *message, void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * As `ucxx_am_message_recv`, into scattered buffers, which are filled one after the other. The list is copied.
+ */
+ucxx_status_t ucxx_am_message_recv_iov(ucxx_am_message_t *message, const ucxx_buffer_t *buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Ends a message. Data that was not received is dropped, and its sender completes as if it had been; what a receive has begun goes on. Any thread. NULL is
+ * ignored.
+ */
+void ucxx_am_message_destroy(ucxx_am_message_t *message);
+
+/**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+ */
+void ucxx_allocator_init(ucxx_allocator_t *value, size_t struct_size);
+
+/**
+ * Takes the buffers out of a request that has completed with OK: they belong to the caller from here on. Once; what is not taken goes with the
+ * request. NO_ELEM if it has none or they were taken, INPROGRESS before its end, its own
+ * error if it failed.
+ */
+ucxx_status_t ucxx_request_take_buffers(ucxx_request_t *request, ucxx_buffers_t **buffers);
+
+/**
+ * How many buffers there are; 0 for NULL.
+ */
+size_t ucxx_buffers_count(const ucxx_buffers_t *buffers);
+
+/**
+ * One of the buffers, which stays with the others. Data is NULL where the length is 0, and where it was taken.
+ */
+ucxx_status_t ucxx_buffers_get(const ucxx_buffers_t *buffers, size_t index, ucxx_buffer_t *buffer);
+
+/**
+ * As `ucxx_buffers_get`, and from here on the caller frees this one: by its own `deallocate`, or free() without one.
+ */
+ucxx_status_t ucxx_buffers_take(ucxx_buffers_t *buffers, size_t index, ucxx_buffer_t *buffer);
+
+/**
+ * Frees the buffers that were not taken, with their allocator. NULL is ignored.
+ */
+void ucxx_buffers_destroy(ucxx_buffers_t *buffers);
+
+/**
+ * Sends buffers one by one under one tag, behind headers that announce them: what `ucxx_tag_recv_multi` receives as one, and so does UCXX
+ * 0.52's tagMultiRecv, as the bytes on the wire are UCXX's. The list is copied, the buffers are not. No buffers at all are sent, too: one
+ * header (UCXX does not complete such a receive). Device memory has to say so in `memory_type`: AUTO is announced as the host's.
+ *
+ * Completion is local: all buffers may be reused. A failing frame fails the whole, when all others have ended. Nothing else of this endpoint
+ * comes in between; but messages of other endpoints under the same tag can not be told from frames by their receiver: see ucxx_tag_recv_multi. A cancelled send, or one out of time,
+ * goes on once its first header has left.
+ *
+ * Errors: UNSUPPORTED without UCXX_FEATURE_TAG, NO_RESOURCE where the send queue has no room (for its first message, and the bytes of all).
+ */
+ucxx_status_t ucxx_tag_send_multi(ucxx_endpoint_t *endpoint, const ucxx_buffer_t *buffers, size_t count, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Receives what `ucxx_tag_send_multi`, or UCXX 0.52's tagMultiSend, sends: as many buffers as were sent, made by `allocator` (NULL: malloc, and
+ * its limits) when their header has come, and taken by ucxx_request_take_buffers. `recv_info` tells the bytes of all, and the tag. Never OK inside the call.
+ *
+ * The wire format does not say which frame belongs to which header. So of receives of one worker that could match the same messages the later one
+ * waits until the earlier one has posted its frames; after its header a receive takes only messages with exactly that header's tag. Senders that
+ * use the same tag at the same time on different endpoints, and other messages under it, get mixed up: give each sender a tag, and receive with a mask. Lengths
+ * that do not fit fail the receive with IO_ERROR, and so does a message that is no header; ucxx_am_send_multi has no such limits.
+ *
+ * More frames or bytes than the allocator's limits, and buffers that cannot be made: EXCEEDS_LIMIT, or the allocator's status. The frames are received and
+ * dropped, so that the sender completes and the tag stays usable. A cancelled receive, or one out of time, whose header has come leaves its frames
+ * unreceived: they are messages of their own then.
+ *
+ * Errors: INVALID_PARAM with UCXX_FLAG_WAIT, or with neither request nor callback, as there would be no handle to take the buffers from;
+ * UNSUPPORTED without UCXX_FEATURE_TAG.
+ */
+ucxx_status_t ucxx_tag_recv_multi(ucxx_worker_t *worker, uint64_t tag, uint64_t tag_mask, const ucxx_allocator_t *allocator, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Has `handler` called for multi-buffer messages with this id from now on, and `allocator` (NULL: malloc, and its limits) make their buffers; a NULL handler removes it. As
+ * ucxx_worker_set_am_handler; ids of multi-buffer messages are a space of their own. The allocator's functions may be called for as
+ * long as the handler runs, or buffers of its are left.
+ */
+ucxx_status_t ucxx_worker_set_multi_handler(ucxx_worker_t *worker, uint16_t id, ucxx_multi_handler_t handler, void *arg, ucxx_destroy_arg_t destroy_arg, const ucxx_allocator_t *allocator);
+
+/**
+ * Sends buffers, and a header, as one active message, whose handler gets each in a buffer of its own: whatever their number, with any number of
+ * senders and receivers at once. Both lists are copied, the buffers are not.
+ *
+ * As ucxx_am_send in everything else: local completion, order, credit, UCXX_FLAG_EAGER, RNDV, AM_REPLY and NO_WAIT. A table of the buffers, of
+ * 8 bytes each, travels in front of the header as far as there is room in what the transports carry (some hundred buffers), and else with
+ * the data: then large ones take a detour through the receiver's memory, and cannot be device memory. Buffers of one message must be of one memory type in this release.
+ *
+ * Errors: as ucxx_am_send; UNSUPPORTED for too many buffers of device memory.
+ */
+ucxx_status_t ucxx_am_send_multi(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const ucxx_buffer_t *buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Sends a message that waits in a queue of the peer's endpoint until it is received there: by ucxx_am_queue_recv, or by UCXX 0.52's amRecv, whose
+ * format it has. Completion is local, as of ucxx_am_send; UCXX_FLAG_EAGER and UCXX_FLAG_RNDV as there. There is no credit: as with UCXX, what nobody receives waits at
+ * the receiver without bound. Messages of one thread on one endpoint stay in order as long as all go eagerly or all by rendezvous.
+ *
+ * Errors: UNSUPPORTED without UCXX_FEATURE_AM.
+ */
+ucxx_status_t ucxx_am_queue_send(ucxx_endpoint_t *endpoint, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Receives the oldest message in the endpoint's queue, or the next one that comes, into one buffer that `allocator` makes (NULL: malloc, and its limits): taken by
+ * ucxx_request_take_buffers. Receives get messages in the order in which they were posted. Never OK inside the call. `recv_info.length` is the message's length.
+ *
+ * The peer is one that uses ucxx_am_queue_send, or UCXX: its messages for receiver callbacks are dropped, and counted in `am_unhandled`. A cancelled receive, or one
+ * out of time, takes no message; one whose data has begun to be pulled goes on. It ends with its endpoint, and so does what waits in the queue.
+ * Errors: INVALID_PARAM with UCXX_FLAG_WAIT, or with neither request nor callback. As its status: EXCEEDS_LIMIT for a message beyond
+ * `max_total_bytes`, or the allocator's; the message is dropped then.
+ */
+ucxx_status_t ucxx_am_queue_recv(ucxx_endpoint_t *endpoint, const ucxx_allocator_t *allocator, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Is a message waiting in the endpoint's queue that nobody has received? OK and its length, or NO_MESSAGE. It makes no progress. Any thread; `length` is optional.
+ */
+ucxx_status_t ucxx_am_queue_probe(const ucxx_endpoint_t *endpoint, size_t *length);
+
+/**
+ * Has `handler` called for questions with this id from now on; NULL removes it. As ucxx_worker_set_am_handler. Without a handler the
+ * fetch ends with NO_ELEM.
+ */
+ucxx_status_t ucxx_worker_set_fetch_handler(ucxx_worker_t *worker, uint16_t id, ucxx_fetch_handler_t handler, void *arg, ucxx_destroy_arg_t destroy_arg);
+
+/**
+ * Asks the peer's handler for data, and has it delivered into `reply_buffer`.
+ *
+ * The header, which is copied, is the question; it is limited as an active message's. The answer may be as long as `reply_capacity`, which the
+ * handler is told; a shorter one leaves the rest of the buffer as it was. A small answer takes one round trip; a large one is pulled
+ * straight into the buffer. `memory_type` is that of the buffer.
+ *
+ * Never complete inside the call. The request ends with OK, and the answer's length in recv_info; with the status that the handler rejected
+ * it with, CANCELED if the question was destroyed unanswered; NO_ELEM without a handler; MESSAGE_TRUNCATED for an answer that is longer
+ * than there is room for, recv_info.length its full length, the buffer as it was. Cancel and timeout end it at once as long as
+ * its answer has not begun to arrive: the buffer is the caller's again, whatever the peer sends later.
+ *
+ * Questions use credit as active messages do, and give it back when they are handed to their handler: one that is not answered
+ * holds none. Questions and active messages of one thread on one endpoint are handed over in the order they were sent; answers
+ * come in any.
+ */
+ucxx_status_t ucxx_am_fetch(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, void *reply_buffer, size_t reply_capacity, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * As `ucxx_am_fetch`, into scattered buffers, which are filled one after the other. The list is copied.
+ */
+ucxx_status_t ucxx_am_fetch_iov(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const ucxx_buffer_t *reply_buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * As `ucxx_am_fetch`, with data that goes along with the question, of up to 8 MiB, and a buffer that is made when the answer has come: one buffer,
+ * to be had by ucxx_request_take_buffers. `params.memory_type` is that of `data`; of an answer that is pulled the buffer is asked for in the
+ * memory type that the other side gave, of one that came along in the host's. `allocator` may be NULL: malloc, and its limits.
+ *
+ * Errors: EXCEEDS_LIMIT for more data than goes along, and as the request's status for an answer beyond `max_total_bytes`;
+ * INVALID_PARAM with UCXX_FLAG_WAIT, or with neither request nor callback, as there would be no handle to take the buffer from.
+ */
+ucxx_status_t ucxx_am_fetch_alloc(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const void *data, size_t data_length, const ucxx_allocator_t *allocator, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * The question's header and its length; NULL and 0 if there is none. Valid until the question is destroyed. `length` is optional.
+ */
+const void *ucxx_fetch_header(const ucxx_fetch_t *fetch, size_t *length);
+
+/**
+ * The data that came with the question and its length; NULL and 0 if there is none. Valid until the question is destroyed, or its
+ * worker. `length` is optional.
+ */
+const void *ucxx_fetch_data(const ucxx_fetch_t *fetch, size_t *length);
+
+/**
+ * Bytes that there is room for at the side that asks; SIZE_MAX if room is made for what comes.
+ */
+size_t ucxx_fetch_capacity(const ucxx_fetch_t *fetch);
+
+/**
+ * The endpoint to the side that asks. Borrowed: valid until the question is destroyed, or for as long as one's own that
+ * ucxx_endpoint_retain makes of it.
+ */
+ucxx_endpoint_t *ucxx_fetch_endpoint(const ucxx_fetch_t *fetch);
+
+/**
+ * Answers a question: once; a second answer is ALREADY_EXISTS. The request is a send's: complete when the buffer may be reused. An answer that
+ * is longer than ucxx_fetch_capacity is not sent: the other side is told its length, and the request here ends with OK. UCXX_FLAG_EAGER and
+ * UCXX_FLAG_RNDV as for ucxx_am_send. Answers need no credit, and wait, but for UCXX_FLAG_NO_WAIT, whatever the send queue's bound. After an error returned by
+ * this call the question may be answered again. An answer that waits and is cancelled, or out of time, tells the other side CANCELED.
+ */
+ucxx_status_t ucxx_fetch_reply(ucxx_fetch_t *fetch, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * As `ucxx_fetch_reply`, of scattered buffers. The list is copied, the buffers are not.
+ */
+ucxx_status_t ucxx_fetch_reply_iov(ucxx_fetch_t *fetch, const ucxx_buffer_t *buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Answers a question with a status: NO_ELEM, REJECTED, BUSY, CANCELED, or UCXX_ERR_APPLICATION and below. Once, instead of a
+ * reply. Waits for nothing, and never fails for want of room.
+ */
+ucxx_status_t ucxx_fetch_reject(ucxx_fetch_t *fetch, ucxx_status_t status);
+
+/**
+ * Ends a question; one that was not answered is rejected with CANCELED. What a reply has begun goes on. Any thread. NULL is ignored.
+ */
+void ucxx_fetch_destroy(ucxx_fetch_t *fetch);
 
 #ifdef __cplusplus
 }  // extern "C"

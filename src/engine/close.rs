@@ -15,49 +15,60 @@ use super::request::{Kind, Part, Slot};
 use super::status::{Result, Status};
 use super::timer;
 use super::wait;
-use super::worker::{attention, Inside, Worker};
+use super::worker::Inside;
 use crate::sys::{self, Posted};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
 
-/// A close that gets no further for this long, with sends under way, goes on by force.
-const PATIENCE_NS: u64 = 3_000_000_000;
-/// The same with no sends under way: over TCP UCP's flush asks the peer, which may not be progressing.
-const FLUSH_PATIENCE_NS: u64 = 1_000_000_000;
+/// A close that gets no further for this long, with transfers under way, goes on by force.
+pub(super) const PATIENCE_NS: u64 = 3_000_000_000;
+/// The same with none under way: over TCP UCP's flush asks the peer, which may not be progressing.
+pub(super) const FLUSH_PATIENCE_NS: u64 = 1_000_000_000;
 /// After force, UCP hands its requests back within a few passes, but for what stands in the full queue of a peer that does not look
 /// at it: that is ended without UCP.
-const ENDING_NS: u64 = 900_000_000;
+pub(super) const ENDING_NS: u64 = 900_000_000;
 
 /// The same where the peer's process has ended. UCX has been seen to keep what waits for room in the queue of a dead process,
 /// which will never have any.
-const DEAD_NS: u64 = 500_000_000;
+pub(super) const DEAD_NS: u64 = 500_000_000;
+/// And so much longer UCX may go on reading the memory of a peer that lives into receives: it does so by itself, a piece in each pass,
+/// whatever has become of the endpoint.
+pub(super) const READING_NS: u64 = 3_000_000_000;
 
 /// How far a close has come.
 pub(crate) struct Closing {
     /// What the close, and `on_close`, will report.
     pub(crate) outcome: Cell<Status>,
     /// The caller's request for it, if it is in flight.
-    request: Cell<*const Slot>,
+    pub(super) request: Cell<*const Slot>,
     /// The caller has closed it: a second time is an error.
-    taken: Cell<bool>,
+    pub(super) taken: Cell<bool>,
     /// UCP's flush before the close has ended, or there is none.
-    flushed: Cell<bool>,
+    pub(super) flushed: Cell<bool>,
+    /// It begins when what waits in the queue has gone out.
+    pub(super) flush_due: Cell<bool>,
     /// The peer has answered UCP once: from then on force is safe. UCX 1.13 asserts when it meets its own wire-up.
-    connected: Cell<bool>,
+    pub(super) connected: Cell<bool>,
     /// Force, as soon as that is safe.
-    forced: Cell<bool>,
+    pub(super) forced: Cell<bool>,
     /// The peer's process has ended: from then on nobody reads what is still on its way there.
     pub(crate) process_ended: Cell<bool>,
+    /// What it meant that UCX lost the peer; OK while it has not.
+    pub(super) loss: Cell<Status>,
     /// UCP's own close is under way.
-    closing_in_ucp: Cell<bool>,
+    pub(super) closing_in_ucp: Cell<bool>,
     /// Force at this moment. Moved on while sends complete.
-    deadline: Cell<u64>,
-    sends_seen: Cell<u32>,
+    pub(super) deadline: Cell<u64>,
+    pub(super) transfers_seen: Cell<u32>,
+    /// Its receives have been cancelled: those that are still under way have matched.
+    pub(super) only_matched: Cell<bool>,
+    /// Messages were still on their way into their buffers when it ended: the peer may have got the memory back that they come from.
+    pub(super) torn: Cell<bool>,
     /// Something was ended that UCP has not given back.
-    abandoned: Cell<bool>,
+    pub(super) abandoned: Cell<bool>,
     /// Receives that UCP does not give back by this moment are ended without it.
-    receives_deadline: Cell<u64>,
+    pub(super) receives_deadline: Cell<u64>,
     pub(crate) parting: Parting,
     /// `on_close` has returned. Read by threads that wait in destroy.
     pub(crate) reported: AtomicBool,
@@ -72,12 +83,16 @@ impl Default for Closing {
             request: Cell::new(std::ptr::null()),
             taken: Cell::new(false),
             flushed: Cell::new(true),
+            flush_due: Cell::new(false),
             connected: Cell::new(false),
             forced: Cell::new(false),
             process_ended: Cell::new(false),
+            loss: Cell::new(Status::OK),
             closing_in_ucp: Cell::new(false),
             deadline: Cell::new(0),
-            sends_seen: Cell::new(0),
+            transfers_seen: Cell::new(0),
+            only_matched: Cell::new(false),
+            torn: Cell::new(false),
             abandoned: Cell::new(false),
             receives_deadline: Cell::new(0),
             parting: Parting::default(),
@@ -94,7 +109,7 @@ impl Endpoint {
         wait::submit(params, out, |params, out| self.close_now(force, params, out))
     }
 
-    fn close_now(&self, force: bool, params: &OpParams, out: Out) -> Result<Submitted> {
+    pub(super) fn close_now(&self, force: bool, params: &OpParams, out: Out) -> Result<Submitted> {
         self.worker.check_usable()?;
         if self.worker.thread.is_foreign() && self.status() == Status::CLOSED {
             return Err(self.not_open(Status::CLOSED));
@@ -126,7 +141,7 @@ impl Endpoint {
         Ok(Submitted::Pending)
     }
 
-    fn close_inside(&self, inside: &Inside<'_>, slot: &Slot, force: bool, timeout_ns: u64) {
+    pub(super) fn close_inside(&self, inside: &Inside<'_>, slot: &Slot, force: bool, timeout_ns: u64) {
         // Where its peer is gone, what is left of it goes by itself.
         self.set_status(Status::CLOSED);
         let params = &OpParams { timeout_ns, ..OpParams::default() };
@@ -150,39 +165,47 @@ impl Endpoint {
         self.set_status(Status::CLOSED);
         self.set_phase(Phase::Flushing);
         self.connect_deadline.set(0);
-        self.closing.deadline.set(timer::deadline_after(self.patience()));
-        self.closing.sends_seen.set(self.sends.get());
         self.cancel_watchers(Status::CLOSED);
-        if self.is_connecting() {
-            // What waits for the connection is let out first.
-            self.closing.flushed.set(self.sends.get() == 0);
+        self.closing.deadline.set(timer::deadline_after(self.patience()));
+        self.closing.transfers_seen.set(self.transfers());
+        if force && !self.is_connecting() {
+            self.end_queue(Status::CANCELED);
+        }
+        if self.holds_flushes() {
+            // What waits is let out first.
+            let due = self.sends.get() > 0 || !self.is_connecting();
+            self.closing.flush_due.set(due);
+            self.closing.flushed.set(!due);
         } else if !self.closing.connected.get() || (!force && self.operations_sent() > 0) {
             self.start_flush_before_close();
         }
         if force {
             self.force_when_safe();
         }
+        self.tend_later();
         self.watch();
     }
 
-    fn start_flush_before_close(&self) {
+    pub(super) fn start_flush_before_close(&self) {
         let ended = self.start_flush(Part::FlushBeforeClose);
         self.closing.flushed.set(ended.is_some());
         self.note_answer(ended == Some(Status::OK));
     }
 
-    /// It was being closed while it connected, and has let out what waited for that.
+    /// It was being closed while something waited in its queue, and has let that out.
     pub(crate) fn flush_before_close(&self) {
-        if self.phase() == Phase::Flushing && !self.closing.flushed.get() {
+        if self.phase() == Phase::Flushing && self.closing.flush_due.replace(false) {
             self.start_flush_before_close();
         }
     }
 
     /// No more patience, but for the wire-up.
-    fn force_when_safe(&self) {
+    pub(super) fn force_when_safe(&self) {
         self.closing.forced.set(true);
+        self.cut_queue();
         if self.may_force() {
-            if self.has_parted(timer::now_ns()) {
+            let now = timer::now_ns();
+            if self.has_let_go(now) && self.has_parted(now) {
                 self.end_by_force();
             }
             return;
@@ -191,12 +214,12 @@ impl Endpoint {
     }
 
     /// Not longer than so long from now on.
-    fn hurry(&self, patience_ns: u64) {
+    pub(super) fn hurry(&self, patience_ns: u64) {
         let soon = timer::deadline_after(patience_ns);
         self.closing.deadline.set(self.closing.deadline.get().min(soon));
     }
 
-    fn may_force(&self) -> bool {
+    pub(super) fn may_force(&self) -> bool {
         self.closing.connected.get() || self.closing.flushed.get()
     }
 
@@ -210,6 +233,9 @@ impl Endpoint {
 
     /// Tells UCP to let go, whatever is in flight: requests come back with an error in the passes that follow.
     pub(crate) fn end_by_force(&self) {
+        self.drain_stream();
+        let lives = !self.is_remote() && !self.closing.process_ended.get();
+        self.closing.torn.set(lives && self.watchers.get() > 0);
         self.set_phase(Phase::Ending);
         let patience = if self.closing.process_ended.get() { DEAD_NS } else { ENDING_NS };
         self.closing.deadline.set(timer::deadline_after(patience));
@@ -220,9 +246,23 @@ impl Endpoint {
             self.close_in_ucp(0);
         }
         let outcome = self.closing.outcome.get();
-        self.end_waiting(if outcome.is_error() { outcome } else { Status::CANCELED });
+        self.end_waiting(self.cut_short());
         self.cancel_watchers(if outcome.is_error() { outcome } else { Status::CLOSED });
+        self.tend_later();
         self.watch();
+    }
+
+    /// What this receive has got may be anything.
+    pub(crate) fn has_torn(&self, slot: &Slot) -> bool {
+        self.closing.torn.get() && slot.kind.get().is_recv()
+    }
+
+    /// What becomes of what UCP has not been given.
+    pub(crate) fn cut_short(&self) -> Status {
+        match self.closing.outcome.get() {
+            Status::OK => Status::CANCELED,
+            failure => failure,
+        }
     }
 
     /// Has UCP let go of an attempt to connect: another one may follow.
@@ -230,7 +270,7 @@ impl Endpoint {
         self.let_go_in_ucp(Part::Nothing, if self.peer_failure { sys::UCP_EP_CLOSE_FLAG_FORCE } else { 0 });
     }
 
-    fn close_in_ucp(&self, flags: u32) {
+    pub(super) fn close_in_ucp(&self, flags: u32) {
         self.answer_bye();
         if self.let_go_in_ucp(Part::Close, flags).is_none() {
             self.closing.closing_in_ucp.set(true);
@@ -238,7 +278,8 @@ impl Endpoint {
     }
 
     /// UCP's close, once. Its status if it ended inside the call.
-    fn let_go_in_ucp(&self, part: Part, flags: u32) -> Option<Status> {
+    pub(super) fn let_go_in_ucp(&self, part: Part, flags: u32) -> Option<Status> {
+        self.release_stream();
         let ucp = self.ucp.replace(std::ptr::null_mut());
         if ucp.is_null() {
             return Some(Status::OK);
@@ -310,131 +351,19 @@ impl Endpoint {
     }
 
     /// Ends the receives that were to end with this endpoint.
-    fn cancel_watchers(&self, reason: Status) {
+    pub(super) fn cancel_watchers(&self, reason: Status) {
+        self.end_stream_recvs(reason);
+        self.cancel_unmatched(reason);
+    }
+
+    /// Of these, those of tagged messages that have not begun to come: what is left after that is being received.
+    pub(super) fn cancel_unmatched(&self, reason: Status) {
+        self.closing.only_matched.set(true);
         if self.watchers.get() == 0 {
             return;
         }
         let watches = |slot: &Slot| slot.kind.get().is_recv() && std::ptr::eq(slot.endpoint.get(), self);
         self.worker.for_each_picked(watches, |slot| self.worker.cancel_slot(slot, reason));
-    }
-
-    /// One look at an endpoint that is changing. True while it has to be looked at again.
-    fn advance(&self, now: u64) -> bool {
-        if self.connect_deadline.get() != 0 && now >= self.connect_deadline.get() {
-            self.connect_deadline.set(0);
-            if self.is_connecting() {
-                self.attempt_failed(self.attempt(), Status::TIMED_OUT);
-            } else {
-                self.fail(Status::TIMED_OUT);
-            }
-            // It has put itself on the list, for the next pass.
-            return true;
-        }
-        match self.phase() {
-            Phase::Open => return self.connect_deadline.get() != 0,
-            Phase::Flushing => self.advance_flushing(now),
-            Phase::Ending => self.advance_ending(now),
-            Phase::Closed => {}
-        }
-        if self.phase() == Phase::Closed && self.is_unused() {
-            self.unregister();
-            return false;
-        }
-        // What UCP keeps may come back as late as the end of the worker: `part_ended` looks again.
-        self.phase() != Phase::Closed || !(self.closing.abandoned.get() || self.closing.process_ended.get())
-    }
-
-    fn patience(&self) -> u64 {
-        if self.sends.get() > 0 {
-            PATIENCE_NS
-        } else {
-            FLUSH_PATIENCE_NS
-        }
-    }
-
-    /// The next look would get it further.
-    fn can_advance(&self) -> bool {
-        match self.phase() {
-            Phase::Open => false,
-            Phase::Flushing => {
-                let forced = self.closing.forced.get() && self.may_force();
-                let alone = self.closing.parting.heard.get() && self.closing.flushed.get();
-                self.is_parting().is_none()
-                    && (forced || alone || (self.closing.flushed.get() && self.sends.get() == 0))
-            }
-            Phase::Ending => self.sends.get() + self.watchers.get() == 0 && !self.closing.closing_in_ucp.get(),
-            Phase::Closed => self.is_unused(),
-        }
-    }
-
-    /// Nothing in flight names it.
-    fn is_unused(&self) -> bool {
-        self.sends.get() + self.watchers.get() + self.controls.get() == 0
-    }
-
-    /// The peer has gone: there is nothing to wait for but UCP's flush, as UCX 1.21 has been seen to go on with one on an endpoint that was
-    /// closed by force meanwhile.
-    pub(crate) fn hurry_alone(&self) {
-        self.hurry(FLUSH_PATIENCE_NS);
-        self.watch();
-    }
-
-    fn advance_flushing(&self, now: u64) {
-        if self.closing.parting.heard.get() {
-            if self.closing.flushed.get() || now >= self.closing.deadline.get() {
-                self.end_by_force();
-            }
-            return;
-        }
-        if self.closing.forced.get() {
-            let may = self.may_force() || now >= self.closing.deadline.get();
-            if may && self.has_parted(now) {
-                self.end_by_force();
-            }
-            return;
-        }
-        if self.closing.flushed.get() && self.sends.get() == 0 {
-            if !self.has_parted(now) {
-                return;
-            }
-            if self.peer_failure {
-                return self.end_by_force();
-            }
-            self.set_phase(Phase::Ending);
-            self.closing.deadline.set(timer::deadline_after(ENDING_NS));
-            return self.close_in_ucp(0);
-        }
-        if self.sends.get() != self.closing.sends_seen.get() && self.closing.deadline.get() != u64::MAX {
-            self.closing.sends_seen.set(self.sends.get());
-            self.closing.deadline.set(now + self.patience());
-        }
-        if now >= self.closing.deadline.get() {
-            // A peer that has taken nothing for so long is not waited for once more.
-            self.closing.outcome.set(Status::TIMED_OUT);
-            self.has_parted(now);
-            self.end_by_force();
-        }
-    }
-
-    fn advance_ending(&self, now: u64) {
-        let sends_back = self.sends.get() == 0 && !self.closing.closing_in_ucp.get();
-        if sends_back && self.watchers.get() > 0 && now < self.closing.receives_deadline.get() {
-            return;
-        }
-        let back = sends_back && self.watchers.get() == 0;
-        // Without error handling there is no force: what UCP still has stays with it until the worker goes.
-        let left_to_ucp = !self.peer_failure && self.closing.outcome.get().is_error();
-        if sends_back || left_to_ucp || now >= self.closing.deadline.get() {
-            if !back && self.peer_failure {
-                self.abandon_requests();
-            }
-            self.set_phase(Phase::Closed);
-            let outcome = self.closing.outcome.get();
-            self.complete_request(outcome);
-            if let Some(endpoint) = self.registered() {
-                self.worker.push_event(Event::Closed(endpoint, outcome));
-            }
-        }
     }
 
     /// The peer's process has ended.
@@ -443,23 +372,30 @@ impl Endpoint {
         if self.phase() == Phase::Ending {
             self.closing.deadline.set(self.closing.deadline.get().min(now + DEAD_NS));
         }
-        self.lost("its process has ended");
+        self.gone(Status::PEER_FAILED, "its process has ended");
     }
 
     /// Ends for the caller what UCP has not given back of it: sends that stand in the full queue of a peer that does not look at it,
     /// a receive that has matched a message of which the rest will never come.
-    fn abandon_requests(&self) {
+    pub(super) fn abandon_requests(&self) {
         let left = |slot: &Slot| {
             let kind = slot.kind.get();
-            std::ptr::eq(slot.endpoint.get(), self) && (kind.is_send() || kind.is_recv() || kind == Kind::EndpointFlush)
+            // A multi-buffer transfer ends with its parts.
+            let in_ucp = kind.is_send() || (kind.is_recv() && !kind.is_multi());
+            std::ptr::eq(slot.endpoint.get(), self) && (in_ucp || kind == Kind::EndpointFlush)
         };
         self.closing.abandoned.set(true);
-        let status = match self.closing.outcome.get() {
-            Status::OK => Status::CANCELED,
-            failure => failure,
-        };
+        let status = self.cut_short();
         self.worker.for_each_picked(left, |slot| match slot.kind.get() {
             Kind::EndpointFlush => self.worker.cancel_slot(slot, status),
+            Kind::TagRecvPart => {
+                // One that was posted after the others were cancelled has not matched, and is ours to take back.
+                let part = slot.ticket();
+                self.worker.cancel_slot(slot, status);
+                if let Some(slot) = part.current() {
+                    self.worker.abandon(slot, status);
+                }
+            }
             _ => self.worker.abandon(slot, status),
         });
     }
@@ -526,52 +462,5 @@ impl Endpoint {
             Phase::Flushing => self.hurry(self.patience()),
             Phase::Ending | Phase::Closed => self.set_status(Status::CLOSED),
         }
-    }
-}
-
-impl Worker {
-    /// Looks at the endpoints that are being opened or closed. How many of them got further.
-    pub(crate) fn advance_changing(&self, now: u64) -> u32 {
-        let mut changed = 0;
-        let lingering = self.advance_listeners(now);
-        let list = self.changing.take();
-        let kept: Vec<_> = list
-            .into_iter()
-            .filter(|endpoint| {
-                let before = endpoint.phase();
-                let keep = endpoint.advance(now);
-                changed += u32::from(!keep || endpoint.phase() != before);
-                keep
-            })
-            .collect();
-        let mut changing = self.changing.borrow_mut();
-        // What `advance` itself put on the list.
-        for endpoint in kept {
-            if !changing.iter().any(|known| Arc::ptr_eq(known, &endpoint)) {
-                changing.push(endpoint);
-            }
-        }
-        if changing.is_empty() && !lingering {
-            self.attention.set(self.attention.get() & !attention::CHANGING);
-        }
-        changed
-    }
-
-    /// Would a pass get an endpoint further that is being opened or closed?
-    pub(crate) fn can_advance(&self) -> bool {
-        self.changing.borrow().iter().any(|endpoint| endpoint.can_advance())
-    }
-
-    /// The earliest moment at which an endpoint that is changing has to be looked at.
-    pub(crate) fn next_change(&self) -> Option<u64> {
-        let deadline = |endpoint: &Arc<Endpoint>| match endpoint.phase() {
-            Phase::Open => endpoint.connect_deadline.get(),
-            Phase::Flushing => endpoint.is_parting().unwrap_or(endpoint.closing.deadline.get()),
-            Phase::Ending if endpoint.watchers.get() > 0 => endpoint.closing.receives_deadline.get(),
-            Phase::Ending => endpoint.closing.deadline.get(),
-            Phase::Closed => 0,
-        };
-        let endpoints = self.changing.borrow().iter().map(deadline).filter(|at| *at != 0 && *at != u64::MAX).min();
-        [endpoints, self.next_listener()].into_iter().flatten().min()
     }
 }

@@ -12,6 +12,8 @@ pub(crate) struct Config {
     asked: Vec<String>,
     /// What TCP_AF_PRIO comes to.
     families: String,
+    /// What TLS comes to.
+    transports: String,
 }
 
 // SAFETY: after it was built it is only read, by one thread at a time (behind the context's lock).
@@ -48,7 +50,12 @@ impl Config {
                 "UCX could not read its configuration: is a UCX_* variable in the environment malformed?",
             ));
         }
-        let mut config = Config { handle, asked: Vec::new(), families: families_in_environment() };
+        let mut config = Config {
+            handle,
+            asked: Vec::new(),
+            families: families_in_environment(),
+            transports: transports_in_environment(),
+        };
         let zcopy: &[(&str, &str, &[&str])] = &[("ZCOPY_THRESH", "inf", &[])];
         let zcopy = if ucx_release() < NO_EAGER_ZCOPY_BEFORE { zcopy } else { &[] };
         for (key, value, other_forms) in DEFAULTS.iter().chain(zcopy) {
@@ -81,12 +88,27 @@ impl Config {
             if key == "TCP_AF_PRIO" {
                 config.families = value.clone();
             }
+            if key == "TLS" {
+                config.transports = value.clone();
+            }
         }
         Ok(config)
     }
 
     pub(crate) fn handle(&self) -> *mut sys::ucp_config_t {
         self.handle
+    }
+
+    /// Is shared memory among the transports?
+    pub(crate) fn shares_memory(&self) -> bool {
+        const ALL: [&str; 4] = ["shm", "sm", "mm", "all"];
+        const SOME: [&str; 3] = ["posix", "sysv", "xpmem"];
+        let among = |list: &str, names: &[&str]| list.split(',').any(|name| names.contains(&name.trim()));
+        match self.transports.strip_prefix('^') {
+            // What excludes one kind leaves the others.
+            Some(list) => !among(list, &ALL) && !SOME.iter().all(|kind| among(list, &[kind])),
+            None => among(&self.transports, &ALL) || among(&self.transports, &SOME),
+        }
     }
 
     /// Can UCX connect to an address of this family by host and port? UCX lays out a TCP connection for the family of its device,
@@ -161,6 +183,10 @@ impl Drop for Config {
     }
 }
 
+fn transports_in_environment() -> String {
+    std::env::var("UCX_TLS").unwrap_or_else(|_| "all".to_owned())
+}
+
 fn families_in_environment() -> String {
     let set = ["UCX_TCP_AF_PRIO", "UCX_AF_PRIO"].iter().find_map(|name| std::env::var(name).ok());
     set.unwrap_or_else(|| "inet,inet6".to_owned())
@@ -193,6 +219,26 @@ mod tests {
         assert_eq!(spelled_for(Release::new(1, 13), "SYSV_ERROR_HANDLING"), "MM_ERROR_HANDLING");
         assert_eq!(spelled_for(Release::new(1, 22), "MEMORY_INVALIDATE"), "CMA_MEMORY_INVALIDATE");
         assert_eq!(spelled_for(Release::new(1, 22), "POSIX_ERROR_HANDLING"), "POSIX_ERROR_HANDLING");
+    }
+
+    #[test]
+    fn shared_memory_is_found_among_the_transports() {
+        let mut config = Config::new(&[], false).unwrap();
+        for (transports, shares) in [
+            ("all", true),
+            ("tcp,self", false),
+            ("posix,cma,self", true),
+            ("rc, shm", true),
+            ("^tcp", true),
+            ("^sysv", true),
+            ("^sm", false),
+            ("^posix,sysv,xpmem", false),
+        ] {
+            config.transports = transports.to_owned();
+            assert_eq!(config.shares_memory(), shares, "{transports}");
+        }
+        let told = Config::new(&[("TLS".to_owned(), "tcp".to_owned())], false).unwrap();
+        assert!(!told.shares_memory(), "an entry wins over the environment");
     }
 
     #[test]

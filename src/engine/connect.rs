@@ -1,19 +1,13 @@
 //! Connecting by host and port, and the answering side of it.
 //!
 //! A host may stand for several addresses: they are tried one after the other, each with a UCP endpoint of its own, until one
-//! has answered. What is submitted meanwhile stays here, so that it goes out on the one that did, in its order; it is in
-//! flight for everyone else: counted, with its timer, to be cancelled at once.
+//! has answered. What is submitted meanwhile waits in the endpoint's send queue, and goes out on the one that did.
 
 use super::endpoint::{Endpoint, EndpointParams, Phase};
 use super::events::Event;
-use super::inflight::Out;
 use super::listener::ConnRequest;
-use super::operation::{OpParams, Submitted};
-use super::request::{mark, Kind, Part, Slot, Ticket};
-use super::ring::Queued;
 use super::socket_address::{self, Raw};
 use super::status::{Error, Result, Status};
-use super::tag;
 use super::timer;
 use super::worker::{Inside, Worker};
 use crate::sys;
@@ -21,13 +15,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-
-/// Something that was submitted before the peer had answered.
-enum Waiting {
-    Send(Ticket),
-    /// A flush, which waits for UCP's half of it.
-    Flush(Ticket),
-}
 
 /// The part of an endpoint that was made by host and port. Cells belong to whoever is inside the worker's gate.
 pub(crate) struct Connection {
@@ -41,7 +28,6 @@ pub(crate) struct Connection {
     peer: Cell<Option<SocketAddr>>,
     /// No peer has answered yet.
     pending: Cell<bool>,
-    waiting: RefCell<VecDeque<Waiting>>,
     /// Both ends, once connected.
     ends: OnceLock<(SocketAddr, SocketAddr)>,
 }
@@ -56,7 +42,6 @@ impl Connection {
             deadline: if timeout_ns == 0 { u64::MAX } else { timer::deadline_after(timeout_ns) },
             attempt: Cell::new(0),
             peer: Cell::new(None),
-            waiting: RefCell::default(),
             ends: OnceLock::new(),
         })
     }
@@ -68,11 +53,6 @@ impl Connection {
     /// Both ends have one address: they can only be on one host.
     pub(crate) fn same_host(&self) -> bool {
         self.ends.get().is_some_and(|(local, remote)| local.ip() == remote.ip())
-    }
-
-    /// The oldest of what waits, if there is any left.
-    fn next_waiting(&self) -> Option<Waiting> {
-        self.waiting.borrow_mut().pop_front()
     }
 
     /// When this attempt has to give way to the next, so that each address gets its share of the time.
@@ -140,7 +120,7 @@ impl Endpoint {
         }
         worker.on_owner(|_inside| {
             let endpoint = Self::build(worker, params, None, false, Some(Connection::new(candidates, params)));
-            endpoint.set_status(Self::CONNECTING);
+            endpoint.set_status(Self::HELD);
             // Unlike one made by address, it can be closed by force in the midst of its wire-up, and has to be: UCX 1.13
             // asserts when its worker ends first.
             endpoint.note_answer(true);
@@ -256,35 +236,17 @@ impl Endpoint {
         connection.candidates.borrow_mut().clear();
         self.connect_deadline.set(0);
         self.learn_ends();
-        self.open_status();
-        while let Some(next) = connection.next_waiting() {
-            match next {
-                Waiting::Send(ticket) => {
-                    if let Some(slot) = ticket.current() {
-                        self.worker.send_after_waiting(slot, self);
-                    }
-                }
-                Waiting::Flush(ticket) => self.flush_part(ticket),
-            }
-        }
-        self.flush_before_close();
+        self.drain_queue();
+        // Somebody may wait for this without having sent anything.
+        self.tend_later();
     }
 
-    /// Ends what waits for the connection.
+    /// Ends what waits; and there is no connection to wait for any more.
     pub(crate) fn end_waiting(&self, status: Status) {
-        let Some(connection) = &self.connection else { return };
-        connection.pending.set(false);
-        while let Some(next) = connection.next_waiting() {
-            match next {
-                Waiting::Send(ticket) => {
-                    if let Some(slot) = ticket.current() {
-                        slot.reason.set(status.0);
-                        self.worker.complete(slot, status);
-                    }
-                }
-                Waiting::Flush(ticket) => self.worker.flush_part_ended(ticket, status),
-            }
+        if let Some(connection) = &self.connection {
+            connection.pending.set(false);
         }
+        self.end_queue(status);
     }
 
     fn learn_ends(&self) {
@@ -297,51 +259,6 @@ impl Endpoint {
             (socket_address::from_storage(&attr.local_sockaddr), socket_address::from_storage(&attr.remote_sockaddr));
         if let (sys::UCS_OK, (Some(local), Some(remote)), Some(connection)) = (status, ends, &self.connection) {
             let _ = connection.ends.set((local, remote));
-        }
-    }
-
-    /// A send that nobody has given to UCP yet. Inside the gate, on a connecting endpoint.
-    #[cold]
-    pub(crate) fn send_when_connected(
-        &self,
-        kind: Kind,
-        parts: &[tag::Part],
-        tag: u64,
-        memory_type: Option<sys::ucs_memory_type_t>,
-        params: &OpParams,
-        out: Out,
-    ) -> Submitted {
-        let slot = self.worker.take_slot();
-        let length: usize = parts.iter().map(|part| part.length).sum();
-        slot.begin(kind, params, length as u64, tag, out.is_wanted());
-        let (buffer, count, scattered) = tag::describe_parts(slot, parts);
-        slot.queued.set(Queued { buffer, count, scattered, tag, memory_type, endpoint: self, ..Queued::NOTHING });
-        self.wait_for_connection(slot, params, out);
-        Submitted::Pending
-    }
-
-    /// The same for one that is described in its slot already.
-    pub(crate) fn wait_for_connection(&self, slot: &Slot, params: &OpParams, out: Out) {
-        let Some(connection) = &self.connection else { return };
-        slot.add_mark(mark::WAITING);
-        self.worker.start(slot, Some(self), params, out);
-        connection.waiting.borrow_mut().push_back(Waiting::Send(slot.ticket()));
-    }
-
-    /// A flush that has been started, without UCP's half.
-    pub(crate) fn flush_when_connected(&self, flush: &Slot) {
-        if let Some(connection) = &self.connection {
-            connection.waiting.borrow_mut().push_back(Waiting::Flush(flush.ticket()));
-        }
-    }
-
-    /// UCP's half of a flush that waited.
-    fn flush_part(&self, flush: Ticket) {
-        if flush.current().is_none() {
-            return;
-        }
-        if let Some(ended) = self.start_flush(Part::Flush(flush)) {
-            self.worker.flush_part_ended(flush, ended);
         }
     }
 }

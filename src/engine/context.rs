@@ -44,6 +44,8 @@ pub struct Context {
     pub(crate) features: u64,
     /// Only loopback and shared memory.
     pub(crate) local_network: bool,
+    /// Shared memory is among its transports.
+    pub(crate) shares_memory: bool,
     /// Bytes that UCX wants in front of each request.
     pub(crate) request_size: usize,
     memory_types: u64,
@@ -68,6 +70,7 @@ impl Context {
         let features = if params.features == 0 { feature::DEFAULT } else { params.features };
         let config = Config::new(&params.config, params.local_network)?;
         let generation = Generation::current();
+        let shares_memory = config.shares_memory();
         let handle = init(features, params.name.as_deref(), &config)?;
         // From here on `Drop` cleans up.
         let mut context = Context {
@@ -76,6 +79,7 @@ impl Context {
             generation,
             features,
             local_network: params.local_network,
+            shares_memory,
             request_size: 0,
             memory_types: 0,
         };
@@ -115,6 +119,15 @@ impl Context {
 
     pub(crate) fn has_memory_type(&self, memory_type: sys::ucs_memory_type_t) -> bool {
         self.memory_types & (1 << memory_type) != 0
+    }
+
+    /// Can the processor read memory of which UCX has been told this?
+    #[inline(always)]
+    pub(crate) fn is_in_reach(&self, told: Option<sys::ucs_memory_type_t>) -> bool {
+        match told {
+            None => self.memory_types & ((1 << sys::UCS_MEMORY_TYPE_CUDA) | (1 << sys::UCS_MEMORY_TYPE_ROCM)) == 0,
+            Some(memory_type) => memory_type == sys::UCS_MEMORY_TYPE_HOST,
+        }
     }
 
     /// Can UCX connect to addresses of this family by host and port?

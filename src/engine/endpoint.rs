@@ -1,18 +1,25 @@
 //! Endpoints: a connection from a worker to one peer, made from the peer's address.
 
 use super::address::{Address, Origin};
+use super::am_multi::Arrivals;
+use super::am_queue::MessageQueue;
+use super::am_receive::Order;
 use super::cache_line::CacheLine;
 use super::connect::Connection;
+use super::credits::Credits;
 use super::handshake::Peering;
 use super::identity::Identity;
 use super::library::{self, Release};
 use super::liveness::Liveness;
 use super::peer_watch::Found;
 use super::request::{Kind, Slot};
+use super::send_window::{SendWindow, WindowLimits};
 use super::stats::Counter;
 use super::status::{Error, Result, Status};
+use super::stream::Stream;
 use super::timer;
 use super::worker::Worker;
+use super::writable::Writable;
 use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -34,6 +41,8 @@ pub struct EndpointParams {
     pub local_address: Option<SocketAddr>,
     /// Give the peer up that stays silent so long while something is under way; 0 for never.
     pub liveness_ns: u64,
+    /// How much may be under way.
+    pub window: WindowLimits,
     /// Runs once, when the peer has answered.
     pub on_open: Option<Callback>,
     /// For it.
@@ -52,6 +61,7 @@ impl EndpointParams {
             connect_timeout_ns: 0,
             local_address: None,
             liveness_ns: 0,
+            window: WindowLimits::DEFAULT,
             on_open: None,
             on_open_arg: std::ptr::null_mut(),
             on_close: None,
@@ -84,7 +94,7 @@ pub struct Endpoint {
     /// Null once UCP has let go of it.
     pub(crate) ucp: Cell<sys::ucp_ep_h>,
     /// OK while it takes operations, else what those get.
-    status: AtomicI32,
+    pub(super) status: AtomicI32,
     phase: AtomicU8,
     pub(crate) peer_failure: bool,
     /// On this worker itself.
@@ -93,6 +103,10 @@ pub struct Endpoint {
     origin: OnceLock<Origin>,
     pub(crate) peering: Peering,
     pub(crate) liveness: Liveness,
+    pub(crate) credits: Credits,
+    pub(crate) order: Order,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) queue: MessageQueue,
     /// The peer's process is watched for its end.
     watched: Cell<bool>,
     /// Where it was made by host and port.
@@ -105,7 +119,10 @@ pub struct Endpoint {
     _owned: CacheLine,
     operations_sent: Counter,
     bytes_sent: Counter,
+    /// Sends in flight, those that wait included.
     pub(crate) sends: Cell<u32>,
+    pub(crate) window: SendWindow,
+    pub(crate) writable: Writable,
     /// Receives that end with this endpoint.
     pub(crate) watchers: Cell<u32>,
     /// Flushes, closes and UCP's parts of them.
@@ -114,6 +131,7 @@ pub struct Endpoint {
     pub(crate) flushes: RefCell<Vec<*const Slot>>,
     /// First error of an operation that kept neither request nor callback: its position, and the status.
     pub(crate) unreported: Cell<Option<(u64, Status)>>,
+    pub(crate) stream: Stream,
 
     pub(crate) on_open: Cell<Option<(Callback, *mut c_void)>>,
     pub(crate) on_close: Cell<Option<(Callback, *mut c_void)>>,
@@ -173,6 +191,9 @@ impl Endpoint {
         })?;
         endpoint.peering.unclaimed.set(back);
         endpoint.register();
+        if to_self {
+            endpoint.peering.theirs.set(endpoint.peering.number.get());
+        }
         if !back && origin.is_some() && !to_self {
             endpoint.say_hello_in_time(params);
         }
@@ -199,15 +220,22 @@ impl Endpoint {
             origin: origin.map_or_else(OnceLock::new, OnceLock::from),
             peering: Peering::default(),
             liveness: Liveness::default(),
+            credits: Credits::default(),
+            order: Order::default(),
+            arrivals: Arrivals::default(),
+            queue: MessageQueue::default(),
             watched: Cell::new(false),
             connection,
             key: Cell::new(usize::MAX),
             handles: AtomicU32::new(1),
             sends: Cell::new(0),
+            window: SendWindow::new(params.window),
+            writable: Writable::default(),
             watchers: Cell::new(0),
             controls: Cell::new(0),
             flushes: RefCell::default(),
             unreported: Cell::new(None),
+            stream: Stream::default(),
             on_open: Cell::new(params.on_open.map(|callback| (callback, params.on_open_arg))),
             on_close: Cell::new(params.on_close.map(|callback| (callback, params.on_close_arg))),
             connect_deadline: Cell::new(0),
@@ -240,6 +268,8 @@ impl Endpoint {
             return Err((status, logged));
         }
         self.ucp.set(ucp);
+        // Receives may have been posted while another attempt to connect was under way.
+        self.name_stream();
         Ok(())
     }
 
@@ -321,6 +351,7 @@ impl Endpoint {
             self.worker.unreported.set(self.unreported.take());
         }
         self.unwatch_process();
+        self.drop_early();
         // Once only: the place may be another's by the second time.
         let key = self.key.replace(usize::MAX);
         let entry = self.worker.endpoints.borrow_mut().get_mut(key).and_then(Option::take);
@@ -329,9 +360,23 @@ impl Endpoint {
         }
     }
 
+    /// Where it stands in the worker's list.
+    pub(crate) fn place(&self) -> usize {
+        self.key.get()
+    }
+
     /// Finds the reference that the worker keeps.
     pub(crate) fn registered(&self) -> Option<Arc<Endpoint>> {
         self.worker.endpoints.borrow().get(self.key.get()).cloned().flatten()
+    }
+
+    /// Another reference to it.
+    pub(crate) fn shared(&self) -> Arc<Endpoint> {
+        // SAFETY: endpoints are made in `build` only, inside an `Arc`, and somebody holds it who has called us.
+        unsafe {
+            Arc::increment_strong_count(std::ptr::from_ref(self));
+            Arc::from_raw(self)
+        }
     }
 
     /// Another handle for the caller, to be destroyed as well. Any thread.
@@ -343,30 +388,6 @@ impl Endpoint {
     /// Gives a handle back. True if it was the last one.
     pub(crate) fn release(&self) -> bool {
         self.handles.fetch_sub(1, Ordering::AcqRel) == 1
-    }
-
-    /// OK while operations are taken, else why not. Any thread.
-    pub fn status(&self) -> Status {
-        if self.worker.closed.load(Ordering::Acquire) {
-            return Status::CLOSED;
-        }
-        match Status(self.status.load(Ordering::Acquire)) {
-            Self::CONNECTING => Status::OK,
-            status => status,
-        }
-    }
-
-    /// The status, inside, while something has to come before the first operation: those are taken, but none goes straight to UCP.
-    pub(crate) const CONNECTING: Status = Status::INPROGRESS;
-
-    /// From `CONNECTING`; a close from outside the gate may have come first.
-    pub(crate) fn open_status(&self) {
-        let (from, to) = (Self::CONNECTING.0, Status::OK.0);
-        let _ = self.status.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
-    }
-
-    pub(crate) fn set_status(&self, status: Status) {
-        self.status.store(status.0, Ordering::Release);
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -382,73 +403,22 @@ impl Endpoint {
         self.phase.store(phase as u8, Ordering::Release);
     }
 
-    /// Takes operations, and hands them to UCP at once.
-    #[inline(always)]
-    pub(crate) fn is_open(&self) -> bool {
-        self.status.load(Ordering::Relaxed) == Status::OK.0
-    }
-
-    /// Refuses an operation on an endpoint that takes none.
     #[inline]
-    pub(crate) fn check_open(&self) -> Result<()> {
-        let status = Status(self.status.load(Ordering::Relaxed));
-        if status == Status::OK || status == Self::CONNECTING {
-            return Ok(());
-        }
-        // Once it is neither it never is again.
-        Err(self.not_open(status))
-    }
-
-    /// The same for a thread that is not inside the gate.
-    pub(crate) fn check_open_outside(&self) -> Result<()> {
-        self.worker.check_usable()?;
-        self.check_open()
-    }
-
-    /// Why it takes nothing, as an error.
-    #[cold]
-    pub fn not_open(&self, status: Status) -> Error {
-        let why = match status {
-            Status::CLOSED => "has been closed",
-            Status::PEER_FAILED => "lost its peer",
-            Status::TIMED_OUT => "was closed when a time ran out",
-            Status::REJECTED => "was refused by its peer",
-            Status::UNREACHABLE => "found no peer",
-            Status::CONNECTION_RESET => "was closed by its peer",
-            Status::UNSUPPORTED => {
-                return Error::new(
-                    status,
-                    format!("endpoint: to {}, which {}", self.peer_text(), self.refusal().unwrap_or_default()),
-                )
-            }
-            _ => "is not usable",
-        };
-        Error::new(status, format!("endpoint: to {} {why}", self.peer_text()))
-    }
-
-    /// What an error of UCX's means on this endpoint.
-    pub(crate) fn status_for(&self, ucx: Status) -> Status {
-        match Status(self.status.load(Ordering::Relaxed)) {
-            // Nobody here has cancelled it: that would be its reason. Nor has the peer said Bye: UCX has found it gone, and will say so.
-            Status::OK | Self::CONNECTING if ucx == Status::CANCELED => Status::PEER_FAILED,
-            Status::OK | Self::CONNECTING => ucx.or_peer_failed(),
-            Status::CLOSED if self.closing.outcome.get().is_error() => self.closing.outcome.get(),
-            // Closed here: the operation did not fail, it was cut short.
-            Status::CLOSED => Status::CANCELED,
-            failed => failed,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn in_flight_add(&self, kind: Kind) {
-        let counter = self.counter(kind);
+    pub(crate) fn in_flight_add(&self, slot: &Slot) {
+        let counter = self.counter(slot.kind.get());
         counter.set(counter.get() + 1);
+        if slot.kind.get().is_send() {
+            self.send_begun(slot);
+        }
     }
 
     #[inline]
-    pub(crate) fn in_flight_remove(&self, kind: Kind) {
-        let counter = self.counter(kind);
+    pub(crate) fn in_flight_remove(&self, slot: &Slot) {
+        let counter = self.counter(slot.kind.get());
         counter.set(counter.get() - 1);
+        if slot.kind.get().is_send() {
+            self.send_ended(slot);
+        }
     }
 
     #[inline]
@@ -511,16 +481,29 @@ impl Endpoint {
             || self.connection.as_ref().is_some_and(|connection| connection.same_host())
     }
 
+    /// What it sends does not go through shared memory.
+    pub(crate) fn is_remote(&self) -> bool {
+        !(self.to_self || self.same_host() && self.worker.context.shares_memory)
+    }
+
     /// A number for the peer's worker, the same wherever it is asked; 0 for a foreign one.
     pub fn peer_id(&self) -> u64 {
         self.origin().map_or(0, |origin| origin.identity.peer_id())
     }
 
-    /// Operations and bytes sent so far, and operations in flight.
-    pub fn traffic(&self) -> Result<(u64, u64, u64)> {
+    /// What has been sent, and where what is in flight stands.
+    pub fn traffic(&self) -> Result<Traffic> {
         let _inside = self.worker.enter()?;
-        let in_flight = u64::from(self.sends.get()) + self.flushes.borrow().len() as u64;
-        Ok((self.operations_sent.get(), self.bytes_sent.get(), in_flight))
+        let (window_operations, window_bytes) = self.window.in_ucp();
+        Ok(Traffic {
+            operations_sent: self.operations_sent.get(),
+            bytes_sent: self.bytes_sent.get(),
+            in_flight: u64::from(self.sends.get()) + self.flushes.borrow().len() as u64,
+            window_operations,
+            window_bytes,
+            queued_operations: self.window.queued_ops.get(),
+            queued_bytes: self.window.queued_bytes.get(),
+        })
     }
 
     /// The worker of the endpoint.
@@ -537,29 +520,29 @@ impl Endpoint {
     }
 }
 
+/// Figures of an endpoint.
+#[allow(missing_docs)]
+pub struct Traffic {
+    pub operations_sent: u64,
+    pub bytes_sent: u64,
+    pub in_flight: u64,
+    pub window_operations: u64,
+    pub window_bytes: u64,
+    pub queued_operations: u64,
+    pub queued_bytes: u64,
+}
+
 /// Pairs of releases that do not understand each other over TCP, and can take the process down in the attempt.
 fn check_releases(worker: &Worker, origin: &Origin, peer_failure: bool) -> Result<()> {
     let (mine, theirs) = (library::ucx_release(), origin.release);
     let (older, newer) = if mine <= theirs { (mine, theirs) } else { (theirs, mine) };
     let old = older < Release::new(1, 14);
     let bad = old && (newer >= Release::new(1, 22) || (newer >= Release::new(1, 21) && !peer_failure));
-    if !bad || (origin.identity.shares_host_with(&worker.identity) && shared_memory_allowed()) {
+    if !bad || (origin.identity.shares_host_with(&worker.identity) && worker.context.shares_memory) {
         return Ok(());
     }
     Err(Error::new(
         Status::UNSUPPORTED,
         format!("address: UCX {mine} here and UCX {theirs} at the peer do not work together over TCP; use the same release on both"),
     ))
-}
-
-/// Does UCX_TLS leave shared memory in?
-fn shared_memory_allowed() -> bool {
-    let Ok(transports) = std::env::var("UCX_TLS") else { return true };
-    let names = ["posix", "sysv", "shm", "sm", "mm", "all", "xpmem"];
-    let (exclude, list) = match transports.strip_prefix('^') {
-        Some(list) => (true, list),
-        None => (false, transports.as_str()),
-    };
-    let named = list.split(',').any(|name| names.contains(&name.trim()));
-    named != exclude
 }

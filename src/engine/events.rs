@@ -1,9 +1,10 @@
 //! What a progress pass still has to do after UCP's own progress has returned.
 
 use super::endpoint::{Callback, Endpoint, Phase};
+use super::fetch::Making;
 use super::listener::ConnRequest;
 use super::messages::Reply;
-use super::request::Part;
+use super::request::{Part, SlotPointer, Ticket};
 use super::status::Status;
 use super::wire::{Header, Hello, Kind};
 use super::worker::Worker;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 pub(crate) enum Event {
     /// UCP reported that the peer is gone.
-    Failed(Arc<Endpoint>),
+    Failed(Arc<Endpoint>, Status),
     /// An attempt to connect, by its number, has ended in vain: the next address is tried.
     Unanswered(Arc<Endpoint>, u32, Status),
     /// An attempt to connect has been answered: what waited for it goes out.
@@ -41,13 +42,30 @@ pub(crate) enum Event {
     Bye(Option<Arc<Endpoint>>, Header, Reply),
     /// The peer asks for a sign of life.
     Ping(Arc<Endpoint>),
+    /// The answer to a fetch that needs buffers, in a slot.
+    Answered(Ticket, SlotPointer),
+    /// The header of a multi-buffer receive has come.
+    Announced(Ticket),
+    /// Multi-buffer receives may go on that waited for others.
+    NextHeaders,
+    /// A multi-buffer message of its peer's has been pulled.
+    MultiPulled(Arc<Endpoint>),
+    /// There are messages in its queue, and receives that wait for some.
+    Queued(Arc<Endpoint>),
+    /// Buffers that nobody has taken.
+    Unmade(Box<Making>),
+    /// The peer does not keep to the rules.
+    Broken(Arc<Endpoint>, &'static str),
 }
 
 impl Event {
     /// What a peer has said, and what UCP is needed for.
     fn is_of_peer(&self) -> bool {
-        use Event::{Bye, Greet, Hello, Ping, Refused, Strangers, Welcome};
-        matches!(self, Hello(..) | Welcome(..) | Refused(..) | Strangers | Greet(_) | Bye(..) | Ping(..))
+        use Event::{
+            Announced, Broken, Bye, Greet, Hello, MultiPulled, NextHeaders, Ping, Queued, Refused, Strangers, Welcome,
+        };
+        matches!(self, Hello(..) | Welcome(..) | Refused(..) | Strangers | Greet(_) | Bye(..) | Ping(..) | Broken(..))
+            || matches!(self, Announced(_) | NextHeaders | MultiPulled(_) | Queued(_))
     }
 }
 
@@ -63,19 +81,28 @@ pub(crate) fn in_callback() -> bool {
     CALLBACK_DEPTH.try_with(|depth| depth.get() > 0).unwrap_or(false)
 }
 
-/// Marks this thread as inside a user callback for as long as it lives.
-pub(crate) struct CallbackScope;
+/// Marks this thread as inside a user callback for as long as it lives. Stays on its thread.
+pub(crate) struct CallbackScope(*const Cell<u32>);
 
 impl CallbackScope {
+    #[inline]
     pub(crate) fn new() -> Self {
-        let _ = CALLBACK_DEPTH.try_with(|depth| depth.set(depth.get() + 1));
-        CallbackScope
+        let depth = CALLBACK_DEPTH.try_with(std::ptr::from_ref).unwrap_or(std::ptr::null());
+        // SAFETY: this thread's own, which lives as long as the thread.
+        if let Some(depth) = unsafe { depth.as_ref() } {
+            depth.set(depth.get() + 1);
+        }
+        CallbackScope(depth)
     }
 }
 
 impl Drop for CallbackScope {
+    #[inline]
     fn drop(&mut self) {
-        let _ = CALLBACK_DEPTH.try_with(|depth| depth.set(depth.get() - 1));
+        // SAFETY: as in `new`; a raw pointer keeps the scope on its thread.
+        if let Some(depth) = unsafe { self.0.as_ref() } {
+            depth.set(depth.get() - 1);
+        }
     }
 }
 
@@ -135,10 +162,13 @@ impl Worker {
             let Some(event) = self.events.borrow_mut().pop_front() else { break };
             handled += 1;
             if self.is_over.get() && event.is_of_peer() {
+                if let Event::MultiPulled(endpoint) = event {
+                    endpoint.drop_multis();
+                }
                 continue;
             }
             match event {
-                Event::Failed(endpoint) => endpoint.fail(Status::PEER_FAILED),
+                Event::Failed(endpoint, status) => endpoint.fail(status),
                 Event::Unanswered(endpoint, attempt, status) => endpoint.attempt_failed(attempt, status),
                 Event::Connected(endpoint, attempt) => endpoint.connected(attempt),
                 Event::Asked(request) => self.hand_out(request),
@@ -147,16 +177,35 @@ impl Worker {
                 Event::Strangers => self.meet_strangers(),
                 Event::Welcome(endpoint, hello) => endpoint.met(&hello),
                 Event::Refused(endpoint, version) => endpoint.refused(version),
+                Event::Bye(Some(endpoint), header, reply) if endpoint.may_postpone_bye() && self.awaits_headers() => {
+                    // What a receive of frames is still to post may have come before it.
+                    self.events.borrow_mut().push_back(Event::Bye(Some(endpoint), header, reply));
+                }
                 Event::Bye(endpoint, header, reply) => self.bye_came(endpoint, &header, reply),
                 Event::Ping(endpoint) => {
                     endpoint.say(Kind::Pong, 0, Part::Nothing);
                 }
+                Event::Broken(endpoint, why) => endpoint.broken(why),
+                Event::Answered(fetch, message) => {
+                    // SAFETY: a slot of ours that came with the event.
+                    let message = unsafe { &*message.0 };
+                    if !self.make_room(fetch, message) {
+                        self.message_gone(message);
+                    }
+                }
+                Event::Queued(endpoint) => endpoint.match_queue(),
+                Event::Announced(ticket) => self.announced(ticket),
+                Event::NextHeaders => self.post_headers(),
+                Event::MultiPulled(endpoint) => endpoint.deliver_multis(),
+                Event::Unmade(making) => self.outside(|| drop(making)),
                 Event::Opened(endpoint) => {
                     if endpoint.phase() == Phase::Open {
                         self.call_endpoint(&endpoint, endpoint.on_open.take(), Status::OK);
                     }
                 }
                 Event::Closed(endpoint, status) => {
+                    endpoint.drop_queue();
+                    self.tell_never_writable(&endpoint);
                     self.call_endpoint(&endpoint, endpoint.on_close.take(), status);
                     endpoint.closing.reported.store(true, Ordering::Release);
                     if self.thread.is_used() {
@@ -175,6 +224,10 @@ impl Worker {
         handled
     }
 
+    fn awaits_headers(&self) -> bool {
+        self.events.borrow().iter().any(|event| matches!(event, Event::Announced(_) | Event::NextHeaders))
+    }
+
     /// Handles what peers have said, and leaves the rest.
     pub(crate) fn listen_to_peers(&self) {
         let count = self.events.borrow().len();
@@ -188,7 +241,12 @@ impl Worker {
         self.meet_strangers();
     }
 
-    fn call_endpoint(&self, endpoint: &Arc<Endpoint>, callback: Option<(Callback, *mut c_void)>, status: Status) {
+    pub(crate) fn call_endpoint(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        callback: Option<(Callback, *mut c_void)>,
+        status: Status,
+    ) {
         let Some((callback, arg)) = callback else { return };
         endpoint.closing.running.fetch_add(1, Ordering::AcqRel);
         // SAFETY: a callback and its argument as the user registered them; the endpoint is valid during the call.
@@ -204,7 +262,7 @@ impl Worker {
             let _scope = CallbackScope::new();
             user_code();
         }
-        self.gate.enter_any();
+        self.gate.enter_again();
         self.delivering.set(self.delivering.get() - 1);
     }
 }

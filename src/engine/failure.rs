@@ -2,6 +2,7 @@
 
 use super::endpoint::{Endpoint, Phase};
 use super::events::Event;
+use super::identity;
 use super::log;
 use super::status::Status;
 use super::worker::attention;
@@ -17,21 +18,42 @@ pub(crate) unsafe extern "C" fn on_ucp_error(arg: *mut c_void, _ucp: sys::ucp_ep
         if endpoint.is_connecting() {
             return endpoint.unanswered(endpoint.attempt(), Status(status.into()));
         }
-        endpoint.lost(&Status(status.into()).to_string());
+        endpoint.lost(Status(status.into()));
     });
 }
 
 impl Endpoint {
+    /// UCX has lost the peer.
+    fn lost(&self, ucx: Status) {
+        self.gone(self.loss(), &ucx.to_string());
+    }
+
+    /// What it means that UCX has lost the peer. One whose process lives has closed its end: UCX has told it to, and Bye has not come
+    /// through in time. What UCX calls it depends on the transport and on the moment. Found out once, as it takes a look at the process.
+    pub(crate) fn loss(&self) -> Status {
+        let known = self.closing.loss.get();
+        if known.is_error() {
+            return known;
+        }
+        // Watched or not: one that was made a moment ago may not be yet.
+        let process = self.origin().map(|origin| &origin.identity);
+        let lives =
+            process.is_some_and(|process| process.shares_host_with(&self.worker.identity) && identity::lives(process));
+        let status = if lives { Status::CONNECTION_RESET } else { Status::PEER_FAILED };
+        self.closing.loss.set(status);
+        status
+    }
+
     /// The peer is gone. What that leads to waits for the end of the pass.
-    pub(crate) fn lost(&self, how: &str) {
+    pub(crate) fn gone(&self, status: Status, how: &str) {
         let Some(endpoint) = self.registered() else { return };
         if self.has_taken_leave() {
             return;
         }
         log::write(log::INFO, c"endpoint", &format!("lost {}: {how}", self.peer_text()));
         // Visible at once: requests that come back in this same pass are to say what happened.
-        self.note_failure(Status::PEER_FAILED);
-        self.worker.push_event(Event::Failed(endpoint));
+        self.note_failure(status);
+        self.worker.push_event(Event::Failed(endpoint, status));
     }
 
     /// What operations get from here on, and how the endpoint ends: the first failure counts, and one that is being closed stays CLOSED.
@@ -48,6 +70,9 @@ impl Endpoint {
             return;
         }
         self.note_failure(status);
+        if status != Status::PEER_FAILED && self.fails_later(status) {
+            return;
+        }
         if !self.peering.unclaimed.get() {
             self.worker.stats.endpoint_failures.add(1);
         }

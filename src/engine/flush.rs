@@ -84,15 +84,15 @@ impl Worker {
         out: Out,
         call: impl FnOnce(*const sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
     ) -> Result<Submitted> {
-        let connecting = endpoint.filter(|endpoint| endpoint.is_connecting());
+        let held = endpoint.filter(|endpoint| endpoint.holds_flushes());
         let part = self.take_internal_slot();
-        let posted = match connecting {
-            // UCP's half comes when there is a connection to flush.
+        let posted = match held {
+            // UCP's half comes when there is a connection to flush, and it has what was sent before.
             Some(_) => Posted::Pending,
             None => posted(part, call(Param::new(part).as_ptr())),
         };
         let pending = matches!(posted, Posted::Pending);
-        if !pending || connecting.is_some() {
+        if !pending || held.is_some() {
             self.return_slot(part);
         }
         let sends = endpoint.map_or(self.sends_in_flight.get(), |endpoint| endpoint.sends.get());
@@ -110,15 +110,16 @@ impl Worker {
             slot.begin(kind, params, 0, 0, out.is_wanted());
             slot
         });
-        slot.remaining.set(sends + u32::from(pending));
         self.start(slot, endpoint, params, out);
+        let queued = if endpoint.is_none() { self.queue_worker_flush(slot) } else { 0 };
+        slot.remaining.set(sends + u32::from(pending) + queued);
         self.flush_list(endpoint, |list| list.push(slot));
         self.flushes_active.set(self.flushes_active.get() + 1);
         if let Posted::Failed(status) = posted {
             slot.reason.set(self.status_from_ucx(Status(status.into()), endpoint).0);
         }
-        if let Some(endpoint) = connecting {
-            endpoint.flush_when_connected(slot);
+        if let Some(endpoint) = held {
+            endpoint.queue_flush(slot);
         } else if pending {
             part.part.set(Part::Flush(slot.ticket()));
             self.start(part, endpoint, &OpParams::default(), Out::NOWHERE);
@@ -143,7 +144,9 @@ impl Worker {
     pub(crate) fn flush_part_ended(&self, flush: Ticket, status: Status) {
         let Some(slot) = flush.current() else { return };
         if status.is_error() && slot.reason.get() == 0 {
-            slot.reason.set(status.0);
+            // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+            let endpoint = unsafe { slot.endpoint.get().as_ref() };
+            slot.reason.set(self.status_from_ucx(status, endpoint).0);
         }
         slot.remaining.set(slot.remaining.get() - 1);
         self.complete_flushes();

@@ -140,6 +140,15 @@ impl Gate {
         Ok(())
     }
 
+    /// Comes back from user code, which the worker's one thread has run.
+    #[inline]
+    pub(crate) fn enter_again(&self) {
+        match self.rule() {
+            ThreadMode::Single => self.inside.store(true, Ordering::Relaxed),
+            _ => self.enter_any(),
+        }
+    }
+
     /// Enters for shutting down, where the thread does not matter and waiting is right.
     pub(crate) fn enter_any(&self) {
         match self.rule() {

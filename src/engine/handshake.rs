@@ -12,6 +12,7 @@ use super::log;
 use super::messages::{other_version, Reply};
 use super::request::Part;
 use super::status::Status;
+use super::timer;
 use super::wire::{flag, Hello, Kind};
 use super::worker::Worker;
 use std::cell::Cell;
@@ -34,6 +35,8 @@ pub(crate) struct Peering {
     pub(crate) silent: Cell<bool>,
     /// The peer is a worker of this library: it can be spoken to.
     pub(crate) speaks: Cell<bool>,
+    /// When Hello was said to whoever is behind a host and port; 0 for not, or not to be answered any more.
+    greeted: Cell<u64>,
     /// Made for a peer that said Hello; the user knows nothing of it.
     pub(crate) unclaimed: Cell<bool>,
     /// The version that the peer speaks, where that is not ours; else 0. Read by any thread.
@@ -51,12 +54,17 @@ impl Peering {
 }
 
 impl Worker {
-    /// The endpoint that a peer means.
-    pub(crate) fn endpoint_numbered(&self, number: u32) -> Option<Arc<Endpoint>> {
+    /// Looks at the endpoint that a peer means. `look` makes and ends none.
+    #[inline]
+    pub(crate) fn with_endpoint<R>(&self, number: u32, look: impl FnOnce(&Arc<Endpoint>) -> R) -> Option<R> {
         let place = (number % PLACES).checked_sub(1)? as usize;
         let endpoints = self.endpoints.borrow();
-        let endpoint = endpoints.get(place).and_then(Option::as_ref);
-        endpoint.filter(|endpoint| endpoint.peering.number.get() == number).cloned()
+        let endpoint = endpoints.get(place)?.as_ref()?;
+        (endpoint.peering.number.get() == number).then(|| look(endpoint))
+    }
+
+    pub(crate) fn endpoint_numbered(&self, number: u32) -> Option<Arc<Endpoint>> {
+        self.with_endpoint(number, Arc::clone)
     }
 
     /// A peer has made an endpoint to us. After UCP's pass.
@@ -169,20 +177,20 @@ impl Endpoint {
         let asked = params.on_open.is_some() || params.on_close.is_some();
         self.peering.speaks.set(true);
         self.peering.silent.set(true);
-        self.set_status(Self::CONNECTING);
+        self.set_status(Self::SILENT);
         if asked || params.connect_timeout_ns != 0 || params.liveness_ns != 0 {
             self.worker.push_event(Event::Greet(self.clone()));
         }
     }
 
-    /// A send is about to go out: has to wait until the endpoint is connected, or goes to UCP after the Hello that has to come first.
+    /// A send is about to go out: has to wait in the queue, or goes to UCP after the Hello that has to come first.
     #[inline]
     pub(crate) fn must_wait(&self) -> bool {
         if self.is_open() {
             return false;
         }
         self.break_silence();
-        self.is_connecting()
+        self.is_held()
     }
 
     /// The first operation is about to go out.
@@ -196,17 +204,35 @@ impl Endpoint {
 
     fn end_silence(&self) {
         if self.peering.silent.replace(false) {
-            self.open_status();
+            self.open_status(Self::SILENT);
         }
     }
 
     /// Says Hello: before anything else goes out.
     pub(crate) fn say_hello(&self) {
-        self.peering.speaks.set(true);
+        match self.connection {
+            None => self.peering.speaks.set(true),
+            Some(_) => self.peering.greeted.set(timer::now_ns()),
+        }
         let flags = if self.peer_failure { flag::PEER_FAILURE } else { 0 };
         let part = Part::Hello(self.attempt());
         if let Some(status) = self.say(Kind::Hello, flags, part) {
             self.part_ended(part, status);
+        }
+    }
+
+    /// As far as is known, the peer is not of this library.
+    pub(crate) fn is_foreign(&self) -> bool {
+        !self.peering.speaks.get() && !self.to_self && self.peering.greeted.get() == 0
+    }
+
+    /// Up to when this peer may take in what is said to it, where it has not answered a Hello yet: a foreign one never does.
+    /// None for one that does not, as far as is known.
+    pub(crate) fn listens_until(&self, patience: u64) -> Option<u64> {
+        match self.peering.greeted.get() {
+            _ if self.peering.speaks.get() => Some(u64::MAX),
+            0 => None,
+            greeted => Some(greeted.saturating_add(patience)),
         }
     }
 
@@ -229,6 +255,7 @@ impl Endpoint {
     pub(crate) fn refused(&self, theirs: u8) {
         self.peering.other_version.store(theirs, Ordering::Relaxed);
         self.peering.speaks.set(false);
+        self.peering.greeted.set(0);
         log::write(log::WARN, c"endpoint", &format!("{} {}", self.peer_text(), other_version(theirs)));
         self.fail(Status::UNSUPPORTED);
     }
@@ -255,6 +282,7 @@ impl Endpoint {
         };
         found.peering.unclaimed.set(false);
         worker.stats.endpoints.add(1);
+        found.window.set_limits(params.window);
         found.watch_for_silence(params.liveness_ns);
         found.on_open.set(params.on_open.map(|callback| (callback, params.on_open_arg)));
         found.on_close.set(params.on_close.map(|callback| (callback, params.on_close_arg)));

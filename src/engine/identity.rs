@@ -76,8 +76,22 @@ pub(crate) fn start_time_of(pid: u32) -> Option<u64> {
 
 /// Field 22 of the file, counted after the command name, which may hold blanks and parentheses.
 fn start_time_in(file: &str) -> Option<u64> {
-    let stat = std::fs::read_to_string(file).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    field(&std::fs::read_to_string(file).ok()?, 19)
+}
+
+/// Of `/proc/PID/stat`, counted from behind the name.
+fn field(stat: &str, number: usize) -> Option<u64> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(number)?.parse().ok()
+}
+
+/// Does this process of ours or of a neighbour live, beyond doubt? The kernel marks one that is ending before it closes its
+/// sockets.
+pub(crate) fn lives(process: &Identity) -> bool {
+    const FLAGS: usize = 6;
+    const STARTED: usize = 19;
+    const EXITING: u64 = 4;
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", process.pid)) else { return false };
+    field(&stat, STARTED) == Some(process.start_time) && field(&stat, FLAGS).is_some_and(|flags| flags & EXITING == 0)
 }
 
 #[cfg(test)]
@@ -92,6 +106,7 @@ mod tests {
         assert!(first.same_process(&second));
         assert_ne!(first.peer_id(), second.peer_id());
         let earlier = Identity { start_time: first.start_time - 1, ..first };
+        assert!(lives(&first) && !lives(&earlier));
         assert!(first.shares_host_with(&earlier) && !first.same_process(&earlier));
     }
 }

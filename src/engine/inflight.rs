@@ -3,8 +3,9 @@
 //! The methods run inside the worker's gate, but for `may_act_at_once`.
 
 use super::endpoint::Endpoint;
+use super::events::Event;
 use super::operation::{deadline_of, flag, OpParams, Submitted};
-use super::request::{mark, Kind, Part, Slot, Ticket, ENGINE, UCP, USER};
+use super::request::{mark, Kind, Part, Slot, ENGINE, UCP, USER};
 use super::status::{Error, Result, Status};
 use super::worker::{attention, Worker};
 use crate::sys::{self, Posted};
@@ -126,7 +127,7 @@ impl Worker {
     }
 
     #[inline(always)]
-    fn count_inline(&self, kind: Kind, length: u64, endpoint: Option<&Endpoint>) {
+    pub(crate) fn count_inline(&self, kind: Kind, length: u64, endpoint: Option<&Endpoint>) {
         self.stats.submitted.add(1);
         self.stats.completed.add(1);
         if kind.is_recv() {
@@ -150,7 +151,7 @@ impl Worker {
         }
         if let Some(endpoint) = endpoint {
             slot.endpoint.set(endpoint);
-            endpoint.in_flight_add(slot.kind.get());
+            endpoint.in_flight_add(slot);
         }
         if slot.kind.get().is_send() {
             self.sends_in_flight.set(self.sends_in_flight.get() + 1);
@@ -159,7 +160,7 @@ impl Worker {
                 endpoint.count_sent(slot.length.get());
             }
         }
-        if slot.kind.get() != Kind::Internal {
+        if !slot.kind.get().is_internal() {
             self.stats.submitted.add(1);
         }
         if params.timeout_ns != 0 {
@@ -190,8 +191,8 @@ impl Worker {
             self.unlink(slot);
         }
         slot.clear_mark(mark::LIVE);
-        if status == Status::OK && slot.endpoint.get().is_null() && slot.reason.get() == 0 && slot.kind.get().is_recv()
-        {
+        let single = slot.endpoint.get().is_null() && slot.kind.get().is_single_recv();
+        if status == Status::OK && single && slot.reason.get() == 0 {
             // A receive as most are: nothing waits for it but its caller.
             slot.outcome.set(status);
             self.ended(slot, status);
@@ -201,6 +202,7 @@ impl Worker {
     }
 
     fn complete_slowly(&self, slot: &Slot, status: Status) {
+        slot.clear_mark(mark::PLAIN);
         if status.is_error() {
             // A request that its caller let go of a moment ago is one that nobody watches.
             self.drain_foreign();
@@ -208,12 +210,36 @@ impl Worker {
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
         let endpoint = unsafe { slot.endpoint.get().as_ref() };
         let ucx = status;
-        let mut status = self.status_from_ucx(status, endpoint);
         let reason = Status(slot.reason.get());
-        if reason.is_error() && status.is_error() && status != Status::MESSAGE_TRUNCATED {
-            status = reason;
-        }
+        let status = match status {
+            Status::MESSAGE_TRUNCATED => status,
+            // UCX has read something to the end: whatever was there.
+            Status::OK => match endpoint.filter(|endpoint| endpoint.has_torn(slot)) {
+                Some(_) if reason.is_error() => reason,
+                Some(endpoint) => endpoint.cut_short(),
+                None => status,
+            },
+            // What UCX calls it says nothing of the peer.
+            _ if status.is_error() && reason.is_error() => reason,
+            _ => self.status_from_ucx(status, endpoint),
+        };
         slot.outcome.set(status);
+        if slot.kind.get() == Kind::FetchAsk {
+            self.release_endpoint(slot, endpoint, Status::OK);
+            self.asked(slot, status);
+            return self.finish(slot);
+        }
+        if let (Part::Pull(number), Some(endpoint)) = (slot.part.get(), endpoint) {
+            self.release_endpoint(slot, Some(endpoint), Status::OK);
+            self.frames_pulled(endpoint, number, status);
+            return self.finish(slot);
+        }
+        if matches!(slot.kind.get(), Kind::TagSendPart | Kind::TagRecvPart) {
+            let unreported = if self.is_unwatched_part(slot) { status } else { Status::OK };
+            self.release_endpoint(slot, endpoint, unreported);
+            self.multi_part_ended(slot, status);
+            return self.finish(slot);
+        }
         if slot.kind.get() == Kind::Internal {
             let part = slot.part.get();
             self.release_endpoint(slot, endpoint, status);
@@ -239,7 +265,15 @@ impl Worker {
         if status.is_error() {
             slot.set_message(slot.describe_failure(status));
         }
+        if slot.kind.get().is_multi() {
+            self.multi_ended(slot);
+        }
         let unwatched = slot.callback.get().is_none() && slot.hold.get() & USER == 0;
+        if let (Kind::TagSendMulti, true, true, Some(endpoint)) =
+            (slot.kind.get(), unwatched, status.is_error(), endpoint)
+        {
+            endpoint.note_unreported(slot.sequence.get(), status);
+        }
         self.release_endpoint(slot, endpoint, if unwatched { status } else { Status::OK });
         self.ended(slot, status);
     }
@@ -250,7 +284,8 @@ impl Worker {
         self.count_result(slot, status);
         slot.store_recv_info();
         if slot.callback.get().is_some() {
-            self.push_ready(slot);
+            self.ready.push(slot);
+            self.attend(attention::READY);
         } else if !slot.notifier.get().is_null() {
             self.report(slot);
         } else {
@@ -290,6 +325,10 @@ impl Worker {
         slot.hold.set(slot.hold.get() & !holder);
         let free = slot.hold.get() == 0;
         if free {
+            if let Some(making) = slot.making.take() {
+                // Its buffers go by the user's code.
+                self.push_event(Event::Unmade(making));
+            }
             self.return_slot(slot);
         }
         free
@@ -299,6 +338,7 @@ impl Worker {
     /// the buffer any more, but what is left of it stands behind others in a queue that nobody empties. The slot is UCP's until the
     /// end of the worker.
     pub(crate) fn abandon(&self, slot: &Slot, status: Status) {
+        self.keep_for_ucp(slot);
         slot.hold.set(slot.hold.get() | UCP);
         slot.reason.set(status.0);
         self.complete(slot, status);
@@ -313,6 +353,9 @@ impl Worker {
     /// The caller lets go of the slot.
     #[inline]
     pub(crate) fn let_go(&self, slot: &Slot) {
+        if slot.kind.get() == Kind::AmMessage {
+            return self.message_gone(slot);
+        }
         if !self.give_up(slot, USER) {
             // Its end is nobody's to take note of: it has to free the slot.
             slot.clear_mark(mark::PLAIN);
@@ -358,78 +401,7 @@ impl Worker {
             }
         }
         if let Some(endpoint) = endpoint {
-            endpoint.in_flight_remove(slot.kind.get());
-        }
-    }
-
-    pub(crate) fn push_ready(&self, slot: &Slot) {
-        slot.next.set(std::ptr::null());
-        // SAFETY: the tail of the list is a slot of this worker.
-        match unsafe { self.ready_tail.get().as_ref() } {
-            Some(tail) => tail.next.set(slot),
-            None => self.ready_head.set(slot),
-        }
-        self.ready_tail.set(slot);
-        self.attend(attention::READY);
-    }
-
-    pub(crate) fn pop_ready(&self) -> Option<&Slot> {
-        // SAFETY: the list holds slots of this worker.
-        let slot = unsafe { self.ready_head.get().as_ref() }?;
-        self.ready_head.set(slot.next.get());
-        if slot.next.get().is_null() {
-            self.ready_tail.set(std::ptr::null());
-        }
-        Some(slot)
-    }
-
-    /// UCX's status as the caller gets it: what a lost peer looks like depends on the transport, and here it does not.
-    pub(crate) fn status_from_ucx(&self, status: Status, endpoint: Option<&Endpoint>) -> Status {
-        if !status.is_error() || status == Status::MESSAGE_TRUNCATED || status == Status::NO_RESOURCE {
-            return status;
-        }
-        match endpoint {
-            Some(endpoint) => endpoint.status_for(status),
-            None => status.or_peer_failed(),
-        }
-    }
-
-    /// Ends what can be ended at once; `reason` is CANCELED or what the deadline or the endpoint says.
-    pub(crate) fn cancel_slot(&self, slot: &Slot, reason: Status) {
-        if !slot.is_pending() {
-            return;
-        }
-        slot.clear_mark(mark::PLAIN);
-        if slot.has_mark(mark::WAITING) {
-            slot.reason.set(reason.0);
-            return self.complete(slot, reason);
-        }
-        match slot.kind.get() {
-            Kind::TagRecv | Kind::TagMessageRecv => {
-                slot.reason.set(reason.0);
-                // SAFETY: a live worker and a request of its own that has not completed. One that is matched already is left alone.
-                unsafe { sys::ucp_request_cancel(self.ucp(), std::ptr::from_ref(slot).cast_mut().cast()) };
-            }
-            Kind::EndpointFlush | Kind::WorkerFlush => {
-                self.forget_flush(slot);
-                slot.reason.set(reason.0);
-                self.complete(slot, reason);
-            }
-            Kind::EndpointClose => {
-                slot.reason.set(reason.0);
-                // SAFETY: the worker keeps the endpoint alive while something in flight names it.
-                if let Some(endpoint) = unsafe { slot.endpoint.get().as_ref() } {
-                    endpoint.hurry_close(reason);
-                }
-            }
-            Kind::TagSend | Kind::TagSendSync | Kind::Internal | Kind::Free => {}
-        }
-        if reason == Status::TIMED_OUT && slot.has_mark(mark::CLOSES) && slot.is_pending() {
-            // SAFETY: as above.
-            if let Some(endpoint) = unsafe { slot.endpoint.get().as_ref() } {
-                slot.reason.set(reason.0);
-                endpoint.fail(Status::TIMED_OUT);
-            }
+            endpoint.in_flight_remove(slot);
         }
     }
 
@@ -449,15 +421,17 @@ impl Worker {
     }
 
     /// Calls `act` for each operation in flight that `wanted` picks, if it is still in flight when its turn comes: `act` may complete
-    /// it, and others with it.
+    /// it, and others with it. In the order of their submission, in which UCX has its receives listed: it looks for one that is cancelled
+    /// from the beginning of its list.
     pub(crate) fn for_each_picked(&self, wanted: impl Fn(&Slot) -> bool, act: impl FnMut(&Slot)) {
         let mut picked = Vec::new();
         self.for_each_live(|slot| {
             if wanted(slot) {
-                picked.push(slot.ticket());
+                picked.push((slot.sequence.get(), slot.ticket()));
             }
         });
-        picked.iter().filter_map(Ticket::current).for_each(act);
+        picked.sort_unstable_by_key(|(sequence, _)| *sequence);
+        picked.iter().filter_map(|(_, ticket)| ticket.current()).for_each(act);
     }
 
     /// Takes in what callers let go of from outside.

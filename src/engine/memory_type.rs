@@ -15,7 +15,7 @@ const ROCM: i32 = 4;
 /// Host memory pinned for CUDA: to UCX it is host memory.
 const CUDA_PINNED: i32 = 16;
 /// Host memory that poses as a device, for tests without one.
-const DUMMY: i32 = 127;
+pub(crate) const DUMMY: i32 = 127;
 
 /// UCX's number for it, or None to let UCX look.
 #[inline]
@@ -35,6 +35,11 @@ pub(crate) fn check(memory_type: i32) -> Result<()> {
     }
 }
 
+/// Can ordinary instructions read and write it? `AUTO` is taken at its word: it is found out by UCX alone.
+pub(crate) fn is_reached_by_cpu(memory_type: i32) -> bool {
+    matches!(memory_type, AUTO | HOST | CUDA_MANAGED | CUDA_PINNED)
+}
+
 #[cold]
 fn device(context: &Context, memory_type: i32) -> Result<Option<sys::ucs_memory_type_t>> {
     check(memory_type)?;
@@ -49,4 +54,30 @@ fn device(context: &Context, memory_type: i32) -> Result<Option<sys::ucs_memory_
         return Err(Error::new(Status::UNSUPPORTED, message));
     }
     Ok(Some(ucx))
+}
+
+/// A GPU's own, by CUDA.
+pub(crate) fn is_cuda(memory_type: i32) -> bool {
+    memory_type == CUDA
+}
+
+/// Of a frame that UCXX's header announces.
+pub(crate) fn of_frame(device: bool) -> i32 {
+    if device {
+        CUDA
+    } else {
+        HOST
+    }
+}
+
+/// It may be memory that the processor cannot read.
+pub(crate) fn may_be_device(context: &Context, memory_type: i32) -> bool {
+    let there = |ucx| context.has_memory_type(ucx);
+    is_device(memory_type)
+        || (memory_type == AUTO && (there(sys::UCS_MEMORY_TYPE_CUDA) || there(sys::UCS_MEMORY_TYPE_ROCM)))
+}
+
+/// The processor cannot read it.
+pub(crate) fn is_device(memory_type: i32) -> bool {
+    matches!(memory_type, CUDA | ROCM)
 }

@@ -4,6 +4,8 @@
 //! sent from there lose their order. Ids are registered ascending from 0 before the worker's address is known to anybody:
 //! UCX up to 1.16 leaves gaps uninitialised.
 
+use super::am_queue::UCXX_ID;
+use super::am_receive::Arrived;
 use super::endpoint::Endpoint;
 use super::events::Event;
 use super::flush::posted;
@@ -13,14 +15,12 @@ use super::operation::OpParams;
 use super::param::Param;
 use super::request::{Part, Slot};
 use super::status::{Error, Result, Status};
-use super::wire::{Header, Hello, Kind, Unreadable, AM_ID, HEADER};
+use super::wire::{Amount, Header, Hello, Kind, Unreadable, AM_ID, HEADER};
+use super::wire_short::Piece;
 use super::worker::Worker;
 use crate::sys::{self, Posted};
 use std::ffi::c_void;
 use std::sync::Arc;
-
-/// UCXX's format, which is not spoken yet.
-const UCXX_ID: u32 = 0;
 
 impl Worker {
     /// Takes messages in from now on. Before anybody knows the worker.
@@ -54,8 +54,8 @@ impl Worker {
     }
 
     /// Inside UCP's progress. `reply` is compared, and answered on here: it is not kept, as it may be gone later.
-    fn message_came(&self, header: &[u8], payload: &[u8], reply: sys::ucp_ep_h) {
-        let header = match Header::decode(header) {
+    fn message_came(&self, header: std::result::Result<Header, Unreadable>, payload: &[u8], reply: sys::ucp_ep_h) {
+        let header = match header {
             Ok(header) => header,
             Err(Unreadable::Garbage(why)) => return complain(why),
             Err(Unreadable::Version { theirs, refusal, connection, sender }) => {
@@ -92,15 +92,58 @@ impl Worker {
             }
             (Kind::ByeAck, Some(endpoint), _) => endpoint.closing.bye_answered(),
             (Kind::Ping, Some(endpoint), _) => self.push_event(Event::Ping(endpoint)),
+            (Kind::Grant, Some(endpoint), _) => endpoint.note_credit(header.taken),
             // `heard` was all; and what is for an endpoint that has gone is out of date.
             _ => {}
+        }
+    }
+
+    /// As `message_came`, of one whose header is the beginning of its data.
+    #[inline(always)]
+    fn packed_came(&self, data: *mut c_void, length: usize, attributes: u64, from: sys::ucp_ep_h) -> sys::ucs_status_t {
+        if attributes & u64::from(sys::UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 {
+            complain("a rendezvous");
+            return sys::UCS_ERR_UNSUPPORTED;
+        }
+        // SAFETY: valid for the length of the handler.
+        let message = unsafe { bytes(data, length) };
+        if let Some(piece) = Piece::decode_short(message) {
+            let taken = match piece.header.kind {
+                Kind::Answer => self.answer_came_quickly(&piece),
+                _ => self.take_in_quickly(&piece),
+            };
+            if taken {
+                return sys::UCS_OK;
+            }
+        }
+        self.packed_came_otherwise(message, from)
+    }
+
+    /// Of an older kind, or not as nearly all are.
+    #[inline(never)]
+    fn packed_came_otherwise(&self, message: &[u8], from: sys::ucp_ep_h) -> sys::ucs_status_t {
+        match Piece::decode(message) {
+            Ok(mut piece) => {
+                self.complete_header(&mut piece);
+                let Piece { header, question, user_header, data, .. } = piece;
+                let (length, data) = (data.len(), data.as_ptr().cast_mut().cast());
+                let arrived = Arrived { data, length, waits: false, holdable: false, from };
+                match header.kind {
+                    Kind::Answer => self.answer_came(&header, user_header, &arrived),
+                    _ => self.take_in(&header, question, user_header, &arrived),
+                }
+            }
+            Err(unreadable) => {
+                self.message_came(Err(unreadable), &[], from);
+                sys::UCS_OK
+            }
         }
     }
 
     /// Tells the sender of a message in another version which one is spoken here. In a handler: there is no endpoint of ours.
     fn refuse(&self, reply: sys::ucp_ep_h, connection: u32) {
         let slot = self.take_internal_slot();
-        let header = Header { kind: Kind::Refusal, flags: 0, connection, sender: 0 };
+        let header = Header { connection, ..Header::of(Kind::Refusal) };
         // SAFETY: the endpoint lives for the length of the handler.
         let pointer = unsafe { send(slot, reply, &header, &[]) };
         match posted(slot, pointer) {
@@ -124,7 +167,13 @@ impl Endpoint {
             },
             _ => &[],
         };
-        let header = Header { kind, flags, connection: self.peering.theirs.get(), sender: self.peering.number.get() };
+        let header = Header {
+            flags,
+            connection: self.peering.theirs.get(),
+            taken: if kind == Kind::Grant { self.credits.tell() } else { Amount::default() },
+            sender: self.peering.number.get(),
+            ..Header::of(kind)
+        };
         // SAFETY: a live endpoint inside its worker's gate; the worker's address lives as long as the worker.
         self.start_part(part, |slot| unsafe { send(slot, ucp, &header, address) })
     }
@@ -133,21 +182,15 @@ impl Endpoint {
 /// # Safety
 /// A live endpoint of the slot's worker, whose gate the caller is in; the payload lives until the slot completes.
 unsafe fn send(slot: &Slot, ucp: sys::ucp_ep_h, header: &Header, payload: &[u8]) -> sys::ucs_status_ptr_t {
-    slot.header.set(header.encode());
+    let room = slot.room(HEADER);
+    // SAFETY: room for as much.
+    unsafe { room.cast::<[u8; HEADER]>().write(header.encode()) };
     let mut param = Param::new(slot);
     param.flags(sys::UCP_AM_SEND_FLAG_REPLY | sys::UCP_AM_SEND_FLAG_EAGER);
     param.memory_type(Some(sys::UCS_MEMORY_TYPE_HOST));
     // SAFETY: as for this function; UCX may read the header until the slot completes, where it lies until then.
     unsafe {
-        sys::ucp_am_send_nbx(
-            ucp,
-            AM_ID,
-            slot.header.as_ptr().cast(),
-            HEADER,
-            payload.as_ptr().cast(),
-            payload.len(),
-            param.as_ptr(),
-        )
+        sys::ucp_am_send_nbx(ucp, AM_ID, room.cast(), HEADER, payload.as_ptr().cast(), payload.len(), param.as_ptr())
     }
 }
 
@@ -173,40 +216,59 @@ unsafe extern "C" fn on_message(
         let worker = unsafe { &*arg.cast::<Worker>() };
         // SAFETY: UCP passes a valid one.
         let param = unsafe { &*param };
+        let named = param.recv_attr & u64::from(sys::UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
+        let reply = if named { param.reply_ep } else { std::ptr::null_mut() };
+        // SAFETY: valid for the length of the handler.
+        let header = unsafe { bytes(header, header_length) };
+        let has = |attribute: sys::ucp_am_recv_attr_t| param.recv_attr & u64::from(attribute) != 0;
+        if header_length == 0 {
+            return worker.packed_came(data, length, param.recv_attr, reply);
+        }
+        let decoded = Header::decode(header);
+        if let Ok(decoded @ Header { kind: Kind::Message | Kind::Multi | Kind::Ask | Kind::Answer, .. }) = &decoded {
+            let (waits, holdable) = (has(sys::UCP_AM_RECV_ATTR_FLAG_RNDV), has(sys::UCP_AM_RECV_ATTR_FLAG_DATA));
+            let arrived = Arrived { data, length, waits, holdable, from: reply };
+            return match decoded.kind {
+                Kind::Answer => worker.answer_came(decoded, &header[HEADER..], &arrived),
+                _ => worker.take_in(decoded, None, &header[HEADER..], &arrived),
+            };
+        }
         if param.recv_attr & u64::from(sys::UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 {
             complain("a rendezvous");
             return sys::UCS_ERR_UNSUPPORTED;
         }
-        let named = param.recv_attr & u64::from(sys::UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
-        let reply = if named { param.reply_ep } else { std::ptr::null_mut() };
         // SAFETY: valid for the length of the handler.
-        let (header, payload) = unsafe { (bytes(header, header_length), bytes(data, length)) };
-        worker.message_came(header, payload, reply);
+        worker.message_came(decoded, unsafe { bytes(data, length) }, reply);
         sys::UCS_OK
     });
     answer.unwrap_or(sys::UCS_OK)
 }
 
-/// A message in a format that is not spoken here. UCX would complain of an id without a handler.
+/// A message in UCXX's format.
 unsafe extern "C" fn on_foreign(
-    _arg: *mut c_void,
-    _header: *const c_void,
-    _header_length: usize,
-    _data: *mut c_void,
-    _length: usize,
+    arg: *mut c_void,
+    header: *const c_void,
+    header_length: usize,
+    data: *mut c_void,
+    length: usize,
     param: *const sys::ucp_am_recv_param_t,
 ) -> sys::ucs_status_t {
-    // SAFETY: UCP passes a valid one.
-    let rendezvous = unsafe { (*param).recv_attr } & u64::from(sys::UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
-    if rendezvous {
-        return sys::UCS_ERR_UNSUPPORTED;
-    }
-    sys::UCS_OK
+    let answer = std::panic::catch_unwind(|| {
+        // SAFETY: as in `on_message`.
+        let (worker, param, header) = unsafe { (&*arg.cast::<Worker>(), &*param, bytes(header, header_length)) };
+        let has = |attribute: u64| param.recv_attr & attribute != 0;
+        let named = has(sys::UCP_AM_RECV_ATTR_FIELD_REPLY_EP.into());
+        let (waits, holdable) =
+            (has(sys::UCP_AM_RECV_ATTR_FLAG_RNDV.into()), has(sys::UCP_AM_RECV_ATTR_FLAG_DATA.into()));
+        let from = if named { param.reply_ep } else { std::ptr::null_mut() };
+        worker.queued_came(header, &Arrived { data, length, waits, holdable, from })
+    });
+    answer.unwrap_or(sys::UCS_OK)
 }
 
 /// # Safety
 /// Valid for reading so many bytes while the result is in use, or of length 0.
-unsafe fn bytes<'a>(pointer: *const c_void, length: usize) -> &'a [u8] {
+pub(super) unsafe fn bytes<'a>(pointer: *const c_void, length: usize) -> &'a [u8] {
     if pointer.is_null() || length == 0 {
         return &[];
     }
@@ -223,6 +285,6 @@ pub(crate) fn other_version(theirs: u8) -> String {
 }
 
 #[cold]
-fn complain(why: &str) {
+pub(crate) fn complain(why: &str) {
     log::write(log::WARN, c"worker", &format!("a message was dropped: {why}"));
 }

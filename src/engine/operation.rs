@@ -13,8 +13,12 @@ use std::sync::Arc;
 pub(crate) mod flag {
     pub(crate) const ALWAYS_CALLBACK: u64 = 1 << 0;
     pub(crate) const NO_WAIT: u64 = 1 << 1;
+    pub(crate) const EAGER: u64 = 1 << 2;
+    pub(crate) const RNDV: u64 = 1 << 3;
     pub(crate) const DELAYED: u64 = 1 << 4;
+    pub(crate) const STREAM_PARTIAL: u64 = 1 << 5;
     pub(crate) const WAIT: u64 = 1 << 6;
+    pub(crate) const AM_REPLY: u64 = 1 << 7;
     pub(crate) const TIMEOUT_CLOSES: u64 = 1 << 8;
     /// All that there are, those of operations that are not offered yet included.
     pub(crate) const ALL: u64 = (1 << 9) - 1;
@@ -104,7 +108,8 @@ impl OpParams {
     #[inline]
     pub(crate) fn check(&self, context: &Arc<Context>, operation: &str, allowed: u64) -> Result<()> {
         const EVERYWHERE: u64 = flag::ALWAYS_CALLBACK | flag::WAIT | flag::TIMEOUT_CLOSES | flag::DELAYED;
-        let plain = self.flags & !(EVERYWHERE | allowed) == 0 && self.flags & (flag::WAIT | flag::DELAYED) == 0;
+        let looked_at = flag::WAIT | flag::DELAYED | flag::EAGER | flag::RNDV;
+        let plain = self.flags & !(EVERYWHERE | allowed) == 0 && self.flags & looked_at == 0;
         let plain = plain && self.notifier.is_null();
         if plain && (self.memory_type == memory_type::AUTO || self.memory_type == memory_type::HOST) {
             return Ok(());
@@ -121,6 +126,9 @@ impl OpParams {
         if self.flags & !allowed != 0 {
             return Err(Error::invalid(format!("flags: 0x{:x} is not for a {operation}", self.flags & !allowed)));
         }
+        if self.flags & (flag::EAGER | flag::RNDV) == flag::EAGER | flag::RNDV {
+            return Err(Error::invalid("flags: UCXX_FLAG_EAGER excludes UCXX_FLAG_RNDV"));
+        }
         let reported = self.callback.is_some() || !self.notifier.is_null();
         if self.flags & flag::WAIT != 0 && (reported || self.flags & flag::ALWAYS_CALLBACK != 0) {
             let text = "flags: UCXX_FLAG_WAIT excludes a callback, a notifier and UCXX_FLAG_ALWAYS_CALLBACK";
@@ -135,6 +143,9 @@ impl OpParams {
         Ok(())
     }
 }
+
+/// The call waits for the end: `UCXX_FLAG_WAIT`.
+pub const WAITS: u64 = flag::WAIT;
 
 /// How an operation left its call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -47,6 +47,12 @@ impl Param {
         unsafe { (*self.0.as_mut_ptr()).cb.recv = callback };
     }
 
+    /// The callback of an active message's receive instead.
+    pub(crate) fn pull(&mut self, callback: sys::ucp_am_recv_data_nbx_callback_t) {
+        // SAFETY: as in `without_request`.
+        unsafe { (*self.0.as_mut_ptr()).cb.recv_am = callback };
+    }
+
     #[inline(always)]
     pub(crate) fn memory_type(&mut self, memory_type: Option<sys::ucs_memory_type_t>) {
         if let Some(memory_type) = memory_type {
@@ -84,6 +90,8 @@ pub(crate) struct Templates {
     /// Of memory that UCP has to look at, and of the host's.
     send: [UnsafeCell<Param>; 2],
     receive: [UnsafeCell<Param>; 2],
+    /// Of a short active message.
+    message: UnsafeCell<Param>,
 }
 
 impl Templates {
@@ -97,13 +105,22 @@ impl Templates {
             UnsafeCell::new(param)
         };
         let both = |receive| [made(receive, None), made(receive, Some(sys::UCS_MEMORY_TYPE_HOST))];
-        Templates { send: both(false), receive: both(true) }
+        let mut message = Param::without_request();
+        message.memory_type(Some(sys::UCS_MEMORY_TYPE_HOST));
+        message.flags(sys::UCP_AM_SEND_FLAG_EAGER);
+        Templates { send: both(false), receive: both(true), message: UnsafeCell::new(message) }
     }
 
     /// For a send with this slot, until the next one. `index` is 1 for the host's memory. Inside the gate.
     #[inline(always)]
     pub(crate) fn send(&self, slot: &Slot, index: usize) -> *const sys::ucp_request_param_t {
         Self::filled(&self.send[index & 1], slot)
+    }
+
+    /// The same for a short active message.
+    #[inline(always)]
+    pub(crate) fn message(&self, slot: &Slot) -> *const sys::ucp_request_param_t {
+        Self::filled(&self.message, slot)
     }
 
     /// The same for a receive.

@@ -17,6 +17,9 @@ use std::sync::Arc;
 /// So long a peer has to say that it touches nothing any more.
 const ANSWER_NS: u64 = 1_000_000_000;
 
+/// A Bye lets receives of frames that have come before it go first, not more often than this.
+const MOST_POSTPONED: u8 = 64;
+
 /// What has become of a Bye. Cells belong to whoever is inside the worker's gate.
 #[derive(Default)]
 pub(crate) struct Parting {
@@ -30,8 +33,14 @@ pub(crate) struct Parting {
     deadline: Cell<u64>,
     /// The peer has said it.
     pub(crate) heard: Cell<bool>,
+    /// So often it has been put behind what came before it.
+    postponed: Cell<u8>,
     /// And waits for an answer.
     owed: Cell<bool>,
+    /// Pulls from the peer are waited for up to this moment; 0 before that has begun.
+    pulls_deadline: Cell<u64>,
+    /// The endpoint is to fail with this as soon as pulls from the peer are over.
+    leaving: Cell<Option<Status>>,
 }
 
 impl Closing {
@@ -49,17 +58,63 @@ impl Closing {
 }
 
 impl Endpoint {
+    /// Nothing is being pulled from the peer, or was waited for long enough. UCX 1.13 to 1.22 assert at the end of the worker
+    /// (`ucs_arbiter_group_is_empty`) when an endpoint was closed by force in the midst of a read by CMA.
+    pub(crate) fn has_let_go(&self, now: u64) -> bool {
+        let (parting, mut pulls) = (&self.closing.parting, false);
+        if self.watchers.get() == 0 || self.closing.process_ended.get() || self.is_remote() {
+            return true;
+        }
+        self.worker.for_each_live(|slot| pulls |= slot.is_pull() && std::ptr::eq(slot.endpoint.get(), self));
+        let receives = pulls || self.closing.only_matched.get();
+        if receives && parting.pulls_deadline.get() == 0 {
+            // A peer that has closed is to be heard of soon, whatever it leaves half received.
+            let short = !pulls && self.phase() == Phase::Open;
+            parting.pulls_deadline.set(timer::deadline_after(if short { ANSWER_NS / 2 } else { ANSWER_NS }));
+            self.watch();
+        }
+        !receives || now >= parting.pulls_deadline.get()
+    }
+
+    /// It fails as soon as pulls from a peer that lives are over: true if there are any.
+    pub(crate) fn fails_later(&self, status: Status) -> bool {
+        if self.phase() == Phase::Open && status == Status::CONNECTION_RESET {
+            self.cancel_unmatched(status);
+        }
+        let later = self.phase() == Phase::Open && !self.has_let_go(timer::now_ns());
+        if later && self.closing.parting.leaving.get().is_none() {
+            self.closing.parting.leaving.set(Some(status));
+        }
+        later
+    }
+
+    /// True while pulls from the peer are waited for. In each pass.
+    pub(crate) fn is_leaving(&self, now: u64) -> bool {
+        let Some(status) = self.closing.parting.leaving.get() else { return false };
+        let over = self.has_let_go(now);
+        if over {
+            self.closing.parting.leaving.set(None);
+            self.answer_bye();
+            self.fail(status);
+        }
+        !over
+    }
+
+    /// When a peer that has left is not waited for any more; 0 for one that is not.
+    pub(crate) fn leaving_deadline(&self) -> u64 {
+        let parting = &self.closing.parting;
+        parting.leaving.get().map_or(0, |_| parting.pulls_deadline.get())
+    }
+
     /// Says Bye once, where there is somebody to hear it. False while that keeps the endpoint from going.
     pub(crate) fn has_parted(&self, now: u64) -> bool {
         let parting = &self.closing.parting;
         if !parting.said.replace(true) {
-            if !self.can_part() {
-                return true;
-            }
+            let Some(deadline) = self.can_part() else { return true };
             let waits = self.needs_answer();
             parting.unanswered.set(waits);
             parting.under_way.set(true);
-            parting.deadline.set(timer::deadline_after(ANSWER_NS));
+            parting.deadline.set(deadline);
             if self.say(Kind::Bye, if waits { flag::ANSWER } else { 0 }, Part::Bye).is_some() {
                 parting.under_way.set(false);
             }
@@ -73,16 +128,18 @@ impl Endpoint {
         self.sends.get() > 0 || self.connection.is_some()
     }
 
-    /// Somebody is there, and has been spoken to before.
-    fn can_part(&self) -> bool {
-        self.peering.speaks.get()
+    /// Somebody is there, and has been spoken to before: when to give up on an answer.
+    fn can_part(&self) -> Option<u64> {
+        let deadline = self.listens_until(ANSWER_NS)?.min(timer::deadline_after(ANSWER_NS));
+        let can = timer::now_ns() < deadline
             && !self.peering.silent.get()
             && self.is_connected()
             && !self.is_connecting()
             && !self.closing.parting.heard.get()
             && !self.closing.process_ended.get()
             && self.closing.outcome.get() != Status::PEER_FAILED
-            && !self.ucp.get().is_null()
+            && !self.ucp.get().is_null();
+        can.then_some(deadline)
     }
 
     /// It waits for a Bye to leave, or to be answered, and when to give that up.
@@ -117,7 +174,8 @@ impl Endpoint {
         }
         self.closing.parting.heard.set(true);
         self.closing.parting.owed.set(header.flags & flag::ANSWER != 0);
-        if self.is_open() {
+        self.keep_stream();
+        if self.takes_operations() {
             self.set_status(Status::CONNECTION_RESET);
         }
     }
@@ -129,9 +187,21 @@ impl Endpoint {
         }
     }
 
+    /// It may stand back behind other events, for a while.
+    pub(crate) fn may_postpone_bye(&self) -> bool {
+        let postponed = &self.closing.parting.postponed;
+        postponed.set(postponed.get().saturating_add(1));
+        postponed.get() <= MOST_POSTPONED
+    }
+
     /// After UCP's pass.
     fn peer_left(&self) {
-        self.answer_bye();
+        if self.fails_later(Status::CONNECTION_RESET) {
+            return;
+        }
+        if self.phase() != Phase::Flushing || self.has_let_go(timer::now_ns()) {
+            self.answer_bye();
+        }
         match self.phase() {
             Phase::Open => self.fail(Status::CONNECTION_RESET),
             Phase::Flushing => {

@@ -42,6 +42,11 @@ impl<T> Places<T> {
         self.entries.len()
     }
 
+    /// A place was left a moment ago.
+    pub(crate) fn has_room(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) < self.depth
+    }
+
     /// Takes a place, for one `push` or `give_back`. False when none is left.
     #[inline]
     pub(crate) fn take(&self) -> bool {

@@ -37,7 +37,7 @@ impl Worker {
     pub(crate) fn pass(&self) -> u32 {
         let mut handled = self.pass_through_ucp(!self.gate.is_shared());
         if self.attention.get() != 0 {
-            handled += self.attend_to();
+            handled += self.attend_to(handled);
         }
         handled
     }
@@ -62,6 +62,7 @@ impl Worker {
     fn look_at_clock(&self) {
         let now = timer::now_ns();
         self.coarse_now.set(now);
+        self.drain_foreign();
         if self.peers.is_due(now) {
             self.attend(attention::PEERS);
         }
@@ -72,13 +73,18 @@ impl Worker {
 
     #[cold]
     #[inline(never)]
-    fn attend_to(&self) -> u32 {
+    fn attend_to(&self, by_ucp: u32) -> u32 {
         let mut handled = 0;
+        if self.attention.get() & attention::STREAMS != 0 {
+            // First: what has come in time is no timeout.
+            handled += self.read_streams();
+        }
         if self.attention.get() & (attention::TIMERS | attention::CHANGING) != 0 {
             let now = timer::now_ns();
             self.coarse_now.set(now);
             handled += self.expire_timers(now);
             if self.attention.get() & attention::CHANGING != 0 {
+                self.ucp_was_busy.set(by_ucp > 0);
                 handled += self.advance_changing(now);
             }
         }
@@ -89,9 +95,17 @@ impl Worker {
             self.attention.set(self.attention.get() & !attention::SILENCE);
             self.look_for_silence(self.coarse_now.get());
         }
+        if self.attention.get() & attention::INBOX != 0 {
+            self.attention.set(self.attention.get() & !attention::INBOX);
+            handled += self.deliver_messages();
+        }
         if self.attention.get() & attention::READY != 0 {
             self.attention.set(self.attention.get() & !attention::READY);
             handled += self.deliver();
+        }
+        if self.attention.get() & attention::WINDOWS != 0 {
+            self.attention.set(self.attention.get() & !attention::WINDOWS);
+            handled += self.tend_windows();
         }
         if self.attention.get() & attention::EVENTS != 0 {
             self.attention.set(self.attention.get() & !attention::EVENTS);
@@ -120,17 +134,8 @@ impl Worker {
 
     /// Makes the callbacks that were due when it began; what they cause comes in the next pass.
     fn deliver(&self) -> u32 {
-        let last = self.ready_tail.get();
-        let mut delivered = 0;
-        while let Some(slot) = self.pop_ready() {
-            let was_last = std::ptr::eq(slot, last);
-            self.call_back(slot);
-            delivered += 1;
-            if was_last {
-                break;
-            }
-        }
-        if !self.ready_head.get().is_null() {
+        let delivered = self.ready.drain_present(|slot| self.call_back(slot));
+        if !self.ready.is_empty() {
             self.attend(attention::READY);
         }
         delivered

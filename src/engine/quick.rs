@@ -7,15 +7,20 @@
 //! What it costs beyond UCP's own, counted by callgrind on x86_64: 80 instructions for a send, 115 for a receive and its completion,
 //! 40 for a pass, 12 for a look at a request and 20 for letting go of it.
 
+use super::am::Outgoing;
 use super::context::feature;
 use super::endpoint::Endpoint;
+use super::events::may_have_doomed;
 use super::gate::this_thread;
 use super::inflight::{Out, Submission};
 use super::memory_type;
 use super::operation::{OpParams, Submitted};
 use super::request::{mark, Kind, Slot, ENGINE, USER};
 use super::status::{Result, Status};
-use super::worker::Worker;
+use super::store::{copy_short, put_pair, INLINE};
+use super::wire::HEADER;
+use super::wire_short;
+use super::worker::{attention, Worker};
 use crate::sys;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -45,8 +50,8 @@ impl OpParams {
 
 /// Inside a worker that one thread has to itself, with a slot to begin an operation with. Its methods leave.
 pub struct Quick<'a> {
-    worker: &'a Worker,
-    slot: &'a Slot,
+    pub(super) worker: &'a Worker,
+    pub(super) slot: &'a Slot,
 }
 
 impl Worker {
@@ -55,6 +60,12 @@ impl Worker {
     #[inline(always)]
     fn enter_quickly(&self) -> bool {
         self.quick.get() == this_thread() && self.gate.enter_quickly()
+    }
+
+    /// The same conditions, for what is done without entering.
+    #[inline(always)]
+    pub(super) fn may_act_quickly(&self) -> bool {
+        self.quick.get() == this_thread() && self.gate.is_free()
     }
 
     /// For plain tag operations; None to go the long way.
@@ -79,8 +90,12 @@ impl Worker {
         }
         let mut result = (0, false);
         if self.attention.get() | self.delivering.get() == 0 {
-            let handled = self.pass_through_ucp(true);
-            result = (handled, self.attention.get() == 0);
+            let mut handled = self.pass_through_ucp(true);
+            if self.attention.get() == attention::INBOX {
+                self.attention.set(0);
+                handled += self.deliver_messages();
+            }
+            result = (handled, self.attention.get() == 0 && !may_have_doomed());
         }
         self.gate.leave_quickly();
         result
@@ -88,6 +103,37 @@ impl Worker {
 }
 
 impl Endpoint {
+    /// For plain active messages of so many bytes, header and data, which go out as one piece; None to go the long way.
+    #[inline(always)]
+    pub fn quick_for_message(&self, length: usize) -> Option<Quick<'_>> {
+        if self.credits.is_short() {
+            return None;
+        }
+        self.quick_for_piece(length)
+    }
+
+    /// The same for what needs no credit.
+    #[inline(always)]
+    pub(super) fn quick_for_piece(&self, length: usize) -> Option<Quick<'_>> {
+        let worker = &*self.worker;
+        let simple = self.is_open()
+            && length <= INLINE - HEADER
+            && worker.features & feature::AM != 0
+            && !self.to_self
+            && worker.context.is_in_reach(None);
+        if !simple || !worker.enter_quickly() {
+            return None;
+        }
+        match worker.slab.first() {
+            // Before the peer has told its number UCP has to name the connection.
+            Some(slot) if self.peering.theirs.get() != 0 => Some(Quick { worker, slot }),
+            _ => {
+                worker.gate.leave_quickly();
+                None
+            }
+        }
+    }
+
     /// As `Worker::quick_for_tag`, for an endpoint that takes operations.
     #[inline(always)]
     pub fn quick_for_tag(&self) -> Option<Quick<'_>> {
@@ -124,15 +170,45 @@ impl Quick<'_> {
         if !posted.is_null() {
             return worker.submitted_otherwise(slot, posted, Some(to), params, out);
         }
-        // Kept there, and not across the call, as it is needed afterwards where the send is pending, too.
-        let length = slot.length.get();
-        worker.stats.submitted.add(1);
-        worker.stats.completed.add(1);
-        worker.stats.bytes_sent.add(length);
-        to.count_sent(length);
-        out.store_null();
-        worker.gate.leave_quickly();
-        Ok(Submitted::Done)
+        Ok(worker.sent_quickly(slot, Kind::TagSend, to, out))
+    }
+
+    /// `Endpoint::am_send` for plain parameters and one buffer.
+    ///
+    /// # Safety
+    /// As for that; `to` and the length are those that this was made for.
+    #[inline(always)]
+    pub unsafe fn am_send(
+        self,
+        to: &Endpoint,
+        id: u16,
+        header: &[u8],
+        (buffer, length): (*const c_void, usize),
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        let Quick { worker, slot } = self;
+        slot.prepare(Kind::AmSend);
+        slot.length.set(length as u64);
+        slot.tag.set(0);
+        let outgoing = Outgoing::message(id, header, length, params);
+        to.credits.spend(outgoing.charge);
+        let words = wire_short::message(&to.header_of(&outgoing));
+        let room = slot.room(INLINE);
+        // SAFETY: room for all three, as `quick_for_message` has seen; the caller's are readable.
+        unsafe {
+            put_pair(room, words);
+            copy_short(header.as_ptr(), room.add(wire_short::MESSAGE), header.len());
+            copy_short(buffer.cast(), room.add(wire_short::MESSAGE + header.len()), length);
+        }
+        let packed = wire_short::MESSAGE + header.len() + length;
+        let param = worker.templates.message(slot);
+        // SAFETY: a live endpoint, its worker entered, which keeps the slot, which has all of it.
+        let posted = unsafe { to.send_packed(room.cast(), packed, param, outgoing.charge) };
+        if !posted.is_null() {
+            return worker.submitted_otherwise(slot, posted, Some(to), params, out);
+        }
+        Ok(worker.sent_quickly(slot, Kind::AmSend, to, out))
     }
 
     /// `Worker::tag_recv` for plain parameters and one buffer.
@@ -169,9 +245,19 @@ impl Quick<'_> {
 }
 
 impl Worker {
+    /// A send that was complete inside its call; and leaves.
+    #[inline(always)]
+    pub(super) fn sent_quickly(&self, slot: &Slot, kind: Kind, to: &Endpoint, out: Out) -> Submitted {
+        // Kept there, and not across the call, as it is needed afterwards where the send is pending, too.
+        self.count_inline(kind, slot.length.get(), Some(to));
+        out.store_null();
+        self.gate.leave_quickly();
+        Submitted::Done
+    }
+
     /// What is not as it nearly always is; and leaves.
     #[inline(never)]
-    fn submitted_otherwise(
+    pub(super) fn submitted_otherwise(
         &self,
         slot: &Slot,
         posted: sys::ucs_status_ptr_t,
@@ -242,9 +328,7 @@ impl Slot {
     #[inline(always)]
     pub unsafe fn destroy_quickly(&self) -> bool {
         let worker = self.worker();
-        let simple = worker.quick.get() == this_thread()
-            && worker.gate.is_free()
-            && self.marks.get() == mark::GIVEN | mark::PLAIN;
+        let simple = worker.may_act_quickly() && self.marks.get() == mark::GIVEN | mark::PLAIN;
         if simple {
             self.hold.set(0);
             worker.slab.push(self);

@@ -7,59 +7,25 @@
 //! thread that took it until that has pushed it into the ring. A caller lets go from any thread by pushing the slot onto the
 //! worker's `foreign` list, which the owner drains.
 
+use super::am_message::Inbound;
+use super::buffers::Buffers;
 use super::done::Done;
 use super::endpoint::Endpoint;
+use super::fetch::Making;
 use super::inflight;
 use super::inflight::Out;
+pub(crate) use super::kind::Kind;
+use super::multi::Multi;
 use super::notifier;
 use super::operation::{flag, Callback, OpParams, RecvInfo};
 use super::ring::Queued;
 use super::stage::Stage;
 use super::status::{Error, Result, Status};
-use super::wire::HEADER;
+use super::store::Store;
 use super::worker::Worker;
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_void, CStr, CString};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, Ordering};
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(crate) enum Kind {
-    Free,
-    TagSend,
-    TagSendSync,
-    TagRecv,
-    TagMessageRecv,
-    EndpointFlush,
-    WorkerFlush,
-    EndpointClose,
-    /// UCP's half of a flush or a close, or a message that is dropped: nobody sees it.
-    Internal,
-}
-
-impl Kind {
-    pub(crate) fn describe(self) -> &'static str {
-        match self {
-            Kind::Free => "free",
-            Kind::TagSend => "tag send",
-            Kind::TagSendSync => "synchronous tag send",
-            Kind::TagRecv => "tag receive",
-            Kind::TagMessageRecv => "receive of a probed message",
-            Kind::EndpointFlush => "endpoint flush",
-            Kind::WorkerFlush => "worker flush",
-            Kind::EndpointClose => "endpoint close",
-            Kind::Internal => "internal operation",
-        }
-    }
-
-    pub(crate) fn is_send(self) -> bool {
-        matches!(self, Kind::TagSend | Kind::TagSendSync)
-    }
-
-    pub(crate) fn is_recv(self) -> bool {
-        matches!(self, Kind::TagRecv | Kind::TagMessageRecv)
-    }
-}
 
 /// What an internal operation is part of.
 #[derive(Clone, Copy)]
@@ -80,6 +46,14 @@ pub(crate) enum Part {
     Bye,
     /// The question for a sign of life.
     Ping,
+    /// Of a fetch, its question; of that, the fetch.
+    Ask(Ticket),
+    /// A message of this multi-buffer transfer, and which; for a receive, of its frames.
+    Frame(Ticket, u32),
+    /// The header that this multi-buffer receive waits for.
+    Heading(Ticket),
+    /// The pull of its endpoint's multi-buffer message with this number.
+    Pull(u64),
 }
 
 /// A slot that changes hands: whoever has it from another thread owns its cells.
@@ -108,8 +82,10 @@ pub(crate) mod mark {
     /// A receive of whose end only its request tells: no callback, notifier, `recv_info`, `from` or timeout, not cancelled, and its
     /// request not let go of.
     pub(crate) const PLAIN: u8 = 32;
-    /// A send whose endpoint is not connected yet: UCP knows nothing of it.
+    /// A send in its endpoint's queue: UCP knows nothing of it.
     pub(crate) const WAITING: u8 = 64;
+    /// An active message there, with the peer's credit for it taken: to be given back if it is not sent after all.
+    pub(crate) const CREDITED: u8 = 128;
 }
 
 /// Names one use of a slot: out of date as soon as the slot is used again.
@@ -178,8 +154,16 @@ pub struct Slot {
     pub(crate) part: Cell<Part>,
     /// Scattered buffers, in UCP's form; the memory stays with the slot for its next use.
     pub(crate) iov: UnsafeCell<Vec<crate::sys::ucp_dt_iov_t>>,
-    /// Of an active message; UCX may read it until the operation ends.
-    pub(crate) header: Cell<[u8; HEADER]>,
+    /// The header of an active message, which UCX may read until the operation ends; or a message that came in.
+    pub(crate) store: UnsafeCell<Store>,
+    /// A message that came in.
+    pub(crate) inbound: Cell<Inbound>,
+    /// Of a fetch, or of a question that came in: what its answer names it by. 0 when that has come.
+    pub(crate) number: Cell<u64>,
+    /// Of a fetch whose answer gets buffers that are made for it.
+    pub(crate) making: Cell<Option<Box<Making>>>,
+    /// Of a multi-buffer transfer, what there is beside the slot.
+    pub(crate) multi: Cell<Option<Box<Multi>>>,
     /// What to submit, while the slot is in the ring.
     pub(crate) queued: Cell<Queued>,
     message: Cell<Option<Box<CString>>>,
@@ -223,7 +207,11 @@ impl Slot {
             remaining: Cell::new(0),
             part: Cell::new(Part::Nothing),
             iov: UnsafeCell::new(Vec::new()),
-            header: Cell::new([0; HEADER]),
+            store: UnsafeCell::new(Store::new()),
+            inbound: Cell::new(Inbound::NOTHING),
+            number: Cell::new(0),
+            making: Cell::new(None),
+            multi: Cell::new(None),
             queued: Cell::new(Queued::NOTHING),
             message: Cell::new(None),
             next_foreign: AtomicPtr::new(std::ptr::null_mut()),
@@ -296,6 +284,39 @@ impl Slot {
         if self.outcome.get().is_error() {
             self.message.set(None);
         }
+    }
+
+    /// Room in the slot's own memory, in place of what was there: for a slot that was taken a moment ago.
+    #[inline(always)]
+    pub(crate) fn room(&self, length: usize) -> *mut u8 {
+        // SAFETY: nobody else has the slot yet, and UCX has given back what it read there.
+        unsafe { &mut *self.store.get() }.room(length).as_mut_ptr()
+    }
+
+    /// Of a fetch: the processor may not reach where its answer goes.
+    pub(crate) fn wants_pull(&self) -> bool {
+        // SAFETY: the cell belongs to whoever asks.
+        unsafe { &*self.queued.as_ptr() }.outgoing.wants_pull()
+    }
+
+    /// UCX is fetching data from the peer's memory for it, which nothing cuts short.
+    pub(crate) fn is_pull(&self) -> bool {
+        let kind = self.kind.get();
+        matches!(kind, Kind::AmRecv | Kind::MultiPull)
+            || (matches!(kind, Kind::Fetch | Kind::AmQueueRecv) && self.number.get() == 0)
+    }
+
+    /// What is known of the message in it.
+    #[inline(always)]
+    pub(crate) fn inbound(&self) -> &Inbound {
+        // SAFETY: the cell belongs to whoever asks, who does not change it while looking.
+        unsafe { &*self.inbound.as_ptr() }
+    }
+
+    /// Buffers are made, or have been, for what it receives.
+    pub(crate) fn is_making(&self) -> bool {
+        // SAFETY: the cell belongs to whoever asks, who does not change it meanwhile.
+        unsafe { &*self.making.as_ptr() }.is_some()
     }
 
     pub(crate) fn ticket(&self) -> Ticket {
@@ -373,6 +394,19 @@ impl Slot {
         Ok(RecvInfo { length: self.length.get(), sender_tag: self.tag.get(), reserved: [0; 2] })
     }
 
+    /// The buffers that were made for what it has received; once.
+    pub fn take_buffers(&self) -> Result<Buffers> {
+        self.check_fork()?;
+        match self.status() {
+            Status::INPROGRESS => return Err(Error::new(Status::INPROGRESS, "request: still in progress")),
+            Status::OK => {}
+            error => return Err(Error::new(error, "request: has failed, and has no buffers")),
+        }
+        let making = self.making.take();
+        let buffers = making.and_then(|making| making.buffers);
+        buffers.ok_or_else(|| Error::new(Status::NO_ELEM, "request: has no buffers, or they were taken"))
+    }
+
     /// Operation, peer and cause of a failure; empty otherwise. Valid until the request is destroyed.
     pub fn error_message(&self) -> &CStr {
         if !self.status().is_error() {
@@ -410,13 +444,17 @@ impl Slot {
         // The caller holds the request, so this use of the slot lasts at least until here.
         let ticket = self.ticket();
         let worker = self.worker();
-        worker.post(move |inside| {
+        let posted = worker.post(move |inside| {
             if let Some(slot) = ticket.current() {
                 inside.worker.cancel_slot(slot, Status::CANCELED);
             }
-        })?;
+        });
+        if posted.is_err() && worker.closed.load(Ordering::Acquire) {
+            // Its end cancels what is left.
+            return Ok(());
+        }
         worker.tell_others();
-        Ok(())
+        posted
     }
 
     /// What failed, with whom, and why; for `error_message`.
@@ -435,6 +473,15 @@ impl Slot {
             }
             Kind::TagRecv | Kind::TagMessageRecv if status == Status::MESSAGE_TRUNCATED => {
                 format!("{}: the message has {} bytes", self.kind.get().describe(), self.length.get())
+            }
+            kind @ (Kind::TagSendMulti | Kind::TagRecvMulti) => {
+                let trouble = self.with_multi(|multi| multi.trouble.take()).flatten();
+                let trouble = trouble.map_or(String::new(), |trouble| format!(": {trouble}"));
+                format!("{}, tag 0x{:x}{trouble}", kind.describe(), self.tag.get())
+            }
+            Kind::StreamSend => format!("stream send of {} bytes", self.length.get()),
+            Kind::StreamRecv => {
+                format!("stream receive of {} bytes, {} of them there", self.queued.get().count, self.length.get())
             }
             kind => kind.describe().to_owned(),
         };
@@ -456,6 +503,11 @@ pub unsafe fn destroy(slot: *const Slot) {
     // SAFETY: as for this function.
     if !unsafe { notifier::left_by_user(slot) } {
         return;
+    }
+    // SAFETY: as above; what a request that has completed was given is its caller's alone.
+    if unsafe { (*slot).is_done() && (*slot).is_making() } {
+        // SAFETY: as above.
+        drop(unsafe { (*slot).making.take() });
     }
     // SAFETY: as above.
     if unsafe { (*worker).may_act_at_once() } {

@@ -3,7 +3,8 @@
 //! A thread takes a place, then a slot of the pool, which is its own until it has pushed it into the ring; from then on the slot
 //! belongs to whoever is inside the gate, which drains the ring before each pass. Slots come back to the pool when their use ends. Pushing and popping publish a slot's cells, in either direction.
 
-use super::context::feature;
+use super::am::Outgoing;
+use super::am_message::{on_pulled, Pulled};
 use super::endpoint::{Endpoint, Phase};
 use super::inflight::Out;
 use super::operation::{flag, OpParams, Submitted};
@@ -33,6 +34,8 @@ pub(crate) struct Queued {
     /// Bytes, or parts in the slot's own list.
     pub(crate) count: usize,
     pub(crate) scattered: bool,
+    /// A stream receive that takes what there is.
+    pub(crate) partial: bool,
     pub(crate) tag: u64,
     pub(crate) tag_mask: u64,
     pub(crate) memory_type: Option<sys::ucs_memory_type_t>,
@@ -42,6 +45,10 @@ pub(crate) struct Queued {
     pub(crate) endpoint: *const Endpoint,
     /// For the receive of a probed message.
     pub(crate) message: sys::ucp_tag_message_h,
+    /// For an active message.
+    pub(crate) outgoing: Outgoing,
+    /// For the pull of one.
+    pub(crate) pulled: Pulled,
 }
 
 impl Queued {
@@ -49,12 +56,15 @@ impl Queued {
         buffer: std::ptr::null_mut(),
         count: 0,
         scattered: false,
+        partial: false,
         tag: 0,
         tag_mask: 0,
         memory_type: None,
         deadline: u64::MAX,
         endpoint: std::ptr::null(),
         message: std::ptr::null_mut(),
+        outgoing: Outgoing::NOTHING,
+        pulled: Pulled::NOTHING,
     };
 }
 
@@ -87,6 +97,10 @@ impl Queue {
 
     pub(crate) fn len(&self) -> usize {
         self.ring.len()
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.ring.has_room()
     }
 
     /// Nobody is on the way into the ring, and nothing is in it.
@@ -180,7 +194,6 @@ impl Worker {
     ) -> Result<Submitted> {
         self.check_fork()?;
         self.check_delayed_flag(params)?;
-        self.need(feature::TAG)?;
         let thread = &self.thread;
         let Some(queue) = thread.queue.get() else {
             return Err(Error::new(Status::UNSUPPORTED, "worker: has no progress thread"));
@@ -239,17 +252,49 @@ impl Worker {
         if now >= queued.deadline {
             return self.drop_queued(slot, &queued, Status::TIMED_OUT);
         }
-        let endpoint = endpoint();
+        let sender;
+        let endpoint = if slot.kind.get() == Kind::AmRecv {
+            sender = self.endpoint_numbered(queued.pulled.connection).filter(|sender| sender.takes_messages());
+            if sender.is_none() {
+                return self.drop_queued(slot, &queued, Status::CONNECTION_RESET);
+            }
+            sender.as_deref()
+        } else {
+            endpoint()
+        };
+        let streams = slot.kind.get() == Kind::StreamRecv;
         // The phase, not the status: a close that was submitted after this has set that already.
-        if let Some(endpoint) = endpoint.filter(|endpoint| endpoint.phase() != Phase::Open) {
+        let over = |endpoint: &&Endpoint| endpoint.phase() != Phase::Open && !(streams && endpoint.has_stream_left());
+        if let Some(endpoint) = endpoint.filter(over) {
             return self.drop_queued(slot, &queued, endpoint.status());
         }
         let left = OpParams {
             timeout_ns: if queued.deadline == u64::MAX { 0 } else { queued.deadline - now },
             ..OpParams::default()
         };
-        if let Some(endpoint) = endpoint.filter(|to| slot.kind.get().is_send() && to.must_wait()) {
-            return endpoint.wait_for_connection(slot, &left, Out::NOWHERE);
+        let speaks = matches!(slot.kind.get(), Kind::AmSend | Kind::Fetch);
+        if speaks && endpoint.is_some_and(Endpoint::is_foreign) {
+            return self.drop_queued(slot, &queued, Status::UNSUPPORTED);
+        }
+        if let Some(endpoint) = endpoint.filter(|to| slot.kind.get().is_send() && to.must_queue(slot)) {
+            return endpoint.enqueue(slot, &left, Out::NOWHERE);
+        }
+        if let (Kind::Fetch, Some(endpoint)) = (slot.kind.get(), endpoint) {
+            return endpoint.fetch_from_ring(slot, &queued, &left);
+        }
+        if let Some(endpoint) = endpoint.filter(|_| streams) {
+            return endpoint.stream_recv_from_ring(slot, &left);
+        }
+        if let (Kind::TagSendMulti, Some(endpoint)) = (slot.kind.get(), endpoint) {
+            return endpoint.send_multi_from_ring(slot, &left);
+        }
+        if let (Kind::AmQueueRecv, Some(endpoint)) = (slot.kind.get(), endpoint) {
+            self.start(slot, Some(endpoint), &left, Out::NOWHERE);
+            return endpoint.await_message(slot);
+        }
+        if slot.kind.get() == Kind::TagRecvMulti {
+            self.start(slot, endpoint, &left, Out::NOWHERE);
+            return self.recv_multi_from_ring(slot);
         }
         slot.add_mark(mark::SUBMITTING);
         let pointer = self.call_ucp(slot, &queued, endpoint);
@@ -270,9 +315,9 @@ impl Worker {
         }
     }
 
-    /// Gives UCP a send that has been in flight since its endpoint began to connect.
+    /// Gives UCP a send that has waited in its endpoint's queue.
     pub(crate) fn send_after_waiting(&self, slot: &Slot, endpoint: &Endpoint) {
-        slot.clear_mark(mark::WAITING);
+        endpoint.send_goes_out(slot);
         slot.add_mark(mark::SUBMITTING);
         let pointer = self.call_ucp(slot, &slot.queued.get(), Some(endpoint));
         slot.clear_mark(mark::SUBMITTING);
@@ -290,16 +335,27 @@ impl Worker {
 
     #[inline]
     fn call_ucp(&self, slot: &Slot, queued: &Queued, endpoint: Option<&Endpoint>) -> sys::ucs_status_ptr_t {
+        match (slot.kind.get(), endpoint) {
+            (Kind::AmSend | Kind::FetchAsk | Kind::FetchReply, Some(endpoint)) => {
+                return endpoint.post_message(slot, queued)
+            }
+            (Kind::AmQueueSend, Some(endpoint)) => return endpoint.post_to_queue(slot, queued),
+            (Kind::AmRecv, _) => return self.post_pull(slot, queued.pulled.data, queued, on_pulled),
+            _ => {}
+        }
         let mut param = Param::new(slot);
         param.memory_type(queued.memory_type);
         param.scattered(queued.scattered);
         let (ucp, buffer, count, tag) = (self.ucp(), queued.buffer, queued.count, queued.tag);
+        if let (Kind::StreamSend, Some(endpoint)) = (slot.kind.get(), endpoint) {
+            return endpoint.stream_to_ucp(buffer, count, &param);
+        }
         let to = endpoint.map_or(std::ptr::null_mut(), |endpoint| endpoint.ucp.get());
         // SAFETY: inside the gate of a live worker; a send's endpoint is open; the caller keeps the buffer, the worker the
         // slot; a message is handed over once.
         unsafe {
             match slot.kind.get() {
-                Kind::TagSend => sys::ucp_tag_send_nbx(to, buffer, count, tag, param.as_ptr()),
+                Kind::TagSend | Kind::TagSendPart => sys::ucp_tag_send_nbx(to, buffer, count, tag, param.as_ptr()),
                 Kind::TagSendSync => sys::ucp_tag_send_sync_nbx(to, buffer, count, tag, param.as_ptr()),
                 Kind::TagMessageRecv => {
                     param.receive(Some(super::tag::on_received));
@@ -331,8 +387,12 @@ impl Worker {
         if !queued.message.is_null() && !closed {
             self.drop_message(queued.message);
         }
+        self.release_data(queued.pulled.data);
         // SAFETY: see `Queued`.
         let endpoint = if closed { None } else { unsafe { queued.endpoint.as_ref() } };
+        if let Some(endpoint) = endpoint {
+            endpoint.answer_is_dropped(slot, queued);
+        }
         self.never_started(slot, endpoint, status);
     }
 

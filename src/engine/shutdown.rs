@@ -14,6 +14,8 @@ use std::sync::Arc;
 const FLUSH_NS: u64 = 200_000_000;
 /// UCP hands requests of closed endpoints back within a few passes; this is for the day when it does not.
 const PURGE_NS: u64 = 1_000_000_000;
+/// UCX's reads of a peer's memory that a forced close has left behind take a few passes.
+const SETTLING_NS: u64 = 200_000_000;
 
 impl Worker {
     /// Destroys the worker for the caller. From a callback it takes effect at the end of the pass.
@@ -54,6 +56,8 @@ impl Worker {
         inside.end_listeners();
         inside.progress_while(PURGE_NS, |worker| !worker.listeners.borrow().is_empty());
         inside.cancel_receives();
+        inside.cancel_queues();
+        inside.take_back_messages();
         inside.flush_briefly();
         inside.listen_to_peers();
         inside.part_from_peers();
@@ -70,21 +74,34 @@ impl Worker {
             });
             left
         });
+        inside.settle();
+        // What has come meanwhile.
+        inside.take_back_messages();
         // What is completed below is not to signal a worker of UCP's that is gone.
         inside.armed.set(false);
         // SAFETY: inside the gate, closed to everyone else; nothing of UCP's is used afterwards.
         unsafe { sys::ucp_worker_destroy(inside.ucp()) };
         inside.is_over.set(true);
         inside.complete_the_rest();
+        inside.free_what_was_left_to_ucp();
         inside.deliver_everything();
+        inside.drop_inbox();
+        inside.all_endpoints().iter().for_each(|endpoint| endpoint.drop_multis());
+        inside.drop_handlers();
         inside.strangers.borrow_mut().clear();
         inside.changing.borrow_mut().clear();
+        inside.windows.borrow_mut().clear();
         inside.endpoints.borrow_mut().clear();
         inside.peers.clear();
         inside.keep.set(Some(self.clone()));
         inside.shut_foreign();
         drop(inside);
         self.tell_others();
+    }
+
+    /// As they are now: what is done with one may change the list.
+    pub(crate) fn all_endpoints(&self) -> Vec<Arc<Endpoint>> {
+        self.endpoints.borrow().iter().flatten().cloned().collect()
     }
 
     /// What is in the ring ends here, and so does what other threads were about to put there.
@@ -100,7 +117,13 @@ impl Worker {
     }
 
     fn cancel_receives(&self) {
+        self.all_endpoints().iter().for_each(|endpoint| endpoint.end_stream_recvs(Status::CANCELED));
         self.for_each_picked(|slot| slot.kind.get().is_recv(), |slot| self.cancel_slot(slot, Status::CANCELED));
+    }
+
+    /// What UCP has not been given ends here.
+    fn cancel_queues(&self) {
+        self.all_endpoints().iter().for_each(|endpoint| endpoint.end_queue(Status::CANCELED));
     }
 
     fn progress_while(&self, at_most_ns: u64, wanted: impl Fn(&Worker) -> bool) {
@@ -109,6 +132,7 @@ impl Worker {
             // SAFETY: a live worker, and we are inside its gate.
             let handled = unsafe { sys::ucp_worker_progress(self.ucp()) };
             let now = timer::now_ns();
+            self.ucp_was_busy.set(handled > 0);
             self.advance_changing(now);
             if now >= deadline {
                 break;
@@ -117,6 +141,19 @@ impl Worker {
                 std::thread::yield_now();
             }
         }
+    }
+
+    /// Until a pass of UCP's finds nothing to do: every UCX asserts when its worker ends (`ucs_arbiter_group_cleanup`) while a closed
+    /// endpoint's reads of a peer's memory, of which we know nothing, wait for their turn. Over a network nobody reads, and the fewer
+    /// passes the better: where a peer's socket closes while data for it is left over, UCX 1.13 goes on to write it through an
+    /// endpoint that it has freed in the same event.
+    fn settle(&self) {
+        if !self.context.shares_memory {
+            return;
+        }
+        let deadline = timer::deadline_after(SETTLING_NS);
+        // SAFETY: a live worker, and we are inside its gate.
+        while unsafe { sys::ucp_worker_progress(self.ucp()) } != 0 && timer::now_ns() < deadline {}
     }
 
     fn flush_briefly(&self) {
@@ -144,9 +181,17 @@ impl Worker {
 
     /// Tells the peers, and waits until those have answered that may be reading the memory of unfinished sends; bounded.
     fn part_from_peers(&self) {
+        for endpoint in self.endpoints.borrow().iter().flatten() {
+            if endpoint.phase() <= Phase::Flushing {
+                // A peer that hears of it lets go, and UCX gives back what is under way to there: this side has cut that short.
+                endpoint.set_status(Status::CLOSED);
+            }
+        }
         let parting = |worker: &Worker| {
             let (endpoints, now) = (worker.endpoints.borrow(), timer::now_ns());
-            let parting = |endpoint: &&Arc<Endpoint>| endpoint.phase() <= Phase::Flushing && !endpoint.has_parted(now);
+            let parting = |endpoint: &&Arc<Endpoint>| {
+                endpoint.phase() <= Phase::Flushing && !(endpoint.has_let_go(now) && endpoint.has_parted(now))
+            };
             // Each is asked: that is what has it say Bye.
             endpoints.iter().flatten().filter(parting).count()
         };
@@ -154,15 +199,13 @@ impl Worker {
     }
 
     fn end_endpoints(&self) {
-        let endpoints: Vec<_> = self.endpoints.borrow().iter().flatten().cloned().collect();
-        for endpoint in endpoints {
-            if endpoint.phase() <= Phase::Flushing {
-                endpoint.set_status(Status::CLOSED);
-                if endpoint.is_connected() || endpoint.sends.get() > 0 {
-                    endpoint.end_by_force();
-                }
-                // One that has no answer yet, and nothing to give back, is left to the end of UCP's worker: UCX 1.13
-                // asserts when it is closed by force in the midst of its wire-up.
+        for endpoint in self.all_endpoints() {
+            endpoint.release_stream();
+            // One that has no answer yet, and nothing to give back, is left to the end of UCP's worker: UCX 1.13
+            // asserts when it is closed by force in the midst of its wire-up.
+            let must_end = endpoint.is_connected() || endpoint.sends.get() > 0;
+            if endpoint.phase() <= Phase::Flushing && must_end {
+                endpoint.end_by_force();
             }
         }
     }
@@ -177,8 +220,7 @@ impl Worker {
             self.complete(slot, Status::CANCELED);
         };
         self.for_each_picked(|_| true, complete);
-        let endpoints: Vec<_> = self.endpoints.borrow().iter().flatten().cloned().collect();
-        for endpoint in endpoints {
+        for endpoint in self.all_endpoints() {
             if endpoint.phase() != Phase::Closed {
                 endpoint.set_phase(Phase::Closed);
                 endpoint.complete_request(Status::OK);
@@ -188,12 +230,18 @@ impl Worker {
     }
 
     fn deliver_everything(&self) {
-        while let Some(slot) = self.pop_ready() {
-            self.call_back(slot);
+        loop {
+            while let Some(slot) = self.ready.pop() {
+                self.call_back(slot);
+            }
+            while !self.events.borrow().is_empty() {
+                self.handle_events();
+            }
+            // Letting go of a request may leave buffers to be freed.
+            self.drain_foreign();
+            if self.ready.is_empty() && self.events.borrow().is_empty() {
+                return;
+            }
         }
-        while !self.events.borrow().is_empty() {
-            self.handle_events();
-        }
-        self.drain_foreign();
     }
 }

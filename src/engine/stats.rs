@@ -40,6 +40,7 @@ pub struct Stats {
     pub endpoints: Counter,
     pub endpoint_failures: Counter,
     pub delayed: Counter,
+    pub am_unhandled: Counter,
 }
 
 /// How many operations there have been, and what became of them: the one is the sum of the others.

@@ -97,6 +97,8 @@ impl Status {
             | Status::NOT_CONNECTED
             | Status::UNREACHABLE
             | Status::IO_ERROR
+            // Its memory went before we had got to it.
+            | Status::SHMEM_SEGMENT
             | Status::REJECTED => Status::PEER_FAILED,
             other => other,
         }

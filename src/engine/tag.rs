@@ -78,8 +78,10 @@ impl Endpoint {
     #[inline(never)]
     fn send_later(&self, mode: Mode, parts: &[Part], tag: u64, params: &OpParams, out: Out) -> Result<Submitted> {
         self.check_open_outside()?;
+        self.worker.need(feature::TAG)?;
         let memory_type = memory_type_of(&self.worker, parts, params)?;
         let length: usize = parts.iter().map(|part| part.length).sum();
+        self.check_queue_outside(params, length)?;
         self.worker.delay(mode.kind(), length as u64, params, out, |slot| {
             let (buffer, count, scattered) = describe_parts(slot, parts);
             Queued { buffer, count, scattered, tag, memory_type, endpoint: self, ..Queued::NOTHING }
@@ -102,7 +104,7 @@ impl Endpoint {
         let memory_type = memory_type::to_ucx(&inside.context, params.memory_type)?;
         if self.must_wait() {
             let part = [Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }];
-            return Ok(self.send_when_connected(mode.kind(), &part, tag, memory_type, params, out));
+            return self.queue_send(mode.kind(), &part, tag, memory_type, params, out);
         }
         let slot = inside.take_slot();
         slot.prepare(mode.kind());
@@ -133,7 +135,7 @@ impl Endpoint {
             inside.need(feature::TAG)?;
             let memory_type = common_memory_type(&inside, parts, params)?;
             if self.must_wait() {
-                return Ok(self.send_when_connected(Kind::TagSend, parts, tag, memory_type, params, out));
+                return self.queue_send(Kind::TagSend, parts, tag, memory_type, params, out);
             }
             let length: usize = parts.iter().map(|part| part.length).sum();
             let slot = inside.take_slot();
@@ -203,7 +205,7 @@ impl Worker {
     }
 
     #[inline(always)]
-    fn check_from(&self, params: &OpParams) -> Result<()> {
+    pub(super) fn check_from(&self, params: &OpParams) -> Result<()> {
         let Some(from) = params.from() else { return Ok(()) };
         if !std::ptr::eq(std::sync::Arc::as_ptr(&from.worker), self) {
             return Err(Error::invalid("from: an endpoint of another worker"));
@@ -222,6 +224,7 @@ impl Worker {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
+        self.need(feature::TAG)?;
         self.check_from(params)?;
         let memory_type = memory_type_of(self, parts, params)?;
         let endpoint = params.from;
@@ -256,7 +259,11 @@ impl Worker {
 }
 
 #[inline(always)]
-fn memory_type_of(worker: &Worker, parts: &[Part], params: &OpParams) -> Result<Option<sys::ucs_memory_type_t>> {
+pub(crate) fn memory_type_of(
+    worker: &Worker,
+    parts: &[Part],
+    params: &OpParams,
+) -> Result<Option<sys::ucs_memory_type_t>> {
     match parts {
         [part] => memory_type::to_ucx(&worker.context, part.memory_type),
         _ => common_memory_type(worker, parts, params),

@@ -97,6 +97,19 @@ impl Worker {
         result
     }
 
+    /// The same for requests, which another thread's end of the worker completes: soon, and without anybody's help.
+    fn drive_requests(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<Option<bool>> {
+        let result = self.drive_manually(done, deadline);
+        let ends = result.as_ref().is_err_and(|error| error.status() == Status::CLOSED);
+        if !ends || !self.closed.load(Ordering::Acquire) || self.generation.is_past() {
+            return result;
+        }
+        while !done() && timer::now_ns() < deadline {
+            std::thread::sleep(NAP);
+        }
+        Ok(Some(done()))
+    }
+
     fn drive_by_itself(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<bool> {
         let mut patience = Patience::new(self.spin_ns, deadline);
         while !done() {
@@ -364,7 +377,7 @@ impl Slot {
                     return Ok(done);
                 }
             }
-            if let Some(finished) = worker.drive_manually(&done, deadline)? {
+            if let Some(finished) = worker.drive_requests(&done, deadline)? {
                 return Ok(finished);
             }
         }
@@ -462,7 +475,7 @@ pub fn wait_any(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Option<(u
         if !of_one_worker && !all_running() {
             return Err(Error::invalid("requests: of several workers, of which one has manual progress"));
         }
-        if of_one_worker && first.worker().drive_manually(&|| complete().is_some(), deadline)?.is_some() {
+        if of_one_worker && first.worker().drive_requests(&|| complete().is_some(), deadline)?.is_some() {
             return Ok(complete().and_then(found));
         }
     }

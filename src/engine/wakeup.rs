@@ -140,7 +140,8 @@ impl Worker {
     pub(crate) fn arm_inside(&self) -> Result<Armed> {
         let wakeup = self.wakeup()?;
         self.drain_foreign();
-        if self.attention.get() & (attention::READY | attention::EVENTS) != 0 || self.can_advance() {
+        let due = attention::READY | attention::EVENTS | attention::WINDOWS | attention::INBOX;
+        if self.attention.get() & due != 0 || self.can_advance() {
             return Ok(Armed::Busy);
         }
         if self.peers.is_watching() && self.look_at_peers(timer::now_ns()) {

@@ -1,28 +1,37 @@
 //! The worker: one UCP worker, the requests that run on it, and the endpoints that belong to it.
 
 use super::address::{Address, Origin};
+use super::am_message::MessageHandler;
+use super::am_multi::MultiHandler;
+use super::am_receive::Inbox;
 use super::cache_line::CacheLine;
 use super::context::{self, feature, Context};
 use super::endpoint::Endpoint;
 use super::events::Event;
+use super::fetch_answer::FetchHandler;
+use super::fetches::Fetches;
 use super::fork::{Generation, Token};
 use super::gate::{this_thread, Gate, ThreadMode};
+use super::handlers::Handlers;
 use super::identity::Identity;
 use super::library;
 use super::listener::Listener;
 use super::liveness::LivenessClock;
 use super::messages::Reply;
+use super::multi::Multis;
 use super::param::Templates;
 use super::peer_watch::PeerWatch;
 use super::request::Slot;
 use super::slab::Slab;
+use super::slot_list::SlotList;
 use super::stats::Stats;
 use super::status::{Error, Result, Status};
+use super::stream::Streams;
 use super::thread::{has_thread, ProgressMode, ProgressThread, ThreadParams};
 use super::timer::{self, Timers};
 use super::wait::WaitRoom;
 use super::wakeup::Wakeup;
-use super::wire::Hello;
+use super::wire::{Hello, Question, HEADER};
 use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -72,7 +81,7 @@ pub struct Worker {
     pub(crate) wakeup: OnceLock<Wakeup>,
     /// What UCP tells of the worker never changes: once asked for, it is here for every thread.
     address: OnceLock<Address>,
-    max_am_header: OnceLock<usize>,
+    pub(crate) max_am_header: OnceLock<usize>,
 
     _thread: CacheLine,
     pub(crate) thread: ProgressThread,
@@ -91,8 +100,7 @@ pub struct Worker {
     pub(crate) armed: Cell<bool>,
     pub(crate) coarse_now: Cell<u64>,
     /// Requests whose callback is due, oldest first.
-    pub(crate) ready_head: Cell<*const Slot>,
-    pub(crate) ready_tail: Cell<*const Slot>,
+    pub(crate) ready: SlotList,
     /// What is in flight of the slots that went through the ring, newest first.
     pub(crate) live: Cell<*const Slot>,
     /// Sends in flight, on all endpoints: a flush of the worker waits for them.
@@ -109,11 +117,23 @@ pub struct Worker {
     pub(crate) endpoints: RefCell<Vec<Option<Arc<Endpoint>>>>,
     /// Endpoints that are being opened or closed, looked at in each pass.
     pub(crate) changing: RefCell<Vec<Arc<Endpoint>>>,
+    /// UCP found something to do in the pass after which they are looked at.
+    pub(crate) ucp_was_busy: Cell<bool>,
+    /// Endpoints whose send windows have changed, each once.
+    pub(crate) windows: RefCell<VecDeque<Arc<Endpoint>>>,
     pub(crate) peers: PeerWatch,
+    pub(crate) streams: Streams,
     pub(crate) listeners: RefCell<Vec<Arc<Listener>>>,
     pub(crate) liveness: LivenessClock,
     /// Peers that have said Hello, and what UCP has in place of this side's ends.
     pub(crate) strangers: RefCell<Vec<(Box<Hello>, Reply)>>,
+    /// Active messages whose handlers are due.
+    pub(crate) inbox: Inbox,
+    pub(crate) am_handlers: Handlers<MessageHandler>,
+    pub(crate) fetch_handlers: Handlers<FetchHandler>,
+    pub(crate) fetches: Fetches,
+    pub(crate) multi_handlers: Handlers<MultiHandler>,
+    pub(crate) multis: Multis,
     /// Endpoints made so far.
     pub(crate) endpoints_made: Cell<u64>,
     /// UCP's worker is gone.
@@ -142,6 +162,12 @@ pub(crate) mod attention {
     pub(crate) const PEERS: u32 = 16;
     /// It is time to look whether a peer has gone silent.
     pub(crate) const SILENCE: u32 = 32;
+    /// Send windows have changed.
+    pub(crate) const WINDOWS: u32 = 64;
+    /// Active messages have come in.
+    pub(crate) const INBOX: u32 = 128;
+    /// Stream receives are posted.
+    pub(crate) const STREAMS: u32 = 256;
 }
 
 // SAFETY: see the type: cells belong to whoever is inside the gate, which admits one thread at a time.
@@ -230,8 +256,7 @@ impl Worker {
             orphans: AtomicUsize::new(0),
             is_over: Cell::new(false),
             keep: Cell::new(None),
-            ready_head: Cell::new(std::ptr::null()),
-            ready_tail: Cell::new(std::ptr::null()),
+            ready: SlotList::default(),
             live: Cell::new(std::ptr::null()),
             sends_in_flight: Cell::new(0),
             flushes: RefCell::default(),
@@ -243,16 +268,25 @@ impl Worker {
             timers: RefCell::default(),
             endpoints: RefCell::default(),
             changing: RefCell::default(),
+            ucp_was_busy: Cell::new(false),
+            windows: RefCell::default(),
             peers: PeerWatch::default(),
+            streams: Streams::default(),
             listeners: RefCell::default(),
             liveness: LivenessClock::default(),
             strangers: RefCell::default(),
+            inbox: Inbox::default(),
+            am_handlers: Handlers::default(),
+            fetch_handlers: Handlers::default(),
+            fetches: Fetches::new(),
+            multi_handlers: Handlers::default(),
+            multis: Multis::default(),
             endpoints_made: Cell::new(0),
             armed: Cell::new(false),
             delivering: Cell::new(0),
             coarse_now: Cell::new(timer::now_ns()),
         });
-        if let Err(error) = worker.register_handlers() {
+        if let Err(error) = worker.register_handlers().and_then(|()| worker.max_am_header()) {
             worker.shut_down();
             return Err(error);
         }
@@ -433,7 +467,9 @@ impl Worker {
         if status != sys::UCS_OK {
             return Err(Error::new(Status(status.into()), "UCX would not tell the worker's attributes"));
         }
-        Ok(*self.max_am_header.get_or_init(|| attr.max_am_header))
+        Ok(*self.max_am_header.get_or_init(|| {
+            attr.max_am_header.saturating_sub(HEADER + Question::LENGTH).min(usize::from(u16::MAX) - Question::LENGTH)
+        }))
     }
 
     /// Who may call while progress is manual.

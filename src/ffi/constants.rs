@@ -132,9 +132,12 @@ pub enum ucxx_memory_type {
 pub enum ucxx_flag {
     /// Never complete inside the call: always deliver the completion.
     UCXX_FLAG_ALWAYS_CALLBACK = 1,
-    /// Send window full: UCXX_ERR_NO_RESOURCE instead of queueing.
+    /// Sends, fetches and answers: UCXX_ERR_NO_RESOURCE instead of waiting, whatever for: the send window, credit, the peer's first
+    /// answer, a full submission queue.
     UCXX_FLAG_NO_WAIT = 2,
+    /// ucxx_am_send*, ucxx_fetch_reply*: the data goes along at any length. Not with RNDV.
     UCXX_FLAG_EAGER = 4,
+    /// The same: the data waits until the receiver pulls it.
     UCXX_FLAG_RNDV = 8,
     /// Submit through the queue even when it could go directly.
     UCXX_FLAG_DELAYED = 16,

@@ -9,6 +9,7 @@ use super::operation::{submit, ucxx_op_params_t};
 use super::params::{self, sized, text};
 use super::status::ucxx_status_t;
 use crate::engine::endpoint::{Callback, Endpoint, EndpointParams};
+use crate::engine::send_window::WindowLimits;
 use crate::engine::socket_address;
 use crate::engine::status::{Error, Result, Status};
 use std::ffi::{c_char, c_void};
@@ -28,13 +29,16 @@ pub struct ucxx_endpoint_params {
     /// notice, and cannot be closed by force: what does not end by itself stays with UCX until the worker goes. Endpoints of a
     /// worker to itself are always NONE.
     pub error_handling: i32,
-    /// The send window: 0 in this release.
+    /// The send window: while UCX has so many sends of the endpoint that it has not completed, further ones wait in the endpoint's
+    /// send queue. 0 for 256.
     pub send_window_ops: u32,
-    /// The send window: 0 in this release.
+    /// The same in bytes: sends wait from when so many are under way. The send that reaches the limit goes out, too, so one always does
+    /// that finds nothing under way. 0 for 256 MiB.
     pub send_window_bytes: u64,
-    /// The send queue: 0 in this release.
+    /// The send queue: how many sends may wait behind the window, or for the peer's first answer, before further ones are refused with
+    /// NO_RESOURCE. What other threads have handed to a progress thread may come on top: at most submission_queue_depth. 0 for 16384.
     pub send_queue_ops: u32,
-    /// The send queue: 0 in this release.
+    /// The same in bytes; 0 for no limit.
     pub send_queue_bytes: u64,
     /// Give the endpoint up, with TIMED_OUT, if the peer has not answered by then; 0 for no limit. Nanoseconds. Where a host has
     /// several addresses, each that is left gets an equal share of the time that is left.
@@ -79,7 +83,7 @@ pub struct ucxx_endpoint_attr {
     pub operations_sent: u64,
     /// Bytes in them.
     pub bytes_sent: u64,
-    /// Sends and flushes under way.
+    /// Sends and flushes under way, sends in the queue included.
     pub in_flight: u64,
     /// Is the peer known to be on this host?
     pub same_host: u8,
@@ -87,9 +91,28 @@ pub struct ucxx_endpoint_attr {
 /// What `ucxx_endpoint_query` tells.
 pub type ucxx_endpoint_attr_t = ucxx_endpoint_attr;
 
+/// What `ucxx_endpoint_query_load` tells.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ucxx_endpoint_load {
+    /// Set by UCXX_ENDPOINT_LOAD_INIT.
+    pub struct_size: usize,
+    /// Sends that UCX has and has not completed: at most send_window_ops.
+    pub window_operations: u64,
+    /// Bytes in them.
+    pub window_bytes: u64,
+    /// Sends in the send queue.
+    pub queued_operations: u64,
+    /// Bytes in them.
+    pub queued_bytes: u64,
+}
+/// What `ucxx_endpoint_query_load` tells.
+pub type ucxx_endpoint_load_t = ucxx_endpoint_load;
+
 sized! {
     ucxx_endpoint_params, 96;
     ucxx_endpoint_attr, 432;
+    ucxx_endpoint_load, 40;
 }
 
 /// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
@@ -131,6 +154,22 @@ pub unsafe extern "C" fn ucxx_endpoint_create(
     })
 }
 
+/// The same function, whose second argument is the endpoint behind an opaque type.
+fn callback(callback: ucxx_endpoint_callback_t) -> Option<Callback> {
+    // SAFETY: see above.
+    unsafe { std::mem::transmute::<ucxx_endpoint_callback_t, Option<Callback>>(callback) }
+}
+
+fn window(params: &ucxx_endpoint_params) -> WindowLimits {
+    let WindowLimits { ops, bytes, queue_ops, queue_bytes } = WindowLimits::DEFAULT;
+    WindowLimits {
+        ops: if params.send_window_ops == 0 { ops } else { params.send_window_ops },
+        bytes: if params.send_window_bytes == 0 { bytes } else { params.send_window_bytes },
+        queue_ops: if params.send_queue_ops == 0 { queue_ops } else { params.send_queue_ops },
+        queue_bytes: if params.send_queue_bytes == 0 { queue_bytes } else { params.send_queue_bytes },
+    }
+}
+
 /// # Safety
 /// `local_address` is NULL or a terminated string.
 unsafe fn convert(params: &ucxx_endpoint_params) -> Result<EndpointParams> {
@@ -140,19 +179,6 @@ unsafe fn convert(params: &ucxx_endpoint_params) -> Result<EndpointParams> {
         mode => {
             return Err(Error::invalid(format!("error_handling: {mode} is no UCXX_ENDPOINT_ERROR_HANDLING_* value")))
         }
-    };
-    let not_offered = [
-        ("send_window_ops", params.send_window_ops != 0),
-        ("send_window_bytes", params.send_window_bytes != 0),
-        ("send_queue_ops", params.send_queue_ops != 0),
-        ("send_queue_bytes", params.send_queue_bytes != 0),
-    ];
-    if let Some((field, _)) = not_offered.iter().find(|(_, asked)| *asked) {
-        return Err(Error::new(Status::UNSUPPORTED, format!("{field}: not offered by this release")));
-    }
-    let callback = |callback: ucxx_endpoint_callback_t| {
-        // SAFETY: the same function, whose second argument is the endpoint behind an opaque type.
-        unsafe { std::mem::transmute::<ucxx_endpoint_callback_t, Option<Callback>>(callback) }
     };
     // SAFETY: as for this function.
     let local_address = match unsafe { text(params.local_address, "local_address") }? {
@@ -166,6 +192,7 @@ unsafe fn convert(params: &ucxx_endpoint_params) -> Result<EndpointParams> {
         local_address,
         connect_timeout_ns: params.connect_timeout_ns,
         liveness_ns: params.liveness_ns,
+        window: window(params),
         on_open: callback(params.on_open),
         on_open_arg: params.on_open_arg,
         on_close: callback(params.on_close),
@@ -236,7 +263,8 @@ pub unsafe extern "C" fn ucxx_endpoint_accept(
     })
 }
 
-/// OK while the endpoint takes operations, else why not: CLOSED, PEER_FAILED, TIMED_OUT, REJECTED, UNREACHABLE. Any thread.
+/// OK while the endpoint takes operations, else why not: CLOSED, CONNECTION_RESET, PEER_FAILED, TIMED_OUT, REJECTED, UNREACHABLE, UNSUPPORTED (the peer speaks
+/// another version), IO_ERROR (it broke the rules of the library's messages). Any thread.
 ///
 /// # Safety
 /// NULL (INVALID_PARAM) or an endpoint of this library.
@@ -269,8 +297,8 @@ pub unsafe extern "C" fn ucxx_endpoint_flush(
     unsafe { submit(params, request, |params, out| handle::get(endpoint)?.flush(params, out)) }
 }
 
-/// Closes the endpoint: it takes nothing more. UCXX_CLOSE_FLUSH lets finish what came before, for as long as something does
-/// finish every three seconds or the timeout allows, and then goes on by force, with TIMED_OUT; UCXX_CLOSE_FORCE cuts short:
+/// Closes the endpoint: it takes nothing more. UCXX_CLOSE_FLUSH lets finish what came before, sends and those receives with this endpoint in `from` that
+/// have matched a message (the others end with CLOSED), for as long as something does finish every three seconds or the timeout allows, and then goes on by force, with TIMED_OUT; UCXX_CLOSE_FORCE cuts short:
 /// requests complete with CANCELED. Complete when all of the endpoint's requests are; `on_close` follows. The handle stays to be
 /// destroyed. CLOSED when it was closed before.
 ///
@@ -298,6 +326,42 @@ pub unsafe extern "C" fn ucxx_endpoint_close(
             endpoint.close(force, params, out)
         })
     }
+}
+
+/// Would a send go straight out now: to UCX, or from a thread that hands its operations to a progress thread, to that one? False while sends
+/// have to wait in the send queue, or active messages for credit (tags and streams may go out all the same), and when the endpoint takes none. What is true may have changed before the next call where other
+/// threads send, too. Any thread.
+///
+/// # Safety
+/// NULL (false) or an endpoint of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_endpoint_writable(endpoint: *const ucxx_endpoint_t) -> bool {
+    // SAFETY: as for this function.
+    unsafe { handle::get(endpoint) }.is_ok_and(Endpoint::is_writable)
+}
+
+/// Has `callback` called when the endpoint is writable (see ucxx_endpoint_writable), once: what to do after NO_RESOURCE, whatever it was
+/// refused for. It runs where progress happens, as every callback; in the next pass when the endpoint is writable already. It may send until it gets
+/// NO_RESOURCE again and arm anew: each pass calls each endpoint's once at most, so no endpoint keeps others waiting. With the
+/// endpoint's error when it ends first, before `on_close`; CLOSED after a close.
+///
+/// NULL for `callback` takes back what was armed; one that is running on another thread may still be. Any thread.
+///
+/// Errors: ALREADY_EXISTS while one is armed; the endpoint's error when it takes no operations any more.
+///
+/// # Safety
+/// NULL (INVALID_PARAM) or an endpoint of this library; `callback` may be called with `arg`.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_endpoint_on_writable(
+    endpoint: *mut ucxx_endpoint_t,
+    callback: ucxx_endpoint_callback_t,
+    arg: *mut c_void,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let endpoint = unsafe { handle::get(endpoint) }?;
+        endpoint.on_writable(self::callback(callback), arg).map(|()| Status::OK)
+    })
 }
 
 /// Another handle for the same endpoint, to be destroyed by itself: what turns an endpoint that a callback was given, which is valid
@@ -359,7 +423,7 @@ pub unsafe extern "C" fn ucxx_endpoint_query(
         let endpoint = unsafe { handle::get(endpoint) }?;
         // SAFETY: as above.
         unsafe { params::out_size(attr, "attr") }?;
-        let (operations_sent, bytes_sent, in_flight) = endpoint.traffic()?;
+        let traffic = endpoint.traffic()?;
         // Longer than there is room for is cut at a comma, so that no name is half there.
         let mut text = endpoint.transports()?;
         while text.len() >= 256 {
@@ -372,13 +436,50 @@ pub unsafe extern "C" fn ucxx_endpoint_query(
             remote_address: characters(&remote),
             transports: characters(&text),
             peer_id: endpoint.peer_id(),
-            operations_sent,
-            bytes_sent,
-            in_flight,
+            operations_sent: traffic.operations_sent,
+            bytes_sent: traffic.bytes_sent,
+            in_flight: traffic.in_flight,
             same_host: endpoint.same_host().into(),
         };
         // SAFETY: as above.
         unsafe { params::store(attr, "attr", &value) }.map(|()| Status::OK)
+    })
+}
+
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+///
+/// # Safety
+/// NULL or writable for that many bytes.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_endpoint_load_init(value: *mut ucxx_endpoint_load_t, struct_size: usize) {
+    // SAFETY: as for this function.
+    unsafe { params::init(value, struct_size) };
+}
+
+/// How much of its send window and queue the endpoint uses. Under SINGLE, on the worker's own thread.
+///
+/// # Safety
+/// An endpoint of this library; `load` is a struct whose `struct_size` is set.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_endpoint_query_load(
+    endpoint: *const ucxx_endpoint_t,
+    load: *mut ucxx_endpoint_load_t,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let endpoint = unsafe { handle::get(endpoint) }?;
+        // SAFETY: as above.
+        unsafe { params::out_size(load, "load") }?;
+        let traffic = endpoint.traffic()?;
+        let value = ucxx_endpoint_load {
+            struct_size: size_of::<ucxx_endpoint_load>(),
+            window_operations: traffic.window_operations,
+            window_bytes: traffic.window_bytes,
+            queued_operations: traffic.queued_operations,
+            queued_bytes: traffic.queued_bytes,
+        };
+        // SAFETY: as above.
+        unsafe { params::store(load, "load", &value) }.map(|()| Status::OK)
     })
 }
 

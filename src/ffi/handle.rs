@@ -1,10 +1,12 @@
 //! Opaque handles, and how they relate to what is behind them.
 //!
 //! Contexts, workers, endpoints, listeners and connection requests are reference-counted: the handle is one reference. Addresses, notifiers and tag messages are owned.
-//! Requests are slots of their worker, and go back to it.
+//! Requests and active messages are slots of their worker, and go back to it.
 
+use super::guard;
 use crate::engine;
 use crate::engine::status::{Error, Result};
+use std::ffi::c_void;
 use std::sync::Arc;
 
 /// UCX set up once; what its workers share. Any thread may use it.
@@ -77,6 +79,27 @@ pub struct ucxx_tag_message {
 /// A message that a probe took out of matching.
 pub type ucxx_tag_message_t = ucxx_tag_message;
 
+/// An active message that has come in, in its handler's hands.
+pub struct ucxx_am_message {
+    _private: [u8; 0],
+}
+/// An active message that has come in, in its handler's hands.
+pub type ucxx_am_message_t = ucxx_am_message;
+
+/// A question that has come in, in its handler's hands.
+pub struct ucxx_fetch {
+    _private: [u8; 0],
+}
+/// A question that has come in, in its handler's hands.
+pub type ucxx_fetch_t = ucxx_fetch;
+
+/// Buffers that were made for what has come.
+pub struct ucxx_buffers {
+    _private: [u8; 0],
+}
+/// Buffers that were made for what has come.
+pub type ucxx_buffers_t = ucxx_buffers;
+
 /// A handle and the engine's object that it stands for.
 pub(crate) trait Handle: Sized {
     type Object;
@@ -102,6 +125,9 @@ handles! {
     ucxx_request => engine::request::Slot, "request";
     ucxx_notifier => engine::notifier::Notifier, "notifier";
     ucxx_tag_message => engine::probe::TagMessage, "message";
+    ucxx_am_message => engine::am_message::Message, "message";
+    ucxx_fetch => engine::fetch_answer::Fetch, "fetch";
+    ucxx_buffers => engine::buffers::Buffers, "buffers";
 }
 
 #[cold]
@@ -120,6 +146,39 @@ pub(crate) fn null(argument: &str) -> Error {
 pub(crate) unsafe fn get<'a, H: Handle>(handle: *const H) -> Result<&'a H::Object> {
     // SAFETY: as for this function.
     unsafe { handle.cast::<H::Object>().as_ref() }.ok_or_else(|| null(H::NAME))
+}
+
+/// The same, to be changed.
+///
+/// # Safety
+/// As for `get`, and nobody else uses it during the call.
+pub(crate) unsafe fn get_mut<'a, H: Handle>(handle: *mut H) -> Result<&'a mut H::Object> {
+    // SAFETY: as for this function.
+    unsafe { handle.cast::<H::Object>().as_mut() }.ok_or_else(|| null(H::NAME))
+}
+
+/// What is told of the object behind a handle, or what is told of a NULL.
+///
+/// # Safety
+/// As for `get`.
+pub(crate) unsafe fn look<H: Handle, R>(handle: *const H, otherwise: R, look: impl FnOnce(&H::Object) -> R) -> R {
+    // SAFETY: as for this function.
+    guard::quietly(None, || unsafe { handle.cast::<H::Object>().as_ref() }.map(look)).unwrap_or(otherwise)
+}
+
+/// Memory of the library's that a caller may read: where it is, and how much in `length`, which is optional. NULL for nothing.
+///
+/// # Safety
+/// `length` is NULL or valid for a write.
+pub(crate) unsafe fn tell((data, count): (*const c_void, usize), length: *mut usize) -> *const c_void {
+    if !length.is_null() {
+        // SAFETY: as for this function.
+        unsafe { length.write(count) };
+    }
+    if count == 0 {
+        return std::ptr::null();
+    }
+    data
 }
 
 /// Another reference to the object behind a reference-counted handle.

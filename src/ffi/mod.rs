@@ -4,18 +4,25 @@
 #![allow(non_camel_case_types)]
 
 pub mod address;
+pub mod am;
+pub mod am_multi;
+pub mod am_queue;
+pub mod buffers;
 pub mod constants;
 pub mod context;
 pub mod endpoint;
+pub mod fetch;
 mod guard;
 pub mod handle;
 pub mod listener;
 pub mod log;
+pub mod multi;
 pub mod notifier;
 pub mod operation;
 mod params;
 pub mod request;
 pub mod status;
+pub mod stream;
 pub mod tag;
 pub mod version;
 pub mod worker;

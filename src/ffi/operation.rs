@@ -22,7 +22,7 @@ pub type ucxx_request_callback_t =
 pub struct ucxx_op_params {
     /// Set by UCXX_OP_PARAMS_INIT.
     pub struct_size: usize,
-    /// UCXX_FLAG_*. WAIT excludes a callback, a notifier and ALWAYS_CALLBACK. DELAYED, through the queue even from where it could
+    /// UCXX_FLAG_*. WAIT excludes a callback, a notifier and ALWAYS_CALLBACK, EAGER excludes RNDV. A flag that is not for the operation is INVALID_PARAM. DELAYED, through the queue even from where it could
     /// go directly, needs a progress thread.
     pub flags: u64,
     /// UCXX_MEMORY_* of the caller's buffer; saying HOST saves the detection.
@@ -41,7 +41,7 @@ pub struct ucxx_op_params {
     pub notifier: *mut ucxx_notifier_t,
     /// Registered memory that covers the buffer. NULL in this release.
     pub memory: *mut ucxx_memory_t,
-    /// Filled when a receive completes, also inside the call; kept valid by the caller until then. Optional.
+    /// Filled when a receive or a fetch completes, also inside the call, and for a stream receive also when it fails; kept valid by the caller until then. Optional.
     pub recv_info: *mut ucxx_recv_info_t,
     /// Tag receives: end with this endpoint's failure or close, too, and at once if it has failed already; has no effect on
     /// matching. Optional.

@@ -134,8 +134,9 @@ unsafe fn list<'a>(requests: *const *mut ucxx_request_t, count: usize) -> Result
     Ok(unsafe { std::slice::from_raw_parts(requests.cast(), count) })
 }
 
-/// Asks for the operation to end. At once that does so for what is still in the library's hands: tag receives that nothing has
-/// matched, flushes (they complete in the next pass); a close goes on by force. What UCX has taken ends as it will. The completion tells what became of it: CANCELED if
+/// Asks for the operation to end. At once that does so for what is still in the library's hands: operations in the submission or send
+/// queue, tag receives that nothing has matched, stream receives, fetches whose answer has not begun to arrive, flushes. A close goes on by force. What UCX has
+/// taken, the pull of an active message included, ends as it will. The completion tells what became of it: CANCELED if
 /// this did it. OK also when it has completed already. Under SINGLE, on the worker's own thread.
 ///
 /// # Safety

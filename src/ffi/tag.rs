@@ -36,7 +36,7 @@ const LONGEST: u64 = 1 << 47;
 const MOST_BUFFERS: usize = 1 << 20;
 
 #[inline(always)]
-fn check_buffer(buffer: *const c_void, length: u64, argument: &str) -> Result<()> {
+pub(crate) fn check_buffer(buffer: *const c_void, length: u64, argument: &str) -> Result<()> {
     if buffer.is_null() && length > 0 {
         return Err(null(argument));
     }
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn ucxx_tag_recv_iov(
 
 /// # Safety
 /// `buffers` is readable for `count` entries.
-unsafe fn parts(buffers: *const ucxx_buffer_t, count: usize) -> Result<Vec<Part>> {
+pub(crate) unsafe fn parts(buffers: *const ucxx_buffer_t, count: usize) -> Result<Vec<Part>> {
     if buffers.is_null() && count > 0 {
         return Err(null("buffers"));
     }

@@ -94,7 +94,7 @@ pub struct ucxx_worker_stats {
     pub sleeps: u64,
     pub endpoints: u64,
     pub endpoint_failures: u64,
-    /// Active messages without a handler; 0 in this release.
+    /// Active messages that came with their data and found no handler.
     pub am_unhandled: u64,
 }
 /// Monotonic counters of a worker, but for `in_flight` and `endpoints`, which are what is there now.
@@ -459,7 +459,7 @@ pub unsafe extern "C" fn ucxx_worker_query_stats(
             sleeps: now.sleeps.get(),
             endpoints: now.endpoints.get(),
             endpoint_failures: now.endpoint_failures.get(),
-            am_unhandled: 0,
+            am_unhandled: now.am_unhandled.get(),
         };
         // SAFETY: as above.
         unsafe { params::store(stats, "stats", &value) }.map(|()| Status::OK)

@@ -470,6 +470,15 @@ pub struct ucp_listener_params {
 pub type ucp_listener_params_t = ucp_listener_params;
 #[repr(C)]
 #[derive(Copy, Clone)]
+pub struct ucp_stream_poll_ep {
+    pub ep: ucp_ep_h,
+    pub user_data: *mut libc::c_void,
+    pub flags: libc::c_uint,
+    pub reserved: [u8; 16usize],
+}
+pub type ucp_stream_poll_ep_t = ucp_stream_poll_ep;
+#[repr(C)]
+#[derive(Copy, Clone)]
 pub struct ucp_mem_map_params {
     pub field_mask: u64,
     pub address: *mut libc::c_void,
@@ -611,6 +620,12 @@ unsafe extern "C" {
     ) -> ucs_status_t;
     pub fn ucp_worker_release_address(worker: ucp_worker_h, address: *mut ucp_address_t);
     pub fn ucp_worker_progress(worker: ucp_worker_h) -> libc::c_uint;
+    pub fn ucp_stream_worker_poll(
+        worker: ucp_worker_h,
+        poll_eps: *mut ucp_stream_poll_ep_t,
+        max_eps: usize,
+        flags: libc::c_uint,
+    ) -> isize;
     pub fn ucp_worker_get_efd(worker: ucp_worker_h, fd: *mut libc::c_int) -> ucs_status_t;
     pub fn ucp_worker_arm(worker: ucp_worker_h) -> ucs_status_t;
     pub fn ucp_worker_signal(worker: ucp_worker_h) -> ucs_status_t;
@@ -638,6 +653,20 @@ unsafe extern "C" {
         count: usize,
         param: *const ucp_request_param_t,
     ) -> ucs_status_ptr_t;
+    pub fn ucp_am_recv_data_nbx(
+        worker: ucp_worker_h,
+        data_desc: *mut libc::c_void,
+        buffer: *mut libc::c_void,
+        count: usize,
+        param: *const ucp_request_param_t,
+    ) -> ucs_status_ptr_t;
+    pub fn ucp_am_data_release(worker: ucp_worker_h, data: *mut libc::c_void);
+    pub fn ucp_stream_send_nbx(
+        ep: ucp_ep_h,
+        buffer: *const libc::c_void,
+        count: usize,
+        param: *const ucp_request_param_t,
+    ) -> ucs_status_ptr_t;
     pub fn ucp_tag_send_nbx(
         ep: ucp_ep_h,
         buffer: *const libc::c_void,
@@ -652,6 +681,7 @@ unsafe extern "C" {
         tag: ucp_tag_t,
         param: *const ucp_request_param_t,
     ) -> ucs_status_ptr_t;
+    pub fn ucp_stream_recv_data_nb(ep: ucp_ep_h, length: *mut usize) -> ucs_status_ptr_t;
     pub fn ucp_tag_recv_nbx(
         worker: ucp_worker_h,
         buffer: *mut libc::c_void,
@@ -675,6 +705,7 @@ unsafe extern "C" {
         param: *const ucp_request_param_t,
     ) -> ucs_status_ptr_t;
     pub fn ucp_request_cancel(worker: ucp_worker_h, request: *mut libc::c_void);
+    pub fn ucp_stream_data_release(ep: ucp_ep_h, data: *mut libc::c_void);
     pub fn ucp_worker_flush_nbx(worker: ucp_worker_h, param: *const ucp_request_param_t) -> ucs_status_ptr_t;
     pub fn ucp_ep_query(ep: ucp_ep_h, attr: *mut ucp_ep_attr_t) -> ucs_status_t;
 }

@@ -1,0 +1,379 @@
+//! Multi-buffer transfer in one active message: a table of the frames goes in front of the user's header, and the frames are its data.
+//!
+//! The message comes in as every other does, in its place and at its price. Then buffers are made for its frames, by the allocator of its
+//! handler and all at once, and filled: copied where the data came along, pulled straight into them where it waits at its
+//! sender. The handler runs when they are full: in the order in which the messages of an endpoint came, so that a short
+//! one does not overtake a long one that is still being pulled. Until then, and as long as it waits its turn, a message holds its credit.
+
+use super::am::Front;
+use super::am_message::{Form, Inbound};
+use super::buffers::{Allocator, Buffers, Frame};
+use super::endpoint::Endpoint;
+use super::events::Event;
+use super::frame_table::{self, Described, Prefix};
+use super::handlers::Handler;
+use super::inflight::Out;
+use super::log;
+use super::memory_type;
+use super::multi::Memory;
+use super::operation::{flag, OpParams, Submitted};
+use super::request::{mark, Kind, Part as Of, Slot, SlotPointer};
+use super::ring::Queued;
+use super::status::{Error, Result, Status};
+use super::tag::{describe_parts, Part};
+use super::wire;
+use super::worker::Worker;
+use crate::sys::Posted;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// `ucxx_multi_handler_t`: argument, endpoint, header, its length, buffers, status.
+pub type MultiFunction = unsafe extern "C" fn(*mut c_void, *const Endpoint, *const c_void, usize, *mut Buffers, i32);
+
+/// What is registered for an id.
+#[derive(Clone, Copy)]
+pub struct MultiHandler {
+    /// Called for each message.
+    pub function: MultiFunction,
+    /// Makes its buffers.
+    pub allocator: Allocator,
+}
+
+/// A message whose handler has not run yet.
+struct Arriving {
+    /// It, until then.
+    message: SlotPointer,
+    handler: Rc<Handler<MultiHandler>>,
+    buffers: Option<Buffers>,
+    /// Data and table together, on the way to the frames.
+    scratch: Vec<u8>,
+    /// INPROGRESS while it is being pulled.
+    status: Status,
+    number: u64,
+}
+
+/// The multi-buffer messages of an endpoint, oldest first. Belongs to whoever is inside the gate.
+#[derive(Default)]
+pub(crate) struct Arrivals {
+    list: RefCell<VecDeque<Arriving>>,
+    /// A thread is handing them out: another would have them overtake each other.
+    busy: Cell<bool>,
+    numbers: Cell<u64>,
+}
+
+/// More bytes than this are not kept for the next message.
+const MOST_KEPT: usize = 1 << 16;
+
+thread_local! {
+    /// Prefix, table and header of a message that is being described; it keeps its memory.
+    static FRONT: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+}
+
+impl Endpoint {
+    /// Sends a header, of which a copy is made, and the parts as one message whose receiver gets each part in a buffer of its own.
+    ///
+    /// # Safety
+    /// The parts are readable until the operation has completed, and `out` is valid.
+    pub unsafe fn am_send_multi(
+        &self,
+        id: u16,
+        header: &[u8],
+        parts: &[Part],
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        const ALLOWED: u64 = flag::NO_WAIT | flag::EAGER | flag::RNDV | flag::AM_REPLY;
+        params.check(&self.worker.context, "multi-buffer message", ALLOWED)?;
+        let most = self.worker.longest_am_header();
+        let prefix = Prefix::new(parts.len(), most.saturating_sub(header.len()));
+        if prefix.in_data && parts.iter().any(|part| part.length > 0 && self.may_be_device(part)) {
+            let text = format!(
+                "count: {} frames are too many for one message from memory that may be a device's (see memory_type)",
+                parts.len()
+            );
+            return Err(Error::new(Status::UNSUPPORTED, text));
+        }
+        let (mut front, mut table) = FRONT.try_with(RefCell::take).unwrap_or_default();
+        front.clear();
+        table.clear();
+        prefix.encode(&mut front);
+        let told = if prefix.in_data { &mut table } else { &mut front };
+        for part in parts {
+            memory_type::check(part.memory_type)?;
+            frame_table::describe(Described { length: part.length, memory_type: part.memory_type }, told);
+        }
+        front.extend_from_slice(header);
+        let message = Front { header: &front, table: &table };
+        // SAFETY: as for this function.
+        let sent = unsafe { self.send_message(wire::Kind::Multi, id, message, parts, params, out) };
+        if front.capacity() + table.capacity() <= MOST_KEPT {
+            let _ = FRONT.try_with(|kept| kept.replace((front, table)));
+        }
+        sent
+    }
+
+    /// Hands out those that are complete and have none before them that is not.
+    pub(crate) fn deliver_multis(&self) {
+        if self.arrivals.busy.replace(true) {
+            return;
+        }
+        loop {
+            let mut list = self.arrivals.list.borrow_mut();
+            if list.front().is_none_or(|first| first.status == Status::INPROGRESS) {
+                break;
+            }
+            let Some(first) = list.pop_front() else { break };
+            drop(list);
+            self.worker.call_multi(first);
+        }
+        self.arrivals.busy.set(false);
+    }
+
+    /// Where the message with this number is being pulled to: not the message's any more.
+    pub(crate) fn memory_of_multi(&self, number: u64) -> Option<Memory> {
+        let take =
+            |arriving: &mut Arriving| Memory::Scratch(std::mem::take(&mut arriving.scratch), arriving.buffers.take());
+        self.arrivals.with(number, take)
+    }
+
+    /// Lets go of what nobody is to get any more: UCP is gone.
+    pub(crate) fn drop_multis(&self) {
+        while let Some(Arriving { message, handler, buffers, .. }) = self.arrivals.take_first() {
+            self.worker.outside(|| drop(buffers));
+            self.worker.drop_handler(handler);
+            // SAFETY: a message of this worker's that nobody else has.
+            self.worker.multi_gone(unsafe { &*message.0 });
+        }
+    }
+}
+
+impl Arrivals {
+    fn take_first(&self) -> Option<Arriving> {
+        self.list.borrow_mut().pop_front()
+    }
+
+    fn with<T>(&self, number: u64, change: impl FnOnce(&mut Arriving) -> T) -> Option<T> {
+        self.list.borrow_mut().iter_mut().find(|known| known.number == number).map(change)
+    }
+}
+
+/// Inside the gate.
+impl Worker {
+    /// Has `function` called for multi-buffer messages with this id from now on, or nobody; see `set_am_handler`.
+    pub fn set_multi_handler(
+        &self,
+        id: u16,
+        handler: Option<MultiHandler>,
+        arg: *mut c_void,
+        destroy: Option<super::handlers::DestroyArg>,
+    ) -> Result<()> {
+        self.set_handler(|inside| &inside.multi_handlers, id, handler, arg, destroy)
+    }
+
+    /// A message of this kind is due. After UCP's pass.
+    pub(crate) fn hand_over_multi(&self, slot: &Slot, endpoint: &Arc<Endpoint>) {
+        let inbound = slot.inbound();
+        let Some(handler) = self.multi_handlers.find(inbound.id) else {
+            self.stats.am_unhandled.add(1);
+            log::write(log::INFO, c"worker", &format!("a multi-buffer message has no handler: id {}", inbound.id));
+            return self.message_gone(slot);
+        };
+        if inbound.flags & wire::flag::REPLY != 0 {
+            slot.inbound.set(Inbound { reply: Arc::into_raw(endpoint.clone()), ..*inbound });
+        }
+        self.stats.bytes_received.add(slot.length.get());
+        let number = endpoint.arrivals.numbers.get() + 1;
+        endpoint.arrivals.numbers.set(number);
+        let message = SlotPointer(slot);
+        let mut arriving =
+            Arriving { message, handler, buffers: None, scratch: Vec::new(), status: Status::OK, number };
+        let length = slot.length.get() as usize;
+        let allocator = arriving.handler.function.allocator;
+        let prefix = Prefix::decode(slot.front(), length);
+        arriving.status = match prefix {
+            Ok(prefix) if prefix.count > allocator.max_frames || length > allocator.max_total_bytes => {
+                Status::EXCEEDS_LIMIT
+            }
+            Ok(prefix) if prefix.in_data && inbound.form == Form::Waiting => {
+                match arriving.scratch.try_reserve_exact(length) {
+                    Ok(()) => Status::INPROGRESS,
+                    Err(_) => Status::NO_MEMORY,
+                }
+            }
+            Ok(prefix) if is_mixed(&slot.front()[frame_table::PREFIX..prefix.length]) => Status::IO_ERROR,
+            Ok(prefix) if inbound.form == Form::Waiting => {
+                match self.make_frames(allocator, &slot.front()[frame_table::PREFIX..prefix.length]) {
+                    Ok(buffers) => {
+                        arriving.buffers = Some(buffers);
+                        if length > 0 {
+                            Status::INPROGRESS
+                        } else {
+                            Status::OK
+                        }
+                    }
+                    Err(error) => error.status(),
+                }
+            }
+            Ok(prefix) => {
+                // SAFETY: the message's data, which is here, and its until it is gone.
+                let data = unsafe { super::messages::bytes(inbound.data, length) };
+                let made = if prefix.in_data {
+                    let (table, data) = data.split_at(prefix.count * frame_table::ENTRY);
+                    self.fill_frames(allocator, table, data)
+                } else {
+                    self.fill_frames(allocator, &slot.front()[frame_table::PREFIX..prefix.length], data)
+                };
+                match made {
+                    Ok(buffers) => {
+                        arriving.buffers = Some(buffers);
+                        Status::OK
+                    }
+                    Err(error) => error.status(),
+                }
+            }
+            Err(_) => Status::IO_ERROR,
+        };
+        let pulls = arriving.status == Status::INPROGRESS;
+        endpoint.arrivals.list.borrow_mut().push_back(arriving);
+        if pulls {
+            self.pull_frames(slot, endpoint, number);
+        }
+        endpoint.deliver_multis();
+    }
+
+    fn make_frames(&self, allocator: Allocator, table: &[u8]) -> Result<Buffers> {
+        self.make_buffers(allocator, frame_table::frames(table).map(|frame| (frame.length, frame.memory_type)))
+    }
+
+    /// The same, and fills them.
+    fn fill_frames(&self, allocator: Allocator, table: &[u8], data: &[u8]) -> Result<Buffers> {
+        if frame_table::check_table(table, data.len()).is_err() {
+            return Err(Error::new(Status::IO_ERROR, "a multi-buffer message whose frames are not its data"));
+        }
+        if frame_table::frames(table).any(|frame| is_on_device(frame.length, frame.memory_type)) {
+            // Senders have it wait, so that UCX puts it there.
+            return Err(Error::new(Status::UNSUPPORTED, "frames of device memory that came along"));
+        }
+        let buffers = self.make_frames(allocator, table)?;
+        let mut from = data.as_ptr();
+        for index in 0..buffers.count() {
+            let frame = buffers.get(index)?;
+            if frame.length > 0 {
+                // SAFETY: the frames are as long as the data together, as was checked; each has been made for its length.
+                unsafe {
+                    frame.data.cast::<u8>().copy_from_nonoverlapping(from, frame.length);
+                    from = from.add(frame.length);
+                }
+            }
+        }
+        Ok(buffers)
+    }
+
+    /// Has UCX put the data of a message where it belongs.
+    fn pull_frames(&self, message: &Slot, endpoint: &Endpoint, number: u64) {
+        let inbound = message.inbound.get();
+        // The gate was open.
+        if inbound.form != Form::Waiting || !endpoint.takes_messages() || self.is_over.get() {
+            return self.frames_pulled(endpoint, number, Status::CONNECTION_RESET);
+        }
+        let slot = self.take_slot();
+        slot.prepare(Kind::MultiPull);
+        slot.number.set(number);
+        let mut device = false;
+        let described = endpoint.arrivals.with(number, |arriving| match &arriving.buffers {
+            Some(buffers) => {
+                device = buffers.frames().iter().any(|frame| is_on_device(frame.length, frame.memory_type));
+                let parts: Vec<_> = buffers.frames().iter().map(part_of).collect();
+                describe_parts(slot, &parts)
+            }
+            None => (arriving.scratch.as_mut_ptr().cast(), message.length.get() as usize, false),
+        });
+        let Some((buffer, count, scattered)) = described else { return self.slab.push(slot) };
+        message.inbound.set(Inbound { form: Form::Gone, ..inbound });
+        let memory_type = if device { memory_type::AUTO } else { memory_type::HOST };
+        let memory_type = memory_type::to_ucx(&self.context, memory_type).unwrap_or(None);
+        let queued = Queued { buffer, count, scattered, memory_type, ..Queued::NOTHING };
+        let posted = self.post_pull(slot, inbound.data, &queued, super::am_message::on_pulled);
+        let ended = match Posted::from_pointer(posted) {
+            Posted::Pending if !slot.has_mark(mark::INLINE) => {
+                slot.begin(Kind::MultiPull, &OpParams::DEFAULT, message.length.get(), 0, false);
+                slot.part.set(Of::Pull(number));
+                return self.start(slot, Some(endpoint), &OpParams::DEFAULT, Out::NOWHERE);
+            }
+            Posted::Done => Status::OK,
+            Posted::Failed(status) => Status(status.into()),
+            Posted::Pending => Status(slot.reason.replace(0)),
+        };
+        slot.kind.set(Kind::Free);
+        self.slab.push(slot);
+        self.frames_pulled(endpoint, number, self.status_from_ucx(ended, Some(endpoint)));
+    }
+
+    /// The data of a message is where it belongs, or will not be. In UCP's progress perhaps.
+    pub(crate) fn frames_pulled(&self, endpoint: &Endpoint, number: u64, status: Status) {
+        endpoint.arrivals.with(number, |arriving| arriving.status = status);
+        if let Some(endpoint) = endpoint.registered() {
+            self.push_event(Event::MultiPulled(endpoint));
+        }
+    }
+
+    /// Runs the handler of a message that is complete, or has failed.
+    fn call_multi(&self, arriving: Arriving) {
+        let Arriving { message, handler, mut buffers, scratch, mut status, .. } = arriving;
+        // SAFETY: a message of this worker's that nobody else has.
+        let slot = unsafe { &*message.0 };
+        let length = slot.length.get() as usize;
+        let prefix = Prefix::decode(slot.front(), length).ok();
+        if let (Status::OK, None, Some(prefix)) = (status, &buffers, prefix) {
+            // SAFETY: UCX has filled as much of it.
+            let data = unsafe { std::slice::from_raw_parts(scratch.as_ptr(), length) };
+            let (table, data) = data.split_at(prefix.count * frame_table::ENTRY);
+            match self.fill_frames(handler.function.allocator, table, data) {
+                Ok(made) => buffers = Some(made),
+                Err(error) => status = error.status(),
+            }
+        }
+        if status.is_error() {
+            let unused = buffers.take();
+            self.outside(|| drop(unused));
+        }
+        let header = slot.front().get(prefix.map_or(0, |prefix| prefix.length)..).unwrap_or(&[]);
+        let reply = slot.inbound().reply;
+        let buffers = buffers.map_or(std::ptr::null_mut(), |buffers| Box::into_raw(Box::new(buffers)));
+        let (function, arg) = (handler.function.function, handler.arg);
+        // SAFETY: a handler and its argument as they were registered; the header is the message's, which is there until after this.
+        self.outside(|| unsafe { function(arg, reply, header.as_ptr().cast(), header.len(), buffers, status.0) });
+        self.drain_foreign();
+        self.drop_handler(handler);
+        self.multi_gone(slot);
+    }
+
+    /// As `message_gone`, of one that may have been given an endpoint to answer on.
+    fn multi_gone(&self, slot: &Slot) {
+        let inbound = slot.inbound.get();
+        slot.inbound.set(Inbound { reply: std::ptr::null(), ..inbound });
+        self.message_gone(slot);
+        if !inbound.reply.is_null() {
+            // SAFETY: the reference that was made for this message.
+            drop(unsafe { Arc::from_raw(inbound.reply) });
+        }
+    }
+}
+
+fn is_on_device(length: usize, memory_type: i32) -> bool {
+    length > 0 && memory_type::is_device(memory_type)
+}
+
+/// UCX takes lists of buffers of one memory type, which it finds out from the first one.
+fn is_mixed(table: &[u8]) -> bool {
+    let mut filled = frame_table::frames(table).filter(|frame| frame.length > 0);
+    let first = filled.next().map(|frame| memory_type::is_device(frame.memory_type));
+    filled.any(|frame| Some(memory_type::is_device(frame.memory_type)) != first)
+}
+
+fn part_of(frame: &Frame) -> Part {
+    Part { data: frame.data, length: frame.length, memory_type: frame.memory_type }
+}

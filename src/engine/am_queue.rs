@@ -1,0 +1,265 @@
+//! The queue form of active messages, in UCXX's format: messages wait at their endpoint until they are received.
+//!
+//! What comes in is taken over in UCP's handler, and given to receives after the pass, each in the order of its side: buffers are made by the
+//! user's code. A receive that was cancelled meanwhile leaves its message where it was. There is no credit: as UCXX's, the queue has no bound.
+
+use super::am_message::Form;
+use super::am_receive::Arrived;
+use super::buffers::Allocator;
+use super::context::feature;
+use super::endpoint::{Endpoint, Phase};
+use super::events::Event;
+use super::fetch::Making;
+use super::inflight::{Out, Submission};
+use super::log;
+use super::memory_type;
+use super::messages::complain;
+use super::operation::{flag, OpParams, Submitted};
+use super::param::Param;
+use super::request::{Kind, Slot, Ticket};
+use super::ring::Queued;
+use super::status::{Result, Status};
+use super::tag::Part;
+use super::ucxx_am::{Envelope, PLAIN};
+use super::wait;
+use super::wire;
+use super::worker::Worker;
+use crate::sys;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// UCP's id for it.
+pub(crate) const UCXX_ID: u32 = 0;
+/// Of `front`: nothing waits.
+const NONE: u64 = u64::MAX;
+
+/// Of one endpoint. Belongs to whoever is inside the gate, but for `front`.
+pub(crate) struct MessageQueue {
+    messages: RefCell<VecDeque<*const Slot>>,
+    receives: RefCell<VecDeque<Ticket>>,
+    /// Length of the oldest message, for any thread.
+    front: AtomicU64,
+}
+
+impl Default for MessageQueue {
+    fn default() -> Self {
+        MessageQueue { messages: RefCell::default(), receives: RefCell::default(), front: AtomicU64::new(NONE) }
+    }
+}
+
+impl MessageQueue {
+    fn show_front(&self) {
+        let messages = self.messages.borrow();
+        // SAFETY: a message of this worker's that nobody else has.
+        let length = messages.front().map_or(NONE, |slot| unsafe { &**slot }.length.get());
+        self.front.store(length, Ordering::Relaxed);
+    }
+
+    fn pop_message(&self) -> Option<*const Slot> {
+        let message = self.messages.borrow_mut().pop_front();
+        self.show_front();
+        message
+    }
+}
+
+impl Endpoint {
+    /// Sends a message that its peer's queue gets.
+    ///
+    /// # Safety
+    /// `buffer` is readable for `length` bytes until the operation has completed; `out` is valid.
+    pub unsafe fn am_queue_send(
+        &self,
+        buffer: *const c_void,
+        length: usize,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        const ALLOWED: u64 = flag::NO_WAIT | flag::EAGER | flag::RNDV;
+        params.check(&self.worker.context, "message to a queue", ALLOWED)?;
+        let part = [Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }];
+        let protocol = match params.flags & (flag::EAGER | flag::RNDV) {
+            0 => 0,
+            flag::EAGER => sys::UCP_AM_SEND_FLAG_EAGER,
+            _ => sys::UCP_AM_SEND_FLAG_RNDV,
+        };
+        wait::submit(params, out, |params, out| {
+            let memory_type = memory_type::to_ucx(&self.worker.context, params.memory_type)?;
+            let [Part { data, length, .. }] = part;
+            // The tag's place says how it is sent.
+            let tag = u64::from(protocol);
+            let queued = Queued { buffer: data, count: length, tag, memory_type, endpoint: self, ..Queued::NOTHING };
+            if self.worker.goes_through_ring(params) {
+                self.check_open_outside()?;
+                self.worker.need(feature::AM)?;
+                self.check_queue_outside(params, length)?;
+                return self.worker.delay(Kind::AmQueueSend, length as u64, params, out, |_slot| queued);
+            }
+            let inside = self.worker.enter()?;
+            self.check_open()?;
+            inside.need(feature::AM)?;
+            if self.must_wait() {
+                return self.queue_send(Kind::AmQueueSend, &part, tag, memory_type, params, out);
+            }
+            let slot = inside.take_slot();
+            slot.prepare(Kind::AmQueueSend);
+            let posted = self.post_to_queue(slot, &queued);
+            inside.submitted(
+                slot,
+                posted,
+                Submission { endpoint: Some(self), params, length: length as u64, tag: 0 },
+                out,
+            )
+        })
+    }
+
+    /// Gives UCP such a message. Inside the gate.
+    pub(crate) fn post_to_queue(&self, slot: &Slot, queued: &Queued) -> sys::ucs_status_ptr_t {
+        let told = queued.memory_type.unwrap_or(sys::UCS_MEMORY_TYPE_HOST);
+        let room = slot.room(PLAIN);
+        let mut param = Param::new(slot);
+        param.memory_type(queued.memory_type);
+        // UCXX finds its endpoint by this.
+        param.flags(sys::UCP_AM_SEND_FLAG_REPLY | queued.tag as u32);
+        // SAFETY: room for it; a live endpoint inside its worker's gate; the caller keeps the buffer, the worker the slot.
+        unsafe {
+            room.cast::<[u8; PLAIN]>().write(Envelope::encode(told as i32));
+            let (buffer, count) = (queued.buffer, queued.count);
+            sys::ucp_am_send_nbx(self.ucp.get(), UCXX_ID, room.cast(), PLAIN, buffer, count, param.as_ptr())
+        }
+    }
+
+    /// Receives the oldest message that nobody has received, now or when it comes, into a buffer that is made for it.
+    ///
+    /// # Safety
+    /// `params.recv_info` is valid until the operation has completed; `out` is valid.
+    pub unsafe fn am_queue_recv(&self, allocator: Allocator, params: &OpParams, out: Out) -> Result<Submitted> {
+        params.check(&self.worker.context, "receive from a queue", 0)?;
+        let making = || Some(Box::new(Making { allocator, buffers: None }));
+        if self.worker.goes_through_ring(params) {
+            self.check_open_outside()?;
+            self.worker.need(feature::AM)?;
+            return self.worker.delay(Kind::AmQueueRecv, 0, params, out, |slot| {
+                slot.making.set(making());
+                Queued { endpoint: self, ..Queued::NOTHING }
+            });
+        }
+        let inside = self.worker.enter()?;
+        self.check_open()?;
+        inside.need(feature::AM)?;
+        let slot = inside.take_slot();
+        slot.begin(Kind::AmQueueRecv, params, 0, 0, out.is_wanted());
+        slot.making.set(making());
+        inside.start(slot, Some(self), params, out);
+        self.await_message(slot);
+        Ok(Submitted::Pending)
+    }
+
+    /// A receive that was started waits for its turn.
+    pub(crate) fn await_message(&self, slot: &Slot) {
+        // Until it has one.
+        slot.number.set(1);
+        self.queue.receives.borrow_mut().push_back(slot.ticket());
+        self.match_later();
+    }
+
+    fn match_later(&self) {
+        if let (false, Some(endpoint)) = (self.queue.messages.borrow().is_empty(), self.registered()) {
+            self.worker.push_event(Event::Queued(endpoint));
+        }
+    }
+
+    /// The length of the oldest message that nobody has received; none if there is none. Any thread.
+    pub fn am_queue_probe(&self) -> Option<u64> {
+        Some(self.queue.front.load(Ordering::Relaxed)).filter(|length| *length != NONE)
+    }
+
+    /// Gives messages to receives. After UCP's pass.
+    pub(crate) fn match_queue(&self) {
+        loop {
+            let Some(receive) = self.next_queue_receive() else { return };
+            let Some(message) = self.queue.pop_message() else { return };
+            self.queue.receives.borrow_mut().pop_front();
+            // SAFETY: a message of this worker's that nobody else has.
+            if !self.worker.make_room(receive, unsafe { &*message }) {
+                self.queue.messages.borrow_mut().push_front(message);
+                self.queue.show_front();
+            }
+        }
+    }
+
+    fn next_queue_receive(&self) -> Option<Ticket> {
+        let mut receives = self.queue.receives.borrow_mut();
+        while let Some(ticket) = receives.front() {
+            if ticket.current().is_some() {
+                return Some(*ticket);
+            }
+            receives.pop_front();
+        }
+        None
+    }
+
+    /// Has this receive got no message yet? Then it gets none.
+    pub(crate) fn forget_queue_receive(&self, slot: &Slot) -> bool {
+        let mut receives = self.queue.receives.borrow_mut();
+        let before = receives.len();
+        receives.retain(|ticket| !std::ptr::eq(ticket.slot, slot));
+        receives.len() < before
+    }
+
+    /// Nobody can receive them any more.
+    pub(crate) fn drop_queue(&self) {
+        while let Some(message) = self.queue.pop_message() {
+            // SAFETY: as in `match_queue`.
+            self.worker.message_gone(unsafe { &*message });
+        }
+    }
+}
+
+impl Worker {
+    /// In UCP's handler, which it answers: takes a message in UCXX's format over, or drops it.
+    pub(crate) fn queued_came(&self, header: &[u8], arrived: &Arrived) -> sys::ucs_status_t {
+        let dropped = |status| if arrived.waits { status } else { sys::UCS_OK };
+        let envelope = match Envelope::decode(header) {
+            Ok(envelope) => envelope,
+            Err(why) => {
+                complain(why);
+                return dropped(sys::UCS_ERR_INVALID_PARAM);
+            }
+        };
+        if envelope.has_callback {
+            self.stats.am_unhandled.add(1);
+            log::write(log::INFO, c"worker", "a message of UCXX's is for a callback, of which there are none here");
+            return dropped(sys::UCS_ERR_NO_ELEM);
+        }
+        let endpoint = self.endpoint_of(arrived.from).filter(|endpoint| endpoint.phase() == Phase::Open);
+        let Some(endpoint) = endpoint else {
+            complain("nobody here has an endpoint to its sender");
+            return dropped(sys::UCS_ERR_CANCELED);
+        };
+        endpoint.heard();
+        let cuda = envelope.memory_type == sys::UCS_MEMORY_TYPE_CUDA as i32;
+        let flags = (memory_type::of_frame(cuda) as u16) << wire::flag::MEMORY;
+        let described = wire::Header { flags, ..wire::Header::of(wire::Kind::Message) };
+        let (slot, keeps) = self.keep_arrived(&described, &[], arrived);
+        slot.number.set(0);
+        debug_assert!(slot.inbound().form != Form::Gone);
+        endpoint.queue.messages.borrow_mut().push_back(slot);
+        endpoint.queue.show_front();
+        if !endpoint.queue.receives.borrow().is_empty() {
+            self.push_event(Event::Queued(endpoint));
+        }
+        keeps
+    }
+
+    /// Ends a receive that has got no message.
+    pub(crate) fn cancel_queue_receive(&self, slot: &Slot, reason: Status) {
+        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+        let waits = unsafe { slot.endpoint.get().as_ref() }.is_some_and(|endpoint| endpoint.forget_queue_receive(slot));
+        if waits {
+            slot.reason.set(reason.0);
+            self.complete(slot, reason);
+        }
+    }
+}

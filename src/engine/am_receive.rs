@@ -1,0 +1,478 @@
+//! Active messages as they come in: taken over from UCX, put in their order, and handed to their handlers after the pass.
+//!
+//! What a message says of itself is hostile until it was checked here: its connection, its place in the order, and what it costs.
+
+use super::am_message::{Form, Inbound, Message};
+use super::credits;
+use super::endpoint::{Endpoint, Phase};
+use super::events::Event;
+use super::fetch_answer::Fetch;
+use super::frame_table::Prefix;
+use super::log;
+use super::messages::complain;
+use super::request::{Kind, Part, Slot, USER};
+use super::slot_list::SlotList;
+use super::status::Status;
+use super::store::{copy_short, INLINE};
+use super::timer;
+use super::wire::{self, flag, Amount, Header, Question};
+use super::wire_short::Piece;
+use super::worker::{attention, Worker};
+use crate::sys;
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+/// A message that is missing in the order so long will not come: its sender has failed to send it.
+const GAP_NS: u64 = 1_000_000_000;
+
+/// What UCP hands over.
+pub(crate) struct Arrived {
+    pub(crate) data: *mut c_void,
+    pub(crate) length: usize,
+    /// The data is at its sender, and this UCP's handle on it.
+    pub(crate) waits: bool,
+    /// It can be kept beyond UCP's handler.
+    pub(crate) holdable: bool,
+    /// UCP's end of the connection; null if it was not named.
+    pub(crate) from: sys::ucp_ep_h,
+}
+
+/// Messages whose handlers are due. Belongs to whoever is inside the worker's gate.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    due: SlotList,
+    /// A thread is handing messages out: another would have them overtake each other.
+    busy: Cell<bool>,
+    /// Messages on connections whose other end has not been met yet, oldest first.
+    unaddressed: RefCell<Vec<*const Slot>>,
+}
+
+/// Messages of one connection as they come in. Belongs to whoever is inside the worker's gate.
+#[derive(Default)]
+pub(crate) struct Order {
+    /// The next place.
+    expected: Cell<u32>,
+    /// Messages that have overtaken others.
+    early: RefCell<Vec<*const Slot>>,
+    /// Since when there have been such.
+    gap_since: Cell<u64>,
+}
+
+impl Worker {
+    /// In UCP's handler, which it answers: takes a message or a question over, or drops it.
+    pub(crate) fn take_in(
+        &self,
+        header: &Header,
+        question: Option<Question>,
+        user_header: &[u8],
+        arrived: &Arrived,
+    ) -> sys::ucs_status_t {
+        // UCX answers the sender of data that waits; the others know nothing of what becomes of theirs.
+        let dropped = |status| if arrived.waits { status } else { sys::UCS_OK };
+        let refused = |why| {
+            complain(why);
+            dropped(sys::UCS_ERR_INVALID_PARAM)
+        };
+        let Ok(charge) = u16::try_from(header.sender) else { return refused("an impossible price") };
+        let cost = if arrived.waits { credits::charge(0) } else { credits::charge(arrived.length) };
+        if charge < cost || charge > credits::UNITS {
+            return refused("an impossible price");
+        }
+        let (question, user_header) = match header.kind {
+            wire::Kind::Ask if arrived.waits => return refused("a question that waits"),
+            wire::Kind::Ask if question.is_none() => match Question::decode(user_header) {
+                Ok((question, user_header)) => (Some(question), user_header),
+                Err(why) => return refused(why),
+            },
+            _ => (question, user_header),
+        };
+        let multi = header.kind == wire::Kind::Multi;
+        if let (true, Err(why)) = (multi, Prefix::decode(user_header, arrived.length)) {
+            return refused(why);
+        }
+        let known = header.connection != 0;
+        if known && !self.with_endpoint(header.connection, |endpoint| endpoint.takes_messages()).unwrap_or(false) {
+            // For an endpoint that has gone: out of date.
+            return dropped(sys::UCS_ERR_CANCELED);
+        }
+        if !known && arrived.from.is_null() {
+            return refused("a message of nobody");
+        }
+        let wanted = if multi { self.multi_handlers.has(header.id) } else { self.am_handlers.has(header.id) };
+        let unwanted = arrived.waits && !wanted;
+        let (slot, keeps) = self.keep_arrived(header, user_header, arrived);
+        slot.number.set(question.map_or(0, |question| question.number));
+        // SAFETY: a slot that was taken a moment ago: nobody else looks at it yet.
+        let inbound = unsafe { &mut *slot.inbound.as_ptr() };
+        if unwanted {
+            inbound.form = Form::Gone;
+        }
+        inbound.charge = charge;
+        inbound.connection = header.connection;
+        inbound.sequence = header.sequence;
+        inbound.from = arrived.from;
+        inbound.multi = multi;
+        inbound.capacity = question.map(|question| question.capacity);
+        if known {
+            self.with_endpoint(header.connection, |endpoint| endpoint.sort_in(slot, header.taken));
+        } else {
+            self.inbox.unaddressed.borrow_mut().push(slot);
+            self.attend(attention::INBOX);
+        }
+        if unwanted {
+            sys::UCS_ERR_NO_ELEM
+        } else {
+            keeps
+        }
+    }
+
+    /// As `take_in`, of a packed message that comes as nearly all do: on a connection that is known, in its order, and within its
+    /// credit. False: nothing has happened, go the long way.
+    #[inline(always)]
+    pub(crate) fn take_in_quickly(&self, piece: &Piece<'_>) -> bool {
+        let taken = |endpoint: &Arc<Endpoint>| self.sort_in_quickly(endpoint, piece);
+        self.with_endpoint(piece.header.connection, taken).unwrap_or(false)
+    }
+
+    /// What the short form leaves out, for the long way.
+    pub(crate) fn complete_header(&self, piece: &mut Piece<'_>) {
+        let (header, missing) = (&mut piece.header, !piece.sequence);
+        if missing == 0 || header.kind == wire::Kind::Answer {
+            return;
+        }
+        self.with_endpoint(header.connection, |endpoint| {
+            // The place nearest to the next one that has these bits.
+            let expected = endpoint.order.expected.get();
+            header.sequence =
+                expected.wrapping_add_signed(i32::from((header.sequence as u16).wrapping_sub(expected as u16) as i16));
+            if piece.question.is_some() {
+                header.taken = endpoint.credits.told_by_peer();
+            }
+        });
+    }
+
+    #[inline(always)]
+    fn sort_in_quickly(&self, endpoint: &Endpoint, piece: &Piece<'_>) -> bool {
+        let Piece { header, question, user_header, data, .. } = piece;
+        let charge = header.sender as u16;
+        let simple = endpoint.takes_messages()
+            && (header.kind == wire::Kind::Message || question.is_some())
+            && header.sender == u32::from(credits::charge(data.len()))
+            && (header.sequence ^ endpoint.order.expected.get()) & piece.sequence == 0
+            && endpoint.order.early.borrow().is_empty()
+            && data.len() + user_header.len() <= INLINE - 16;
+        if !simple || !endpoint.credits.receive_within(charge) {
+            return false;
+        }
+        endpoint.heard();
+        if question.is_none() {
+            endpoint.note_credit(header.taken);
+        }
+        let slot = self.take_message_slot();
+        // SAFETY: a slot that was taken a moment ago: nobody else has it.
+        let (room, inbound) = (slot.room(INLINE), unsafe { &mut *slot.inbound.as_ptr() });
+        // SAFETY: room for both; UCX's data is valid during its handler.
+        let behind = unsafe { put_down(room, data.as_ptr(), data.len(), user_header) };
+        slot.length.set(data.len() as u64);
+        inbound.form = Form::Copied;
+        inbound.id = header.id;
+        inbound.flags = header.flags;
+        inbound.charge = charge;
+        inbound.user_header = user_header.len() as u16;
+        inbound.header = behind;
+        inbound.data = room.cast();
+        inbound.connection = header.connection;
+        inbound.capacity = question.map(|question| question.capacity);
+        slot.number.set(question.map_or(0, |question| question.number));
+        inbound.received = false;
+        inbound.multi = false;
+        inbound.reply = std::ptr::null();
+        endpoint.admit(slot);
+        true
+    }
+
+    /// In UCP's handler: takes over what has arrived; with what UCP is to be answered.
+    pub(crate) fn keep_arrived(
+        &self,
+        header: &Header,
+        user_header: &[u8],
+        arrived: &Arrived,
+    ) -> (&Slot, sys::ucs_status_t) {
+        let (form, keeps) = match (arrived.waits, arrived.holdable && arrived.length > 0) {
+            (true, _) => (Form::Waiting, sys::UCS_INPROGRESS),
+            (false, true) => (Form::Held, sys::UCS_INPROGRESS),
+            (false, false) => (Form::Copied, sys::UCS_OK),
+        };
+        let slot = self.take_message_slot();
+        let copied = if form == Form::Copied { arrived.length } else { 0 };
+        let room = slot.room(behind_data(copied) + user_header.len());
+        // SAFETY: room for both, which is nobody's but ours; UCX's data is valid during its handler.
+        let behind = unsafe { put_down(room, arrived.data.cast(), copied, user_header) };
+        slot.length.set(arrived.length as u64);
+        slot.inbound.set(Inbound {
+            form,
+            id: header.id,
+            flags: header.flags,
+            user_header: user_header.len() as u16,
+            header: behind,
+            data: if form == Form::Copied { room.cast() } else { arrived.data },
+            ..Inbound::NOTHING
+        });
+        (slot, keeps)
+    }
+
+    /// Nothing is drained for it, which may give something back to UCX: we are in UCX's handler.
+    fn take_message_slot(&self) -> &Slot {
+        let slot = loop {
+            match self.slab.pop() {
+                Some(slot) => break slot,
+                None => self.slab.grow(self, false),
+            }
+        };
+        slot.kind.set(Kind::AmMessage);
+        slot.marks.set(0);
+        slot.hold.set(0);
+        slot.outcome.set(Status::OK);
+        slot
+    }
+
+    /// Hands out what had come in when it began. After UCP's pass.
+    pub(crate) fn deliver_messages(&self) -> u32 {
+        if self.inbox.busy.replace(true) {
+            return 0;
+        }
+        self.address_messages();
+        let delivered = self.inbox.due.drain_present(|slot| self.hand_over(slot));
+        self.inbox.busy.set(false);
+        if !self.inbox.due.is_empty() || !self.inbox.unaddressed.borrow().is_empty() {
+            self.attend(attention::INBOX);
+        }
+        delivered
+    }
+
+    /// Finds the connections of messages that came right behind their Hello.
+    fn address_messages(&self) {
+        if self.inbox.unaddressed.borrow().is_empty() {
+            return;
+        }
+        self.listen_to_peers();
+        for slot in self.inbox.unaddressed.take() {
+            // SAFETY: a slot of ours, which is nobody's until it has been handed over.
+            let slot = unsafe { &*slot };
+            let inbound = slot.inbound.get();
+            match self.endpoint_of(inbound.from).filter(|endpoint| endpoint.takes_messages()) {
+                Some(endpoint) => {
+                    slot.inbound.set(Inbound { connection: endpoint.peering.number.get(), ..inbound });
+                    endpoint.sort_in(slot, Amount::default());
+                }
+                None => {
+                    complain("its sender has not said who it is");
+                    self.message_gone(slot);
+                }
+            }
+        }
+    }
+
+    fn hand_over(&self, slot: &Slot) {
+        let inbound = slot.inbound();
+        let takes = self.with_endpoint(inbound.connection, |endpoint| endpoint.takes_messages()).unwrap_or(false);
+        if !takes || inbound.form == Form::Gone {
+            return self.message_gone(slot);
+        }
+        if inbound.capacity.is_some() {
+            return match self.endpoint_numbered(inbound.connection) {
+                Some(endpoint) => self.hand_over_question(slot, endpoint),
+                None => self.message_gone(slot),
+            };
+        }
+        if inbound.multi {
+            return match self.endpoint_numbered(inbound.connection) {
+                Some(endpoint) => self.hand_over_multi(slot, &endpoint),
+                None => self.message_gone(slot),
+            };
+        }
+        let Some(handler) = self.am_handlers.find(inbound.id) else {
+            self.stats.am_unhandled.add(1);
+            log::write(log::INFO, c"worker", &format!("an active message has no handler: id {}", inbound.id));
+            return self.message_gone(slot);
+        };
+        if inbound.flags & flag::REPLY != 0 {
+            if let Some(endpoint) = self.endpoint_numbered(inbound.connection) {
+                slot.inbound.set(Inbound { reply: Arc::into_raw(endpoint), ..*inbound });
+            }
+        }
+        self.stats.bytes_received.add(slot.length.get());
+        slot.hold.set(USER);
+        let (function, arg, message) = (handler.function, handler.arg, Message::of(slot));
+        // SAFETY: a handler and its argument as they were registered; the message is the handler's from here on.
+        self.outside(|| unsafe { function(arg, message) });
+        self.drain_foreign();
+        self.drop_handler(handler);
+    }
+
+    fn hand_over_question(&self, slot: &Slot, endpoint: Arc<Endpoint>) {
+        let Some(handler) = self.fetch_handlers.find(slot.inbound().id) else {
+            endpoint.answer_now(slot.number.get(), Status::NO_ELEM);
+            return self.message_gone(slot);
+        };
+        // A question holds no credit while it waits for its answer.
+        // SAFETY: nobody else has the slot.
+        let inbound = unsafe { &mut *slot.inbound.as_ptr() };
+        (inbound.connection, inbound.reply) = (0, Arc::as_ptr(&endpoint));
+        if endpoint.credits.give_back(inbound.charge) {
+            endpoint.grant();
+        }
+        // The question's own, given back when it is destroyed.
+        std::mem::forget(endpoint);
+        self.stats.bytes_received.add(slot.length.get());
+        slot.outside.store(0, Ordering::Relaxed);
+        slot.hold.set(USER);
+        let (function, arg, fetch) = (handler.function, handler.arg, Fetch::of(slot));
+        // SAFETY: as in `hand_over`.
+        self.outside(|| unsafe { function(arg, fetch) });
+        self.drain_foreign();
+        self.drop_handler(handler);
+    }
+
+    /// Drops what was not handed over yet.
+    pub(crate) fn drop_inbox(&self) {
+        while let Some(slot) = self.inbox.due.pop() {
+            self.message_gone(slot);
+        }
+        for slot in self.inbox.unaddressed.take() {
+            // SAFETY: as in `address_messages`.
+            self.message_gone(unsafe { &*slot });
+        }
+        self.all_endpoints().iter().for_each(|endpoint| endpoint.drop_early());
+    }
+}
+
+impl Endpoint {
+    /// Messages that come in are of use.
+    #[inline]
+    pub(crate) fn takes_messages(&self) -> bool {
+        self.phase() < Phase::Ending
+    }
+
+    /// Puts a message into the order of its connection.
+    fn sort_in(&self, slot: &Slot, taken: Amount) {
+        self.heard();
+        self.note_credit(taken);
+        let inbound = slot.inbound();
+        let ahead = inbound.sequence.wrapping_sub(self.order.expected.get());
+        if !self.credits.receive(inbound.charge) || ahead > credits::MESSAGES.into() {
+            if let Some(endpoint) = self.registered() {
+                self.worker.push_event(Event::Broken(endpoint, "sends more than it may"));
+            }
+            // It is not put back here, in UCX's handler, but with the others.
+            slot.inbound.set(Inbound { connection: 0, from: std::ptr::null_mut(), ..*inbound });
+            self.worker.inbox.unaddressed.borrow_mut().push(slot);
+            return self.worker.attend(attention::INBOX);
+        }
+        if ahead != 0 {
+            if self.order.early.borrow().is_empty() {
+                self.order.gap_since.set(timer::now_ns());
+                self.watch();
+            }
+            return self.order.early.borrow_mut().push(slot);
+        }
+        self.admit(slot);
+        while let Some(next) = self.order.next_early() {
+            // SAFETY: a slot of this worker's that nobody else has.
+            self.admit(unsafe { &*next });
+        }
+        if !self.order.early.borrow().is_empty() {
+            self.order.gap_since.set(timer::now_ns());
+        }
+    }
+
+    fn admit(&self, slot: &Slot) {
+        self.order.expected.set(self.order.expected.get().wrapping_add(1));
+        self.worker.inbox.due.push(slot);
+        self.worker.attend(attention::INBOX);
+    }
+
+    /// A message is missing in the order, which is given up if that lasts too long. While it does this is asked in each pass.
+    pub(crate) fn waits_for_message(&self, now: u64) -> bool {
+        if self.order.early.borrow().is_empty() {
+            return false;
+        }
+        if now >= self.gap_deadline() {
+            self.broken("has lost a message");
+        }
+        true
+    }
+
+    /// When a message that is missing is given up; 0 while none is.
+    pub(crate) fn gap_deadline(&self) -> u64 {
+        if self.order.early.borrow().is_empty() {
+            return 0;
+        }
+        self.order.gap_since.get() + GAP_NS
+    }
+
+    pub(crate) fn drop_early(&self) {
+        for slot in self.order.early.take() {
+            // SAFETY: as in `sort_in`.
+            self.worker.message_gone(unsafe { &*slot });
+        }
+    }
+
+    /// The peer has told what it has taken in. In UCP's handler.
+    #[inline]
+    pub(crate) fn note_credit(&self, taken: Amount) {
+        if self.credits.note_told(taken) {
+            self.credits_came();
+        }
+    }
+
+    /// Tells the peer what has been taken in.
+    #[cold]
+    pub(crate) fn grant(&self) {
+        if self.takes_messages() && !self.ucp.get().is_null() && !self.worker.is_over.get() {
+            self.say(wire::Kind::Grant, 0, Part::Nothing);
+        }
+    }
+
+    /// The peer does not keep to the rules. After UCP's pass.
+    pub(crate) fn broken(&self, why: &str) {
+        if !self.takes_operations() {
+            return;
+        }
+        log::write(log::ERROR, c"endpoint", &format!("{} {why}: given up", self.peer_text()));
+        self.fail(Status::IO_ERROR);
+    }
+}
+
+/// Where the user's header lies: behind the data, aligned as that is.
+#[inline(always)]
+fn behind_data(length: usize) -> usize {
+    length.next_multiple_of(16)
+}
+
+/// Puts data and the user's header into a slot's memory. Where the header lies.
+///
+/// # Safety
+/// Both are readable, and there is room for them.
+#[inline(always)]
+unsafe fn put_down(room: *mut u8, data: *const u8, length: usize, user_header: &[u8]) -> *const u8 {
+    // SAFETY: as for this function.
+    unsafe {
+        let behind = room.add(behind_data(length));
+        copy_short(data, room, length);
+        copy_short(user_header.as_ptr(), behind, user_header.len());
+        behind
+    }
+}
+
+impl Order {
+    fn next_early(&self) -> Option<*const Slot> {
+        let mut early = self.early.borrow_mut();
+        let expected = self.expected.get();
+        // SAFETY: slots of this worker's that nobody else has.
+        let next = early.iter().position(|slot| unsafe { &**slot }.inbound.get().sequence == expected)?;
+        Some(early.swap_remove(next))
+    }
+}

@@ -1,0 +1,186 @@
+//! How far a sender of active messages may be ahead of its receiver: credits.
+//!
+//! Each message costs its receiver a place and some memory until its handler's message is destroyed. A sender keeps within what
+//! both sides know each connection to have, `MESSAGES` and `UNITS`; the receiver tells from time to time how much it has taken
+//! in since the beginning, in the headers of its own messages and in Grants. Both numbers wrap around, and what is told late does
+//! no harm. A receiver whose peer does not keep to that gives the connection up. Grants cost nothing.
+
+use super::wire::Amount;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Messages that may be on their way or unreceived, for each connection.
+pub(crate) const MESSAGES: u16 = 256;
+/// What a message is charged for, in bytes; and one more for itself.
+pub(crate) const UNIT: usize = 1024;
+/// The same in memory: 8 MiB beside what the messages themselves take.
+pub(crate) const UNITS: u16 = 8192 + MESSAGES;
+/// The peer is told when it has got back a quarter.
+const TOLD_AFTER: u16 = 4;
+
+/// What a message of so many bytes costs that may be sent eagerly: never more than there is when as much is gone as the peer need not
+/// have been told, so that each one can be sent when nothing else is under way.
+#[inline]
+pub(crate) fn charge(length: usize) -> u16 {
+    (1 + length / UNIT).min((UNITS - UNITS / TOLD_AFTER) as usize) as u16
+}
+
+/// Of one endpoint. Belongs to whoever is inside the worker's gate.
+#[derive(Default)]
+pub(crate) struct Credits {
+    /// Spent by what was sent.
+    spent: Cell<Amount>,
+    /// Got back, as the peer has told.
+    back: Cell<Amount>,
+    /// What came in.
+    received: Cell<Amount>,
+    /// Of that, what is gone again.
+    taken: Cell<Amount>,
+    /// The latest that the peer was told.
+    told: Cell<Amount>,
+    /// The place in the order of the next message that goes out.
+    pub(crate) sequence: Cell<u32>,
+    /// The next message would have to wait. Read by any thread.
+    short: AtomicBool,
+}
+
+fn plus(amount: Amount, charge: u16) -> Amount {
+    Amount { messages: amount.messages.wrapping_add(1), units: amount.units.wrapping_add(charge) }
+}
+
+fn minus(amount: Amount, less: Amount) -> Amount {
+    Amount { messages: amount.messages.wrapping_sub(less.messages), units: amount.units.wrapping_sub(less.units) }
+}
+
+impl Credits {
+    /// Is there enough for this message?
+    #[inline]
+    pub(crate) fn suffice(&self, charge: u16) -> bool {
+        let out = minus(self.spent.get(), self.back.get());
+        out.messages < MESSAGES && out.units <= UNITS - charge
+    }
+
+    #[inline]
+    pub(crate) fn spend(&self, charge: u16) {
+        self.spent.set(plus(self.spent.get(), charge));
+        if !self.suffice(1) {
+            self.set_short(true);
+        }
+    }
+
+    pub(crate) fn is_short(&self) -> bool {
+        self.short.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_short(&self, short: bool) {
+        self.short.store(short, Ordering::Relaxed);
+    }
+
+    /// It was not sent after all.
+    pub(crate) fn unspend(&self, charge: u16) {
+        let spent = self.spent.get();
+        let messages = spent.messages.wrapping_sub(1);
+        self.spent.set(Amount { messages, units: spent.units.wrapping_sub(charge) });
+    }
+
+    /// What the peer has told last.
+    pub(crate) fn told_by_peer(&self) -> Amount {
+        self.back.get()
+    }
+
+    /// The peer has told what it has taken in. True if that is news.
+    #[inline]
+    pub(crate) fn note_told(&self, taken: Amount) -> bool {
+        let (out, news) = (minus(self.spent.get(), self.back.get()), minus(taken, self.back.get()));
+        // What is out of date looks like far more than is out.
+        let new = news != Amount::default() && news.messages <= out.messages && news.units <= out.units;
+        if new {
+            self.back.set(taken);
+        }
+        new
+    }
+
+    /// A message has come in. False if the peer had not the credit for it.
+    #[inline]
+    pub(crate) fn receive(&self, charge: u16) -> bool {
+        let received = plus(self.received.get(), charge);
+        self.received.set(received);
+        let unreceived = minus(received, self.taken.get());
+        unreceived.messages <= MESSAGES && unreceived.units <= UNITS
+    }
+
+    /// The same, where nothing happens if it had not.
+    #[inline]
+    pub(crate) fn receive_within(&self, charge: u16) -> bool {
+        let before = self.received.get();
+        let within = self.receive(charge);
+        if !within {
+            self.received.set(before);
+        }
+        within
+    }
+
+    /// A message is gone. True if it is time to tell the peer.
+    #[inline]
+    pub(crate) fn give_back(&self, charge: u16) -> bool {
+        self.taken.set(plus(self.taken.get(), charge));
+        let untold = minus(self.taken.get(), self.told.get());
+        untold.messages >= MESSAGES / TOLD_AFTER || untold.units >= UNITS / TOLD_AFTER
+    }
+
+    /// What has been taken in, for a peer that may not get to see it.
+    #[inline]
+    pub(crate) fn taken(&self) -> Amount {
+        self.taken.get()
+    }
+
+    /// What the peer is about to be told.
+    #[inline]
+    pub(crate) fn tell(&self) -> Amount {
+        self.told.set(self.taken.get());
+        self.taken.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    #[test]
+    fn a_sender_never_exceeds_the_window_and_always_gets_on() {
+        let (sender, receiver) = (Credits::default(), Credits::default());
+        let lengths = [0, 8, 1000, 1024, 5000, 300 << 10, 1 << 20, 8 << 20, 1 << 30];
+        let mut held = VecDeque::new();
+        for round in 0..200_000usize {
+            let cost = charge(lengths[round % 7919 % lengths.len()]);
+            while !sender.suffice(cost) {
+                let gone = held.pop_front().expect("nothing is held, and still there is no credit");
+                if receiver.give_back(gone) {
+                    assert!(sender.note_told(receiver.tell()));
+                }
+            }
+            sender.spend(cost);
+            assert!(receiver.receive(cost), "within the window");
+            held.push_back(cost);
+        }
+    }
+
+    #[test]
+    fn old_news_and_lies_change_nothing() {
+        let sender = Credits::default();
+        (0..10).for_each(|_| sender.spend(1));
+        let five = Amount { messages: 5, units: 5 };
+        assert!(sender.note_told(five));
+        assert!(!sender.note_told(five), "the same again");
+        assert!(!sender.note_told(Amount { messages: 3, units: 3 }), "older");
+        assert!(!sender.note_told(Amount { messages: 11, units: 11 }), "more than was sent");
+    }
+
+    #[test]
+    fn who_sends_without_credit_is_found_out() {
+        let receiver = Credits::default();
+        (0..MESSAGES).for_each(|_| assert!(receiver.receive(1)));
+        assert!(!receiver.receive(1));
+    }
+}

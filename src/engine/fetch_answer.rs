@@ -1,0 +1,214 @@
+//! Fetch, on the side that answers: a question in its handler's hands, answered once, now or later, from any thread.
+//!
+//! A question is a message, and lies in a slot as one. It keeps the endpoint that it came on, to answer there. Answers need no
+//! credit, and the bound of the send queue does not hold for them: there are never more than questions.
+
+use super::am::Outgoing;
+use super::am_message::{self, Message};
+use super::endpoint::Endpoint;
+use super::flush::posted;
+use super::inflight::{Out, Submission};
+use super::operation::{flag, OpParams, Submitted};
+use super::request::{Kind, Slot};
+use super::ring::Queued;
+use super::status::{Error, Result, Status};
+use super::tag::{describe_parts, memory_type_of, Part};
+use super::wait;
+use super::wire::{self, HEADER};
+use crate::sys::Posted;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+
+/// `ucxx_fetch_handler_t`: argument, question.
+pub type FetchHandler = unsafe extern "C" fn(*mut c_void, *mut Fetch);
+
+/// A question. Handed to C as `ucxx_fetch_t`.
+#[repr(transparent)]
+pub struct Fetch(Slot);
+
+impl Fetch {
+    pub(crate) fn of(slot: &Slot) -> *mut Fetch {
+        std::ptr::from_ref(slot).cast_mut().cast()
+    }
+
+    #[inline(always)]
+    pub(super) fn slot(&self) -> &Slot {
+        &self.0
+    }
+
+    /// It as a message, which its header and its data are those of.
+    pub fn message(&self) -> &Message {
+        // SAFETY: both are nothing but the slot.
+        unsafe { &*std::ptr::from_ref(self).cast() }
+    }
+
+    /// Bytes that there is room for at the side that asks; `u64::MAX` if it makes room for what comes.
+    pub fn capacity(&self) -> u64 {
+        self.0.inbound.get().capacity.unwrap_or(0)
+    }
+
+    /// Who asks.
+    #[inline]
+    pub fn endpoint(&self) -> &Endpoint {
+        // SAFETY: a reference of the question's own.
+        unsafe { &*self.0.inbound().reply }
+    }
+
+    /// Sends the parts as the answer. What is longer than there is room for stays here, and the side that asks is told its length.
+    ///
+    /// # Safety
+    /// The parts are readable until the operation has completed, and `out` is valid.
+    pub unsafe fn reply(&self, parts: &[Part], params: &OpParams, out: Out) -> Result<Submitted> {
+        self.message().check_fork()?;
+        let endpoint = self.endpoint();
+        params.check(&endpoint.worker.context, "answer to a fetch", flag::NO_WAIT | flag::EAGER | flag::RNDV)?;
+        memory_type_of(&endpoint.worker, parts, params)?;
+        let length: usize = parts.iter().map(|part| part.length).sum();
+        self.begin_answer()?;
+        let submitted = wait::submit(params, out, |params, out| {
+            if length as u64 > self.capacity() {
+                let told =
+                    Told { number: self.0.number.get(), status: Status::MESSAGE_TRUNCATED, length: Some(length) };
+                return endpoint.send_answer(told, &[], false, params, out);
+            }
+            let told = Told { number: self.0.number.get(), status: Status::OK, length: None };
+            let waits = self.0.inbound.get().flags & wire::flag::WAITING != 0;
+            endpoint.send_answer(told, parts, waits, params, out)
+        });
+        if submitted.is_err() {
+            self.0.outside.store(0, Ordering::Release);
+        }
+        submitted
+    }
+
+    /// Answers with a status alone.
+    pub fn reject(&self, status: Status) -> Result<()> {
+        self.message().check_fork()?;
+        let own = [Status::NO_ELEM, Status::REJECTED, Status::BUSY, Status::CANCELED];
+        if !own.contains(&status) && status.0 > Status::APPLICATION.0 {
+            let text = format!(
+                "status: {status} is none of NO_ELEM, REJECTED, BUSY, CANCELED and UCXX_ERR_APPLICATION and below"
+            );
+            return Err(Error::invalid(text));
+        }
+        self.endpoint().check_open_outside()?;
+        self.begin_answer()?;
+        let said = self.say_later(status);
+        if said.is_err() {
+            self.0.outside.store(0, Ordering::Release);
+        }
+        said
+    }
+
+    fn begin_answer(&self) -> Result<()> {
+        if self.0.outside.swap(ANSWERED, Ordering::AcqRel) == ANSWERED {
+            return Err(Error::new(Status::ALREADY_EXISTS, "fetch: has been answered already"));
+        }
+        Ok(())
+    }
+
+    /// Never fails for want of room.
+    fn say_later(&self, status: Status) -> Result<()> {
+        let (number, endpoint) = (self.0.number.get(), self.endpoint().shared());
+        // An endpoint that has ended has told the other side as well.
+        self.endpoint().worker.post(move |_inside| endpoint.answer_now(number, status))
+    }
+}
+
+/// In `Slot::outside`.
+pub(super) const ANSWERED: u8 = 1;
+
+/// What an answer says beside its data.
+#[derive(Clone, Copy)]
+struct Told {
+    number: u64,
+    status: Status,
+    length: Option<usize>,
+}
+
+impl Told {
+    fn header(&self) -> ([u8; 8], usize) {
+        match self.length {
+            Some(length) => ((length as u64).to_le_bytes(), 8),
+            None => ([0; 8], 0),
+        }
+    }
+}
+
+impl Endpoint {
+    fn send_answer(&self, told: Told, parts: &[Part], waits: bool, params: &OpParams, out: Out) -> Result<Submitted> {
+        let worker = &self.worker;
+        let length: usize = parts.iter().map(|part| part.length).sum();
+        let describe = |slot: &Slot| {
+            let (header, header_length) = told.header();
+            let outgoing =
+                Outgoing::answer(told.number, told.status.0, header_length, length, waits, self.is_remote(), params);
+            let room = slot.room(HEADER + header_length);
+            // SAFETY: room for as much, which is nobody's but ours.
+            unsafe { room.add(HEADER).copy_from_nonoverlapping(header.as_ptr(), header_length) };
+            let memory_type = memory_type_of(worker, parts, params).unwrap_or(None);
+            let (buffer, count, scattered) = describe_parts(slot, parts);
+            Queued { buffer, count, scattered, memory_type, outgoing, endpoint: self, ..Queued::NOTHING }
+        };
+        let may_wait = params.flags & flag::NO_WAIT == 0;
+        if worker.goes_through_ring(params) {
+            self.check_open_outside()?;
+            if !may_wait {
+                self.check_queue_outside(params, length)?;
+            }
+            return worker.delay(Kind::FetchReply, length as u64, params, out, describe);
+        }
+        let inside = worker.enter()?;
+        self.check_open()?;
+        if self.must_wait() {
+            if !may_wait {
+                self.check_queue(params, length)?;
+            }
+            return Ok(self.queue_described(Kind::FetchReply, length as u64, params, out, describe));
+        }
+        let slot = inside.take_slot();
+        slot.prepare(Kind::FetchReply);
+        let posted = self.post_message(slot, &describe(slot));
+        inside.submitted(slot, posted, Submission { endpoint: Some(self), params, length: length as u64, tag: 0 }, out)
+    }
+
+    /// An answer ends before UCX has got it: the side that asks is told at least that. Inside the gate.
+    pub(crate) fn answer_is_dropped(&self, slot: &Slot, queued: &Queued) {
+        if slot.kind.get() == Kind::FetchReply {
+            self.answer_now(queued.outgoing.answers(), Status::CANCELED);
+        }
+    }
+
+    /// Answers a question without data. Inside the gate.
+    pub(crate) fn answer_now(&self, number: u64, status: Status) {
+        if !self.takes_messages() || self.ucp.get().is_null() || self.worker.is_over.get() {
+            return;
+        }
+        self.break_silence();
+        let slot = self.worker.take_internal_slot();
+        slot.room(HEADER);
+        let outgoing = Outgoing::answer(number, status.0, 0, 0, false, false, &OpParams::DEFAULT);
+        let queued = Queued { outgoing, endpoint: self, ..Queued::NOTHING };
+        match posted(slot, self.post_message(slot, &queued)) {
+            Posted::Pending => self.worker.start(slot, Some(self), &OpParams::DEFAULT, Out::NOWHERE),
+            _ => self.worker.return_slot(slot),
+        }
+    }
+}
+
+/// Lets go of a question. One that was not answered is rejected with CANCELED.
+///
+/// # Safety
+/// The caller has the question and does not use it again; its memory may be gone afterwards.
+pub unsafe fn destroy(fetch: *const Fetch) {
+    // SAFETY: the caller has it.
+    let question = unsafe { &*fetch };
+    let unanswered = || question.0.outside.swap(ANSWERED, Ordering::AcqRel) != ANSWERED;
+    let unsaid = || question.say_later(Status::CANCELED).is_err_and(|error| error.status() != Status::CLOSED);
+    if question.message().check_fork().is_ok() && unanswered() && unsaid() {
+        // The worker's own thread says it, when it takes the slot back.
+        question.0.outside.store(am_message::LEFT, Ordering::Release);
+    }
+    // SAFETY: as for this function; a question is a message.
+    unsafe { am_message::destroy(fetch.cast()) };
+}

@@ -1,0 +1,106 @@
+//! What an operation is.
+#![deny(unsafe_code)]
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Free,
+    TagSend,
+    TagSendSync,
+    TagRecv,
+    TagMessageRecv,
+    StreamSend,
+    StreamRecv,
+    EndpointFlush,
+    WorkerFlush,
+    EndpointClose,
+    AmSend,
+    /// The pull of a message whose data waits at its sender.
+    AmRecv,
+    /// The question of a fetch on its way, which nobody sees, and the fetch itself, until its answer has come.
+    FetchAsk,
+    Fetch,
+    FetchReply,
+    /// Multi-buffer transfer, and one of the messages that it consists of, which nobody sees. See `multi`.
+    TagSendMulti,
+    TagRecvMulti,
+    TagSendPart,
+    TagRecvPart,
+    /// To and from the queue of an endpoint. See `am_queue`.
+    AmQueueSend,
+    AmQueueRecv,
+    /// The pull of a multi-buffer message, which nobody sees.
+    MultiPull,
+    /// No operation: an active message that has come in. See `am_message`.
+    AmMessage,
+    /// UCP's half of a flush or a close, or a message that is dropped: nobody sees it.
+    Internal,
+}
+
+impl Kind {
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            Kind::Free => "free",
+            Kind::TagSend => "tag send",
+            Kind::TagSendSync => "synchronous tag send",
+            Kind::TagRecv => "tag receive",
+            Kind::TagMessageRecv => "receive of a probed message",
+            Kind::StreamSend => "stream send",
+            Kind::StreamRecv => "stream receive",
+            Kind::EndpointFlush => "endpoint flush",
+            Kind::WorkerFlush => "worker flush",
+            Kind::EndpointClose => "endpoint close",
+            Kind::AmSend => "active message",
+            Kind::AmRecv => "receive of an active message",
+            Kind::FetchAsk => "question of a fetch",
+            Kind::Fetch => "fetch",
+            Kind::FetchReply => "answer to a fetch",
+            Kind::TagSendMulti => "multi-buffer send",
+            Kind::TagRecvMulti => "multi-buffer receive",
+            Kind::TagSendPart | Kind::TagRecvPart => "frame",
+            Kind::AmQueueSend => "message to a queue",
+            Kind::AmQueueRecv => "receive from a queue",
+            Kind::MultiPull => "pull of a multi-buffer message",
+            Kind::AmMessage => "message",
+            Kind::Internal => "internal operation",
+        }
+    }
+
+    pub(crate) fn is_send(self) -> bool {
+        matches!(
+            self,
+            Kind::TagSend
+                | Kind::TagSendSync
+                | Kind::TagSendPart
+                | Kind::StreamSend
+                | Kind::AmSend
+                | Kind::AmQueueSend
+                | Kind::FetchAsk
+                | Kind::FetchReply
+        )
+    }
+
+    pub(crate) fn is_recv(self) -> bool {
+        self.is_single_recv()
+            || matches!(self, Kind::TagRecvMulti | Kind::TagRecvPart | Kind::MultiPull | Kind::AmQueueRecv)
+    }
+
+    /// Neither made of others nor one of those.
+    pub(crate) fn is_single_recv(self) -> bool {
+        matches!(self, Kind::TagRecv | Kind::TagMessageRecv | Kind::StreamRecv | Kind::AmRecv | Kind::Fetch)
+    }
+
+    pub(crate) fn is_multi(self) -> bool {
+        matches!(self, Kind::TagSendMulti | Kind::TagRecvMulti)
+    }
+
+    /// Of the peer, as it takes memory there unasked.
+    pub(crate) fn needs_credit(self) -> bool {
+        matches!(self, Kind::AmSend | Kind::FetchAsk)
+    }
+
+    /// Nobody was given it, and nobody counts it.
+    pub(crate) fn is_internal(self) -> bool {
+        matches!(self, Kind::Internal | Kind::FetchAsk | Kind::TagSendPart | Kind::TagRecvPart | Kind::MultiPull)
+    }
+}

@@ -1,0 +1,240 @@
+//! The quick way of a fetch, both sides of it, on a worker of one thread and manual progress: see `quick`. Questions and answers that go
+//! out as one piece, and come in as one, between peers that know each other.
+
+use super::am::Outgoing;
+use super::am_message::Form;
+use super::endpoint::Endpoint;
+use super::fetch::put_down;
+use super::fetch_answer::{Fetch, ANSWERED};
+use super::inflight::Out;
+use super::memory_type;
+use super::operation::{OpParams, Submitted};
+use super::quick::Quick;
+use super::request::{mark, Kind, Part as Of, Slot};
+use super::status::{Result, Status};
+use super::store::{copy_short, put_pair, INLINE};
+use super::wire::{join_number, Question, AM_ID};
+use super::wire_short::{self, Piece};
+use super::worker::Worker;
+use crate::sys;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+impl Endpoint {
+    /// For plain questions with so long a header and room for an answer; None to go the long way.
+    #[inline(always)]
+    pub fn quick_for_question(&self, header: usize, capacity: usize) -> Option<Quick<'_>> {
+        if capacity > usize::from(u16::MAX) {
+            return None;
+        }
+        let quick = self.quick_for_message(wire_short::QUESTION + header)?;
+        if quick.slot.next.get().is_null() {
+            // It takes a second one.
+            quick.worker.gate.leave_quickly();
+            return None;
+        }
+        Some(quick)
+    }
+}
+
+impl Fetch {
+    /// For a plain answer of so many bytes; None to go the long way.
+    #[inline(always)]
+    pub fn quick(&self, length: usize) -> Option<Quick<'_>> {
+        let inbound = self.slot().inbound();
+        let simple = self.slot().outside.load(Ordering::Relaxed) == 0
+            && length as u64 <= inbound.capacity.unwrap_or(0)
+            && inbound.flags & super::wire::flag::WAITING == 0;
+        // SAFETY: a reference of the question's own, until it is destroyed; null in a message.
+        let endpoint = unsafe { inbound.reply.as_ref() }.filter(|_| simple)?;
+        endpoint.quick_for_piece(length)
+    }
+
+    /// Lets go of a question that was answered, on the thread of a SINGLE worker. False: nothing has happened, go the long way.
+    ///
+    /// # Safety
+    /// The caller has the question, and does not use it again when this is true.
+    #[inline(always)]
+    pub unsafe fn destroy_quickly(&self) -> bool {
+        let slot = self.slot();
+        let (worker, inbound) = (slot.worker(), slot.inbound());
+        let simple = worker.may_act_quickly()
+            && slot.outside.load(Ordering::Relaxed) == ANSWERED
+            && inbound.form == Form::Copied
+            && inbound.connection == 0;
+        if !simple {
+            return false;
+        }
+        // SAFETY: the reference that was made for this question, which has given back its credit.
+        drop(unsafe { Arc::from_raw(inbound.reply) });
+        worker.message_gone(slot);
+        true
+    }
+}
+
+impl Quick<'_> {
+    /// `Endpoint::fetch` for plain parameters and one buffer.
+    ///
+    /// # Safety
+    /// As for that; `to` and the header's length are those that this was made for.
+    #[inline(always)]
+    pub unsafe fn fetch(
+        self,
+        to: &Endpoint,
+        id: u16,
+        header: &[u8],
+        (buffer, capacity): (*mut c_void, usize),
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        let Quick { worker, slot } = self;
+        // SAFETY: the one behind it in the free list, as `quick_for_question` has seen, and the first one when that is taken.
+        let ask = unsafe { &*slot.next.get() };
+        let number = match worker.fetches.add(slot) {
+            Ok(number) => number,
+            Err(error) => {
+                worker.gate.leave_quickly();
+                return Err(error);
+            }
+        };
+        worker.slab.take(slot);
+        slot.begin(Kind::Fetch, params, capacity as u64, 0, out.is_wanted());
+        slot.go_into(buffer, capacity, params);
+        ask.prepare(Kind::FetchAsk);
+        let outgoing = Outgoing::question(id, header.len(), 0, 0);
+        to.credits.spend(outgoing.charge);
+        let question = Question { number, capacity: capacity as u64 };
+        let (words, last) = wire_short::question(&to.header_of(&outgoing), &question);
+        let room = ask.room(INLINE);
+        // SAFETY: room for all three, as `quick_for_question` has seen; the caller's is readable.
+        unsafe {
+            put_pair(room, words);
+            room.add(16).cast::<u32>().write(last.to_le());
+            copy_short(header.as_ptr(), room.add(wire_short::QUESTION), header.len());
+        }
+        let length = wire_short::QUESTION + header.len();
+        let param = worker.templates.message(ask);
+        // SAFETY: a live endpoint, its worker entered, which keeps the slot, which has all of it.
+        let posted = unsafe { to.send_packed(room.cast(), length, param, outgoing.charge) };
+        if posted.is_null() {
+            to.count_sent(0);
+            if params.callback.is_none() && params.recv_info.is_null() && out.is_wanted() {
+                // Nothing but its request tells of its end, and no ticket names it.
+                slot.add_mark(mark::PLAIN);
+            }
+        } else {
+            worker.slab.take(ask);
+            if let Err(error) = to.question_posted(slot, ask, posted, 0) {
+                worker.fetches.remove(number);
+                worker.slab.push(ask);
+                worker.return_slot(slot);
+                worker.gate.leave_quickly();
+                return Err(error);
+            }
+        }
+        slot.number.set(number);
+        worker.start(slot, Some(to), params, out);
+        worker.gate.leave_quickly();
+        Ok(Submitted::Pending)
+    }
+
+    /// `Fetch::reply` for plain parameters and one buffer.
+    ///
+    /// # Safety
+    /// As for that; `fetch` and the length are those that this was made for.
+    #[inline(always)]
+    pub unsafe fn reply(
+        self,
+        fetch: &Fetch,
+        (buffer, length): (*const c_void, usize),
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        let Quick { worker, slot } = self;
+        let to = fetch.endpoint();
+        fetch.slot().outside.store(ANSWERED, Ordering::Relaxed);
+        slot.prepare(Kind::FetchReply);
+        slot.length.set(length as u64);
+        slot.tag.set(0);
+        let number = fetch.slot().number.get();
+        let outgoing = Outgoing::answer(number, Status::OK.0, 0, length, false, false, params);
+        let words = wire_short::answer(&to.header_of(&outgoing));
+        let room = slot.room(INLINE);
+        // SAFETY: room for both, as `Fetch::quick` has seen; the caller's is readable.
+        unsafe {
+            put_pair(room, words);
+            copy_short(buffer.cast(), room.add(wire_short::ANSWER), length);
+        }
+        let (ucp, param) = (to.ucp.get(), worker.templates.message(slot));
+        // SAFETY: a live endpoint, its worker entered, which keeps the slot, which has all of it.
+        let posted = unsafe {
+            sys::ucp_am_send_nbx(ucp, AM_ID, std::ptr::null(), 0, room.cast(), wire_short::ANSWER + length, param)
+        };
+        if !posted.is_null() {
+            let submitted = worker.submitted_otherwise(slot, posted, Some(to), params, out);
+            if submitted.is_err() {
+                fetch.slot().outside.store(0, Ordering::Release);
+            }
+            return submitted;
+        }
+        Ok(worker.sent_quickly(slot, Kind::FetchReply, to, out))
+    }
+}
+
+impl Slot {
+    /// Where a fetch's answer goes: one buffer.
+    #[inline(always)]
+    fn go_into(&self, buffer: *mut c_void, capacity: usize, params: &OpParams) {
+        let host = params.memory_type == memory_type::HOST;
+        // SAFETY: the slot was taken a moment ago: nobody else has it. Piece by piece, as the whole is large.
+        let queued = unsafe { &mut *self.queued.as_ptr() };
+        queued.buffer = buffer;
+        queued.count = capacity;
+        queued.scattered = false;
+        queued.memory_type = host.then_some(sys::UCS_MEMORY_TYPE_HOST);
+        queued.outgoing = Outgoing::NOTHING;
+    }
+}
+
+impl Worker {
+    /// As `answer_came`, of a packed answer that comes as nearly all short ones do. False: nothing has happened, go the long way.
+    #[inline(always)]
+    pub(crate) fn answer_came_quickly(&self, piece: &Piece<'_>) -> bool {
+        let Piece { header, user_header, data, .. } = piece;
+        let number = join_number(header.id, header.sender);
+        if header.sequence != 0 || !user_header.is_empty() || header.connection == 0 {
+            return false;
+        }
+        let Some(slot) = self.fetches.find(number) else { return false };
+        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+        let Some(endpoint) = (unsafe { slot.endpoint.get().as_ref() }) else { return false };
+        let simple = header.connection == endpoint.peering.number.get()
+            && data.len() as u64 <= slot.length.get()
+            && matches!(slot.part.get(), Of::Nothing)
+            && !slot.pooled
+            && !slot.is_making()
+            && !slot.wants_pull()
+            && slot.reason.get() == 0;
+        if !simple {
+            return false;
+        }
+        endpoint.heard();
+        endpoint.note_credit(header.taken);
+        self.fetches.remove(number);
+        slot.number.set(0);
+        slot.length.set(data.len() as u64);
+        // SAFETY: UCX's data is valid during its handler, and the processor reaches where it goes, where there is room.
+        unsafe { put_down(slot, data.as_ptr(), data.len()) };
+        endpoint.in_flight_remove(slot);
+        slot.endpoint.set(std::ptr::null());
+        if slot.is_plain() {
+            slot.complete_quickly();
+        } else {
+            slot.clear_mark(mark::LIVE | mark::PLAIN);
+            slot.outcome.set(Status::OK);
+            self.ended(slot, Status::OK);
+        }
+        true
+    }
+}

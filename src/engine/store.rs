@@ -1,0 +1,100 @@
+//! Memory that goes with a slot: the header of a message on its way out, or a message that came in and that UCX does not leave
+//! with us. It stays with the slot for its next use, so that in steady state nothing is allocated.
+
+/// What most messages need: the library's header and a short one of the user's; or as much as UCX hands over in place on shared memory.
+pub(crate) const INLINE: usize = 128;
+/// Longer than this it is given back when the use ends.
+const KEPT: usize = 1 << 16;
+
+/// Copies what is mostly a few bytes: a call of memcpy takes longer than all else that is done with a short message.
+///
+/// # Safety
+/// As for `copy_nonoverlapping`.
+#[inline(always)]
+pub(crate) unsafe fn copy_short(from: *const u8, to: *mut u8, length: usize) {
+    match length {
+        0 => {}
+        // SAFETY: as for this function.
+        8 => unsafe { to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()) },
+        // SAFETY: as above.
+        _ => unsafe { from.copy_to_nonoverlapping(to, length) },
+    }
+}
+
+/// Puts two words down in one store: UCX reads them back at once, by wide loads, which wait for what small stores have written to arrive
+/// in the cache.
+///
+/// # Safety
+/// There is room for them at `to`, which is aligned to 16 bytes.
+#[inline(always)]
+pub(crate) unsafe fn put_pair(to: *mut u8, [first, second]: [u64; 2]) {
+    let pair = u128::from(first) | u128::from(second) << 64;
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{__m128i, _mm_store_si128};
+        // SAFETY: as for this function; every x86-64 has these.
+        unsafe { _mm_store_si128(to.cast::<__m128i>(), std::mem::transmute::<u128, __m128i>(pair)) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: as for this function.
+    unsafe {
+        to.cast::<u128>().write(pair.to_le());
+    }
+}
+
+/// Puts a header of three words down.
+///
+/// # Safety
+/// As for `put_pair`.
+#[inline(always)]
+pub(crate) unsafe fn put_header(to: *mut u8, [first, second, third]: [u64; 3]) {
+    // SAFETY: as for this function.
+    unsafe {
+        put_pair(to, [first, second]);
+        to.add(16).cast::<u64>().write(third.to_le());
+    }
+}
+
+#[repr(C, align(16))]
+pub(crate) struct Store {
+    inline: [u8; INLINE],
+    spill: Vec<u128>,
+}
+
+impl Store {
+    pub(crate) fn new() -> Self {
+        Store { inline: [0; INLINE], spill: Vec::new() }
+    }
+
+    /// Room for so many bytes, aligned to 16 of them, in place of what was there.
+    #[inline(always)]
+    pub(crate) fn room(&mut self, length: usize) -> &mut [u8] {
+        if length <= INLINE {
+            &mut self.inline[..length]
+        } else {
+            self.spilled(length)
+        }
+    }
+
+    #[inline(never)]
+    fn spilled(&mut self, length: usize) -> &mut [u8] {
+        let words = length.div_ceil(size_of::<u128>());
+        if self.spill.len() < words {
+            self.spill.resize(words, 0);
+        }
+        as_bytes(&mut self.spill, length)
+    }
+
+    /// The use has ended.
+    #[inline]
+    pub(crate) fn shrink(&mut self) {
+        if self.spill.len() > KEPT / size_of::<u128>() {
+            self.spill = Vec::new();
+        }
+    }
+}
+
+fn as_bytes(words: &mut [u128], length: usize) -> &mut [u8] {
+    // SAFETY: plain bytes, as many as there are or fewer.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), length.min(size_of_val(words))) }
+}
