@@ -1,30 +1,88 @@
-//! The header of the library's own active messages.
+//! The header of the library's own active messages, by itself and packed with what belongs to it.
 #![no_main]
 
-use layout::number;
-use libfuzzer_sys::fuzz_target;
-use ucxx_rs::engine::wire::{Header, Unreadable, HEADER};
+use layout::{is_header, number};
+use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
+use ucxx_rs::engine::wire::{Header, Kind, Question, Unreadable, HEADER};
+use ucxx_rs::engine::wire_short::Piece;
 
-fuzz_target!(|data: &[u8]| {
-    let decoded = Header::decode(data);
-    if data.len() != HEADER {
-        assert!(matches!(decoded, Err(Unreadable::Garbage(_))));
+fn check_header(header: &Header, data: &[u8]) {
+    assert_eq!(header.encode(), data[..HEADER], "another header than the one that came");
+    assert_eq!((header.kind as u8, header.connection), (data[1], number(data, 8, 4) as u32));
+    assert_eq!((header.id, header.user_header), (number(data, 2, 2) as u16, number(data, 4, 2) as u16));
+    assert_eq!((header.sequence, header.sender), (number(data, 12, 4) as u32, number(data, 20, 4) as u32));
+    let taken = (header.taken.messages, header.taken.units);
+    assert_eq!(taken, (number(data, 16, 2) as u16, number(data, 18, 2) as u16));
+}
+
+fn check_error(unreadable: &Unreadable, data: &[u8]) {
+    if let Unreadable::Version { theirs, refusal, connection, sender } = *unreadable {
+        assert_ne!(theirs, 1);
+        let expected = (data[0], data[1] == 3, number(data, 8, 4) as u32, number(data, 20, 4) as u32);
+        assert_eq!((theirs, refusal, connection, sender), expected);
+    } else {
+        assert!(data.len() < HEADER || data[0] == 1, "of another version, and called garbage");
+    }
+}
+
+/// The short forms, of which there are no others: what is read is what another library would write.
+fn check_short(data: &[u8]) {
+    let Ok(Piece { header, question, user_header, data: payload, .. }) = Piece::decode(data) else { return };
+    if data[0] < 0x80 {
         return;
     }
-    let (receiver, own) = (number(data, 8, 4) as u32, number(data, 20, 4) as u32);
-    match decoded {
+    assert_eq!((header.kind as u8 | 0x80, header.connection), (data[0], number(data, 4, 4) as u32));
+    assert_ne!(header.connection, 0);
+    let start = if question.is_some() { 20 } else { 16 };
+    assert_eq!([&data[..start], user_header, payload].concat(), data);
+    assert_eq!(question.is_some(), header.kind == Kind::Ask);
+    if let Some(question) = question {
+        let (lower, upper) = (number(data, 12, 4), number(data, 16, 4));
+        assert_eq!((question.number, question.capacity), (upper << 32 | lower, number(data, 10, 2)));
+        assert!(question.number <= Question::NUMBERS);
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    check_short(data);
+    match Header::decode(data) {
         Ok(header) => {
-            assert_eq!(header.encode(), data, "another header than the one that came");
-            assert_eq!((header.kind as u8, header.connection, header.sender), (data[1], receiver, own));
+            check_header(&header, data);
+            assert!(is_header(data), "taken, and not a header");
+            assert_eq!(usize::from(header.user_header), data.len() - HEADER);
         }
-        Err(Unreadable::Version { theirs, refusal, connection, sender }) => {
-            assert_ne!(theirs, 1);
-            assert_eq!((theirs, refusal, connection, sender), (data[0], data[1] == 3, receiver, own));
-        }
-        Err(Unreadable::Garbage(_)) => {
-            let sound = data[0] == 1 && (1..=7).contains(&data[1]) && number(data, 6, 2) <= 3;
-            let empty = data[2..6].iter().chain(&data[12..20]).all(|byte| *byte == 0);
-            assert!(!(sound && empty), "a sound header was refused");
+        Err(unreadable) => {
+            check_error(&unreadable, data);
+            let whole = data.len() >= HEADER && number(data, 4, 2) == (data.len() - HEADER) as u64;
+            assert!(!(whole && is_header(data)), "a sound header was refused");
         }
     }
+    match Header::decode_packed(data) {
+        Ok((header, user_header, payload)) => {
+            check_header(&header, data);
+            assert!(is_header(data) && matches!(header.kind, Kind::Message | Kind::Ask | Kind::Answer));
+            assert_eq!([&data[..HEADER], user_header, payload].concat(), data);
+            assert_eq!(usize::from(header.user_header), user_header.len());
+        }
+        Err(unreadable) => {
+            check_error(&unreadable, data);
+            let of_user = is_header(data) && [8, 10, 11].contains(&data[1]);
+            let fits = of_user && number(data, 4, 2) <= (data.len() - HEADER) as u64;
+            assert!(!fits, "a sound message was refused");
+        }
+    }
+});
+
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    let size = fuzzer_mutate(data, size, max_size);
+    if size >= HEADER {
+        // Of one version, mostly, and half of them with a header of the user's that is as long as it says.
+        if seed % 16 != 0 {
+            data[0] = if seed & 0x200 != 0 { 1 } else { [0x88, 0x8a, 0x8b][seed as usize / 16 % 3] };
+        }
+        if seed & 0x100 != 0 {
+            data[4..6].copy_from_slice(&((size - HEADER) as u16).to_le_bytes());
+        }
+    }
+    size
 });

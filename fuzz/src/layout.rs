@@ -12,6 +12,21 @@ pub fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
     bytes[at..at + length].iter().rev().fold(0, |sum, byte| (sum << 8) | u64::from(*byte))
 }
 
+/// Does it begin with a header whose fields are those of its kind?
+pub fn is_header(bytes: &[u8]) -> bool {
+    if bytes.len() < 24 || bytes[0] != 1 {
+        return false;
+    }
+    let (id, user_header, flags) = (number(bytes, 2, 2), number(bytes, 4, 2), number(bytes, 6, 2));
+    let (place, taken) = (number(bytes, 12, 4), number(bytes, 16, 4));
+    match bytes[1] {
+        1..=7 => id == 0 && user_header == 0 && flags < 4 && place == 0 && taken == 0,
+        9 => id == 0 && user_header == 0 && flags < 4 && place == 0,
+        8 | 10 | 11 => flags & 0x80f3 == 0,
+        _ => false,
+    }
+}
+
 fn checksum(bytes: &[u8]) -> u32 {
     let end = bytes.len() - 16;
     let mut hasher = crc32fast::Hasher::new();

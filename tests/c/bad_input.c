@@ -9,6 +9,9 @@
   GROUP(endpoint)     \
   GROUP(listener)     \
   GROUP(tag)          \
+  GROUP(am)           \
+  GROUP(stream)       \
+  GROUP(fetch)        \
   GROUP(notifier)
 
 #define DECLARE(group) extern const bad_input_row_t bad_input_##group[];

@@ -77,15 +77,25 @@ ucxx_status_t sized_output(fixture_t *f, size_t known, ucxx_status_t (*query)(fi
   ROW(prefix##_size_huge, UCXX_ERR_INVALID_PARAM, "struct_size", QUERY(f, sized(f, SIZE_MAX, sizeof(type))))             \
   ROW(prefix##_size_tail_zeroed, UCXX_OK, NULL, sized_output(f, sizeof(type), QUERY))
 
-/* Rows for whatever ends in (params, request). */
+/* Rows for whatever ends in (params, request), and has no use for the flags of active messages. */
 #define OPERATION_ROWS(prefix, TRY)                                                                                      \
+  PLAIN_OPERATION_ROWS(prefix, TRY)                                                                                      \
+  ROW(prefix##_flag_eager, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_EAGER)))                        \
+  ROW(prefix##_flag_rndv, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_RNDV)))                          \
+  ROW(prefix##_flag_reply, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_AM_REPLY)))
+
+/* And has. */
+#define PROTOCOL_ROWS(prefix, TRY)                                                                                       \
+  ROW(prefix##_flag_eager, UCXX_OK, NULL, TRY(f, op_flags(f, UCXX_FLAG_EAGER)))                                          \
+  ROW(prefix##_flag_rndv, UCXX_OK, NULL, TRY(f, op_flags(f, UCXX_FLAG_RNDV)))                                            \
+  ROW(prefix##_flag_both, UCXX_ERR_INVALID_PARAM, "EAGER", TRY(f, op_flags(f, UCXX_FLAG_EAGER | UCXX_FLAG_RNDV)))        \
+  ROW(prefix##_flag_reply, UCXX_OK, NULL, TRY(f, op_flags(f, UCXX_FLAG_AM_REPLY)))
+
+#define PLAIN_OPERATION_ROWS(prefix, TRY)                                                                                \
   SIZE_ROWS(prefix, ucxx_op_params_t, TRY)                                                                               \
   ROW(prefix##_flag_unknown, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UINT64_C(1) << 30)))                    \
   ROW(prefix##_flag_highest, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UINT64_C(1) << 63)))                    \
-  ROW(prefix##_flag_eager, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_EAGER)))                        \
-  ROW(prefix##_flag_rndv, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_RNDV)))                           \
-  ROW(prefix##_flag_partial, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_STREAM_PARTIAL)))    \
-  ROW(prefix##_flag_reply, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_AM_REPLY)))                  \
+  ROW(prefix##_flag_partial, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_STREAM_PARTIAL)))             \
   ROW(prefix##_wait_callback, UCXX_ERR_INVALID_PARAM, "WAIT", TRY(f, op_flags_callback(f, UCXX_FLAG_WAIT)))              \
   ROW(prefix##_wait_always, UCXX_ERR_INVALID_PARAM, "WAIT",                                                              \
       TRY(f, op_flags(f, UCXX_FLAG_WAIT | UCXX_FLAG_ALWAYS_CALLBACK)))                                                   \

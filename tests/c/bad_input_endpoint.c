@@ -33,6 +33,10 @@ static ucxx_status_t query_endpoint(fixture_t *f, void *out) {
   return ucxx_endpoint_query(f->endpoint, out);
 }
 
+static ucxx_status_t query_load(fixture_t *f, void *out) {
+  return ucxx_endpoint_query_load(f->endpoint, out);
+}
+
 static ucxx_status_t query_endpoint_of(const ucxx_endpoint_t *endpoint) {
   ucxx_endpoint_attr_t attr = UCXX_ENDPOINT_ATTR_INIT;
   return ucxx_endpoint_query(endpoint, &attr);
@@ -64,6 +68,11 @@ static ucxx_status_t create_from(fixture_t *f, const char *local_address) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   params.local_address = local_address;
   return try_endpoint(f, &params);
+}
+
+static void never(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
+  (void)arg, (void)endpoint, (void)status;
+  FAIL("called");
 }
 
 static void reject(void *arg, ucxx_conn_request_t *request) {

@@ -4,105 +4,13 @@
  *
  *   foreign_peer peer|none PROGRAM [ARGUMENT...]     PROGRAM: such as foreign_raw.c, which describes how it is talked to
  */
-#include "test_util.h"
+#include "foreigner.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-enum { TRAILER = 80 /* docs/wire-formats.md */, LENGTHS = 4, ANSWER = 1 << 17, TAG_NEVER = 0x777 };
+enum { TRAILER = 80 /* docs/wire-formats.md */, LENGTHS = 4, TAG_NEVER = 0x777, PATIENCE_NS = 20000000 };
 static const size_t lengths[LENGTHS] = {0, 8, 5000, 1 << 20};
 
-static char **command;
 static int32_t handling;
 static ucxx_context_t *context;
-static ucxx_worker_t *worker;
-
-/* ------------------------------------------------------------------ the other program */
-
-typedef struct foreigner {
-  pid_t pid;
-  FILE *to;
-  int from;
-} foreigner_t;
-
-static void start(foreigner_t *other) {
-  int in[2], out[2];
-  CHECK(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0);
-  other->pid = fork();
-  CHECK(other->pid >= 0);
-  if (other->pid == 0) {
-    dup2(in[0], STDIN_FILENO);
-    dup2(out[1], STDOUT_FILENO);
-    execvp(command[0], command);
-    _exit(127);
-  }
-  close(in[0]);
-  close(out[1]);
-  other->to = fdopen(in[1], "w");
-  other->from = out[0];
-}
-
-#define TELL(other, ...)                 \
-  do {                                   \
-    fprintf((other)->to, __VA_ARGS__);   \
-    CHECK(fflush((other)->to) == 0);     \
-  } while (0)
-
-/* Its next line, while our worker makes progress. */
-static const char *next_line(const foreigner_t *other) {
-  static char line[ANSWER];
-  size_t length = 0;
-  while (length == 0 || line[length - 1] != '\n') {
-    struct pollfd input = {other->from, POLLIN, 0};
-    CHECK(length + 1 < sizeof line);
-    if (poll(&input, 1, 0) == 0) {
-      progress(worker);
-      continue;
-    }
-    if (read(other->from, &line[length], 1) != 1)
-      FAIL("the other program has ended");
-    length++;
-  }
-  line[length - 1] = '\0';
-  return line;
-}
-
-/* UCX's log, which goes to the standard output as well, begins with the time in brackets. */
-static const char *answer(const foreigner_t *other) {
-  const char *line;
-  while ((line = next_line(other))[0] == '[')
-    printf("the other program's %s\n", line);
-  return line;
-}
-
-static void expect(const foreigner_t *other, const char *what) {
-  const char *line = answer(other);
-  if (strcmp(line, what) != 0)
-    FAIL("the other program answers '%s', not '%s'", line, what);
-}
-
-static uint16_t answer_port(const foreigner_t *other) {
-  unsigned port = 0;
-  CHECK(sscanf(answer(other), "port %u", &port) == 1);
-  return (uint16_t)port;
-}
-
-/* Its end, by a signal or by that of its input. */
-static void stop(foreigner_t *other, int killed) {
-  int status = 0;
-  if (killed)
-    kill(other->pid, SIGKILL);
-  fclose(other->to);
-  CHECK(waitpid(other->pid, &status, 0) == other->pid);
-  close(other->from);
-  if (killed)
-    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-  else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    FAIL("the other program has ended with status 0x%x", status);
-}
 
 /* ------------------------------------------------------------------ our side */
 
@@ -119,6 +27,7 @@ static ucxx_endpoint_params_t watching(ends_t *ends) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   memset(ends, 0, sizeof *ends);
   params.error_handling = handling;
+  params.liveness_ns = handling == UCXX_ENDPOINT_ERROR_HANDLING_NONE ? 0 : PATIENCE_NS;
   params.on_open = params.on_close = see_endpoint;
   params.on_open_arg = &ends->open;
   params.on_close_arg = &ends->close;
@@ -130,10 +39,6 @@ static void accept_it(void *arg, ucxx_conn_request_t *request) {
   ucxx_endpoint_params_t params = watching(ends);
   CHECK_OK(ucxx_endpoint_accept(request, &params, &ends->endpoint));
   ucxx_conn_request_destroy(request);
-}
-
-static uint8_t pattern(unsigned seed, size_t at) {
-  return (uint8_t)(seed + 7 * at);
 }
 
 static void transfer(const foreigner_t *other, const ends_t *ends, int to_them, size_t length, unsigned seed) {
@@ -158,6 +63,19 @@ static void both_ways(const foreigner_t *other, const ends_t *ends) {
     transfer(other, ends, 1, lengths[at], 100 + (unsigned)at);
     transfer(other, ends, 0, lengths[at], 200 + (unsigned)at);
   }
+}
+
+/* A foreigner gives no sign of life when it is asked, and is not given up for that. */
+static void wait_in_vain(const ends_t *ends) {
+  static uint8_t word[8];
+  ucxx_request_t *request = NULL;
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  params.from = ends->endpoint;
+  CHECK_STATUS(ucxx_tag_recv(worker, word, sizeof word, TAG_NEVER, UINT64_MAX, &params, &request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_request_wait(request, 10 * (uint64_t)PATIENCE_NS), UCXX_INPROGRESS);
+  CHECK_OK(ucxx_endpoint_status(ends->endpoint));
+  ucxx_request_cancel(request);
+  CHECK_STATUS(finish(UCXX_INPROGRESS, &request), UCXX_ERR_CANCELED);
 }
 
 /* ------------------------------------------------------------------ how connections come about and end */
@@ -271,6 +189,8 @@ static void meet(enum way way, enum end end) {
   else
     by_address(&other, &ends);
   both_ways(&other, &ends);
+  if (end == WE_CLOSE)
+    wait_in_vain(&ends);
   if (end == THEY_DIE || end == THEY_DIE_BUSY) {
     they_die(&other, &ends, end == THEY_DIE_BUSY);
   } else if (end == WE_CLOSE) {

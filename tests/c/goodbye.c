@@ -3,7 +3,7 @@
 
 #include "client_server.h"
 
-enum { SEVERAL = 3 };
+enum { SEVERAL = 3, SENDS = 20, LARGE = 4 << 20 };
 
 typedef struct sides {
   const manner_t *manner;
@@ -109,6 +109,17 @@ static void both_ends(const manner_t *manner, int32_t error_handling, int32_t ho
   sides_close(&sides);
 }
 
+static void count_unclaimed(void *arg, const char *text) {
+  *(int *)arg += strstr(text, ", unclaimed,") != NULL;
+}
+
+/* Ends that a peer's Hello has made, and that nobody here has asked for yet. */
+static int unclaimed(ucxx_worker_t *worker) {
+  int count = 0;
+  CHECK_OK(ucxx_worker_dump(worker, count_unclaimed, &count));
+  return count;
+}
+
 /* The other side makes its ends when the first side has made and used its own: they find each other. */
 static void made_later(const manner_t *manner) {
   STEP("%s: ends that are made later", manner->name);
@@ -120,8 +131,12 @@ static void made_later(const manner_t *manner) {
     reach(sides.left, sides.to_right, UCXX_ENDPOINT_ERROR_HANDLING_PEER, &here[at]);
   for (int at = 0; at < SEVERAL; at++)
     UNTIL(&sides, seen_count(&here[at].open) == 1);
+  /* Hellos that have overtaken each other are told apart a pass later. */
+  UNTIL(&sides, unclaimed(sides.right) == SEVERAL);
+  CHECK_EQ(unclaimed(sides.left), 0);
   for (int at = 0; at < SEVERAL; at++)
     reach(sides.right, sides.to_left, UCXX_ENDPOINT_ERROR_HANDLING_PEER, &there[at]);
+  CHECK_EQ(unclaimed(sides.right), 0);
   for (int at = 0; at < SEVERAL; at++)
     UNTIL(&sides, seen_count(&there[at].open) == 1);
   close_it(&sides, &here[1], UCXX_CLOSE_FLUSH);
@@ -163,6 +178,42 @@ static void worker_goes(const manner_t *manner) {
   sides_close(&sides);
 }
 
+/* What it had under way is cut short by its own end, however soon its peer has let go as well. */
+static void worker_goes_with_sends(const manner_t *manner) {
+  STEP("%s: a worker goes with sends under way", manner->name);
+  site_t site;
+  ends_t client;
+  uint8_t *data = test_alloc(LARGE);
+  seen_t seen[SENDS];
+  ucxx_request_t *requests[SENDS];
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  memset(seen, 0, sizeof seen);
+  site_open(&site, manner, NULL, ACCEPT);
+  dial(&site, "127.0.0.1", &client);
+  AWAIT(&site, seen_count(&client.open) == 1 && asked(&site) == 1 && seen_count(&site.accepted[0].open) == 1);
+  transfer(&site, client.endpoint, site.server, 100, 1);
+  params.callback = see_completion;
+  for (int at = 0; at < SENDS; at++) {
+    params.callback_arg = &seen[at];
+    CHECK_STATUS(ucxx_tag_send(site.accepted[0].endpoint, data, LARGE, 2, &params, &requests[at]), UCXX_INPROGRESS);
+  }
+  ucxx_worker_destroy(site.server);
+  site.server = NULL;
+  for (int at = 0; at < SENDS; at++) {
+    CHECK_EQ(seen_count(&seen[at]), 1);
+    CHECK_STATUS(seen[at].status, UCXX_ERR_CANCELED);
+    ucxx_request_destroy(requests[at]);
+  }
+  CHECK_OK(site.accepted[0].close.status);
+  while (seen_count(&client.close) == 0)
+    progress(site.client);
+  CHECK_STATUS(client.close.status, UCXX_ERR_CONNECTION_RESET);
+  ucxx_endpoint_destroy(client.endpoint);
+  ucxx_endpoint_destroy(site.accepted[0].endpoint);
+  site_close(&site);
+  free(data);
+}
+
 int main(void) {
   test_begin("goodbye", 100);
   for (int at = 0; at < MANNERS; at++) {
@@ -171,6 +222,9 @@ int main(void) {
     both_ends(&manners[at], UCXX_ENDPOINT_ERROR_HANDLING_NONE, UCXX_CLOSE_FLUSH);
     made_later(&manners[at]);
     worker_goes(&manners[at]);
+    /* The peer answers while this side waits in destroy. */
+    if (has_tcp() && manners[at].progress_mode != UCXX_PROGRESS_MANUAL)
+      worker_goes_with_sends(&manners[at]);
   }
   return 0;
 }

@@ -37,7 +37,10 @@ static ucxx_worker_t *workers[WORKERS];
 static ucxx_notifier_t *notifier;
 static atomic_int over, from_callbacks;
 static int abrupt;
-static uint64_t largest; /* UCX 1.13 has been seen to assert when a worker ends, perhaps in the midst of a rendezvous: none there */
+/* UCX 1.13 asserts when a worker ends in the midst of a rendezvous, and over TCP when one ends, or an endpoint is closed by force, in the
+   midst of a wire-up (ucp_request.c:684) or of a flush that a peer has yet to answer (tcp_ep.c:939). There, none of it. */
+static uint64_t largest;
+static int careful;
 static ucxx_address_t *addresses[WORKERS];
 
 static void on_end(void *arg, ucxx_request_t *request, ucxx_status_t status) {
@@ -133,6 +136,10 @@ static void submit(caller_t *caller) {
     status = ucxx_endpoint_flush(caller->endpoints[side], &params, out);
     break;
   case 2:
+    if (careful) { /* its flush would wait for a receive */
+      status = ucxx_tag_send(caller->endpoints[side], op->buffer, op->length, caller->tag, &params, out);
+      break;
+    }
     status = ucxx_tag_send_sync(caller->endpoints[side], op->buffer, op->length, caller->tag, &params, out);
     break;
   case 3: case 4: case 5: case 6:
@@ -268,7 +275,7 @@ static void one_step(caller_t *caller) {
     receive_probed(caller);
     break;
   case 8:
-    if (draw(&caller->random, 150) == 0)
+    if (draw(&caller->random, 150) == 0 && !careful)
       renew_endpoint(caller);
     break;
   case 9:
@@ -324,11 +331,34 @@ static void check_counters(ucxx_worker_t *worker) {
   CHECK_EQ(stats.submitted, stats.completed + stats.failed + stats.canceled + stats.in_flight);
 }
 
+/* Until nothing is on its way between the two workers. */
+static void let_answers_come(caller_t *callers) {
+  ucxx_request_t *flushes[THREADS * WORKERS];
+  for (int side = 0; side < WORKERS; side++) {
+    ucxx_status_t status = ucxx_worker_start_progress_thread(workers[side], UCXX_PROGRESS_THREAD_BLOCKING);
+    if (status != UCXX_OK)
+      CHECK_STATUS(status, UCXX_ERR_ALREADY_EXISTS);
+  }
+  for (int at = 0; at < THREADS * WORKERS; at++) {
+    flushes[at] = NULL;
+    ucxx_endpoint_t *endpoint = callers[at / WORKERS].endpoints[at % WORKERS];
+    ucxx_status_t status;
+    while ((status = ucxx_endpoint_flush(endpoint, NULL, &flushes[at])) == UCXX_ERR_NO_RESOURCE)
+      sched_yield();
+    CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
+  }
+  for (int at = 0; at < THREADS * WORKERS; at++)
+    if (flushes[at] != NULL) {
+      CHECK(ucxx_request_wait(flushes[at], 20 * SECOND) != UCXX_INPROGRESS);
+      ucxx_request_destroy(flushes[at]);
+    }
+}
+
 static void episode(int number, int steps, uint64_t *random) {
   caller_t callers[THREADS];
   memset(callers, 0, sizeof callers);
   atomic_store(&over, 0);
-  abrupt = (int)draw(random, 2);
+  abrupt = (int)draw(random, 2) && !careful;
   STEP("episode %d: %d threads, %d steps%s", number, (int)THREADS, steps, abrupt ? ", an end while they wait" : "");
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
   params.submission_queue_depth = DEPTH;
@@ -361,6 +391,8 @@ static void episode(int number, int steps, uint64_t *random) {
       join(callers[at].thread);
   atomic_store(&over, 1);
   join(toggler);
+  if (careful)
+    let_answers_come(callers);
   for (int side = 0; side < WORKERS; side++)
     check_counters(workers[side]);
   STEP("episode %d: its end", number);
@@ -395,7 +427,10 @@ int main(int argc, char **argv) {
   test_begin("random_threads", 60);
   ucxx_version_t version = UCXX_VERSION_INIT;
   CHECK_OK(ucxx_version_query(&version));
-  largest = version.ucx_major == 1 && version.ucx_minor < 14 ? 1024 : LARGEST;
+  int old = version.ucx_major == 1 && version.ucx_minor < 14;
+  const char *transports = getenv("UCX_TLS");
+  largest = old ? 1024 : LARGEST;
+  careful = old && transports != NULL && strstr(transports, "tcp") != NULL;
   uint64_t random = test_seed();
   for (int number = 0; number < episodes; number++)
     episode(number, steps, &random);

@@ -204,6 +204,21 @@ static void run_second(char **argv, const char *name, unsigned seconds, void (*b
   close(pair.channel);
 }
 
+void in_every_mode(void (*round)(const ucxx_worker_params_t *params, const char *mode)) {
+  static const struct {
+    const char *name;
+    int32_t thread_mode, progress_mode;
+  } modes[] = {{"manual, one thread", UCXX_THREAD_SINGLE, UCXX_PROGRESS_MANUAL},
+               {"manual, any thread", UCXX_THREAD_MULTI, UCXX_PROGRESS_MANUAL},
+               {"a progress thread", UCXX_THREAD_MULTI, UCXX_PROGRESS_THREAD_ADAPTIVE}};
+  for (size_t mode = 0; mode < sizeof modes / sizeof *modes; mode++) {
+    ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
+    params.thread_mode = modes[mode].thread_mode;
+    params.progress_mode = modes[mode].progress_mode;
+    round(&params, modes[mode].name);
+  }
+}
+
 int pair_main(int argc, char **argv, const char *name, unsigned seconds, void (*body)(pair_t *pair)) {
   if (argc == 4 && strcmp(argv[1], "--second") == 0) {
     run_second(argv, name, seconds, body);
@@ -425,13 +440,16 @@ void duo_transfer(const duo_t *duo, size_t length, uint64_t seed) {
 /* ------------------------------------------------------------------ what the process holds */
 
 footprint_t footprint_now(void) {
-  footprint_t now = {0, 0, 0};
+  footprint_t now = {0};
   char line[512];
   FILE *status = fopen("/proc/self/status", "r");
   CHECK(status != NULL);
-  while (fgets(line, sizeof line, status) != NULL)
+  while (fgets(line, sizeof line, status) != NULL) {
     if (strncmp(line, "VmRSS:", 6) == 0)
       now.resident_kib = strtol(line + 6, NULL, 10);
+    if (strncmp(line, "Threads:", 8) == 0)
+      now.threads = strtol(line + 8, NULL, 10);
+  }
   fclose(status);
   FILE *maps = fopen("/proc/self/maps", "r");
   CHECK(maps != NULL);

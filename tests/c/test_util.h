@@ -98,6 +98,9 @@ void pair_tell(const pair_t *pair);
 void pair_await(const pair_t *pair);
 void pair_sync(const pair_t *pair);
 
+/* Calls it with what makes a worker of one thread, of any, and with a progress thread. */
+void in_every_mode(void (*round)(const ucxx_worker_params_t *params, const char *mode));
+
 /* Context, worker and an endpoint to the other side (NULL: defaults), and one message each way so that the connection stands. */
 void pair_connect(pair_t *pair, const ucxx_context_params_t *context_params, const ucxx_worker_params_t *worker_params,
                   const ucxx_endpoint_params_t *endpoint_params);
@@ -134,6 +137,7 @@ typedef struct footprint {
   long resident_kib;
   long mappings;
   long descriptors;
+  long threads;
 } footprint_t;
 footprint_t footprint_now(void);
 #endif

@@ -260,11 +260,11 @@ static void forget(const command_t *command) {
   answer(command, UCXX_OK, "operations=%zu endpoints=%zu", operations, endpoints);
 }
 
-/* Drops what has arrived and was not received: it would stay for the worker's life. */
+/* Drops what has arrived and was kept or not received: it would stay for the worker's life. */
 static void sweep(const command_t *command) {
   ucxx_tag_message_t *message = NULL;
   ucxx_recv_info_t info;
-  unsigned swept = 0;
+  size_t swept = handlers_release();
   progress_once();
   while (ucxx_tag_probe(worker, 0, 0, &info, &message) == UCXX_OK) {
     ucxx_tag_message_destroy(message);
@@ -272,7 +272,7 @@ static void sweep(const command_t *command) {
     swept++;
     progress_once();
   }
-  answer(command, UCXX_OK, "swept=%u", swept);
+  answer(command, UCXX_OK, "swept=%zu", swept);
 }
 
 static void dump_line(void *arg, const char *text) {
@@ -294,7 +294,7 @@ static void leave(const command_t *command) {
 
 static void obey(const command_t *command) {
   const char *verb = command->verb;
-  if (command_operations(command) || command_connections(command) || command_groups(command))
+  if (command_operations(command) || command_handlers(command) || command_connections(command) || command_groups(command))
     return;
   if (word_is(verb, "worker")) {
     create_worker(command);

@@ -81,9 +81,18 @@ bool command_operations(const command_t *command);
 /* Callback and argument for an operation that carries no message (flush, close). */
 void operation_plain(unsigned group, const char *handle, ucxx_op_params_t *params, uint64_t *ticket);
 void operation_called(uint64_t ticket, ucxx_status_t status, ucxx_request_t *request);
+/* The same for one that sends what this buffer holds, or receives into it: it is the operation's. */
+void *operation_data(bool sends, unsigned group, size_t length, uint64_t sender, ucxx_op_params_t *params, uint64_t *ticket);
 /* Frees what has completed; how many have not. */
 size_t operations_forget(void);
 void operations_totals(char *text, size_t capacity);
+
+/* ------------------------------------------------------------------ active messages and questions (handlers.c) */
+
+enum { ACTIVE = 17 /* the id of both */ };
+bool command_handlers(const command_t *command);
+/* Lets go of what was kept; how much that was. */
+size_t handlers_release(void);
 
 /* ------------------------------------------------------------------ endpoints and listeners (connections.c) */
 

@@ -22,8 +22,23 @@ TRANSPORTS = {"shm": "posix,cma,self", "tcp": "tcp,self", "default": None, "link
 UCX_ABORTS = {
     r"ucp_request\.c:684": "1.13",
     r"ucp_ep\.inl:215": "1.13",
-    r"arbiter\.c:36": "1.13",
     r"ucp_ep\.c:437": "1.13",
+    r"tcp_ep\.c:939": "1.13",
+    # The keepalive's own account of the endpoints that it has looked at.
+    r"ucp_worker\.c:3241": "1.13",
+    r"tcp_cm\.c:557": "1.13",
+    # An event of a rejected request's descriptor reaches the next request, whose descriptor has the same number.
+    r"tcp_sockcm_ep\.c:416": "1.13",
+    r"wireup_ep\.c:241": "1.13",
+    # As the crashes below: an endpoint that is freed already.
+    r"iovec\.c:62": "1.13",
+    r"stubs\.c:96": "1.13",
+}
+# The same for invalid accesses: what is on the stack of the thread that did it, from the innermost on.
+UCX_CRASHES = {
+    # The descriptor of an endpoint that was closed by force, with its socket full, is still waited at.
+    "TCP events of a freed endpoint": (r"(#\d+ .* uct_tcp_iface_handle_events|#1 .*\n#\d+ .* ucs_event_set_wait).*\n(#.*\n){0,2}#\d+ .* uct_tcp_iface_progress", ("1.13", "1.21", "1.22")),
+    "flush of a freed endpoint": (r"#0 .* ucp_ep_num_lanes .*\n#\d+ .* ucp_ep_flush_progress", ("1.21",)),
 }
 
 
@@ -39,12 +54,12 @@ class Violation(Exception):
 class KnownAbort(Exception):
     """UCX ended the process in a way that is known."""
 
-    def __init__(self, where, actor):
-        super().__init__(f"UCX abort at {where} in {actor.name}")
-        self.where = where
+    def __init__(self, what, actor):
+        super().__init__(f"{what} in {actor.name}")
+        self.what = what
 
     def label(self):
-        return f"UCX abort at {self.where}"
+        return self.what
 
 
 def parse(words):
@@ -61,6 +76,18 @@ def stacks(*arguments):
         return ""
     done = subprocess.run(["gdb", "-q", "-batch", *arguments, "-ex", "thread apply all bt 40"], capture_output=True, text=True, check=False)
     return "\n".join(line[:200] for line in done.stdout.splitlines() if line.startswith(("#", "Thread", "Program")))
+
+
+def cores(home, pid):
+    """Core files of a process that ran in the folder; see core(5) for the pattern of their names."""
+    pattern = Path("/proc/sys/kernel/core_pattern").read_text(encoding="utf-8").strip()
+    folder, name = os.path.split(pattern)
+    if pattern.startswith("|") or "%" in folder:
+        return []
+    # The number is that of the thread in some patterns and of the process in others, and may be put behind the name.
+    numbered = re.search("%[pPiI]", name) is not None
+    found = Path(home, folder).glob(re.sub("%.", "*", name) + "*")
+    return [path for path in found if folder in ("", ".") or (numbered and str(pid) in re.split(r"\D+", path.name))]
 
 
 class Field:
@@ -124,9 +151,12 @@ class Actor:
         if TRANSPORTS[transports]:
             environment["UCX_TLS"] = TRANSPORTS[transports]
         self.log = field.folder / f"{self.number:05}-{name}.log"
+        # Of its own, for the core: several may crash at once.
+        self.home = field.folder / f"{self.number:05}"
+        self.home.mkdir()
         with open(self.log, "wb") as errors:
             self.process = subprocess.Popen([*prefix, field.program], env=environment, stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE, stderr=errors, bufsize=0, cwd=field.folder,
+                                            stdout=subprocess.PIPE, stderr=errors, bufsize=0, cwd=self.home,
                                             preexec_fn=keep_core)
         self.events = []
         self.waiting = deque()  # commands without an answer yet
@@ -136,6 +166,7 @@ class Actor:
         self.killed = False  # by the harness
         self.violations = []
         self.dropping = set()  # endpoints that their own on_close destroys
+        self.kept = set()  # what UCX has been found to keep in it
         self.ids = 0
         field.selector.register(self.process.stdout, selectors.EVENT_READ, self)
 
@@ -227,16 +258,17 @@ class Actor:
         text = self.said()
         for pattern, release in UCX_ABORTS.items():
             if status == -signal.SIGABRT and self.field.ucx.startswith(release) and re.search(pattern, text):
-                return KnownAbort(pattern.replace("\\", ""), self)
-        return Violation("survivors", f"{self.name} ended with {status} in: {doing}\n{text[-2000:]}\n{self.core()}", self)
+                return KnownAbort(f"UCX abort at {pattern.replace(chr(92), '')}", self)
+        core = self.core()
+        for name, (pattern, releases) in UCX_CRASHES.items():
+            if status == -signal.SIGSEGV and self.field.ucx.startswith(releases) and re.search(pattern, core.rpartition("Thread 1 ")[2]):
+                return KnownAbort(f"UCX crash: {name}", self)
+        return Violation("survivors", f"{self.name} ended with {status} in: {doing}\n{text[-2000:]}\n{core}", self)
 
     def core(self):
-        """Where the process was, if the system writes cores into its folder."""
-        for path in (self.field.folder / "core", self.field.folder / f"core.{self.process.pid}"):
-            if path.exists():
-                text = stacks(str(self.field.program), str(path))
-                path.unlink()
-                return text
+        """Where the process was, if the system writes cores into files."""
+        for path in cores(self.home, self.process.pid):
+            return stacks(str(self.field.program), str(path))
         return ""
 
     def backtrace(self):
@@ -249,6 +281,9 @@ class Actor:
         self.killed = self.killed or number == signal.SIGKILL
         at = time.monotonic()
         os.kill(self.process.pid, number)
+        if number == signal.SIGSTOP:
+            # Its threads stop one after the other, a busy one some time after the first.
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
         return at
 
     def kill(self):
@@ -261,3 +296,4 @@ class Actor:
             self.ended = True
         self.process.stdin.close()
         self.process.stdout.close()
+        shutil.rmtree(self.home)

@@ -1,13 +1,18 @@
 """What a process holds that lives through all rounds, and when that is too much.
 
  - descriptors and threads: never more than after the warm-up. TCP connections are closed in the background, so it is looked at again for a while.
+   Counted apart are sockets that lead nowhere, which UCX keeps until the worker goes: of an endpoint that was closed by force with its socket
+   full, and of a connection that the peer refused, over which UCX wanted to answer for an endpoint that is gone. The library opens none itself.
  - segments, its own shared memory (of which UCX keeps descriptors), and mappings: UCX gets the chunks of its memory pools one by one
    and keeps them for the worker's life, and so does malloc; which round reaches a new high is a matter of chance: MAPPINGS.
- - attached, shared memory of others: only that of the other survivors may stay, a few chunks for each of them: ATTACHED.
+ - attached, shared memory of others: only that of the other survivors may stay, a few chunks for each of them: ATTACHED. Counted apart
+   is that of processes that have ended, and what of it is resident: UCX lets go of it only once what it had to send to there has gone into their queue, and
+   where that was full this is never; a program that uses UCP alone sees the same.
  - memory: the pools again. 10,000 messages that nobody has received yet are 80 MiB of UCX's receive buffers, once: RESIDENT_KIB.
 
-A leak shows in every round or in most, a new high in few: so in addition the median of the growth from round to round may not
-exceed GROWTH. It is not nothing, because every round makes connections, of which UCX keeps something until the worker goes.
+A leak shows in every round or in most, a new high in few: so in addition the median of the growth from round to round, for each
+process that is new in it, may not exceed GROWTH. It is not nothing, because UCX keeps something of each until the worker goes,
+over shared memory.
 """
 
 import os
@@ -16,11 +21,11 @@ import time
 from collections import Counter
 
 WARM_UP = 8  # rounds of one process
-ENOUGH = 16  # rounds after that, for a median
+ENOUGH = 32  # rounds after that, for a median: of fewer it has been seen to be a matter of chance
 MAPPINGS = 64
 ATTACHED = 8
 RESIDENT_KIB = 256 * 1024
-GROWTH = {"resident_kib": 96, "mappings": 0, "segments": 0}
+GROWTH = {"resident_kib": 32, "mappings": 0, "segments": 0}
 SETTLING = 5  # seconds; only a leak reaches it
 QUANTITIES = ("resident_kib", "mappings", "segments", "attached", "descriptors", "threads")
 
@@ -28,6 +33,7 @@ QUANTITIES = ("resident_kib", "mappings", "segments", "attached", "descriptors",
 class History:
     def __init__(self):
         self.seen = []
+        self.processes = []  # new ones in that round
 
     def limit(self, quantity):
         """None before the warm-up is over."""
@@ -45,29 +51,31 @@ class History:
         for quantity, most in GROWTH.items():
             growth = self.growth(quantity)
             if growth is not None and growth > most:
-                over.append(f"{quantity} grows by {growth} a round")
+                over.append(f"{quantity} grows by {growth:.1f} for each new process")
         return over
 
-    def add(self, sample):
+    def add(self, sample, processes):
         self.seen.append(sample)
+        self.processes.append(processes)
 
     def growth(self, quantity):
-        """A round's, in the median; None before there is enough to tell."""
+        """For each new process, in the median over the rounds; None before there is enough to tell."""
         values = [sample[quantity] for sample in self.seen[WARM_UP:]]
         if len(values) < ENOUGH:
             return None
-        return statistics.median(later - earlier for earlier, later in zip(values, values[1:]))
+        processes = self.processes[WARM_UP + 1:]
+        return statistics.median((later - earlier) / new for earlier, later, new in zip(values, values[1:], processes))
 
     def account(self):
-        return " ".join(f"{q}={self.seen[-1][q]} ({self.growth(q):+})" for q in QUANTITIES) if self.growth("threads") is not None else None
+        return " ".join(f"{q}={self.seen[-1][q]} ({self.growth(q):+.1f})" for q in QUANTITIES) if self.growth("threads") is not None else None
 
 
 def measure(actor):
     return {key: int(value) for key, value in actor.call("footprint").items()}
 
 
-def check(actor):
-    """Looks again while something is still being closed; what is too much, in words."""
+def check(actor, processes):
+    """After a round with so many new processes. Looks again while something is still being closed; what is too much, in words."""
     history = actor.history
     sample = measure(actor)
     if history.excess(sample):
@@ -77,10 +85,21 @@ def check(actor):
             sample = measure(actor)
     over = history.excess(sample)
     if any(text.startswith("descriptors") for text in over):
+        sockets = nowhere(actor.process.pid)
+        sample["descriptors"] -= sockets
+        actor.kept.update(["the socket of a connection that is over"] * bool(sockets))
+    if any(text.startswith(("mappings", "attached", "resident_kib")) for text in over):
+        memory, resident = left_by_the_dead(actor)
+        sample["mappings"] -= memory
+        sample["attached"] = max(0, sample["attached"] - memory)
+        sample["resident_kib"] -= resident
+        actor.kept.update(["the memory of a process that ended with its queue full"] * bool(memory))
+    over = history.excess(sample)
+    if any(text.startswith("descriptors") for text in over):
         over.append(f"open: {descriptors(actor.process.pid)}")
     if any(text.startswith(("mappings", "attached")) for text in over):
         over.append(f"mapped: {mapped(actor.process.pid)}")
-    history.add(sample)
+    history.add(sample, processes)
     return over
 
 
@@ -93,6 +112,52 @@ def descriptors(pid):
         except OSError:
             pass
     return dict(kinds)
+
+
+def nowhere(pid):
+    """Sockets that are neither connected nor waited at: the kernel lists those."""
+    listed = set()
+    for protocol, column in (("tcp", 9), ("tcp6", 9), ("udp", 9), ("udp6", 9), ("unix", 6), ("netlink", 9)):
+        try:
+            with open(f"/proc/{pid}/net/{protocol}", encoding="ascii", errors="replace") as file:
+                listed.update(f"socket:[{line.split()[column]}]" for line in list(file)[1:])
+        except OSError:
+            pass
+    count = 0
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            target = os.readlink(f"/proc/{pid}/fd/{name}")
+        except OSError:
+            continue
+        count += target.startswith("socket:[") and target not in listed
+    return count
+
+
+def left_by_the_dead(actor):
+    """Mappings of shared memory that no living actor has made, and what of them is resident: POSIX segments by their descriptors, System V
+    ones by who made them."""
+    living = [each.process.pid for each in actor.field.actors if each.process.poll() is None]
+    owned = set()
+    for pid in living:
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            try:
+                owned.add(os.stat(f"/proc/{pid}/fd/{name}").st_ino)
+            except OSError:
+                pass
+    with open("/proc/sysvipc/shm", encoding="ascii") as file:
+        segments = [line.split() for line in list(file)[1:]]
+    owned.update(int(words[1]) for words in segments if int(words[4]) in living)
+    count = resident = 0
+    left = False
+    with open(f"/proc/{actor.process.pid}/smaps", encoding="ascii") as file:
+        for line in file:
+            words = line.split()
+            if "-" in words[0]:
+                left = (" /dev/shm/ucx_" in line or " /SYSV" in line) and int(words[4]) not in owned
+                count += left
+            elif left and words[0] == "Rss:":
+                resident += int(words[1])
+    return count, resident
 
 
 def mapped(pid):

@@ -131,8 +131,11 @@ static void on_completion(void *arg, ucxx_request_t *request, ucxx_status_t stat
     violation("completion", "status=%s", ucxx_status_name(status));
   if (request != NULL && ucxx_request_status(request) != status)
     violation("completion", "status=%s request=%s", ucxx_status_name(status), ucxx_status_name(ucxx_request_status(request)));
+  /* Another thread may be making the table larger. */
+  pthread_mutex_lock(&tables);
   ucxx_endpoint_t *closes = slots[ticket & 0xffffff]->closes;
   int32_t how = slots[ticket & 0xffffff]->how;
+  pthread_mutex_unlock(&tables);
   complete(ticket, status, false);
   if (closes != NULL) {
     ucxx_status_t closed = ucxx_endpoint_close(closes, how, NULL, NULL);
@@ -183,6 +186,19 @@ void operation_plain(unsigned group, const char *handle, ucxx_op_params_t *param
   begin(operation);
 }
 
+void *operation_data(bool sends, unsigned group, size_t length, uint64_t sender, ucxx_op_params_t *params, uint64_t *ticket) {
+  operation_t *operation = take(sends ? SENT : RECEIVED, group, length);
+  operation->early = false;
+  *ticket = operation->ticket;
+  prepare(operation, params);
+  if (sends)
+    message_fill(operation->data, length, sender, __atomic_fetch_add(&sequence, 1, __ATOMIC_RELAXED));
+  else
+    params->recv_info = &operation->info;
+  begin(operation);
+  return operation->data;
+}
+
 void operation_called(uint64_t ticket, ucxx_status_t status, ucxx_request_t *request) {
   settle(slots[ticket & 0xffffff], ticket, status, request);
 }
@@ -197,6 +213,21 @@ static bool make_room(uint64_t deadline) {
   return true;
 }
 
+/* Of one operation, with its length as the header where there is one. */
+static ucxx_status_t submit(const command_t *command, const operation_t *operation, ucxx_endpoint_t *endpoint, uint64_t tag,
+                            const ucxx_op_params_t *params, ucxx_request_t **place) {
+  uint64_t length = operation->length;
+  if (word_is(command->verb, "recv"))
+    return ucxx_tag_recv(worker, operation->data, length, tag, UINT64_MAX, params, place);
+  if (word_is(command->verb, "active"))
+    return ucxx_am_send(endpoint, ACTIVE, &length, sizeof length, operation->data, length, params, place);
+  if (word_is(command->verb, "fetch"))
+    return ucxx_am_fetch(endpoint, ACTIVE, &length, sizeof length, operation->data, length, params, place);
+  if (number_of(command, "sync", 0) != 0)
+    return ucxx_tag_send_sync(endpoint, operation->data, length, tag, params, place);
+  return ucxx_tag_send(endpoint, operation->data, length, tag, params, place);
+}
+
 static void many(const command_t *command, enum kind kind) {
   uint64_t count = number_of(command, "count", 1), done = 0, tag = number_of(command, "tag", 1);
   size_t size = (size_t)number_of(command, "size", 8);
@@ -204,15 +235,17 @@ static void many(const command_t *command, enum kind kind) {
   uint64_t sender = number_of(command, "sender", 0), deadline = now_ns() + 20 * UINT64_C(1000000000);
   const char *handle = text_of(command, "handle", "keep");
   const char *closing = text_of(command, "closing", "no");
-  bool sync = number_of(command, "sync", 0) != 0;
-  ucxx_endpoint_t *endpoint = endpoint_of(command, kind == SENT ? "ep" : "from");
+  bool mixed = number_of(command, "mixed", 0) != 0, matched = word_is(command->verb, "recv");
+  ucxx_endpoint_t *endpoint = endpoint_of(command, matched ? "from" : "ep");
   ucxx_status_t first = UCXX_OK;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   if (number_of(command, "always", 0) != 0)
     params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   params.timeout_ns = number_of(command, "timeout", 0);
   while (done < count) {
-    operation_t *operation = take(kind, group, size);
+    /* Up to the size, and most of them short. */
+    uint64_t random = mix(sender << 32 | done);
+    operation_t *operation = take(kind, group, mixed ? 8 + (size_t)((random >> 8) % (random % 4 == 0 ? size : 300)) : size);
     ucxx_request_t *request = NULL, **place = word_is(handle, "none") ? NULL : &request;
     uint64_t ticket = operation->ticket;
     ucxx_status_t status;
@@ -223,18 +256,13 @@ static void many(const command_t *command, enum kind kind) {
     }
     prepare(operation, &params);
     if (kind == SENT) {
-      message_fill(operation->data, size, sender, sequence++);
+      message_fill(operation->data, operation->length, sender, __atomic_fetch_add(&sequence, 1, __ATOMIC_RELAXED));
     } else {
-      params.from = endpoint;
+      params.from = matched ? endpoint : NULL;
       params.recv_info = &operation->info;
     }
     begin(operation);
-    if (kind == RECEIVED)
-      status = ucxx_tag_recv(worker, operation->data, size, tag, UINT64_MAX, &params, place);
-    else if (sync)
-      status = ucxx_tag_send_sync(endpoint, operation->data, size, tag, &params, place);
-    else
-      status = ucxx_tag_send(endpoint, operation->data, size, tag, &params, place);
+    status = submit(command, operation, endpoint, tag, &params, place);
     settle(operation, ticket, status, request);
     if (status == UCXX_ERR_NO_RESOURCE && make_room(deadline))
       continue;
@@ -282,9 +310,9 @@ static void cancel(const command_t *command) {
 }
 
 bool command_operations(const command_t *command) {
-  if (word_is(command->verb, "send"))
+  if (word_is(command->verb, "send") || word_is(command->verb, "active"))
     many(command, SENT);
-  else if (word_is(command->verb, "recv"))
+  else if (word_is(command->verb, "recv") || word_is(command->verb, "fetch"))
     many(command, RECEIVED);
   else if (word_is(command->verb, "flush"))
     flush(command);

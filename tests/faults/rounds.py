@@ -310,7 +310,8 @@ class Round:
         for actor in self.survivors:
             if actor.mode != "thread":
                 actor.call("drive", how="sleep")
-            over = footprint.check(actor)
+            over = footprint.check(actor, len(self.guests))
+            self.known.extend(f"UCX keeps {what}" for what in sorted(actor.kept))
             if over:
                 self.fail("leak", f"{actor.name}: {', '.join(over)}; before: {actor.history.seen[-3:-1]}")
 
@@ -319,6 +320,8 @@ class Round:
             for other, endpoint in actor.mesh.items():
                 status = actor.call("status", ep=endpoint)["status"]
                 if status != "OK":
+                    # One that has crashed is the reason.
+                    other.call("status", ep=next(iter(other.mesh.values())))
                     raise Violation("survivors", f"{actor.name}: its endpoint to {other.name} has ended with {status}", actor)
 
     def talk(self):

@@ -44,7 +44,9 @@ def build(options, folder):
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "build.log"
     with open(log, "w", encoding="utf-8") as output:
-        for command in (["cmake", "-S", HERE, "-B", folder, f"-DCMAKE_PREFIX_PATH={options.prefix.resolve()}"], ["cmake", "--build", folder]):
+        # Without what an earlier run with another prefix has found.
+        configure = ["cmake", "-Uucxx_rs_DIR", "-S", HERE, "-B", folder, f"-DCMAKE_PREFIX_PATH={options.prefix.resolve()}"]
+        for command in (configure, ["cmake", "--build", folder]):
             if subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False).returncode != 0:
                 sys.exit(log.read_text(encoding="utf-8"))
     return folder / "actor"
@@ -100,7 +102,7 @@ class Summary:
             for actor in pool.actors:
                 account = actor.history.account()
                 if account:
-                    print(f"  {actor.name}: after {len(actor.history.seen)} rounds (growth a round): {account}")
+                    print(f"  {actor.name}: after {len(actor.history.seen)} rounds (growth for each new process): {account}")
         print(f"{sum(self.rounds.values())} rounds, {sum(self.violated.values())} with violations", flush=True)
 
 
@@ -124,7 +126,7 @@ def play(field, pools, number, seed, options):
     except Exception:  # pylint: disable=broad-except
         this.fail("harness", traceback.format_exc())
     this.finish()
-    if spoilt or this.violations or any(actor.ended for actor in this.survivors):
+    if spoilt or this.violations or any(actor.ended or actor.kept for actor in this.survivors):
         for pool in pools.values():
             if any(actor in pool.actors for actor in this.survivors):
                 pool.retire()

@@ -18,6 +18,7 @@ def every():
     import scenarios_close  # noqa: F401
     import scenarios_connect  # noqa: F401
     import scenarios_kill  # noqa: F401
+    import scenarios_messages  # noqa: F401
     import scenarios_silence  # noqa: F401
     return ALL
 

@@ -2,10 +2,12 @@
 
 import signal
 
+from actors import Violation
 from rounds import DEATH
 from scenarios import scenario
 
 DIED = ("OK", "PEER_FAILED")
+ENDPOINTS = 500
 
 
 def receive(r, actor, endpoint, group, count, size, tag=7):
@@ -142,3 +144,57 @@ def kill_many(r):
     r.ended(places, killed[-1], DIED, DEATH)
     r.drained(actor, going_on)
     r.drained(other, going_on)
+
+
+@scenario()
+def kill_half(r):
+    """Five hundred endpoints of one worker to a few processes, half of which are killed at once; the others are talked to meanwhile."""
+    transports = r.take_part()
+    actor = r.involve(1)[0]
+    peers = [r.guest(f"peer{number}", transports) for number in range(r.choose("peers", (6, 8, 10)))]
+    back = r.choose("back", (0, 1))
+    r.parameters["endpoints"] = ENDPOINTS
+    places = {peer: [] for peer in peers}
+    groups = {peer: r.group() for peer in peers}
+    for number in range(ENDPOINTS):
+        peer = peers[number % len(peers)]
+        places[peer].append(actor.next_id())
+        actor.post("ep", ep=places[peer][-1], address=peer.address)
+        if back:
+            # Otherwise the peer's library has the ends to itself.
+            peer.post("ep", ep=peer.next_id(), address=actor.address)
+    for number in range(ENDPOINTS):
+        for side in [actor] + ([peers[number % len(peers)]] if back else []):
+            if "failed" in (answer := side.result()):
+                raise Violation("survivors", f"{side.name}: no endpoint: {answer}", side)
+    r.greet([(actor, endpoint, peer) for peer in peers for endpoint in (places[peer][0], places[peer][-1])])
+    dead, alive = peers[::2], peers[1::2]
+    size, count = r.choose("size", (8, 8192, 262144)), r.choose("count", (1, 4))
+    for peer in dead:
+        # Synchronous, and nobody receives them.
+        for endpoint in places[peer]:
+            actor.post("send", ep=endpoint, count=count, size=size, tag=9, sync=1, group=groups[peer], handle=r.handle(), sender=actor.number)
+            actor.post("recv", count=1, size=8, tag=10, group=groups[peer], handle=r.handle(), **{"from": endpoint})
+    for peer in dead:
+        for _ in range(2 * len(places[peer])):
+            actor.result()
+    for peer in alive:
+        peer.call("recv", count=len(places[peer]), size=4096, tag=7, group=1)
+    r.pause()
+    killed = [r.strike(peer, signal.SIGKILL) for peer in dead]
+    for peer in alive:
+        for endpoint in places[peer]:
+            actor.post("send", ep=endpoint, count=1, size=4096, tag=7, group=groups[peer], sender=actor.number)
+    r.ended([(actor, endpoint) for peer in dead for endpoint in places[peer]], killed[-1], DIED, DEATH)
+    for peer in dead:
+        r.drained(actor, groups[peer], killed[-1], allowed=("PEER_FAILED",), figure="complete", bound=DEATH)
+    for peer in alive:
+        for endpoint in places[peer]:
+            actor.result()
+        r.drained(actor, groups[peer])
+        r.drained(peer, 1)
+        for endpoint in places[peer]:
+            if actor.call("status", ep=endpoint)["status"] != "OK":
+                r.fail("survivors", f"{actor.name}: an endpoint to a peer that lives has ended")
+    for peer in alive:
+        r.part([(actor, endpoint) for endpoint in places[peer]], peer)

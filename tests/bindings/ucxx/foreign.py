@@ -12,6 +12,9 @@ import ucxx._lib.libucxx as ucxx
 from ucxx._lib.arr import Array
 
 
+COMMANDS = ("listen", "connect", "address", "reach", "send", "recv", "send_multi", "recv_multi", "am_send", "am_recv", "close")
+
+
 class Peer:
     def __init__(self, error_handling):
         self.error_handling = error_handling
@@ -61,6 +64,31 @@ class Peer:
         self.finish(self.worker.tag_recv(Array(data), ucxx.UCXXTag(int(tag))))
         return "ok" if data == self.pattern(int(length), int(seed)) else "wrong"
 
+    @classmethod
+    def frames(cls, seed, lengths):
+        return [cls.pattern(int(length), int(seed) + at) for at, length in enumerate(lengths.split(","))]
+
+    def send_multi(self, tag, seed, lengths):
+        frames = tuple(Array(frame) for frame in self.frames(seed, lengths))
+        self.finish(self.endpoint.tag_send_multi(frames, ucxx.UCXXTag(int(tag))))
+        return "ok"
+
+    def recv_multi(self, tag, seed, lengths):
+        requests = self.endpoint.tag_recv_multi(ucxx.UCXXTag(int(tag)))
+        self.finish(requests)
+        frames = [bytes(buffer) for buffer in requests.py_buffers]
+        return "ok" if frames == [bytes(frame) for frame in self.frames(seed, lengths)] else f"wrong: {[len(frame) for frame in frames]}"
+
+    def am_send(self, length, seed):
+        data = self.pattern(int(length), int(seed))
+        self.finish(self.endpoint.am_send(Array(data)))
+        return "ok"
+
+    def am_recv(self, length, seed):
+        request = self.endpoint.am_recv()
+        self.finish(request)
+        return "ok" if bytes(request.recv_buffer) == bytes(self.pattern(int(length), int(seed))) else "wrong"
+
     def close(self):
         self.endpoint.close_blocking()
         self.endpoint = None
@@ -69,7 +97,7 @@ class Peer:
 
 def main():
     peer = Peer(sys.argv[1] == "peer")
-    commands = {name: getattr(peer, name) for name in ("listen", "connect", "address", "reach", "send", "recv", "close")}
+    commands = {name: getattr(peer, name) for name in COMMANDS}
     while True:
         while not select.select([sys.stdin], [], [], 0)[0]:
             peer.progress()

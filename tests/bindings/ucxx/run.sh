@@ -6,8 +6,8 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/../../../scripts/lib.sh"
-program=$(realpath "$1/foreign_peer")
-[ -x "$program" ] || die "$program is not built: scripts/test.sh suites"
+program=$(realpath "$1/foreign_peer") frames=$(realpath "$1/foreign_multi")
+[ -x "$program" ] && [ -x "$frames" ] || die "$program and $frames are not built: scripts/test.sh suites"
 
 # The benchmarks' peer, where it is pinned and installed.
 peers=$target_dir/bench/peers
@@ -37,4 +37,6 @@ for transports in tcp,self all; do
   UCX_TLS=$transports "$program" peer "${shared[@]}" "$peers/python/bin/python" "$here/foreign.py" peer
   say "ucxx: without, UCX_TLS=$transports"
   UCX_TLS=$transports "$program" none "${shared[@]}" "$peers/python/bin/python" "$here/foreign.py" none
+  say "ucxx: multi-buffer transfer, UCX_TLS=$transports"
+  UCX_TLS=$transports "$frames" "${shared[@]}" "$peers/python/bin/python" "$here/foreign.py" peer
 done

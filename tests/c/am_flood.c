@@ -1,0 +1,382 @@
+/*
+ * Active messages faster than their receiver takes them: what waits is bounded on both sides, whoever is slow, and what was accepted
+ * arrives once and in order.
+ */
+#include "test_util.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { ID = 3, ANSWER_ID = 4, OFFERS = 1000000, WARM_UP = 20000, MESSAGES = 100000, LONG = 4096, MOST_DATA = 65 << 10, CREDIT = 256 };
+
+static pair_t *pair;
+static uint8_t content[MOST_DATA];
+static atomic_uint_fast64_t received;
+
+typedef struct mode {
+  const char *name;
+  int32_t thread_mode, progress_mode;
+} way_t;
+static const way_t modes[] = {{"manual", UCXX_THREAD_SINGLE, UCXX_PROGRESS_MANUAL},
+                                {"a progress thread", UCXX_THREAD_MULTI, UCXX_PROGRESS_THREAD_ADAPTIVE}};
+
+static ucxx_worker_params_t worker_params(const way_t *mode) {
+  ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
+  params.thread_mode = mode->thread_mode;
+  params.progress_mode = mode->progress_mode;
+  return params;
+}
+
+static ucxx_endpoint_load_t attr_now(void) {
+  ucxx_endpoint_load_t attr = UCXX_ENDPOINT_LOAD_INIT;
+  CHECK_OK(ucxx_endpoint_query_load(pair->endpoint, &attr));
+  return attr;
+}
+
+static long resident_kib(void) {
+  malloc_trim(0);
+  return footprint_now().resident_kib;
+}
+
+/* ------------------------------------------------------------------ one message */
+
+static size_t length_of(uint64_t number) {
+  static const size_t lengths[] = {0, 8, 8, 100, 8, 40, 8, 1000};
+  return number % 16 == 5 ? LONG : lengths[test_mix(number) % 8];
+}
+
+/* The header has the number and is copied; the data is the same for all, so that nothing has to outlive the call. */
+static ucxx_status_t send_message(ucxx_endpoint_t *endpoint, uint16_t id, uint64_t number, size_t length, uint64_t flags) {
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  params.flags = flags;
+  return ucxx_am_send(endpoint, id, &number, sizeof number, content, length, &params, NULL);
+}
+
+static uint64_t number_of(const ucxx_am_message_t *message, size_t length) {
+  uint64_t number = 0;
+  size_t header_length = 0;
+  const void *header = ucxx_am_message_header(message, &header_length);
+  CHECK_EQ(header_length, sizeof number);
+  memcpy(&number, header, sizeof number);
+  CHECK_EQ(ucxx_am_message_length(message), length == SIZE_MAX ? length_of(number) : length);
+  const void *data = ucxx_am_message_data(message);
+  if (data != NULL)
+    CHECK(memcmp(data, content, ucxx_am_message_length(message)) == 0);
+  return number;
+}
+
+/* ------------------------------------------------------------------ a receiver that does not progress */
+
+static atomic_int armed;
+static atomic_uint told;
+static uint64_t sent, refused;
+
+static void on_room(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
+  CHECK(arg == &armed && endpoint == pair->endpoint);
+  CHECK_OK(status);
+  atomic_fetch_add(&told, 1);
+  atomic_store(&armed, 0);
+}
+
+static void offer(uint64_t flags) {
+  ucxx_status_t status = send_message(pair->endpoint, ID, sent, length_of(sent), flags);
+  if (status >= 0) {
+    sent++;
+    return;
+  }
+  CHECK_STATUS(status, UCXX_ERR_NO_RESOURCE);
+  refused++;
+  if (!atomic_exchange(&armed, 1))
+    CHECK_OK(ucxx_endpoint_on_writable(pair->endpoint, on_room, &armed));
+}
+
+static void receive_in_order(void *arg, ucxx_am_message_t *message) {
+  CHECK(arg == &received);
+  CHECK_EQ(number_of(message, SIZE_MAX), atomic_load(&received));
+  CHECK(ucxx_am_message_data(message) != NULL || ucxx_am_message_length(message) == 0);
+  ucxx_am_message_destroy(message);
+  atomic_fetch_add(&received, 1);
+}
+
+static void receiver_stands_still(const way_t *mode, uint64_t flags, uint32_t queue) {
+  STEP("%s, %s: a receiver that does not progress", mode->name, flags ? "NO_WAIT" : "a queue with a limit");
+  /* The receiver progresses by hand: only so can it stand still. */
+  ucxx_worker_params_t params = worker_params(pair->side == 0 ? mode : &modes[0]);
+  ucxx_endpoint_params_t endpoint_params = UCXX_ENDPOINT_PARAMS_INIT;
+  endpoint_params.send_queue_ops = queue;
+  sent = refused = 0;
+  atomic_store(&received, 0);
+  atomic_store(&told, 0);
+  atomic_store(&armed, 0);
+  pair_connect(pair, NULL, &params, &endpoint_params);
+  CHECK_OK(ucxx_worker_set_am_handler(pair->worker, ID, receive_in_order, &received, NULL));
+  pair_sync(pair);
+  if (pair->side == 1) {
+    char byte;
+    channel_get(pair, &byte, 1);
+    while (atomic_load(&received) < MESSAGES)
+      progress(pair->worker);
+    pair_sync(pair);
+    CHECK_EQ(atomic_load(&received), MESSAGES);
+    pair_disconnect(pair);
+    return;
+  }
+  long before = 0;
+  uint32_t ring = 0;
+  if (mode->progress_mode != UCXX_PROGRESS_MANUAL)
+    ring = 4096;
+  for (unsigned i = 0; i < OFFERS; i++) {
+    offer(flags);
+    if (i % 64 == 0)
+      progress(pair->worker);
+    if (i == WARM_UP)
+      before = resident_kib();
+    if (i % 1000 == 0)
+      CHECK(attr_now().queued_operations <= (uint64_t)queue + ring);
+  }
+  long grown = resident_kib() - before;
+  printf("%llu accepted, %llu refused, %+ld KiB\n", (unsigned long long)sent, (unsigned long long)refused, grown);
+  CHECK(grown < 4096);
+  CHECK(sent <= CREDIT + (uint64_t)queue + ring);
+  CHECK(refused >= OFFERS - sent);
+  STEP("%s: and then it does", mode->name);
+  uint64_t stood = sent;
+  pair_tell(pair);
+  while (sent < MESSAGES) {
+    if (!atomic_load(&armed))
+      offer(flags);
+    else
+      progress(pair->worker);
+  }
+  printf("told %u times that there is room\n", atomic_load(&told));
+  CHECK(stood >= MESSAGES || atomic_load(&told) > 0);
+  CHECK(resident_kib() - before < 8192);
+  pair_sync(pair);
+  pair_disconnect(pair);
+}
+
+/* ------------------------------------------------------------------ a receiver that keeps everything */
+
+typedef struct kept {
+  ucxx_am_message_t *messages[2 * CREDIT];
+  size_t length;
+  atomic_uint count;
+} kept_t;
+
+static void keep(void *arg, ucxx_am_message_t *message) {
+  kept_t *kept = arg;
+  unsigned count = atomic_load(&kept->count);
+  CHECK_EQ(number_of(message, kept->length), atomic_load(&received));
+  CHECK(count < CREDIT);
+  kept->messages[count] = message;
+  atomic_fetch_add(&received, 1);
+  atomic_store(&kept->count, count + 1);
+}
+
+static void receiver_keeps(const way_t *mode, size_t length, uint64_t flags, unsigned credit) {
+  enum { ROUNDS = 20, REFUSED = 5000 };
+  STEP("%s: a receiver that keeps messages of %zu bytes", mode->name, length);
+  ucxx_worker_params_t params = worker_params(mode);
+  static kept_t kept;
+  memset(&kept, 0, sizeof kept);
+  kept.length = length;
+  atomic_store(&received, 0);
+  pair_connect(pair, NULL, &params, NULL);
+  CHECK_OK(ucxx_worker_set_am_handler(pair->worker, ID, keep, &kept, NULL));
+  pair_sync(pair);
+  long empty = resident_kib(), before = 0;
+  uint64_t number = 0;
+  for (int round = 0; round < ROUNDS; round++) {
+    if (pair->side == 0) {
+      unsigned accepted = 0;
+      while (accepted < credit) {
+        ucxx_status_t status = send_message(pair->endpoint, ID, number, length, flags);
+        if (status < 0) {
+          CHECK_STATUS(status, UCXX_ERR_NO_RESOURCE);
+          progress(pair->worker);
+          continue;
+        }
+        number++;
+        accepted++;
+      }
+      ucxx_request_t *flush = NULL;
+      CHECK_OK(finish(ucxx_endpoint_flush(pair->endpoint, NULL, &flush), &flush));
+      for (int i = 0; i < REFUSED; i++) {
+        CHECK_STATUS(send_message(pair->endpoint, ID, number, length, flags), UCXX_ERR_NO_RESOURCE);
+        if (i % 64 == 0)
+          progress(pair->worker);
+      }
+      CHECK(!ucxx_endpoint_writable(pair->endpoint));
+    } else {
+      while (atomic_load(&kept.count) < credit)
+        progress(pair->worker);
+    }
+    pair_sync(pair);
+    if (pair->side == 1) {
+      CHECK_EQ(atomic_load(&kept.count), credit);
+      for (unsigned i = 0; i < credit; i++)
+        CHECK_EQ(number_of(kept.messages[i], length), (uint64_t)round * credit + i);
+    }
+    if (round == 0) {
+      long held = resident_kib() - empty;
+      printf("side %d: %u messages, %+ld KiB\n", pair->side, credit, held);
+      CHECK(held < 16 << 10);
+    }
+    if (round == 1)
+      before = resident_kib();
+    if (round == ROUNDS - 1) {
+      long grown = resident_kib() - before;
+      printf("side %d: %+ld KiB\n", pair->side, grown);
+      CHECK(grown < 2048);
+    }
+    if (pair->side == 1) {
+      atomic_store(&kept.count, 0);
+      for (unsigned i = 0; i < credit; i++) {
+        unsigned at = (unsigned)((i * UINT64_C(7919) + (unsigned)round) % credit);
+        ucxx_am_message_destroy(kept.messages[at]);
+      }
+    }
+    pair_sync(pair);
+  }
+  pair_disconnect(pair);
+}
+
+/* ------------------------------------------------------------------ two that flood each other */
+
+enum { FLOOD = 20000, QUEUE = 300 };
+static atomic_uchar answered[FLOOD];
+static atomic_uint_fast64_t answers, answers_sent;
+/* Answers that were refused. */
+static uint32_t refused_answers[FLOOD];
+static unsigned refused_count;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static size_t question_length(uint64_t number) {
+  return number % 97 == 13 ? 20000 : length_of(number);
+}
+
+static void answer(ucxx_endpoint_t *endpoint, uint64_t number) {
+  ucxx_status_t status = send_message(endpoint, ANSWER_ID, number, 8, number % 3 ? 0 : UCXX_FLAG_NO_WAIT);
+  if (status >= 0) {
+    atomic_fetch_add(&answers_sent, 1);
+    return;
+  }
+  CHECK_STATUS(status, UCXX_ERR_NO_RESOURCE);
+  pthread_mutex_lock(&lock);
+  CHECK(refused_count < FLOOD);
+  refused_answers[refused_count++] = (uint32_t)number;
+  pthread_mutex_unlock(&lock);
+}
+
+typedef struct pull {
+  ucxx_am_message_t *message;
+  uint64_t number;
+  size_t length;
+  uint8_t data[];
+} pull_t;
+
+static void pulled(void *arg, ucxx_request_t *request, ucxx_status_t status) {
+  pull_t *pull = arg;
+  (void)request;
+  CHECK_OK(status);
+  CHECK(memcmp(pull->data, content, pull->length) == 0);
+  answer(ucxx_am_message_reply(pull->message), pull->number);
+  ucxx_am_message_destroy(pull->message);
+  free(pull);
+}
+
+static void on_question(void *arg, ucxx_am_message_t *message) {
+  (void)arg;
+  size_t length = ucxx_am_message_length(message);
+  uint64_t number = number_of(message, length);
+  CHECK_EQ(number, atomic_fetch_add(&received, 1));
+  CHECK_EQ(length, question_length(number));
+  CHECK(ucxx_am_message_reply(message) == pair->endpoint);
+  if (length == 0 || ucxx_am_message_data(message) != NULL) {
+    answer(ucxx_am_message_reply(message), number);
+    ucxx_am_message_destroy(message);
+    return;
+  }
+  pull_t *pull = test_alloc(sizeof *pull + length);
+  *pull = (pull_t){.message = message, .number = number, .length = length};
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
+  params.callback = pulled;
+  params.callback_arg = pull;
+  CHECK_EQ(ucxx_am_message_recv(message, pull->data, length, &params, NULL), UCXX_INPROGRESS);
+}
+
+static void on_answer(void *arg, ucxx_am_message_t *message) {
+  (void)arg;
+  uint64_t number = number_of(message, 8);
+  CHECK(number < FLOOD);
+  CHECK_EQ(atomic_exchange(&answered[number], 1), 0);
+  atomic_fetch_add(&answers, 1);
+  ucxx_am_message_destroy(message);
+}
+
+static void answer_again(void) {
+  pthread_mutex_lock(&lock);
+  unsigned count = refused_count;
+  uint64_t number = count > 0 ? refused_answers[--refused_count] : 0;
+  pthread_mutex_unlock(&lock);
+  if (count > 0)
+    answer(pair->endpoint, number);
+}
+
+static void flood_each_other(const way_t *mode) {
+  STEP("%s: two that flood each other, and answer from their handlers", mode->name);
+  ucxx_worker_params_t params = worker_params(mode);
+  ucxx_endpoint_params_t endpoint_params = UCXX_ENDPOINT_PARAMS_INIT;
+  endpoint_params.send_queue_ops = QUEUE;
+  memset(answered, 0, sizeof answered);
+  atomic_store(&received, 0);
+  atomic_store(&answers, 0);
+  atomic_store(&answers_sent, 0);
+  refused_count = 0;
+  pair_connect(pair, NULL, &params, &endpoint_params);
+  CHECK_OK(ucxx_worker_set_am_handler(pair->worker, ID, on_question, NULL, NULL));
+  CHECK_OK(ucxx_worker_set_am_handler(pair->worker, ANSWER_ID, on_answer, NULL, NULL));
+  pair_sync(pair);
+  uint64_t asked = 0, no_room = 0;
+  while (atomic_load(&answers) < FLOOD || atomic_load(&answers_sent) < FLOOD) {
+    if (asked < FLOOD) {
+      uint64_t flags = UCXX_FLAG_AM_REPLY | (asked % 97 == 13 ? UCXX_FLAG_RNDV : 0);
+      ucxx_status_t status = send_message(pair->endpoint, ID, asked, question_length(asked), flags);
+      if (status >= 0) {
+        asked++;
+        continue;
+      }
+      CHECK_STATUS(status, UCXX_ERR_NO_RESOURCE);
+      no_room++;
+    }
+    answer_again();
+    progress(pair->worker);
+  }
+  printf("side %d: no room %llu times\n", pair->side, (unsigned long long)no_room);
+  CHECK(no_room > 0);
+  pair_sync(pair);
+  CHECK_EQ(atomic_load(&received), FLOOD);
+  CHECK_EQ(atomic_load(&answers), FLOOD);
+  pair_disconnect(pair);
+}
+
+static void body(pair_t *own) {
+  pair = own;
+  test_fill(content, sizeof content, 1);
+  for (size_t at = 0; at < sizeof modes / sizeof *modes; at++) {
+    const way_t *mode = &modes[at];
+    receiver_stands_still(mode, UCXX_FLAG_NO_WAIT, 0);
+    receiver_stands_still(mode, 0, 1000);
+    receiver_keeps(mode, 8, UCXX_FLAG_NO_WAIT, CREDIT);
+    receiver_keeps(mode, LONG, UCXX_FLAG_NO_WAIT, CREDIT);
+    /* 8 MiB and 256 KiB, of which each takes its length and 1 KiB: just 128. */
+    receiver_keeps(mode, MOST_DATA, UCXX_FLAG_NO_WAIT | UCXX_FLAG_EAGER, (8192 + CREDIT) / (MOST_DATA / 1024 + 1));
+    flood_each_other(mode);
+  }
+}
+
+int main(int argc, char **argv) {
+  return pair_main(argc, argv, "am_flood", 60, body);
+}

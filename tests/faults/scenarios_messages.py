@@ -1,0 +1,81 @@
+"""A peer's process ends with active messages and fetches under way."""
+
+import signal
+
+from rounds import DEATH
+from scenarios import scenario
+from scenarios_kill import DIED
+
+KEEPING = ("read", "keep", "pull", "mixed")
+ANSWERING = ("now", "later", "never")
+
+
+def between(r, **served):
+    """A victim, and the survivors that are connected to it: each (actor, its end, the victim's end, the group of what its handlers do)."""
+    victim = r.guest("victim", r.take_part())
+    places = []
+    for actor in r.involve():
+        here, there = r.join(actor, victim)
+        places.append((actor, here, there, r.group()))
+        actor.call("serve", group=places[-1][3], sender=actor.number, **served)
+    victim.call("serve", group=500, sender=victim.number, **served)
+    if r.choose("greeted", (True, True, False)):
+        for actor, here, there, _ in places:
+            r.greet_ends(actor, here, victim, there)
+    return victim, places
+
+
+def victims_turn(r, victim, places, verb, count, size):
+    """The victim begins, and goes on while it is killed."""
+    for actor, _, there, _ in places:
+        r.flooded.append(actor)
+        victim.post(verb, ep=there, count=count, size=size, mixed=r.choose("mixed", (0, 1)), group=501, sender=victim.number)
+    r.pause()
+    killed = r.strike(victim, signal.SIGKILL)
+    r.ended([(actor, here, group) for actor, here, _, group in places], killed, DIED, DEATH)
+
+
+def survivors_turn(r, victim, places, verb, count, size, allowed=DIED):
+    """The survivors begin; the victim is killed before, while or after it does what they want."""
+    groups = []
+    for actor, here, _, group in places:
+        groups.append((actor, here, group, r.group()))
+        actor.post(verb, ep=here, count=count, size=size, mixed=r.choose("mixed", (0, 1)), group=groups[-1][3], handle=r.handle(),
+                   sender=actor.number)
+    r.pause()
+    killed = r.strike(victim, signal.SIGKILL)
+    for actor, *_ in places:
+        actor.result()
+    r.ended(groups, killed, allowed, DEATH, statuses=DIED[1:])
+
+
+@scenario()
+def kill_active_sender(r):
+    """SIGKILL of a peer that sends active messages, which survivors read, keep or pull."""
+    count, size = r.load()
+    victims_turn(r, *between(r, messages=r.choose("messages", KEEPING)), "active", count, size)
+
+
+@scenario()
+def kill_active_receiver(r):
+    """SIGKILL of a peer that reads, keeps or pulls the survivors' active messages."""
+    count, size = r.load()
+    survivors_turn(r, *between(r, messages=r.choose("messages", KEEPING)), "active", count, size)
+
+
+@scenario()
+def kill_answerer(r):
+    """SIGKILL of a peer that answers the survivors' fetches, at once, later or never."""
+    count, size = r.load()
+    victim, places = between(r, questions=r.choose("questions", ANSWERING))
+    # Its answers may be what it was sending.
+    r.flooded.extend(actor for actor, *_ in places)
+    # Who never answers lets go of the oldest question when there are too many.
+    survivors_turn(r, victim, places, "fetch", count, size, (*DIED, "CANCELED") if r.parameters["questions"] == "never" else DIED)
+
+
+@scenario()
+def kill_asker(r):
+    """SIGKILL of a peer with fetches outstanding, which survivors answer at once, later or never."""
+    count, size = r.load()
+    victims_turn(r, *between(r, questions=r.choose("questions", ANSWERING)), "fetch", count, size)
