@@ -53,10 +53,11 @@ static void parse(int argc, char **argv, struct options *options) {
       {"side", required_argument, NULL, 'S'},       {"socket", required_argument, NULL, 'f'},
       {"producers", required_argument, NULL, 'P'},  {"seconds", required_argument, NULL, 't'},
       {"progress", required_argument, NULL, 'p'},   {"completion", required_argument, NULL, 'C'},
-      {"thread-cpu", required_argument, NULL, 'T'},
+      {"thread-cpu", required_argument, NULL, 'T'}, {"protocol", required_argument, NULL, 'r'},
       {NULL, 0, NULL, 0}};
   static const char *const progress[] = {"manual", "adaptive", "polling", "blocking", NULL};
   static const char *const completion[] = {"poll", "wait", "callback", "notifier", NULL};
+  static const char *const protocol[] = {"default", "eager", "rendezvous", NULL};
   int key;
   while ((key = getopt_long(argc, argv, "", known, NULL)) != -1) {
     switch (key) {
@@ -80,6 +81,7 @@ static void parse(int argc, char **argv, struct options *options) {
     case 'T': options->thread_cpu = (int)number("thread-cpu", optarg, 0); break;
     case 'p': options->progress = choice("progress", optarg, progress); break;
     case 'C': options->completion = choice("completion", optarg, completion); break;
+    case 'r': options->protocol = choice("protocol", optarg, protocol); break;
     case 'm': options->markers = 1; break;
     case 'S': options->side = (int)number("side", optarg, 0); break;
     case 'f': options->socket = (int)number("socket", optarg, 0); break;

@@ -21,6 +21,7 @@ struct options {
   long batches;      /* batches that are timed */
   long warmup;       /* operations before the first batch */
   long window;       /* messages in flight, where the program has a window */
+  int protocol;      /* what answers to fetches ask UCX for: 0 nothing, 1 eager, 2 rendezvous */
   long producers;    /* threads that submit */
   long seconds;      /* how long, or at most how long, the measured part takes */
   int progress;      /* PROGRESS_* */

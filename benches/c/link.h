@@ -18,6 +18,7 @@
  *   link_transports(link, text, capacity)
  *   link_close(link)
  *
+ * A program that defines LINK_STREAM sends and receives on streams, in the order of its calls, and tags mean nothing.
  * A program with progress threads includes link_threaded.h in its place.
  *
  * Every failure ends the program. All say that buffers are host memory, which saves its detection.
@@ -29,11 +30,23 @@
 
 #include "harness.h"
 
+/* Active messages are wanted, too: see link_am.h. */
+#ifndef LINK_AM
+#define LINK_AM 0
+#endif
+
 /* Plain UCP has a thread only while nothing is submitted: see threaded_raw.h. */
 #if defined(LINK_THREADED) && !defined(LINK_RAW)
 #define link_advance(link) ((void)(link), (void)sched_yield())
 #else
 #define link_advance(link) link_progress(link)
+#endif
+
+#ifdef LINK_STREAM
+/* Ours uses active messages, which makes UCX open the same transports to both. */
+#define LINK_FEATURE(library) (library##_FEATURE_STREAM | library##_FEATURE_AM)
+#else
+#define LINK_FEATURE(library) library##_FEATURE_TAG
 #endif
 
 #if defined(LINK_RAW)

@@ -51,10 +51,17 @@ static void link_sent(void *request, ucs_status_t status, void *user_data) {
   operation->pending = 0;
 }
 
+#ifdef LINK_STREAM
+static void link_received(void *request, ucs_status_t status, size_t length, void *user_data) {
+  (void)length;
+  link_sent(request, status, user_data);
+}
+#else
 static void link_received(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info, void *user_data) {
   (void)info;
   link_sent(request, status, user_data);
 }
+#endif
 
 #define LINK_PARAM(operation, kind, function)                                                                   \
   {                                                                                                             \
@@ -103,7 +110,7 @@ static inline void link_open(struct link *link, const struct options *options) {
   memset(&params, 0, sizeof params);
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
   const int threaded = options->progress != PROGRESS_MANUAL;
-  params.features = UCP_FEATURE_TAG | (threaded ? UCP_FEATURE_WAKEUP : 0);
+  params.features = LINK_FEATURE(UCP) | (LINK_AM ? UCP_FEATURE_AM : 0) | (threaded ? UCP_FEATURE_WAKEUP : 0);
   ucs_status_t status = ucp_init(&params, NULL, &link->context);
   if (status != UCS_OK) die("ucp_init: %s", ucs_status_string(status));
 #ifndef LINK_RAW_POLL
@@ -150,12 +157,24 @@ static inline void link_connect(struct link *link, const void *address, size_t l
 }
 
 static inline void link_recv(struct link *link, void *buffer, size_t length, uint64_t tag, struct operation *operation) {
+#ifdef LINK_STREAM
+  ucp_request_param_t param = LINK_PARAM(operation, recv_stream, link_received);
+  param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = UCP_STREAM_RECV_FLAG_WAITALL;
+#else
   ucp_request_param_t param = LINK_PARAM(operation, recv, link_received);
+#endif
 #ifndef LINK_RAW_POLL
   operation->pending = 1;
   operation->status = UCS_OK;
 #endif
+#ifdef LINK_STREAM
+  size_t received;
+  (void)tag;
+  link_started(operation, ucp_stream_recv_nbx(link->endpoint, buffer, length, &received, &param));
+#else
   link_started(operation, ucp_tag_recv_nbx(link->worker, buffer, length, tag, UINT64_MAX, &param));
+#endif
 }
 
 static inline void link_send(struct link *link, const void *buffer, size_t length, uint64_t tag, struct operation *operation) {
@@ -164,7 +183,12 @@ static inline void link_send(struct link *link, const void *buffer, size_t lengt
   operation->pending = 1;
   operation->status = UCS_OK;
 #endif
+#ifdef LINK_STREAM
+  (void)tag;
+  link_started(operation, ucp_stream_send_nbx(link->endpoint, buffer, length, &param));
+#else
   link_started(operation, ucp_tag_send_nbx(link->endpoint, buffer, length, tag, &param));
+#endif
 }
 
 static inline void link_progress(struct link *link) { ucp_worker_progress(link->worker); }

@@ -51,7 +51,7 @@ static inline void link_open(struct link *link, const struct options *options) {
   static const int32_t modes[] = {UCXX_PROGRESS_MANUAL, UCXX_PROGRESS_THREAD_ADAPTIVE, UCXX_PROGRESS_THREAD_POLLING,
                                   UCXX_PROGRESS_THREAD_BLOCKING};
   const int threaded = options->progress != PROGRESS_MANUAL;
-  params.features = UCXX_FEATURE_TAG | (threaded ? UCXX_FEATURE_WAKEUP : 0);
+  params.features = LINK_FEATURE(UCXX) | (LINK_AM ? UCXX_FEATURE_AM : 0) | (threaded ? UCXX_FEATURE_WAKEUP : 0);
   link_check(ucxx_context_create(&params, &link->context), "ucxx_context_create");
   worker_params.thread_mode = threaded ? UCXX_THREAD_MULTI : UCXX_THREAD_SINGLE;
   worker_params.progress_mode = modes[options->progress];
@@ -78,8 +78,13 @@ static inline void link_connect(struct link *link, const void *bytes, size_t len
 static inline void link_recv(struct link *link, void *buffer, size_t length, uint64_t tag, struct operation *operation) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.memory_type = UCXX_MEMORY_HOST;
+#ifdef LINK_STREAM
+  (void)tag;
+  ucxx_status_t status = ucxx_stream_recv(link->endpoint, buffer, length, &params, &operation->request);
+#else
   ucxx_status_t status = ucxx_tag_recv(link->worker, buffer, length, tag, UINT64_MAX, &params, &operation->request);
-  if (status < 0) link_check(status, "ucxx_tag_recv");
+#endif
+  if (status < 0) link_check(status, "a receive");
   if (status == UCXX_OK) operation->request = NULL;
 }
 
@@ -89,9 +94,14 @@ static inline void link_send(struct link *link, const void *buffer, size_t lengt
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.memory_type = UCXX_MEMORY_HOST;
   ucxx_status_t status;
+#ifdef LINK_STREAM
+  (void)tag;
+  while ((status = ucxx_stream_send(link->endpoint, buffer, length, &params, &operation->request)) == UCXX_ERR_NO_RESOURCE)
+#else
   while ((status = ucxx_tag_send(link->endpoint, buffer, length, tag, &params, &operation->request)) == UCXX_ERR_NO_RESOURCE)
+#endif
     link_advance(link);
-  if (status < 0) link_check(status, "ucxx_tag_send");
+  if (status < 0) link_check(status, "a send");
   if (status == UCXX_OK) operation->request = NULL;
 }
 

@@ -27,7 +27,7 @@ CXX_FLAGS = ["-O2", "-g", "-std=gnu++17", "-pthread", "-Wall", "-Wextra"]
 
 # The faster of the two ways to wait for a request in plain UCP differs: with one message in flight a request in the
 # program's own memory and a callback, with many the few hot requests of UCX's pool.
-RAW_FLAGS = {"stream": ["-DLINK_RAW_POLL"]}
+RAW_FLAGS = {"stream": ["-DLINK_RAW_POLL"], "byte_stream": ["-DLINK_RAW_POLL"], "am_stream": ["-DLINK_RAW_POLL"]}
 
 
 def _run(command, environment=None):

@@ -129,6 +129,58 @@ def _bandwidth(transport, label, size, window, batch, batches):
                scale=1e-9, targets=(Target("ratio_raw", 0.98, at_least=True),))
 
 
+def _bytes(name, unit, program, key, arguments, scale=1.0):
+    """Of streams, for reference: raw gives its receives to UCP, which fills them as the bytes come but cannot give them back."""
+    return Row(f"stream_{name}_shm", unit, "shm", program, key, arguments, scale=scale,
+               columns=columns(Column("raw"), Column("ours")))
+
+
+# UCXX's active messages wait in a queue until they are received: another thing.
+def _without_peer():
+    return columns(Column("raw"), Column("ours"))
+
+
+def _am(label, unit, transport, program, key, arguments, scale, target):
+    return Row(f"am_{label}_{transport}", unit, transport, program, key, arguments, scale=scale, targets=(target,),
+               columns=_without_peer())
+
+
+def _am_latency(transport, batch, batches, warmup):
+    return _am("latency_8B", "ns", transport, "am_pingpong", "half_round_trip_ns",
+               {"size": 8, "iterations": batch, "batches": batches, "warmup": warmup}, 1.0, Target("ratio_raw", 1.10))
+
+
+def _am_stream(label, size, window, batch, batches, transport, bandwidth=False):
+    unit, key, scale, limit = ("GB/s", "bytes_per_second", 1e-9, 0.98) if bandwidth else ("M/s", "messages_per_second", 1e-6, 0.90)
+    arguments = {"size": size, "iterations": batch, "batches": batches, "warmup": batch, "window": window}
+    return _am(label, unit, transport, "am_stream", key, arguments, scale, Target("ratio_raw", limit, at_least=True))
+
+
+def _fetch_latency(transport, batch, batches, warmup):
+    return Row(f"fetch_latency_8B_{transport}", "ns", transport, "fetch_window", "question_ns",
+               {"size": 8, "iterations": batch, "batches": batches, "warmup": warmup}, targets=(Target("ratio_raw", 1.05),),
+               columns=_without_peer())
+
+
+def _fetch_bandwidth(transport, targets=()):
+    return Row(f"fetch_bandwidth_1MiB_{transport}", "GB/s", transport, "fetch_window", "bytes_per_second",
+               {"size": MIB, "iterations": 160, "batches": 15, "warmup": 160, "window": 8}, scale=1e-9, targets=targets,
+               columns=_without_peer())
+
+
+# Half of an exchange of so many frames: by tag against UCXX, and as one active message against one message of plain UCP's of the same bytes.
+def _multi(frames, size, label, transport, batch, targets=()):
+    arguments = {"window": frames, "size": size, "iterations": batch, "warmup": batch, "batches": 20}
+    return Row(f"multi_{frames}x{label}_{transport}", "us", transport, "multi_pingpong", "half_round_trip_ns", arguments, scale=1e-3,
+               targets=targets)
+
+
+def _multi_am(frames, size, label, transport, batch, targets=()):
+    arguments = {"window": frames, "size": size, "iterations": batch, "warmup": batch, "batches": 20}
+    return Row(f"multi_am_{frames}x{label}_{transport}", "us", transport, "multi_pingpong", "half_round_trip_ns", arguments, scale=1e-3,
+               targets=targets, columns=columns(Column("raw"), Column("ours", {"protocol": "eager"}), Column("ucxx")))
+
+
 # UCXX has no adaptive mode, and its requests cannot be waited for: it gets the mode that a row says, and its callbacks where
 # one thread waits for one message, which serves it best, or requests that are asked for their status where many are in flight.
 def _delayed(label, mode, peer_mode, producers=1, targets=(), rate_targets=()):
@@ -179,9 +231,9 @@ def _failure_detection():
                peer_name="ours without failure detection")
 
 
-def _allocations(label, size, iterations):
+def _allocations(label, size, iterations, program="pairloop"):
     return Count(f"allocations_{label}_shm", f"calls in {iterations} operations", "allocations", "shm", {"size": size},
-                 iterations, (Target("ours", 0),))
+                 iterations, (Target("ours", 0),), program)
 
 
 def _delayed_allocations(completion, mode="adaptive"):
@@ -223,6 +275,22 @@ ROWS = [
     _bandwidth("shm", "64MiB", 64 * MIB, 1, 4, 10),
     _bandwidth("tcp", "1MiB", MIB, 8, 160, 7),
     _bandwidth("tcp", "64MiB", 64 * MIB, 1, 2, 7),
+    _bytes("latency_8B", "ns", "byte_pingpong", "half_round_trip_ns",
+           {"size": 8, "iterations": 1000, "batches": 300, "warmup": 20000}),
+    _bytes("bandwidth_1MiB", "GB/s", "byte_stream", "bytes_per_second",
+           {"size": MIB, "iterations": 160, "batches": 15, "warmup": 160, "window": 8}, 1e-9),
+    _am_latency("shm", 1000, 300, 20000),
+    _am_latency("tcp", 200, 50, 500),
+    _am_stream("rate_8B", 8, 32, 32000, 60, "shm"),
+    _am_stream("rate_8B", 8, 32, 6400, 30, "tcp"),
+    _am_stream("bandwidth_1MiB", MIB, 8, 160, 15, "shm", bandwidth=True),
+    _fetch_latency("shm", 1000, 300, 20000),
+    _fetch_latency("tcp", 200, 50, 500),
+    _fetch_bandwidth("shm", (Target("ratio_raw", 0.98, at_least=True),)),
+    _multi(100, 4096, "4KiB", "shm", 100, (Target("ratio_peer", 0.5),)),
+    _multi(8, 65536, "64KiB", "shm", 100),
+    _multi_am(100, 4096, "4KiB", "shm", 100, (Target("ratio_raw", 1 / 0.9),)),
+    _multi_am(8, 65536, "64KiB", "shm", 100),
     _delayed("", "adaptive", "blocking", targets=_SIXTY, rate_targets=_TENFOLD),
     _delayed("_polling", "polling", "polling", targets=_SIXTY, rate_targets=_TENFOLD),
     _delayed("_4_producers", "adaptive", "blocking", producers=4, rate_targets=_TENFOLD),
@@ -241,9 +309,22 @@ ROWS = [
     _idle("blocking"),
     Count("instructions_8B_shm", "instructions an operation", "instructions", "shm", {"size": 8}, 4000,
           columns=columns(Column("raw"), Column("ours"), Column("ucxx"))),
+    Count("stream_instructions_8B_shm", "instructions an operation", "instructions", "shm", {"size": 8}, 4000,
+          program="byte_pairloop"),
+    Count("stream_allocations_8B_shm", "calls in 10000 operations", "allocations", "shm", {"size": 8}, 10000,
+          (Target("ours", 0),), program="byte_pairloop"),
     _allocations("8B", 8, 10000),
     _allocations("4KiB", 4096, 10000),
     _allocations("1MiB", MIB, 1000),
+    Count("am_instructions_8B_shm", "instructions a message", "instructions", "shm", {"size": 8}, 4000, program="am_pairloop"),
+    _allocations("am_8B", 8, 10000, "am_pairloop"),
+    _allocations("am_4KiB", 4096, 10000, "am_pairloop"),
+    _allocations("am_1MiB", MIB, 1000, "am_pairloop"),
+    Count("fetch_instructions_8B_shm", "instructions a question", "instructions", "shm", {"size": 8}, 4000,
+          program="fetch_pairloop"),
+    _allocations("fetch_8B", 8, 10000, "fetch_pairloop"),
+    _allocations("fetch_4KiB", 4096, 10000, "fetch_pairloop"),
+    _allocations("fetch_1MiB", MIB, 1000, "fetch_pairloop"),
     _delayed_allocations("wait"),
     _delayed_allocations("callback"),
     _delayed_allocations("notifier"),

@@ -16,6 +16,7 @@ use ucxx_rs::engine::gate::ThreadMode;
 use ucxx_rs::engine::inflight::Out;
 use ucxx_rs::engine::operation::{OpParams, Submitted};
 use ucxx_rs::engine::request::{self, Slot};
+use ucxx_rs::engine::send_window::WindowLimits;
 use ucxx_rs::engine::status::{Error, Status};
 use ucxx_rs::engine::tag::Mode;
 use ucxx_rs::engine::thread::{ProgressMode, ThreadParams};
@@ -111,6 +112,7 @@ fn worker(context: &Arc<Context>) -> Arc<Worker> {
 
 fn endpoint(from: &Arc<Worker>, address: &Address, peer_errors: bool) -> Arc<Endpoint> {
     let params = EndpointParams {
+        window: WindowLimits::DEFAULT,
         peer_failure: peer_errors,
         connect_timeout_ns: 0,
         liveness_ns: 0,

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright the ucxx_rs developers */
+/*
+ * Two workers in one process and on one thread: an active message is sent and progressed, again and again, in the same order
+ * each time. Made for counting, as pairloop is; its time means nothing.
+ */
+#include <stdlib.h>
+
+#include "link_am.h"
+
+/* Never inlined: callgrind starts and stops collecting at this function. */
+__attribute__((noinline)) void measured_loop(struct link *links, struct inbox *inboxes, const struct options *options,
+                                             unsigned char *out, long count);
+
+/* To and fro: credit comes back with messages of the other direction, and by itself now and then. */
+void measured_loop(struct link *links, struct inbox *inboxes, const struct options *options, unsigned char *out, long count) {
+  static struct operation operation;
+  for (long i = 0; i < count; i++) {
+    const long side = i / 100 & 1;
+    struct link *sender = &links[side], *receiver = &links[side ^ 1];
+    const long expected = inboxes[side ^ 1].arrived + 1;
+    am_send(sender, out, options->size, &operation);
+    int sent = link_done(&operation);
+    while (inboxes[side ^ 1].arrived < expected || !sent) {
+      link_progress(receiver);
+      /* A send that completes in its call needs no progress of the sender. */
+      if (!sent) {
+        link_progress(sender);
+        sent = link_done(&operation);
+      }
+    }
+  }
+}
+
+int main(int argc, char **argv) {
+  static struct options options;
+  static struct link links[2];
+  static struct inbox inboxes[2];
+  char text[512];
+  size_t length;
+  options.size = 8;
+  options.iterations = 1000;
+  options.warmup = 2000;
+  options.peer_errors = 1;
+  options.cpu[0] = -1;
+  options.socket = -1;
+  harness_start(argc, argv, 0, &options);
+  unsigned char *out = buffer_create(options.size), *in = buffer_create(options.size);
+  for (int side = 0; side < 2; side++) {
+    inboxes[side] = (struct inbox){.buffers = in, .size = options.size, .count = 1};
+    link_open(&links[side], &options);
+    am_open(&links[side], &inboxes[side]);
+  }
+  for (int side = 0; side < 2; side++) {
+    const void *address = link_address(&links[side], &length);
+    link_connect(&links[side ^ 1], address, length);
+  }
+
+  /* Wires both endpoints up before anything is counted. */
+  measured_loop(links, inboxes, &options, out, options.warmup);
+  if (options.markers) mark_begin();
+  measured_loop(links, inboxes, &options, out, options.iterations);
+  if (options.markers) mark_end();
+
+  report_text(&options, "implementation", LINK_NAME);
+  link_version(text, sizeof text);
+  report_text(&options, "ucx", text);
+  link_transports(&links[0], text, sizeof text);
+  report_text(&options, "transports", text);
+  link_close(&links[0]);
+  link_close(&links[1]);
+  free(out);
+  free(in);
+  return 0;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright the ucxx_rs developers */
+/*
+ * Active messages over a link: one id, no header, and data that arrives with its message or is pulled into a buffer. To be
+ * included before, and in place of, link.h:
+ *
+ *   struct inbox                         what has arrived at one side
+ *   am_open(link, inbox)                 has the link's messages counted, before the other side sends any
+ *   am_send(link, buffer, length, operation)
+ *
+ * A message's data is used where it lies: its first byte is read. Data that waits at its sender goes into the next of the
+ * inbox's buffers.
+ */
+#ifndef BENCH_LINK_AM_H
+#define BENCH_LINK_AM_H
+
+#define LINK_AM 1
+#include "link.h"
+
+enum { AM_ID = 7 };
+
+struct inbox {
+  struct link *link;
+  long arrived;      /* messages whose data is here */
+  long pulled;       /* of these, what had to be pulled */
+  unsigned sum;      /* of first bytes, so that they are read */
+  unsigned char *buffers;
+  size_t size;       /* of one buffer */
+  long count;        /* buffers */
+  long next;
+};
+
+static inline unsigned char *inbox_buffer(struct inbox *inbox, size_t length) {
+  if (length > inbox->size) die("a message of %zu bytes has no buffer", length);
+  unsigned char *buffer = inbox->buffers + (size_t)inbox->next * inbox->size;
+  inbox->next = inbox->next + 1 == inbox->count ? 0 : inbox->next + 1;
+  return buffer;
+}
+
+static inline void inbox_await(struct link *link, const struct inbox *inbox, long arrived) {
+  while (inbox->arrived < arrived) link_advance(link);
+}
+
+#if defined(LINK_RAW)
+
+static inline void am_pulled(void *request, ucs_status_t status, size_t length, void *user_data) {
+  struct inbox *inbox = (struct inbox *)user_data;
+  (void)length;
+  if (status != UCS_OK) die("the data of a message was not received: %s", ucs_status_string(status));
+  inbox->arrived++;
+  inbox->pulled++;
+  ucp_request_free(request);
+}
+
+static ucs_status_t am_arrived(void *arg, const void *header, size_t header_length, void *data, size_t length,
+                               const ucp_am_recv_param_t *attributes) {
+  struct inbox *inbox = (struct inbox *)arg;
+  (void)header;
+  (void)header_length;
+  if (attributes->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) {
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                                 .cb = {.recv_am = am_pulled}, .user_data = inbox, .memory_type = UCS_MEMORY_TYPE_HOST};
+    ucs_status_ptr_t result = ucp_am_recv_data_nbx(inbox->link->worker, data, inbox_buffer(inbox, length), length, &param);
+    if (UCS_PTR_IS_ERR(result)) die("ucp_am_recv_data_nbx: %s", ucs_status_string(UCS_PTR_STATUS(result)));
+    if (result == NULL) {
+      inbox->arrived++;
+      inbox->pulled++;
+    }
+    return UCS_INPROGRESS;
+  }
+  inbox->sum += *(const unsigned char *)data;
+  inbox->arrived++;
+  return UCS_OK;
+}
+
+static inline void am_open(struct link *link, struct inbox *inbox) {
+  ucp_am_handler_param_t param = {
+      .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
+      .id = AM_ID, .cb = am_arrived, .arg = inbox};
+  inbox->link = link;
+  ucs_status_t status = ucp_worker_set_am_recv_handler(link->worker, &param);
+  if (status != UCS_OK) die("ucp_worker_set_am_recv_handler: %s", ucs_status_string(status));
+}
+
+static inline void am_send(struct link *link, const void *buffer, size_t length, struct operation *operation) {
+  ucp_request_param_t param = LINK_PARAM(operation, send, link_sent);
+#ifndef LINK_RAW_POLL
+  operation->pending = 1;
+  operation->status = UCS_OK;
+#endif
+  link_started(operation, ucp_am_send_nbx(link->endpoint, AM_ID, NULL, 0, buffer, length, &param));
+}
+
+#elif defined(LINK_UCXX_RS)
+
+static inline void am_pulled(void *arg, ucxx_request_t *request, ucxx_status_t status) {
+  struct inbox *inbox = (struct inbox *)arg;
+  (void)request;
+  link_check(status, "the data of a message");
+  inbox->arrived++;
+  inbox->pulled++;
+}
+
+static void am_arrived(void *arg, ucxx_am_message_t *message) {
+  struct inbox *inbox = (struct inbox *)arg;
+  const unsigned char *data = (const unsigned char *)ucxx_am_message_data(message);
+  if (data == NULL) {
+    const size_t length = ucxx_am_message_length(message);
+    ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+    params.memory_type = UCXX_MEMORY_HOST;
+    params.callback = am_pulled;
+    params.callback_arg = inbox;
+    ucxx_status_t status = ucxx_am_message_recv(message, inbox_buffer(inbox, length), length, &params, NULL);
+    link_check(status, "ucxx_am_message_recv");
+    if (status == UCXX_OK) {
+      inbox->arrived++;
+      inbox->pulled++;
+    }
+  } else {
+    inbox->sum += *data;
+    inbox->arrived++;
+  }
+  ucxx_am_message_destroy(message);
+}
+
+static inline void am_open(struct link *link, struct inbox *inbox) {
+  inbox->link = link;
+  link_check(ucxx_worker_set_am_handler(link->worker, AM_ID, am_arrived, inbox, NULL), "ucxx_worker_set_am_handler");
+}
+
+static inline void am_send(struct link *link, const void *buffer, size_t length, struct operation *operation) {
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  params.memory_type = UCXX_MEMORY_HOST;
+  ucxx_status_t status;
+  while ((status = ucxx_am_send(link->endpoint, AM_ID, NULL, 0, buffer, length, &params, &operation->request)) == UCXX_ERR_NO_RESOURCE)
+    link_advance(link);
+  if (status < 0) link_check(status, "ucxx_am_send");
+  if (status == UCXX_OK) operation->request = NULL;
+}
+
+#else
+#error "active messages are measured against raw UCP alone"
+#endif
+
+#endif
