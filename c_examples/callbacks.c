@@ -76,8 +76,7 @@ static void post_receive(struct slot *slot) {
  * submit; they may not wait. */
 static void on_sent(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   struct slot *slot = arg;
-  (void)request;
-  check(status, "a send completed");
+  check_completion(request, status, "a send completed");
   slot->traffic->sends_done++;
   post_send(slot);
 }
@@ -85,8 +84,7 @@ static void on_sent(void *arg, ucxx_request_t *request, ucxx_status_t status) {
 static void on_received(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   struct slot *slot = arg;
   struct traffic *traffic = slot->traffic;
-  (void)request;
-  check(status, "a receive completed");
+  check_completion(request, status, "a receive completed");
 
   size_t length = message_length(slot->number);
   uint32_t number;

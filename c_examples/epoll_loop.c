@@ -40,8 +40,7 @@ static void watch(struct loop *loop, int fd) {
 
 static void on_sent(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   struct loop *loop = arg;
-  (void)request;
-  check(status, "a send completed");
+  check_completion(request, status, "a send completed");
   loop->send_completions++;
 }
 
@@ -59,8 +58,7 @@ static void post_receive(struct loop *loop) {
 
 static void on_received(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   struct loop *loop = arg;
-  (void)request;
-  check(status, "a receive completed");
+  check_completion(request, status, "a receive completed");
   require(loop->incoming == loop->received, "messages arrive in order");
   loop->received++;
   if (loop->received < MESSAGES) post_receive(loop);

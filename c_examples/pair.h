@@ -28,6 +28,13 @@ static inline void check(ucxx_status_t status, const char *what) {
   exit(EXIT_FAILURE);
 }
 
+/* In a callback: the failure was not this call's, so its text is the request's, which is NULL where nobody holds it. */
+static inline void check_completion(const ucxx_request_t *request, ucxx_status_t status, const char *what) {
+  if (status == UCXX_OK) return;
+  fprintf(stderr, "error: %s: %s (%s)\n", what, ucxx_status_name(status), request == NULL ? "" : ucxx_request_error_message(request));
+  exit(EXIT_FAILURE);
+}
+
 static inline void require(bool condition, const char *what) {
   if (condition) return;
   fprintf(stderr, "error: expected otherwise: %s\n", what);
@@ -42,7 +49,8 @@ static inline ucxx_status_t outcome(ucxx_status_t status, ucxx_request_t *reques
   return status;
 }
 
-static inline void pair_open_with(struct pair *pair, int argc, char **argv, const ucxx_worker_params_t *worker_params) {
+static inline void pair_open_with(struct pair *pair, int argc, char **argv, const ucxx_worker_params_t *worker_params,
+                                  const ucxx_endpoint_params_t *endpoint_params) {
   if (argc != 3) {
     fprintf(stderr, "usage: %s 0|1 SOCKET_PATH\n", argv[0]);
     exit(2);
@@ -50,7 +58,7 @@ static inline void pair_open_with(struct pair *pair, int argc, char **argv, cons
   pair->rank = atoi(argv[1]);
 
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
-  params.features = UCXX_FEATURE_TAG | UCXX_FEATURE_WAKEUP;
+  params.features = UCXX_FEATURE_TAG | UCXX_FEATURE_AM | UCXX_FEATURE_WAKEUP;
   check(ucxx_context_create(&params, &pair->context), "context");
   check(ucxx_worker_create(pair->context, worker_params, &pair->worker), "worker");
 
@@ -62,13 +70,13 @@ static inline void pair_open_with(struct pair *pair, int argc, char **argv, cons
   if (exchange_swap(&pair->exchange, ucxx_address_data(mine), ucxx_address_length(mine), &bytes, &length) != 0) exit(EXIT_FAILURE);
   check(ucxx_address_from_bytes(bytes, length, &theirs), "the peer's address");
   free(bytes);
-  check(ucxx_endpoint_create(pair->worker, theirs, NULL, &pair->endpoint), "endpoint");
+  check(ucxx_endpoint_create(pair->worker, theirs, endpoint_params, &pair->endpoint), "endpoint");
   ucxx_address_destroy(theirs);
   ucxx_address_destroy(mine);
 }
 
 static inline void pair_open(struct pair *pair, int argc, char **argv) {
-  pair_open_with(pair, argc, argv, NULL);
+  pair_open_with(pair, argc, argv, NULL, NULL);
 }
 
 /* Call it when everything that was expected from the peer has come. */

@@ -67,7 +67,7 @@ int main(int argc, char **argv) {
   /* Polls while there is traffic, sleeps when there is none. */
   params.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
   params.name = "example";
-  pair_open_with(&pair, argc, argv, &params);
+  pair_open_with(&pair, argc, argv, &params, NULL);
 
   pthread_t threads[SUBMITTERS];
   struct submitter submitters[SUBMITTERS];

@@ -27,7 +27,7 @@ under_valgrind() {
     --show-leak-kinds=definite --errors-for-leak-kinds=definite "--suppressions=$root/c_examples/valgrind.supp"
     # Uses UCX alone, started by way of `cmake -E env`.
     '--trace-children-skip=*/cmake,*/foreign_raw')
-  cmake -S tests/c -B "$target_dir/valgrind" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_PREFIX_PATH="$stage" \
+  cmake -Uucxx_rs_DIR -S tests/c -B "$target_dir/valgrind" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_PREFIX_PATH="$stage" \
     -DUCXX_RS_TESTS_WRAPPER="valgrind;$(IFS=';'; printf '%s' "${options[*]}")" >/dev/null &&
     cmake --build "$target_dir/valgrind" --parallel "$jobs" &&
     # Not for valgrind: cycles counts the mappings of the process, fork_child leaves behind what it inherited, version_log wants
@@ -55,6 +55,15 @@ at_random() { # program, count
   done
 }
 
+# Connections made and closed: nothing stays.
+cycles() { # UCX version; the system's without
+  local transports libraries=''
+  if [ $# -gt 0 ]; then libraries=$(scripts/ucx_wheel.sh "$1") || return 1; fi
+  for transports in posix,cma,self tcp,self all; do
+    LD_LIBRARY_PATH=${libraries:-${LD_LIBRARY_PATH-}} UCX_TLS=$transports "$suites/tests/c/cycles" 10000 || return 1
+  done
+}
+
 faults() { # options
   scripts/faults.sh "$stage" 500 "$@"
 }
@@ -76,6 +85,8 @@ part "UCXX as a peer" tests/bindings/ucxx/run.sh "$suites/tests/c"
 part "decoders, fed by libFuzzer" scripts/fuzz.sh
 part "a million operations for threads that fall asleep" at_random progress_thread_sleep 1000000
 part "threads that start and stop under traffic" at_random progress_thread_restart 2000
+part "10,000 connections, again and again" cycles
+for wheel in "${ucx_wheels[@]}"; do part "10,000 connections, again and again, UCX $wheel" cycles "$wheel"; done
 part "500 rounds of faults" faults
 for wheel in "${ucx_wheels[@]}"; do part "500 rounds of faults, UCX $wheel" faults --ucx "$(scripts/ucx_wheel.sh "$wheel")"; done
 

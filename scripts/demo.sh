@@ -16,6 +16,6 @@ say "installed into $prefix"
 say "compiling the examples against it, with CMake"
 # Under `make`, a nested make would take the outer one's flags for its own.
 unset MAKEFLAGS MAKELEVEL
-cmake -S c_examples -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
+cmake -Uucxx_rs_DIR -S c_examples -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
 cmake --build "$build" --parallel >"$build/log" || { cat "$build/log" >&2; die "the examples do not compile"; }
 exec c_examples/run_demo.sh "$build"

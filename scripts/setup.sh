@@ -59,6 +59,7 @@ find_missing() {
   need valgrind valgrind have valgrind
   need libclang-dev clang-devel have_libclang
   need strace strace have strace
+  need gdb gdb have gdb
   need ucx-utils ucx have ucx_perftest
 }
 

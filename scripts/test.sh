@@ -87,7 +87,7 @@ step_tools() {
 }
 
 configure_and_build() { # source, build folder, options
-  cmake -S "$1" -B "$2" -DCMAKE_PREFIX_PATH="$stage" "${@:3}" >"$target_dir/configure.log" ||
+  cmake -Uucxx_rs_DIR -S "$1" -B "$2" -DCMAKE_PREFIX_PATH="$stage" "${@:3}" >"$target_dir/configure.log" ||
     { cat "$target_dir/configure.log" >&2; return 1; }
   cmake --build "$2" --parallel "$jobs"
 }
@@ -131,10 +131,11 @@ on_wheel() { # version
 }
 for wheel in "${ucx_wheels[@]}"; do eval "step_ucx-$wheel() { on_wheel $wheel; }"; done
 
-# Some rounds on each UCX; check_full.sh has many.
+# Some rounds on each UCX, and one with hundreds of endpoints; check_full.sh has many.
 step_faults() {
   local wheel result=0
   scripts/faults.sh "$stage" 14 || result=1
+  scripts/faults.sh "$stage" 1 --only kill_half || result=1
   for wheel in "${ucx_wheels[@]}"; do
     scripts/faults.sh "$stage" 14 --ucx "$(scripts/ucx_wheel.sh "$wheel")" || result=1
   done

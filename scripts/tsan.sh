@@ -52,12 +52,12 @@ instrumented cargo test --locked --release --lib "${rust[@]}"
 
 failed=0
 threaded() { # source, build folder, tests
-  cmake -S "$1" -B "$2" -DCMAKE_BUILD_TYPE=None -DCMAKE_PREFIX_PATH="$stage" -DCMAKE_C_FLAGS="${compile[*]}" \
+  cmake -Uucxx_rs_DIR -S "$1" -B "$2" -DCMAKE_BUILD_TYPE=None -DCMAKE_PREFIX_PATH="$stage" -DCMAKE_C_FLAGS="${compile[*]}" \
     -DCMAKE_CXX_FLAGS="${compile[*]}" -DCMAKE_EXE_LINKER_FLAGS="-fno-sanitize=thread $link" >/dev/null &&
     cmake --build "$2" --parallel "$jobs" >/dev/null &&
     ctest --test-dir "$2" --output-on-failure --no-tests=error -j "$jobs" --label-exclude valgrind --timeout 900 -R "$3" </dev/null || failed=1
 }
 say "tsan: C tests and examples with threads"
-threaded tests/c "$build/c" '^(progress_thread.*|threads|notifier|wakeup|callbacks|requests)\.(shm|tcp)$'
+threaded tests/c "$build/c" '^(progress_thread.*|threads|notifier|wakeup|callbacks|requests|window_end|on_writable|am_random|fetch_random)\.(shm|tcp)$'
 threaded c_examples "$build/examples" '^(progress_thread|notifier|cpp_futures)'
 exit "$failed"
