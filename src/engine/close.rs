@@ -254,7 +254,8 @@ impl Endpoint {
 
     /// What this receive has got may be anything.
     pub(crate) fn has_torn(&self, slot: &Slot) -> bool {
-        self.closing.torn.get() && slot.kind.get().is_recv()
+        // A stream's have been copied out of UCP's own buffers.
+        self.closing.torn.get() && slot.kind.get().is_recv() && slot.kind.get() != Kind::StreamRecv
     }
 
     /// What becomes of what UCP has not been given.
@@ -350,14 +351,10 @@ impl Endpoint {
         }
     }
 
-    /// Ends the receives that were to end with this endpoint.
+    /// Ends the receives that were to end with this endpoint: of its stream, but for those that have been filled, and of tagged messages
+    /// that have not begun to come. What is left after that is being received.
     pub(super) fn cancel_watchers(&self, reason: Status) {
         self.end_stream_recvs(reason);
-        self.cancel_unmatched(reason);
-    }
-
-    /// Of these, those of tagged messages that have not begun to come: what is left after that is being received.
-    pub(super) fn cancel_unmatched(&self, reason: Status) {
         self.closing.only_matched.set(true);
         if self.watchers.get() == 0 {
             return;

@@ -79,7 +79,7 @@ impl Endpoint {
     /// It fails as soon as pulls from a peer that lives are over: true if there are any.
     pub(crate) fn fails_later(&self, status: Status) -> bool {
         if self.phase() == Phase::Open && status == Status::CONNECTION_RESET {
-            self.cancel_unmatched(status);
+            self.cancel_watchers(status);
         }
         let later = self.phase() == Phase::Open && !self.has_let_go(timer::now_ns());
         if later && self.closing.parting.leaving.get().is_none() {
