@@ -9,14 +9,27 @@ import asyncio
 import json
 import os
 import pathlib
+import random
 import socket
+import struct
 import subprocess
 import sys
 import zlib
 
-from ucxx_rs_client import Context, UcxxError, Worker
+from ucxx_rs_client import Context, Status, UcxxError, Worker
 
 FOLDER = pathlib.Path(__file__).resolve().parent
+# Bytes of a request or an answer between the two.
+LINE_LIMIT = 16 << 20
+
+
+def content(size, seed):
+    return random.Random(seed).randbytes(size)
+
+
+def question(what, **arguments):
+    """The header of a question for Answers."""
+    return json.dumps([what, arguments]).encode()
 
 
 class Link:
@@ -25,7 +38,7 @@ class Link:
     @classmethod
     async def over(cls, sock):
         link = cls()
-        link._reader, link._writer = await asyncio.open_connection(sock=sock)
+        link._reader, link._writer = await asyncio.open_connection(sock=sock, limit=LINE_LIMIT)
         return link
 
     def write(self, value):
@@ -79,12 +92,71 @@ class Peer:
         return await asyncio.to_thread(self.process.wait)
 
 
+class Answers:
+    """A fetch handler that does what the header of each question says."""
+
+    def __init__(self, endpoint):
+        self.endpoint = endpoint
+        self.kept = []
+        self.more = asyncio.Event()
+        # How calls ended.
+        self.told = []
+        # What goes on after its handler.
+        self.pending = []
+
+    def __call__(self, question):
+        what, arguments = json.loads(question.header)
+        getattr(self, what)(question, **arguments)
+
+    def reply(self, question, size, seed):
+        self.pending.append(question.reply(content(size, seed)))
+
+    def tell_capacity(self, question):
+        self.pending.append(question.reply(question.capacity.to_bytes(8, "little")))
+
+    def reject(self, question, status):
+        question.reject(status)
+
+    def refuse_then_answer(self, question, status):
+        """Tries four answers, of which only the second is one."""
+        reject, reply = question.reject, lambda data: self.pending.append(question.reply(data))
+        for answer, argument in ((reject, status), (reply, b"answer"), (reply, b"again"), (reject, Status.ERR_REJECTED)):
+            try:
+                answer(argument)
+                self.told.append("OK")
+            except UcxxError as error:
+                self.told.append(error.name)
+
+    def keep(self, question, size, seed):
+        self.kept.append((question, size, seed))
+        self.more.set()
+
+    def forget(self, question):
+        pass
+
+    def fail(self, question, first=None):
+        if first is not None:
+            self.pending.append(question.reply(first.encode()))
+        raise RuntimeError("a handler that fails")
+
+    def ask_back(self, question, id, header, capacity):
+        """Asks whoever asked, and answers with what it says."""
+
+        async def ask():
+            buffer = bytearray(capacity)
+            length = await self.endpoint.fetch(id, header.encode(), buffer)
+            await question.reply(buffer[:length])
+
+        self.pending.append(asyncio.create_task(ask()))
+
+
 class Served:
     """What the other process can do. Each returns what is to be answered."""
 
     def __init__(self, worker, endpoint):
         self.worker = worker
         self.endpoint = endpoint
+        self.answers = Answers(endpoint)
 
     async def echo(self, tag, size, count=1):
         """Receives messages, and sends each back when it has come."""
@@ -119,6 +191,102 @@ class Served:
         intact = all(buffer == bytes([receive_tag]) * size for buffer in buffers)
         await asyncio.to_thread(pathlib.Path(done).write_text, "done\n" if intact else "damaged\n")
         return intact
+
+    async def echo_multi(self, tag, count=1, mask=2**64 - 1):
+        """Receives multi-buffer messages, and sends each back when it has come."""
+        receives = [self.worker.recv_multi(tag, mask) for _ in range(count)]
+        sends = []
+        for receive in receives:
+            frames, sender_tag = await receive
+            sends.append(self.endpoint.send_multi(frames, sender_tag))
+        await asyncio.gather(*sends)
+
+    async def give_multi(self, tag, sizes, seed):
+        """Sends one multi-buffer message, until it has left."""
+        await self.endpoint.send_multi([content(size, seed + at) for at, size in enumerate(sizes)], tag)
+        await self.endpoint.flush()
+
+    async def announce(self, tag, sizes, after):
+        """Sends the header of a multi-buffer message without its frames (docs/wire-formats.md), and a byte under the tag `after`."""
+        await self.endpoint.send(struct.pack("=?Q400x100Q", False, len(sizes), *sizes, *[0] * (100 - len(sizes))), tag)
+        await self.endpoint.send(b"x", after)
+        await self.endpoint.flush()
+
+    async def take_multi(self, tag):
+        """Receives one multi-buffer message: lengths and checksums of its frames."""
+        frames, _ = await self.worker.recv_multi(tag)
+        return [[len(frame), zlib.crc32(frame)] for frame in frames]
+
+    async def serve(self, id):
+        """Answers questions with this id from now on."""
+        self.worker.set_fetch_handler(id, self.answers)
+
+    async def serve_no_more(self, id):
+        self.worker.set_fetch_handler(id, None)
+
+    async def fetch(self, id, headers, capacity):
+        """Asks many questions at once: status, length and the checksum of the whole buffer of each."""
+
+        async def ask(header):
+            buffer, status = bytearray(capacity), "OK"
+            try:
+                length = await self.endpoint.fetch(id, header.encode(), buffer)
+            except UcxxError as error:
+                status, length = error.name, error.length
+            return [status, length, zlib.crc32(buffer)]
+
+        return await asyncio.gather(*[ask(header) for header in headers])
+
+    async def fetch_when_told(self, go, done, served, unserved):
+        """As soon as `go` can be read: a question, and two that the other side has no handler for. Writes to `done` how they ended."""
+        await asyncio.to_thread(pathlib.Path(go).read_text)
+        buffer = bytearray(16)
+        first = self.endpoint.fetch(served, b"served", buffer)
+        ends = []
+        # One after the other: what takes in the second one has done with the first question.
+        for _ in range(2):
+            try:
+                await self.endpoint.fetch(unserved, b"unserved", bytearray(1))
+            except UcxxError as error:
+                ends.append(error.name)
+        await asyncio.to_thread(pathlib.Path(done).write_text, ",".join(ends) + "\n")
+        return buffer[: await first].decode()
+
+    async def kept(self, count):
+        """Waits until so many questions are kept."""
+        while len(self.answers.kept) < count:
+            self.answers.more.clear()
+            await self.answers.more.wait()
+
+    async def answer_kept(self):
+        """Answers them, the latest first: how each answer ended, in that order."""
+        kept, self.answers.kept = self.answers.kept, []
+
+        async def answer(question, size, seed):
+            try:
+                await question.reply(content(size, seed))
+                return "OK"
+            except UcxxError as error:
+                return error.name
+
+        return await asyncio.gather(*[answer(*each) for each in reversed(kept)])
+
+    async def settle(self):
+        """Waits until nothing goes on any more that handlers began; it has ended well."""
+        pending, self.answers.pending = self.answers.pending, []
+        await asyncio.gather(*pending)
+
+    async def note_failures(self):
+        """From now on what the loop's exception handler is told goes to `told`."""
+
+        def note(_, context):
+            self.answers.told.append(repr(context["exception"]))
+
+        asyncio.get_running_loop().set_exception_handler(note)
+
+    async def told(self):
+        told, self.answers.told = self.answers.told, []
+        return told
 
     async def close_endpoint(self, force):
         await self.endpoint.close(force=force)

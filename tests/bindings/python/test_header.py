@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright the ucxx_rs developers
 """The C header as Python's binding tools see it: pycparser reads it, cffi calls through it.
 
 UCXX_RS_PREFIX names the installed package.

@@ -70,6 +70,30 @@ class InterpreterLock(ClientCase):
 
         await self.over_everything(test, modes=THREADED)
 
+    async def test_questions_are_taken_while_python_is_locked_out(self):
+        async def test(worker, peer):
+            with tempfile.TemporaryDirectory() as folder:
+                go, done = f"{folder}/go", f"{folder}/done"
+                os.mkfifo(go)
+                os.mkfifo(done)
+                headers = []
+
+                def handler(question):
+                    headers.append(question.header)
+                    question.reply(b"answer")
+
+                worker.set_fetch_handler(1, handler)
+                fetched = peer.ask("fetch_when_told", go=go, done=done, served=1, unserved=2)
+                # The library itself rejects the others, on the thread on which it handed the first one over before.
+                expected = "UCXX_ERR_NO_ELEM,UCXX_ERR_NO_ELEM"
+                status = run_with_lock_held(f"echo go >{go} && read -r answer <{done} && test $answer = {expected}")
+                self.assertEqual(status, 0)
+                self.assertEqual(headers, [])
+                self.assertEqual(await fetched, "answer")
+                self.assertEqual(headers, [b"served"])
+
+        await self.over_everything(test, modes=THREADED)
+
     async def test_a_batch_wakes_the_loop_once(self):
         async def test(worker, peer):
             receives = [worker.recv(bytearray(8), 1) for _ in range(MANY)]

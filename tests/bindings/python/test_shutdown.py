@@ -36,7 +36,7 @@ def threads():
 
 
 async def use(mode, end):
-    """Two workers, messages both ways, and an end."""
+    """Two workers, messages, buffers and questions both ways, and an end."""
     context = Context({"TLS": "posix,cma,tcp,self"})
     one, other = Worker(context, mode), Worker(context, mode)
     there, back = one.connect(other.address), other.connect(one.address)
@@ -44,6 +44,11 @@ async def use(mode, end):
         received = receiver.recv(bytearray(100_000), 1)
         await endpoint.send(bytes(100_000), 1)
         await received
+        received = receiver.recv_multi(2)
+        await endpoint.send_multi([bytes(100_000), b"", b"frame"], 2)
+        await received
+        receiver.set_fetch_handler(1, lambda question: question.reply(question.header))
+        await endpoint.fetch(1, b"question", bytearray(8))
     await end(one, other)
 
 
@@ -139,7 +144,13 @@ class Shutdown(ClientCase):
                 received = worker.recv(bytearray(4), 1)
                 await endpoint.send(b"self", 1)
                 await received
-                kept.extend([worker, endpoint, worker.recv(bytearray(4), 1)])
+                await endpoint.send_multi([bytes(1000)], 2)
+                worker.set_fetch_handler(1, kept.append)
+                fetched = endpoint.fetch(1, b"kept", bytearray(1))
+                while not kept:
+                    await asyncio.sleep(0)
+                kept.extend([worker, endpoint, fetched, worker.recv(bytearray(4), 1)])
+                kept.append((await worker.recv_multi(2)).frames)
             asyncio.run(main())
         """
         environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in sys.path if path))

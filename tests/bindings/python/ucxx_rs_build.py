@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""Generates the extension module `_ucxx_rs` from the installed header, and compiles it.
+"""Generates the extension module `_ucxx_rs` from the installed header and questions.h, and compiles it with questions.c.
 
     python ucxx_rs_build.py DIRECTORY        pkg-config has to find ucxx_rs
 
@@ -21,14 +21,17 @@ import sysconfig
 import tempfile
 
 COMPILER = shlex.split(os.environ.get("CC", "gcc"))
+# What no tool makes of the library's header: a handler that does not need the interpreter.
+QUESTIONS = pathlib.Path(__file__).resolve().parent / "questions.c"
 
 
-def declarations(include):
-    """The header after the preprocessor, without the text of the system's headers."""
+def declarations(include, header=None):
+    """A header, the library's if none is given, after the preprocessor, without the text of the system's headers."""
+    header = header or pathlib.Path(include) / "ucxx_rs.h"
     with tempfile.TemporaryDirectory() as empty:
         for name in ("stdbool.h", "stddef.h", "stdint.h"):
             (pathlib.Path(empty) / name).touch()
-        command = [*COMPILER, "-E", "-P", "-std=c99", "-nostdinc", "-I", empty, str(pathlib.Path(include) / "ucxx_rs.h")]
+        command = [*COMPILER, "-E", "-P", "-std=c99", "-nostdinc", "-I", empty, "-I", str(include), str(header)]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
@@ -46,13 +49,13 @@ def build(directory):
     source = directory / "_ucxx_rs.c"
     module = directory / f"_ucxx_rs{sysconfig.get_config_var('EXT_SUFFIX')}"
     ffi = cffi.FFI()
-    ffi.cdef(declarations(*pkg_config("--variable=includedir")))
-    ffi.set_source("_ucxx_rs", "#include <ucxx_rs.h>")
+    ffi.cdef(declarations(*pkg_config("--variable=includedir"), QUESTIONS.with_suffix(".h")))
+    ffi.set_source("_ucxx_rs", f'#include "{QUESTIONS.with_suffix(".h").name}"')
     ffi.emit_c_code(str(source))
     python = sysconfig.get_paths()["include"]
     rpaths = [f"-Wl,-rpath,{folder}" for folder in pkg_config("--variable=libdir")]
-    flags = ["-O2", "-fPIC", "-shared", f"-I{python}", *pkg_config("--cflags")]
-    subprocess.run([*COMPILER, *flags, str(source), "-o", str(module), *pkg_config("--libs"), *rpaths], check=True)
+    flags = ["-O2", "-fPIC", "-pthread", "-shared", f"-I{python}", f"-I{QUESTIONS.parent}", *pkg_config("--cflags")]
+    subprocess.run([*COMPILER, *flags, str(source), str(QUESTIONS), "-o", str(module), *pkg_config("--libs"), *rpaths], check=True)
     return module
 
 

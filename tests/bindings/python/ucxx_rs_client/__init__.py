@@ -4,8 +4,10 @@
 
 from .context import Context
 from .endpoint import Endpoint
+from .frames import ReceivedFrames
 from .operation import Operation, Received
+from .question import Question
 from .status import Status, UcxxError
 from .worker import Worker
 
-__all__ = ["Context", "Endpoint", "Operation", "Received", "Status", "UcxxError", "Worker"]
+__all__ = ["Context", "Endpoint", "Operation", "Question", "Received", "ReceivedFrames", "Status", "UcxxError", "Worker"]

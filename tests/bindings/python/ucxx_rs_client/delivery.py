@@ -10,7 +10,8 @@
     notifier    the library's progress thread   a Python thread sleeps in ucxx_notifier_wait, and wakes the loop once a batch
 
 In all of them completions are taken from one notifier, and futures end on the loop's thread. No Python code runs on the library's
-progress thread, which therefore never waits for the interpreter's lock.
+progress thread, which therefore never waits for the interpreter's lock. Questions of peers, which no notifier reports, are put into a
+queue by a handler written in C (questions.c), and the loop is woken by a descriptor; in notifier mode by a second Python thread.
 """
 
 import collections
@@ -39,15 +40,27 @@ class Delivery:
         self.in_flight = InFlight()
         self._batch = ffi.new(BATCH_TYPE, BATCH)
         self._count = ffi.new("size_t *")
+        self.questions = None
 
     def start(self):
         """Before the first operation."""
+
+    def listen(self, questions):
+        """From now on questions of peers come as well."""
+        self.questions = questions
+        self.loop.add_reader(questions.descriptor, self._asked)
+
+    def _asked(self):
+        if self.questions.wait():
+            self.questions.deliver()
 
     def submitted(self):
         """After an operation has been submitted, or cancelled, and is in progress."""
 
     def detach(self):
         """Before the worker goes: nothing here touches it any more."""
+        if self.questions is not None:
+            self.loop.remove_reader(self.questions.descriptor)
 
     def finish(self):
         """After the worker went, with all that was in flight, and the notifier was stopped: what is left is delivered."""
@@ -55,6 +68,8 @@ class Delivery:
             self.in_flight.abandon()
         else:
             self.drain()
+        if self.questions is not None:
+            self.questions.end()
 
     def drain(self):
         """Delivers what the notifier has."""
@@ -84,6 +99,7 @@ class Polling(Delivery):
         self._next = self.loop.call_soon(self._turn)
 
     def detach(self):
+        super().detach()
         self._next.cancel()
 
 
@@ -122,6 +138,7 @@ class Blocking(Delivery):
         self.submitted()
 
     def detach(self):
+        super().detach()
         self.loop.remove_reader(self._descriptor)
         if self._next is not None:
             self._next.cancel()
@@ -145,20 +162,42 @@ class NotifierDescriptor(Delivery):
         lib.ucxx_notifier_arm(self.notifier)
 
     def detach(self):
+        super().detach()
         self.loop.remove_reader(self._descriptor)
 
 
 class NotifierThread(Delivery):
-    """A progress thread, and a Python thread that sleeps in the library without the interpreter's lock."""
+    """A progress thread, and a Python thread that sleeps in the library without the interpreter's lock; another one for questions."""
 
     progress_mode = lib.UCXX_PROGRESS_THREAD_ADAPTIVE
 
     def start(self):
         self._batches = collections.deque()
         self.wakeups = 0
+        self._threads = []
+        self._start_thread("ucxx notifier", self._run)
+
+    def _start_thread(self, name, function):
         # A daemon: a worker that was never closed does not keep the interpreter from ending.
-        self._thread = threading.Thread(target=self._run, name="ucxx notifier", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=function, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def listen(self, questions):
+        self.questions = questions
+        self._start_thread("ucxx questions", self._run_questions)
+
+    def _run_questions(self):
+        while self.questions.wait():
+            try:
+                self.loop.call_soon_threadsafe(self.questions.deliver)
+            except RuntimeError:
+                # The loop has been closed; nobody answers any more.
+                return
+
+    def detach(self):
+        # The loop watches nothing.
+        pass
 
     def _run(self):
         polled, count = ffi.new(BATCH_TYPE, BATCH), ffi.new("size_t *")
@@ -181,9 +220,12 @@ class NotifierThread(Delivery):
             self.in_flight.settle(batch, len(batch))
 
     def finish(self):
-        # The collector of garbage may have run this on the very thread.
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+        if self.questions is not None:
+            self.questions.stop()
+        for thread in self._threads:
+            # The collector of garbage may have run this on the very thread.
+            if thread is not threading.current_thread():
+                thread.join()
         if not self.loop.is_closed():
             self._deliver()
         super().finish()

@@ -7,6 +7,8 @@ import warnings
 
 from _ucxx_rs import ffi, lib
 
+from .frames import described
+from .operation import received_length
 from .status import UcxxError, check
 
 NULL = ffi.NULL
@@ -34,6 +36,24 @@ class Endpoint:
         """Sends a message: an awaitable that ends when the buffer may be used again."""
         view = ffi.from_buffer(buffer)
         return self.worker.submit(lib.ucxx_tag_send, self, view, self.open_handle(), view, len(view), tag)
+
+    def send_multi(self, buffers, tag):
+        """Sends several buffers for one Worker.recv_multi: an awaitable that ends when all of them may be used again."""
+        views = [ffi.from_buffer(buffer) for buffer in buffers]
+        return self.worker.submit(lib.ucxx_tag_send_multi, self, views, self.open_handle(), described(views), len(views), tag)
+
+    def fetch(self, id, header, buffer, capacity=None):
+        """Asks the peer's handler with this id for data: an awaitable of the answer's length, which ends when it is in the buffer.
+
+        The header, which is copied, is the question. The answer may be as long as the buffer, or as `capacity`; what it does not
+        reach of the buffer stays as it was. A longer one is MESSAGE_TRUNCATED, with its length in the error, and the buffer as it was.
+        """
+        view, question = ffi.from_buffer(buffer, require_writable=True), ffi.from_buffer(header)
+        room = len(view) if capacity is None else capacity
+        if not 0 <= room <= len(view):
+            raise ValueError(f"capacity {room} of a buffer of {len(view)} bytes")
+        arguments = (self.open_handle(), id, question, len(question), view, room)
+        return self.worker.submit(lib.ucxx_am_fetch, self, view, *arguments, result=received_length)
 
     def flush(self):
         """Completes after every send submitted to this endpoint before."""

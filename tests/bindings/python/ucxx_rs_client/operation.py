@@ -10,6 +10,7 @@ from _ucxx_rs import ffi, lib
 from .status import OK, UcxxError, text
 
 NULL = ffi.NULL
+TRUNCATED = lib.UCXX_ERR_MESSAGE_TRUNCATED
 
 
 class Received(typing.NamedTuple):
@@ -19,21 +20,32 @@ class Received(typing.NamedTuple):
     tag: int
 
 
+def received(_request, length, tag):
+    return Received(length, tag)
+
+
+def received_length(_request, length, _tag):
+    return length
+
+
 class Operation(asyncio.Future):
     """The future of one operation. It exists before the operation is submitted, so no completion can come too early.
+
+    `result` makes the future's result of the request, which still exists then, and the length and tag that it tells; None for an
+    operation that tells nothing.
 
     It is done when the library is done with the buffer, never earlier. So cancelling it only asks: the future ends as cancelled when
     the request has ended, at once for a receive that nothing has matched, and as late as it would have without for a message
     that UCX is already moving. Until then the buffer is kept alive, and must be left alone.
     """
 
-    __slots__ = ("_keep", "_owner", "_receives", "request", "_asked")
+    __slots__ = ("_keep", "_owner", "_result", "request", "_asked")
 
-    def __init__(self, owner, keep, receives, *, loop):
+    def __init__(self, owner, keep, result, *, loop):
         super().__init__(loop=loop)
         self._owner = owner
         self._keep = keep
-        self._receives = receives
+        self._result = result
         self.request = NULL
         self._asked = False
 
@@ -56,19 +68,25 @@ class Operation(asyncio.Future):
 
     def settle(self, status, length, tag):
         """The operation has completed. On the loop's thread."""
-        message = ""
-        if self.request != NULL and status != OK:
-            message = text(lib.ucxx_request_error_message(self.request))
+        value = error = None
+        if status != OK:
+            message = text(lib.ucxx_request_error_message(self.request)) if self.request != NULL else ""
+            error = UcxxError(status, message, length if status == TRUNCATED else None)
+        elif self._result is not None and not self._asked:
+            try:
+                value = self._result(self.request, length, tag)
+            except Exception as failure:
+                # Such as for want of memory. The others of the batch have to end, too.
+                error = failure
         self.let_go()
         if self.done():
             return
         if self._asked:
             super().cancel()
-        elif status == OK:
-            self.set_result(Received(length, tag) if self._receives else None)
+        elif error is None:
+            self.set_result(value)
         else:
-            self.set_exception(UcxxError(status, message))
-
+            self.set_exception(error)
 
     def let_go(self):
         """The library is done with the buffer, and nobody asks for the request any more."""

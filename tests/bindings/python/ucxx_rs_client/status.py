@@ -21,9 +21,12 @@ def text(pointer):
 
 
 class UcxxError(Exception):
-    """An operation or a call failed: `status` says how, `message` what was wrong."""
+    """An operation or a call failed: `status` says how, `message` what was wrong.
 
-    def __init__(self, status, message=""):
+    `length` is that of a message or an answer which was longer than its buffer, else None.
+    """
+
+    def __init__(self, status, message="", length=None):
         try:
             self.status = Status(status)
         except ValueError:
@@ -31,6 +34,7 @@ class UcxxError(Exception):
             self.status = status
         self.name = text(lib.ucxx_status_name(status))
         self.message = message or text(lib.ucxx_status_string(status))
+        self.length = length
         super().__init__(self.status, self.message)
 
     def __str__(self):

@@ -12,7 +12,9 @@ from _ucxx_rs import ffi, lib
 from .context import new_struct
 from .delivery import MODES
 from .endpoint import Endpoint
-from .operation import Operation, Received
+from .frames import take_frames
+from .operation import Operation, Received, received
+from .question import Questions
 from .status import INPROGRESS, OK, UcxxError, check
 
 NULL = ffi.NULL
@@ -47,6 +49,7 @@ class Worker:
         self.handle = worker[0]
         self._has_thread = kind.progress_mode != lib.UCXX_PROGRESS_MANUAL
         self._endpoints = weakref.WeakSet()
+        self.fetch_handlers = {}
         self._request = ffi.new("ucxx_request_t **")
         # One for all operations: the library copies them.
         self._params = new_struct("op_params")
@@ -89,24 +92,57 @@ class Worker:
         It belongs to no endpoint; with `source` it also ends when that endpoint does.
         """
         view = ffi.from_buffer(buffer, require_writable=True)
+        arguments = (RECEIVE, self, view, self.handle, view, len(view), tag, mask)
         if source is None:
-            return self.submit(RECEIVE, self, view, self.handle, view, len(view), tag, mask)
-        setattr(self._params, FROM, source.open_handle())
-        try:
-            return self.submit(RECEIVE, self, view, self.handle, view, len(view), tag, mask)
-        finally:
-            setattr(self._params, FROM, NULL)
+            return self.submit(*arguments, result=received)
+        return self._submit_from(source, *arguments, result=received)
+
+    def recv_multi(self, tag, mask=EVERY_BIT, *, source=None):
+        """Receives the buffers of one Endpoint.send_multi, however many and large they are: an awaitable of ReceivedFrames.
+
+        The frames are in memory of the library's, which is freed with the last of them, and of the views that were made of them.
+        Senders that use one tag at the same time get mixed up: give each a tag, and receive with a mask.
+        """
+        arguments = (lib.ucxx_tag_recv_multi, self, None, self.handle, tag, mask, NULL)
+        if source is None:
+            return self.submit(*arguments, result=take_frames)
+        return self._submit_from(source, *arguments, result=take_frames)
+
+    def set_fetch_handler(self, id, handler):
+        """Has `handler(question)` called on the loop for what peers fetch with this id; None removes it.
+
+        It answers by the methods of Question, or keeps the question to be answered later. When it raises, the question is rejected
+        with REJECTED, and the loop's exception handler is told. Without a handler a fetch ends with NO_ELEM.
+        """
+        self._check_open()
+        if handler is None:
+            check(lib.ucxx_worker_set_fetch_handler(self.handle, id, NULL, NULL, NULL))
+            self.fetch_handlers.pop(id, None)
+            return
+        if self.delivery.questions is None:
+            self.delivery.listen(Questions(self))
+        if id not in self.fetch_handlers:
+            self.delivery.questions.listen(self.handle, id)
+        self.fetch_handlers[id] = handler
 
     def flush(self):
         """Completes after every send submitted before."""
         return self.submit(lib.ucxx_worker_flush, self, None, self.handle)
 
-    def submit(self, function, owner, keep, *arguments):
+    def _submit_from(self, source, *arguments, result):
+        """As submit, for a receive that ends with the endpoint `source`, too."""
+        setattr(self._params, FROM, source.open_handle())
+        try:
+            return self.submit(*arguments, result=result)
+        finally:
+            setattr(self._params, FROM, NULL)
+
+    def submit(self, function, owner, keep, *arguments, result=None):
         """Calls an operation of the library: its future. `owner` and `keep` stay alive until it has completed."""
         self._check_open()
         delivery, params, request = self.delivery, self._params, self._request
         receives = function is RECEIVE
-        operation = Operation(owner, keep, receives, loop=self._loop)
+        operation = Operation(owner, keep, result, loop=self._loop)
         number, params.callback_arg, info = delivery.in_flight.add(operation)
         params.recv_info = info if receives else NULL
         status = function(*arguments, params, request)
@@ -135,6 +171,15 @@ class Worker:
         self._end()
         for endpoint in list(self._endpoints):
             endpoint.let_go()
+
+    @property
+    def closed(self):
+        return self._end.done
+
+    def progress_soon(self):
+        """After something was handed to UCX that is no operation."""
+        if not self.closed:
+            self.delivery.submitted()
 
     def _check_open(self):
         if self._end.done:
