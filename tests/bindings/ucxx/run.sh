@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The library and UCXX as each other's peers, over TCP and over what UCX chooses. Left out, with a line that says so, where UCXX cannot
-# be had.
+# The library and UCXX as each other's peers, over TCP and over what UCX chooses: UCXX's Python package, and its C++ interface. Each is
+# left out, with a line that says so, where it cannot be had.
 #
 #   tests/bindings/ucxx/run.sh FOLDER     where tests/c was built: target/suites/tests/c
 set -euo pipefail
@@ -9,34 +9,69 @@ source "$here/../../../scripts/lib.sh"
 program=$(realpath "$1/foreign_peer") frames=$(realpath "$1/foreign_multi")
 [ -x "$program" ] && [ -x "$frames" ] || die "$program and $frames are not built: scripts/test.sh suites"
 
-# The benchmarks' peer, where it is pinned and installed.
+# The benchmarks' peers, where they are pinned and installed.
 peers=$target_dir/bench/peers
-fetch() {
-  PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/benches "$("$root/scripts/venv.sh")" - "$peers" <<'PYTHON'
+export PYTHONDONTWRITEBYTECODE=1
+suite() { # arguments..., source on stdin
+  PYTHONPATH=$root/benches "$("$root/scripts/venv.sh")" - "$peers" "$@"
+}
+fetch() { # the function that does it
+  suite "$1" <<'PYTHON'
 import pathlib, sys
-from suite import Unavailable
-from suite.build import fetch_python_ucxx
+from suite import Unavailable, build
 try:
-    fetch_python_ucxx(pathlib.Path(sys.argv[1]))
+    getattr(build, sys.argv[2])(pathlib.Path(sys.argv[1]))
 except Unavailable as reason:
     sys.exit(str(reason))
 PYTHON
 }
-if ! fetch; then
-  say "ucxx: LEFT OUT: UCXX cannot be installed here"
-  exit 0
-fi
 
-# The release that UCXX brings, on both sides: 1.13 does not work with newer ones everywhere.
-LD_LIBRARY_PATH=$("$root/scripts/ucx_wheel.sh" 1.21.0)
-export LD_LIBRARY_PATH PYTHONDONTWRITEBYTECODE=1
+# Once UCXX is there, what does not compile is a failure.
+compile() { # source, program
+  mkdir -p "$(dirname "$2")"
+  suite "$@" <<'PYTHON'
+import pathlib, sys
+from suite import Unavailable, build
+peers, source, program = map(pathlib.Path, sys.argv[1:])
+package = peers / "libucxx"
+try:
+    paths, libraries = build.Programs._ucx_flags()
+    build._run([*build.Programs._compiler("CXX", "c++"), *build.CXX_FLAGS, "-Werror", "-DUCXX_ENABLE_CCCL",
+                "-isystem", str(package / "include"), *paths, str(source), "-o", str(program),
+                f"-L{package / 'lib64'}", "-lucxx", *libraries, f"-Wl,-rpath,{package / 'lib64'}"])
+except Unavailable as reason:
+    sys.exit(str(reason))
+PYTHON
+}
+
 # What keeps UCXX on shared memory with error handling; see docs/wire-formats.md.
 shared=(env UCX_MM_ERROR_HANDLING=y UCX_CMA_MEMORY_INVALIDATE=y UCX_WARN_UNUSED_ENV_VARS=n)
-for transports in tcp,self all; do
-  say "ucxx: with error handling, UCX_TLS=$transports"
-  UCX_TLS=$transports "$program" peer "${shared[@]}" "$peers/python/bin/python" "$here/foreign.py" peer
-  say "ucxx: without, UCX_TLS=$transports"
-  UCX_TLS=$transports "$program" none "${shared[@]}" "$peers/python/bin/python" "$here/foreign.py" none
-  say "ucxx: multi-buffer transfer, UCX_TLS=$transports"
-  UCX_TLS=$transports "$frames" "${shared[@]}" "$peers/python/bin/python" "$here/foreign.py" peer
-done
+against() { # its language, the command that starts it...
+  local language=$1 transports
+  shift
+  # The release that UCXX brings, on both sides: 1.13 does not work with newer ones everywhere.
+  local -x LD_LIBRARY_PATH
+  LD_LIBRARY_PATH=$("$root/scripts/ucx_wheel.sh" 1.21.0)
+  for transports in tcp,self all; do
+    say "ucxx, $language: with error handling, UCX_TLS=$transports"
+    UCX_TLS=$transports "$program" peer "${shared[@]}" "$@" peer
+    say "ucxx, $language: without, UCX_TLS=$transports"
+    UCX_TLS=$transports "$program" none "${shared[@]}" "$@" none
+    say "ucxx, $language: multi-buffer transfer and queues, UCX_TLS=$transports"
+    UCX_TLS=$transports "$frames" "${shared[@]}" "$@" peer
+  done
+}
+
+if fetch fetch_python_ucxx; then
+  against Python "$peers/python/bin/python" "$here/foreign.py"
+else
+  say "ucxx, Python: LEFT OUT: UCXX's Python package cannot be installed here"
+fi
+
+if fetch fetch_ucxx; then
+  foreign=$target_dir/bindings/ucxx/foreign
+  compile "$here/foreign.cpp" "$foreign"
+  against C++ "$foreign"
+else
+  say "ucxx, C++: LEFT OUT: UCXX cannot be downloaded here"
+fi
