@@ -10,7 +10,7 @@
  *  - A function that can fail returns ucxx_status_t: 0 done, 1 in progress, negative an error, which
  *    ucxx_last_error_message() explains to the thread that got it. NO_MESSAGE from a probe, BUSY from ucxx_worker_arm and
  *    TIMED_OUT from ucxx_worker_wait are answers, not failures, and leave the explanation as it was.
- *  - Constants of groups that this release does not offer (memory, groups, windows, hubs) are declared
+ *  - Constants of groups that this release does not offer (groups, windows, hubs) are declared
  *    so that their numbers stand.
  *  - Parameter structs start with struct_size. All zero apart from that means default, NULL means all defaults. Set them
  *    up with UCXX_<NAME>_INIT or ucxx_<name>_init(&value, sizeof value). A larger struct than this library knows is taken
@@ -30,7 +30,7 @@
  *    call that progresses. Status and recv_info are stored, then the callback runs, then waiters are released. With a progress
  *    thread it may run before the call that submitted returns; *request is written before. From a callback every function may be
  *    called; those that wait return UCXX_ERR_BUSY (with a progress thread also ucxx_endpoint_create and _connect,
- *    ucxx_listener_create and ucxx_tag_probe, and of another worker ucxx_endpoint_accept, ucxx_endpoint_query,
+ *    ucxx_listener_create and ucxx_tag_probe, and of another worker ucxx_endpoint_accept, ucxx_endpoint_query, ucxx_rkey_unpack,
  *    ucxx_worker_set_*_handler and ucxx_worker_dump), and destroying the worker or endpoint at hand takes effect at the end of the pass.
  *  - Messages of one thread on one endpoint match in the order they were submitted.
  *  - In a forked child calls return UCXX_ERR_FORKED, destroys do nothing, and a new context may be made.
@@ -501,7 +501,7 @@ struct ucxx_fetch;
 struct ucxx_listener;
 
 /**
- * Registered memory. Nothing makes one in this release.
+ * Registered memory, which peers that are given a key can read and write. Any thread may use it.
  */
 struct ucxx_memory;
 
@@ -514,6 +514,11 @@ struct ucxx_notifier;
  * One operation under way, or complete and not destroyed yet.
  */
 struct ucxx_request;
+
+/**
+ * A key to a peer's registered memory, for one endpoint.
+ */
+struct ucxx_rkey;
 
 /**
  * A message that a probe took out of matching.
@@ -816,7 +821,7 @@ typedef void (*ucxx_request_callback_t)(void *arg, ucxx_request_t *request, ucxx
 typedef struct ucxx_notifier ucxx_notifier_t;
 
 /**
- * Registered memory. Nothing makes one in this release.
+ * Registered memory, which peers that are given a key can read and write. Any thread may use it.
  */
 typedef struct ucxx_memory ucxx_memory_t;
 
@@ -888,7 +893,7 @@ struct ucxx_op_params {
    */
   ucxx_notifier_t *notifier;
   /**
-   * Registered memory that covers the buffer. NULL in this release.
+   * Registered memory of the same context that covers the buffer. A hint: UCX finds what it has registered by itself. Optional.
    */
   ucxx_memory_t *memory;
   /**
@@ -1281,6 +1286,11 @@ typedef struct ucxx_fetch ucxx_fetch_t;
  * any thread, and then destroyed.
  */
 typedef void (*ucxx_fetch_handler_t)(void *arg, ucxx_fetch_t *fetch);
+
+/**
+ * A key to a peer's registered memory, for one endpoint.
+ */
+typedef struct ucxx_rkey ucxx_rkey_t;
 
 #ifdef __cplusplus
 extern "C" {
@@ -2130,6 +2140,106 @@ ucxx_status_t ucxx_fetch_reject(ucxx_fetch_t *fetch, ucxx_status_t status);
  * Ends a question; one that was not answered is rejected with CANCELED. What a reply has begun goes on. Any thread. NULL is ignored.
  */
 void ucxx_fetch_destroy(ucxx_fetch_t *fetch);
+
+/**
+ * Registers memory of the caller's, which stays the caller's: it may be freed, or unmapped, after ucxx_memory_destroy. `length` in bytes, not 0. `memory_type` is
+ * UCXX_MEMORY_*, AUTO to find it out. Needs no feature; keys for peers do (see ucxx_memory_pack).
+ *
+ * Errors: UNSUPPORTED for memory that the UCX that is loaded does not know; NO_MEMORY and the like as UCX says. Any thread.
+ */
+ucxx_status_t ucxx_memory_register(ucxx_context_t *context, void *base, size_t length, int32_t memory_type, ucxx_memory_t **memory);
+
+/**
+ * Allocates memory that is registered; `memory_type` AUTO is HOST. Other processes of this host can be given it for loads and stores (ucxx_rkey_pointer), where UCX's shared memory is in use, and put, get and atomic
+ * operations on it then need nothing of the process that has it. Zeroed, but that of a device. Freed by ucxx_memory_destroy. The rest as ucxx_memory_register.
+ */
+ucxx_status_t ucxx_memory_allocate(ucxx_context_t *context, size_t length, int32_t memory_type, ucxx_memory_t **memory);
+
+/**
+ * Its first byte; NULL for NULL. Any thread.
+ */
+void *ucxx_memory_base(const ucxx_memory_t *memory);
+
+/**
+ * Its bytes, as many as were asked for; 0 for NULL. Any thread.
+ */
+size_t ucxx_memory_length(const ucxx_memory_t *memory);
+
+/**
+ * Writes a key to the memory to `bytes`, to be sent to peers by any means, and its length to `length`, which holds the room there is before.
+ * With NULL for `bytes` the length alone. The key says what memory of which process it is to, and ends in a checksum. A hundred bytes
+ * or so; the same each time.
+ *
+ * Who has the key, and a connection to a worker of this context, can read and write the memory from then on, until ucxx_memory_destroy. UCX does not check what peers put and get over a network against
+ * the keys that there are: a context with UCXX_FEATURE_RMA trusts its peers.
+ *
+ * Errors: UNSUPPORTED without UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC; BUFFER_TOO_SMALL, with the length that is needed. Any thread.
+ */
+ucxx_status_t ucxx_memory_pack(const ucxx_memory_t *memory, void *bytes, size_t *length);
+
+/**
+ * Ends the registration; what was allocated is freed. Keys to it are of no use from then on: atomic operations of peers end with NO_ELEM. Puts and gets of peers that are
+ * still under way must have ended, as UCX has no other way to know: agree with them first. NULL is ignored. Any thread.
+ */
+void ucxx_memory_destroy(ucxx_memory_t *memory);
+
+/**
+ * A key of the bytes of ucxx_memory_pack as they arrived, to be used on this endpoint, which leads to the process that made it. The bytes
+ * are copied. The handle stays to be destroyed, and may outlive the endpoint, its worker and the peer: it answers their status then.
+ *
+ * Errors: INVALID_PARAM for bytes that are damaged, cut off, or foreign, and for the key of another process; UNSUPPORTED without UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC;
+ * NOT_CONNECTED before an endpoint that was made by host and port is open; UNREACHABLE where UCX has no way to such memory. It may wait for the progress thread, so in a callback on another thread: BUSY.
+ */
+ucxx_status_t ucxx_rkey_unpack(ucxx_endpoint_t *endpoint, const void *bytes, size_t length, ucxx_rkey_t **rkey);
+
+/**
+ * The address of the first byte of the memory at the peer; 0 for NULL. Any thread.
+ */
+uint64_t ucxx_rkey_base(const ucxx_rkey_t *rkey);
+
+/**
+ * The bytes of the memory; 0 for NULL. Any thread.
+ */
+size_t ucxx_rkey_length(const ucxx_rkey_t *rkey);
+
+/**
+ * Where this process sees the memory: loads and stores from there go straight to it, and are ordered as the processor orders those of threads. Valid until the key is destroyed or the endpoint's worker is.
+ *
+ * Errors: UNREACHABLE where it cannot be seen: memory that was registered rather than allocated, of another host, or without shared memory among the transports. Any thread.
+ */
+ucxx_status_t ucxx_rkey_pointer(const ucxx_rkey_t *rkey, void **local);
+
+/**
+ * Lets go of the key. Operations under way go on. NULL is ignored. Any thread, but as destroying an endpoint under SINGLE.
+ */
+void ucxx_rkey_destroy(ucxx_rkey_t *rkey);
+
+/**
+ * Writes `length` bytes from `buffer` to the peer's memory, `offset` bytes from its beginning. The peer is told nothing.
+ *
+ * Where this process sees the memory (see ucxx_rkey_pointer) it is done inside the call, whoever progresses; an aligned value of 1, 2, 4 or 8 bytes is written at once, so that nobody sees half of it. Elsewhere
+ * completion is local, the buffer may be reused: that the bytes are there tells a later flush of the endpoint. Over TCP, and to memory that was registered rather than allocated, the peer has to progress for that.
+ * Puts, gets and atomic operations are not ordered among each other, nor with messages, but by a flush or ucxx_worker_fence.
+ *
+ * Errors, with nothing sent: OUT_OF_RANGE beyond the memory; UNSUPPORTED without UCXX_FEATURE_RMA; NO_RESOURCE with UCXX_FLAG_NO_WAIT, as a send; the endpoint's status when it has ended.
+ */
+ucxx_status_t ucxx_rma_put(ucxx_rkey_t *rkey, const void *buffer, size_t length, uint64_t offset, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Reads `length` bytes into `buffer` from the peer's memory, `offset` bytes from its beginning. Complete when they are there. The rest as ucxx_rma_put.
+ */
+ucxx_status_t ucxx_rma_get(ucxx_rkey_t *rkey, void *buffer, size_t length, uint64_t offset, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * An atomic operation (UCXX_ATOMIC_*) on a number of `size` bytes, 4 or 8, of the peer's memory: `offset`, and so the address at the peer, is a multiple of that. `operand` is
+ * copied, and so is `compare`, which CSWAP alone reads: it puts `operand` there if `compare` is there. What was there before goes to `result`, unless that is NULL. Numbers wrap around.
+ *
+ * Atomic to every other operation of this kind on the same number, from wherever, and to the processor's own of the process that has the memory. Where this process sees the memory it is done inside the call; elsewhere the
+ * peer's library does it when it progresses, and the operation completes when it has been done: a failure there is its status, NO_ELEM for memory that has gone.
+ *
+ * Errors, with nothing sent: INVALID_PARAM for another operation or size, or what is not aligned; OUT_OF_RANGE; UNSUPPORTED without UCXX_FEATURE_ATOMIC and for memory of a device; else as ucxx_rma_put. It uses credit as a fetch does.
+ */
+ucxx_status_t ucxx_rma_atomic(ucxx_rkey_t *rkey, int32_t op, size_t size, const void *operand, const void *compare, void *result, uint64_t offset, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -15,7 +15,8 @@ functions+='|worker_release_address|worker_get_efd|worker_arm|worker_signal|work
 functions+='|ep_close_nbx|ep_flush_nbx|ep_print_info|tag_send_nbx|tag_send_sync_nbx|tag_recv_nbx|tag_probe_nb'
 functions+='|tag_msg_recv_nbx|request_cancel|ep_query|listener_create|listener_destroy|listener_query|listener_reject'
 functions+='|conn_request_query|worker_set_am_recv_handler|am_send_nbx|stream_send_nbx|stream_recv_data_nb|stream_data_release|stream_worker_poll'
-functions+='|am_recv_data_nbx|am_data_release)'
+functions+='|am_recv_data_nbx|am_data_release|mem_map|mem_unmap|mem_query|rkey_pack|rkey_buffer_release|ep_rkey_unpack|rkey_destroy'
+functions+='|rkey_ptr|put_nbx|get_nbx)'
 header=$(mktemp --suffix=.h)
 trap 'rm -f "$header"' EXIT
 echo '#include <ucp/api/ucp.h>' > "$header"

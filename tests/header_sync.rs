@@ -33,6 +33,7 @@ fn the_committed_header_is_the_generated_one() {
         ["constants", "status", "version", "log", "handle", "context", "worker", "notifier", "address", "operation"];
     let groups = groups.iter().chain(&[
         "request", "endpoint", "listener", "tag", "stream", "am", "buffers", "multi", "am_multi", "am_queue", "fetch",
+        "memory", "rma",
     ]);
     let with_groups = groups.fold(cbindgen::Builder::new().with_config(config), |builder, group| {
         builder.with_src(root.join(format!("src/ffi/{group}.rs")))

@@ -313,6 +313,10 @@ impl Worker {
     }
 
     fn hand_over_question(&self, slot: &Slot, endpoint: Arc<Endpoint>) {
+        if slot.inbound().flags & flag::ATOMIC != 0 {
+            self.answer_atomic(slot, &endpoint);
+            return self.message_gone(slot);
+        }
         let Some(handler) = self.fetch_handlers.find(slot.inbound().id) else {
             endpoint.answer_now(slot.number.get(), Status::NO_ELEM);
             return self.message_gone(slot);

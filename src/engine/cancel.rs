@@ -60,12 +60,13 @@ impl Worker {
                 self.complete(slot, reason);
             }
             // Its answer has not begun to come.
-            Kind::Fetch if slot.number.get() != 0 => self.end_fetch(slot, reason),
+            Kind::Fetch | Kind::Atomic if slot.number.get() != 0 => self.end_fetch(slot, reason),
             Kind::TagSendMulti | Kind::TagRecvMulti => self.cancel_multi(slot, reason),
             Kind::TagSend | Kind::TagSendSync | Kind::TagSendPart | Kind::StreamSend => {}
             Kind::AmQueueRecv => self.cancel_queue_receive(slot, reason),
             Kind::AmSend | Kind::AmQueueSend | Kind::AmRecv | Kind::MultiPull => {}
             Kind::FetchAsk | Kind::Fetch | Kind::FetchReply => {}
+            Kind::Put | Kind::Get | Kind::Atomic => {}
             Kind::AmMessage | Kind::Internal | Kind::Free => {}
         }
         if reason == Status::TIMED_OUT && slot.has_mark(mark::CLOSES) && slot.is_pending() {

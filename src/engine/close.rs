@@ -237,6 +237,10 @@ impl Endpoint {
         let lives = !self.is_remote() && !self.closing.process_ended.get();
         self.closing.torn.set(lives && self.watchers.get() > 0);
         self.set_phase(Phase::Ending);
+        if self.sends.get() > 0 {
+            let unanswered = |slot: &Slot| slot.kind.get() == Kind::Atomic && std::ptr::eq(slot.endpoint.get(), self);
+            self.worker.for_each_picked(unanswered, |slot| self.worker.cancel_slot(slot, self.cut_short()));
+        }
         let patience = if self.closing.process_ended.get() { DEAD_NS } else { ENDING_NS };
         self.closing.deadline.set(timer::deadline_after(patience));
         self.closing.receives_deadline.set(timer::deadline_after(DEAD_NS));

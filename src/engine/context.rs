@@ -3,6 +3,7 @@
 use super::config::Config;
 use super::fork::Generation;
 use super::library;
+use super::memory::Exposed;
 use super::status::{Error, Result, Status};
 use crate::sys;
 use parking_lot::Mutex;
@@ -49,6 +50,7 @@ pub struct Context {
     /// Bytes that UCX wants in front of each request.
     pub(crate) request_size: usize,
     memory_types: u64,
+    pub(crate) exposed: Exposed,
 }
 
 // SAFETY: ucp_context_h may be used from any thread (created with mt_workers_shared).
@@ -82,6 +84,7 @@ impl Context {
             shares_memory,
             request_size: 0,
             memory_types: 0,
+            exposed: Exposed::default(),
         };
         // SAFETY: all-zero is valid for this struct of numbers.
         let mut attr: sys::ucp_context_attr_t = unsafe { std::mem::zeroed() };

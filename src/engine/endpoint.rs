@@ -423,7 +423,7 @@ impl Endpoint {
 
     #[inline]
     fn counter(&self, kind: Kind) -> &Cell<u32> {
-        if kind.is_send() {
+        if kind.is_flushed() {
             &self.sends
         } else if kind.is_recv() {
             &self.watchers

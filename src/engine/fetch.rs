@@ -59,6 +59,23 @@ impl Room<'_> {
     }
 }
 
+/// What is asked.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) kind: Kind,
+    feature: u64,
+    /// Of the handler that the user means.
+    pub(super) id: u16,
+    /// Of the library's header.
+    flags: u16,
+}
+
+impl Asked {
+    pub(super) const FETCH: Asked = Asked { kind: Kind::Fetch, feature: feature::AM, id: 0, flags: 0 };
+    pub(super) const ATOMIC: Asked =
+        Asked { kind: Kind::Atomic, feature: feature::ATOMIC, id: 0, flags: wire::flag::ATOMIC };
+}
+
 /// More than this does not come along with a question, as its receiver would have to hold it.
 const LONGEST_QUESTION: usize = (credits::UNITS as usize - 1) * credits::UNIT;
 
@@ -76,6 +93,22 @@ impl Endpoint {
         out: Out,
     ) -> Result<Submitted> {
         params.check(&self.worker.context, "fetch", flag::NO_WAIT)?;
+        // SAFETY: as for this function.
+        unsafe { self.ask_for(Asked { id, ..Asked::FETCH }, header, room, params, out) }
+    }
+
+    /// The same for any question, with parameters that are checked.
+    ///
+    /// # Safety
+    /// As for `fetch`.
+    pub(super) unsafe fn ask_for(
+        &self,
+        asked: Asked,
+        header: &[u8],
+        room: Room<'_>,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
         if room.data_length() > LONGEST_QUESTION {
             let text = format!(
                 "data_length: {} bytes are more than the {LONGEST_QUESTION} that go along with a question; let the peer fetch them",
@@ -85,15 +118,17 @@ impl Endpoint {
         }
         wait::submit(params, out, |params, out| {
             if self.worker.goes_through_ring(params) {
-                return self.fetch_later(id, header, room, params, out);
+                return self.fetch_later(asked, header, room, params, out);
             }
             let inside = self.worker.enter()?;
             self.check_open()?;
-            inside.need(feature::AM)?;
-            self.check_am_header(header)?;
-            let queued = self.describe_fetch(id, header, room)?;
+            inside.need(asked.feature)?;
+            if asked.kind == Kind::Fetch {
+                self.check_am_header(header)?;
+            }
+            let queued = self.describe_fetch(asked, header, room)?;
             let slot = inside.take_slot();
-            slot.begin(Kind::Fetch, params, room.capacity(), 0, out.is_wanted());
+            slot.begin(asked.kind, params, room.capacity(), 0, out.is_wanted());
             self.put_room(slot, room, queued);
             if let Err(error) = self.ask(slot, header, params) {
                 slot.making.set(None);
@@ -106,13 +141,22 @@ impl Endpoint {
     }
 
     #[inline(never)]
-    fn fetch_later(&self, id: u16, header: &[u8], room: Room<'_>, params: &OpParams, out: Out) -> Result<Submitted> {
+    fn fetch_later(
+        &self,
+        asked: Asked,
+        header: &[u8],
+        room: Room<'_>,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
         self.check_open_outside()?;
-        self.worker.need(feature::AM)?;
-        self.check_length_of_header(header)?;
-        let queued = self.describe_fetch(id, header, room)?;
+        self.worker.need(asked.feature)?;
+        if asked.kind == Kind::Fetch {
+            self.check_length_of_header(header)?;
+        }
+        let queued = self.describe_fetch(asked, header, room)?;
         self.check_credit_outside(params, room.data_length())?;
-        self.worker.delay(Kind::Fetch, room.capacity(), params, out, |slot| {
+        self.worker.delay(asked.kind, room.capacity(), params, out, |slot| {
             let place = slot.room(header.len());
             // SAFETY: room for as much, which is nobody's but ours.
             unsafe { place.copy_from_nonoverlapping(header.as_ptr(), header.len()) };
@@ -133,7 +177,7 @@ impl Endpoint {
         }
     }
 
-    fn describe_fetch(&self, id: u16, header: &[u8], room: Room<'_>) -> Result<Queued> {
+    fn describe_fetch(&self, asked: Asked, header: &[u8], room: Room<'_>) -> Result<Queued> {
         let plain = OpParams::default();
         let (memory_type, flags) = match room {
             Room::Parts(parts) => {
@@ -147,7 +191,8 @@ impl Endpoint {
             }
             Room::Made(_, data) => (memory_type_of(&self.worker, &[data], &plain)?, 0),
         };
-        let outgoing = Outgoing::question(id, header.len() + Question::LENGTH, flags, room.data_length());
+        let header_length = header.len() + Question::LENGTH;
+        let outgoing = Outgoing::question(asked.id, header_length, flags | asked.flags, room.data_length());
         Ok(Queued { memory_type, outgoing, endpoint: self, ..Queued::NOTHING })
     }
 

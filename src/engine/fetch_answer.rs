@@ -15,7 +15,7 @@ use super::status::{Error, Result, Status};
 use super::tag::{describe_parts, memory_type_of, Part};
 use super::wait;
 use super::wire::{self, HEADER};
-use crate::sys::Posted;
+use crate::sys::{self, Posted};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
@@ -181,14 +181,26 @@ impl Endpoint {
 
     /// Answers a question without data. Inside the gate.
     pub(crate) fn answer_now(&self, number: u64, status: Status) {
+        self.answer_with(number, status, &[]);
+    }
+
+    /// The same with a few bytes, of which a copy is made.
+    pub(super) fn answer_with(&self, number: u64, status: Status, data: &[u8]) {
         if !self.takes_messages() || self.ucp.get().is_null() || self.worker.is_over.get() {
             return;
         }
         self.break_silence();
         let slot = self.worker.take_internal_slot();
-        slot.room(HEADER);
-        let outgoing = Outgoing::answer(number, status.0, 0, 0, false, false, &OpParams::DEFAULT);
-        let queued = Queued { outgoing, endpoint: self, ..Queued::NOTHING };
+        let room = slot.room(HEADER + data.len());
+        // SAFETY: room for as much, which is nobody's but ours.
+        let data = unsafe {
+            room.add(HEADER).copy_from_nonoverlapping(data.as_ptr(), data.len());
+            std::slice::from_raw_parts_mut(room.add(HEADER), data.len())
+        };
+        let outgoing = Outgoing::answer(number, status.0, 0, data.len(), false, true, &OpParams::DEFAULT);
+        let memory_type = Some(sys::UCS_MEMORY_TYPE_HOST);
+        let (buffer, count) = (data.as_mut_ptr().cast(), data.len());
+        let queued = Queued { buffer, count, memory_type, outgoing, endpoint: self, ..Queued::NOTHING };
         match posted(slot, self.post_message(slot, &queued)) {
             Posted::Pending => self.worker.start(slot, Some(self), &OpParams::DEFAULT, Out::NOWHERE),
             _ => self.worker.return_slot(slot),

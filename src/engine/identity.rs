@@ -44,6 +44,11 @@ impl Identity {
         self.shares_host_with(other) && self.pid == other.pid && self.start_time == other.start_time
     }
 
+    /// As one that names no worker tells.
+    pub(crate) fn is_process(&self, other: &Identity) -> bool {
+        Identity { worker: other.worker, ..*self } == *other
+    }
+
     /// A number for logs and for telling peers apart; the same on both sides.
     pub(crate) fn peer_id(&self) -> u64 {
         let mut hasher = crc32fast::Hasher::new();

@@ -117,6 +117,7 @@ impl Worker {
             slot.store_recv_info();
             self.count_inline(slot.kind.get(), length, endpoint);
             slot.outcome.set(status);
+            self.release_rkey_of(slot);
             self.return_slot(slot);
             out.store_null();
             return Ok(Submitted::Done);
@@ -130,7 +131,7 @@ impl Worker {
     pub(crate) fn count_inline(&self, kind: Kind, length: u64, endpoint: Option<&Endpoint>) {
         self.stats.submitted.add(1);
         self.stats.completed.add(1);
-        if kind.is_recv() {
+        if kind.brings_bytes() {
             self.stats.bytes_received.add(length);
         } else if let Some(endpoint) = endpoint {
             self.stats.bytes_sent.add(length);
@@ -153,9 +154,9 @@ impl Worker {
             slot.endpoint.set(endpoint);
             endpoint.in_flight_add(slot);
         }
-        if slot.kind.get().is_send() {
+        if slot.kind.get().is_flushed() {
             self.sends_in_flight.set(self.sends_in_flight.get() + 1);
-            if let Some(endpoint) = endpoint {
+            if let Some(endpoint) = endpoint.filter(|_| !matches!(slot.kind.get(), Kind::Get | Kind::Atomic)) {
                 self.stats.bytes_sent.add(slot.length.get());
                 endpoint.count_sent(slot.length.get());
             }
@@ -268,6 +269,7 @@ impl Worker {
         if slot.kind.get().is_multi() {
             self.multi_ended(slot);
         }
+        self.release_rkey_of(slot);
         let unwatched = slot.callback.get().is_none() && slot.hold.get() & USER == 0;
         if let (Kind::TagSendMulti, true, true, Some(endpoint)) =
             (slot.kind.get(), unwatched, status.is_error(), endpoint)
@@ -298,7 +300,7 @@ impl Worker {
         match status {
             Status::OK => {
                 self.stats.completed.add(1);
-                if slot.kind.get().is_recv() {
+                if slot.kind.get().brings_bytes() {
                     self.stats.bytes_received.add(slot.length.get());
                 }
             }
@@ -391,7 +393,7 @@ impl Worker {
     /// The operation no longer needs its endpoint: flushes that waited for it move on. `unreported` is an error that
     /// nobody but a flush can tell.
     fn release_endpoint(&self, slot: &Slot, endpoint: Option<&Endpoint>, unreported: Status) {
-        if slot.kind.get().is_send() {
+        if slot.kind.get().is_flushed() {
             self.sends_in_flight.set(self.sends_in_flight.get() - 1);
             if let (true, Some(endpoint)) = (unreported.is_error(), endpoint) {
                 endpoint.note_unreported(slot.sequence.get(), unreported);

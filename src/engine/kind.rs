@@ -26,6 +26,10 @@ pub(crate) enum Kind {
     TagRecvMulti,
     TagSendPart,
     TagRecvPart,
+    /// A peer's memory is written, read, or changed by an atomic operation, which goes out as a question does. See `rma`.
+    Put,
+    Get,
+    Atomic,
     /// To and from the queue of an endpoint. See `am_queue`.
     AmQueueSend,
     AmQueueRecv,
@@ -58,6 +62,9 @@ impl Kind {
             Kind::TagSendMulti => "multi-buffer send",
             Kind::TagRecvMulti => "multi-buffer receive",
             Kind::TagSendPart | Kind::TagRecvPart => "frame",
+            Kind::Put => "put",
+            Kind::Get => "get",
+            Kind::Atomic => "atomic operation",
             Kind::AmQueueSend => "message to a queue",
             Kind::AmQueueRecv => "receive from a queue",
             Kind::MultiPull => "pull of a multi-buffer message",
@@ -77,7 +84,26 @@ impl Kind {
                 | Kind::AmQueueSend
                 | Kind::FetchAsk
                 | Kind::FetchReply
+                | Kind::Put
+                | Kind::Get
         )
+    }
+
+    /// Flushes wait for its end.
+    #[inline(always)]
+    pub(crate) fn is_flushed(self) -> bool {
+        self.is_send() || self == Kind::Atomic
+    }
+
+    /// Its answer is waited for, by a number.
+    pub(crate) fn is_question(self) -> bool {
+        matches!(self, Kind::Fetch | Kind::Atomic)
+    }
+
+    /// Its bytes come from the peer.
+    #[inline(always)]
+    pub(crate) fn brings_bytes(self) -> bool {
+        self.is_recv() || self == Kind::Get
     }
 
     pub(crate) fn is_recv(self) -> bool {

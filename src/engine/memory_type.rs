@@ -27,6 +27,16 @@ pub(crate) fn to_ucx(context: &Context, memory_type: i32) -> Result<Option<sys::
     }
 }
 
+/// The number for what UCX has found.
+pub(crate) fn from_ucx(found: sys::ucs_memory_type_t) -> i32 {
+    match found {
+        sys::UCS_MEMORY_TYPE_CUDA => CUDA,
+        sys::UCS_MEMORY_TYPE_CUDA_MANAGED => CUDA_MANAGED,
+        sys::UCS_MEMORY_TYPE_ROCM | sys::UCS_MEMORY_TYPE_ROCM_MANAGED => ROCM,
+        _ => HOST,
+    }
+}
+
 /// Refuses a number that stands for nothing.
 pub(crate) fn check(memory_type: i32) -> Result<()> {
     match memory_type {

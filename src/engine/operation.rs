@@ -2,6 +2,7 @@
 
 use super::context::Context;
 use super::endpoint::Endpoint;
+use super::memory::Memory;
 use super::notifier::Notifier;
 use super::request::Slot;
 use super::status::{Error, Result};
@@ -60,8 +61,8 @@ pub struct OpParams {
     pub callback_arg: *mut c_void,
     /// Reports the end in its place. Null, or alive during the call.
     pub notifier: *const Notifier,
-    /// Registered memory that covers the buffer; null, as nothing makes any yet.
-    pub memory: *const c_void,
+    /// Registered memory that covers the buffer: a hint. Null, or alive during the call.
+    pub memory: *const Memory,
     /// Filled when a receive completes.
     pub recv_info: *mut RecvInfo,
     /// A tag receive ends with this endpoint. Null, or alive during the call.
@@ -110,7 +111,7 @@ impl OpParams {
         const EVERYWHERE: u64 = flag::ALWAYS_CALLBACK | flag::WAIT | flag::TIMEOUT_CLOSES | flag::DELAYED;
         let looked_at = flag::WAIT | flag::DELAYED | flag::EAGER | flag::RNDV;
         let plain = self.flags & !(EVERYWHERE | allowed) == 0 && self.flags & looked_at == 0;
-        let plain = plain && self.notifier.is_null();
+        let plain = plain && self.notifier.is_null() && self.memory.is_null();
         if plain && (self.memory_type == memory_type::AUTO || self.memory_type == memory_type::HOST) {
             return Ok(());
         }
@@ -120,6 +121,10 @@ impl OpParams {
     #[cold]
     fn check_slowly(&self, context: &Arc<Context>, operation: &str, allowed: u64) -> Result<()> {
         memory_type::check(self.memory_type)?;
+        // SAFETY: see the field.
+        if let Some(memory) = unsafe { self.memory.as_ref() } {
+            memory.check_context(context)?;
+        }
         if self.flags & !flag::ALL != 0 {
             return Err(Error::invalid(format!("flags: unknown bits 0x{:x}", self.flags & !flag::ALL)));
         }

@@ -213,6 +213,7 @@ impl Worker {
             && data.len() as u64 <= slot.length.get()
             && matches!(slot.part.get(), Of::Nothing)
             && !slot.pooled
+            && slot.kind.get() == Kind::Fetch
             && !slot.is_making()
             && !slot.wants_pull()
             && slot.reason.get() == 0;

@@ -11,6 +11,7 @@ use super::operation::{flag, OpParams, Submitted};
 use super::param::Param;
 use super::places::Places;
 use super::request::{mark, Kind, Slot, SlotPointer};
+use super::rkey::Rkey;
 use super::slab::Slab;
 use super::stats::Counter;
 use super::status::{Error, Result, Status};
@@ -49,6 +50,8 @@ pub(crate) struct Queued {
     pub(crate) outgoing: Outgoing,
     /// For the pull of one.
     pub(crate) pulled: Pulled,
+    /// By which a put or a get goes: a reference of its own, or null.
+    pub(crate) rkey: *const Rkey,
 }
 
 impl Queued {
@@ -65,6 +68,7 @@ impl Queued {
         message: std::ptr::null_mut(),
         outgoing: Outgoing::NOTHING,
         pulled: Pulled::NOTHING,
+        rkey: std::ptr::null(),
     };
 }
 
@@ -272,14 +276,14 @@ impl Worker {
             timeout_ns: if queued.deadline == u64::MAX { 0 } else { queued.deadline - now },
             ..OpParams::default()
         };
-        let speaks = matches!(slot.kind.get(), Kind::AmSend | Kind::Fetch);
+        let speaks = matches!(slot.kind.get(), Kind::AmSend | Kind::Fetch | Kind::Atomic);
         if speaks && endpoint.is_some_and(Endpoint::is_foreign) {
             return self.drop_queued(slot, &queued, Status::UNSUPPORTED);
         }
         if let Some(endpoint) = endpoint.filter(|to| slot.kind.get().is_send() && to.must_queue(slot)) {
             return endpoint.enqueue(slot, &left, Out::NOWHERE);
         }
-        if let (Kind::Fetch, Some(endpoint)) = (slot.kind.get(), endpoint) {
+        if let (true, Some(endpoint)) = (slot.kind.get().is_question(), endpoint) {
             return endpoint.fetch_from_ring(slot, &queued, &left);
         }
         if let Some(endpoint) = endpoint.filter(|_| streams) {
@@ -347,6 +351,10 @@ impl Worker {
         param.memory_type(queued.memory_type);
         param.scattered(queued.scattered);
         let (ucp, buffer, count, tag) = (self.ucp(), queued.buffer, queued.count, queued.tag);
+        if let kind @ (Kind::Put | Kind::Get) = slot.kind.get() {
+            // SAFETY: the operation's own reference.
+            return unsafe { &*queued.rkey }.post(kind, buffer, count, tag, &param);
+        }
         if let (Kind::StreamSend, Some(endpoint)) = (slot.kind.get(), endpoint) {
             return endpoint.stream_to_ucp(buffer, count, &param);
         }
@@ -373,10 +381,13 @@ impl Worker {
     fn sent_at_once(&self, slot: &Slot, endpoint: Option<&Endpoint>) {
         slot.clear_mark(mark::SUBMITTING);
         self.stats.submitted.add(1);
-        self.stats.bytes_sent.add(slot.length.get());
-        if let Some(endpoint) = endpoint {
-            endpoint.count_sent(slot.length.get());
+        if slot.kind.get() != Kind::Get {
+            self.stats.bytes_sent.add(slot.length.get());
+            if let Some(endpoint) = endpoint {
+                endpoint.count_sent(slot.length.get());
+            }
         }
+        self.release_rkey_of(slot);
         slot.outcome.set(Status::OK);
         self.ended(slot, Status::OK);
     }

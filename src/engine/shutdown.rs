@@ -77,6 +77,7 @@ impl Worker {
         inside.settle();
         // What has come meanwhile.
         inside.take_back_messages();
+        inside.drop_rkeys();
         // What is completed below is not to signal a worker of UCP's that is gone.
         inside.armed.set(false);
         // SAFETY: inside the gate, closed to everyone else; nothing of UCP's is used afterwards.
@@ -118,7 +119,8 @@ impl Worker {
 
     fn cancel_receives(&self) {
         self.all_endpoints().iter().for_each(|endpoint| endpoint.end_stream_recvs(Status::CANCELED));
-        self.for_each_picked(|slot| slot.kind.get().is_recv(), |slot| self.cancel_slot(slot, Status::CANCELED));
+        let answered = |slot: &Slot| slot.kind.get().is_recv() || slot.kind.get() == Kind::Atomic;
+        self.for_each_picked(answered, |slot| self.cancel_slot(slot, Status::CANCELED));
     }
 
     /// What UCP has not been given ends here.

@@ -101,8 +101,10 @@ pub(crate) mod flag {
     pub(crate) const MEMORY: u32 = 8;
     /// Ask: data of the answer is to wait at its sender, as it goes to where the processor cannot put it.
     pub(crate) const WAITING: u16 = 8;
+    /// Ask: it is an `Atomic`, which the library answers by itself.
+    pub(crate) const ATOMIC: u16 = 16;
     pub(super) const LIBRARY: u16 = PEER_FAILURE | ANSWER;
-    pub(crate) const USER: u16 = REPLY | WAITING | 0x7f << MEMORY;
+    pub(crate) const USER: u16 = REPLY | WAITING | ATOMIC | 0x7f << MEMORY;
 }
 
 /// Why a message cannot be read.

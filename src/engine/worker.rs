@@ -14,14 +14,17 @@ use super::fork::{Generation, Token};
 use super::gate::{this_thread, Gate, ThreadMode};
 use super::handlers::Handlers;
 use super::identity::Identity;
+use super::inflight::Out;
 use super::library;
 use super::listener::Listener;
 use super::liveness::LivenessClock;
 use super::messages::Reply;
 use super::multi::Multis;
+use super::operation::{self, OpParams};
 use super::param::Templates;
 use super::peer_watch::PeerWatch;
 use super::request::Slot;
+use super::rkey::Rkeys;
 use super::slab::Slab;
 use super::slot_list::SlotList;
 use super::stats::Stats;
@@ -134,6 +137,9 @@ pub struct Worker {
     pub(crate) fetches: Fetches,
     pub(crate) multi_handlers: Handlers<MultiHandler>,
     pub(crate) multis: Multis,
+    pub(crate) rkeys: Rkeys,
+    /// Operations went out that may overtake each other, and no fence has come since. Set by any thread.
+    unordered: AtomicBool,
     /// Endpoints made so far.
     pub(crate) endpoints_made: Cell<u64>,
     /// UCP's worker is gone.
@@ -281,6 +287,8 @@ impl Worker {
             fetches: Fetches::new(),
             multi_handlers: Handlers::default(),
             multis: Multis::default(),
+            rkeys: Rkeys::default(),
+            unordered: AtomicBool::new(false),
             endpoints_made: Cell::new(0),
             armed: Cell::new(false),
             delivering: Cell::new(0),
@@ -437,13 +445,31 @@ impl Worker {
 
     /// Orders what comes after behind what came before, on every endpoint.
     ///
-    /// Tag messages of one endpoint are in order as they are, so there is nothing to do for them; the operations that
-    /// can overtake each other, put, get and atomics, are not offered yet.
+    /// Messages of one endpoint are in order as they are, so there is nothing to do for them. Put, get and atomic operations can overtake
+    /// each other: those that went out since the last fence are waited for. UCX's own fence does the same from 1.16 on, and orders
+    /// nothing across its lanes before.
     pub fn fence(&self) -> Result<()> {
+        if self.unordered.load(Ordering::Relaxed) {
+            self.check_usable()?;
+            let params = OpParams { flags: operation::WAITS, ..OpParams::DEFAULT };
+            self.unordered.store(false, Ordering::Relaxed);
+            let flushed = self.flush(&params, Out::NOWHERE);
+            if flushed.is_err() {
+                self.note_unordered();
+            }
+            return flushed.map(drop);
+        }
         if self.thread.is_foreign() {
             return self.check_usable();
         }
         self.enter().map(drop)
+    }
+
+    /// An operation goes out that others may overtake.
+    pub(crate) fn note_unordered(&self) {
+        if !self.unordered.load(Ordering::Relaxed) {
+            self.unordered.store(true, Ordering::Relaxed);
+        }
     }
 
     /// The longest header of an active message, or 0 without that feature.

@@ -65,12 +65,19 @@ pub struct ucxx_notifier {
 /// A completion queue for operations of any worker of one context. Any thread may use it.
 pub type ucxx_notifier_t = ucxx_notifier;
 
-/// Registered memory. Nothing makes one in this release.
+/// Registered memory, which peers that are given a key can read and write. Any thread may use it.
 pub struct ucxx_memory {
     _private: [u8; 0],
 }
-/// Registered memory. Nothing makes one in this release.
+/// Registered memory, which peers that are given a key can read and write. Any thread may use it.
 pub type ucxx_memory_t = ucxx_memory;
+
+/// A key to a peer's registered memory, for one endpoint.
+pub struct ucxx_rkey {
+    _private: [u8; 0],
+}
+/// A key to a peer's registered memory, for one endpoint.
+pub type ucxx_rkey_t = ucxx_rkey;
 
 /// A message that a probe took out of matching.
 pub struct ucxx_tag_message {
@@ -128,6 +135,8 @@ handles! {
     ucxx_am_message => engine::am_message::Message, "message";
     ucxx_fetch => engine::fetch_answer::Fetch, "fetch";
     ucxx_buffers => engine::buffers::Buffers, "buffers";
+    ucxx_memory => engine::memory::Memory, "memory";
+    ucxx_rkey => engine::rkey::Rkey, "rkey";
 }
 
 #[cold]

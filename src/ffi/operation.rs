@@ -39,7 +39,7 @@ pub struct ucxx_op_params {
     /// Instead of a callback: reports when the operation completes, unless it did so inside the call (but see
     /// UCXX_FLAG_ALWAYS_CALLBACK). Of the same context, and not stopped. Optional.
     pub notifier: *mut ucxx_notifier_t,
-    /// Registered memory that covers the buffer. NULL in this release.
+    /// Registered memory of the same context that covers the buffer. A hint: UCX finds what it has registered by itself. Optional.
     pub memory: *mut ucxx_memory_t,
     /// Filled when a receive or a fetch completes, also inside the call, and for a stream receive also when it fails; kept valid by the caller until then. Optional.
     pub recv_info: *mut ucxx_recv_info_t,
@@ -136,17 +136,9 @@ pub(crate) unsafe fn submit(
 /// What the struct points to is as its fields say.
 #[inline(always)]
 unsafe fn convert(params: &ucxx_op_params) -> Result<&OpParams> {
-    if !params.memory.is_null() || params.reserved != 0 {
-        return Err(not_offered(params));
+    if params.reserved != 0 {
+        return Err(Error::invalid("reserved: is not zero"));
     }
     // SAFETY: the layouts are the same, and so is what a handle and a request are behind their opaque types.
     Ok(unsafe { &*std::ptr::from_ref(params).cast() })
-}
-
-#[cold]
-fn not_offered(params: &ucxx_op_params) -> Error {
-    if params.reserved != 0 {
-        return Error::invalid("reserved: is not zero");
-    }
-    Error::new(Status::UNSUPPORTED, "memory: this release makes none, so this cannot be one")
 }

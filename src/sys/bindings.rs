@@ -101,6 +101,12 @@ pub const UCP_ERR_HANDLING_MODE_PEER: ucp_err_handling_mode_t = 1;
 pub type ucp_err_handling_mode_t = libc::c_uint;
 #[repr(C)]
 #[derive(Copy, Clone)]
+pub struct ucp_rkey {
+    _unused: [u8; 0],
+}
+pub type ucp_rkey_h = *mut ucp_rkey;
+#[repr(C)]
+#[derive(Copy, Clone)]
 pub struct ucp_mem {
     _unused: [u8; 0],
 }
@@ -643,6 +649,23 @@ unsafe extern "C" {
     pub fn ucp_listener_reject(listener: ucp_listener_h, conn_request: ucp_conn_request_h) -> ucs_status_t;
     pub fn ucp_ep_print_info(ep: ucp_ep_h, stream: *mut FILE);
     pub fn ucp_ep_flush_nbx(ep: ucp_ep_h, param: *const ucp_request_param_t) -> ucs_status_ptr_t;
+    pub fn ucp_mem_map(
+        context: ucp_context_h,
+        params: *const ucp_mem_map_params_t,
+        memh_p: *mut ucp_mem_h,
+    ) -> ucs_status_t;
+    pub fn ucp_mem_unmap(context: ucp_context_h, memh: ucp_mem_h) -> ucs_status_t;
+    pub fn ucp_mem_query(memh: ucp_mem_h, attr: *mut ucp_mem_attr_t) -> ucs_status_t;
+    pub fn ucp_rkey_pack(
+        context: ucp_context_h,
+        memh: ucp_mem_h,
+        rkey_buffer_p: *mut *mut libc::c_void,
+        size_p: *mut usize,
+    ) -> ucs_status_t;
+    pub fn ucp_rkey_buffer_release(rkey_buffer: *mut libc::c_void);
+    pub fn ucp_ep_rkey_unpack(ep: ucp_ep_h, rkey_buffer: *const libc::c_void, rkey_p: *mut ucp_rkey_h) -> ucs_status_t;
+    pub fn ucp_rkey_ptr(rkey: ucp_rkey_h, raddr: u64, addr_p: *mut *mut libc::c_void) -> ucs_status_t;
+    pub fn ucp_rkey_destroy(rkey: ucp_rkey_h);
     pub fn ucp_worker_set_am_recv_handler(worker: ucp_worker_h, param: *const ucp_am_handler_param_t) -> ucs_status_t;
     pub fn ucp_am_send_nbx(
         ep: ucp_ep_h,
@@ -702,6 +725,22 @@ unsafe extern "C" {
         buffer: *mut libc::c_void,
         count: usize,
         message: ucp_tag_message_h,
+        param: *const ucp_request_param_t,
+    ) -> ucs_status_ptr_t;
+    pub fn ucp_put_nbx(
+        ep: ucp_ep_h,
+        buffer: *const libc::c_void,
+        count: usize,
+        remote_addr: u64,
+        rkey: ucp_rkey_h,
+        param: *const ucp_request_param_t,
+    ) -> ucs_status_ptr_t;
+    pub fn ucp_get_nbx(
+        ep: ucp_ep_h,
+        buffer: *mut libc::c_void,
+        count: usize,
+        remote_addr: u64,
+        rkey: ucp_rkey_h,
         param: *const ucp_request_param_t,
     ) -> ucs_status_ptr_t;
     pub fn ucp_request_cancel(worker: ucp_worker_h, request: *mut libc::c_void);

@@ -1,0 +1,169 @@
+//! Keys to a peer's memory: unpacked for one endpoint, whose worker's gate guards UCX's half of them.
+//!
+//! A key is its handle's, and each operation's that UCX has and that goes by it. Whoever is last lets go of UCX's half, inside the
+//! gate; what is left when the worker goes is let go then, and the rest of a key answers CLOSED from there on.
+
+use super::context::feature;
+use super::endpoint::Endpoint;
+use super::identity::Identity;
+use super::memory_type;
+use super::packed_key::KeyHeader;
+use super::request::{Kind, Slot};
+use super::status::{Error, Result, Status};
+use super::worker::Worker;
+use crate::sys;
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// A key to a peer's memory.
+pub struct Rkey {
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) ucp: sys::ucp_rkey_h,
+    pub(super) header: KeyHeader,
+    /// Where this process sees the memory; null where it does not. As long as UCX's half is there.
+    pub(super) local: *mut u8,
+}
+
+// SAFETY: nothing of it changes; UCX's half is used inside the gate alone.
+unsafe impl Send for Rkey {}
+// SAFETY: as above.
+unsafe impl Sync for Rkey {}
+
+/// UCX's halves of the keys of a worker, whose gate guards them.
+#[derive(Default)]
+pub(crate) struct Rkeys(RefCell<HashSet<sys::ucp_rkey_h>>);
+
+impl Rkey {
+    /// A key of bytes that came from somewhere, to be used on this endpoint.
+    pub fn unpack(endpoint: &Endpoint, bytes: &[u8]) -> Result<Arc<Rkey>> {
+        let worker = &endpoint.worker;
+        worker.need(feature::RMA | feature::ATOMIC)?;
+        let (header, ucx) = KeyHeader::decode(bytes).map_err(|why| {
+            Error::new(Status::INVALID_PARAM, format!("bytes: not a key that ucxx_memory_pack has made: {why}"))
+        })?;
+        check_owner(endpoint, &header.owner)?;
+        worker.on_owner(|inside| {
+            endpoint.check_open()?;
+            if endpoint.ucp.get().is_null() || endpoint.is_connecting() {
+                return Err(Error::new(Status::NOT_CONNECTED, "endpoint: is not connected yet; wait for its on_open"));
+            }
+            let mut ucp = std::ptr::null_mut();
+            // SAFETY: a live endpoint inside its worker's gate, bytes of UCX's that arrived as they were sent, a valid out-pointer.
+            let status = unsafe { sys::ucp_ep_rkey_unpack(endpoint.ucp.get(), ucx.as_ptr().cast(), &mut ucp) };
+            if status != sys::UCS_OK {
+                let text = format!("rkey: UCX does not take the key that {} has made", endpoint.peer_text());
+                return Err(Error::new(Status(status.into()), text));
+            }
+            inside.rkeys.0.borrow_mut().insert(ucp);
+            let local = if endpoint.to_self {
+                std::ptr::with_exposed_provenance_mut(header.base as usize)
+            } else {
+                see(ucp, &header)
+            };
+            let local = if memory_type::is_device(header.memory_type) { std::ptr::null_mut() } else { local };
+            Ok(Arc::new(Rkey { endpoint: endpoint.shared(), ucp, header, local }))
+        })
+    }
+
+    /// The address of its first byte at the peer.
+    pub fn base(&self) -> u64 {
+        self.header.base
+    }
+
+    /// Bytes.
+    pub fn length(&self) -> u64 {
+        self.header.length
+    }
+
+    /// Its first byte in this process, for loads and stores.
+    pub fn local(&self) -> Result<*mut c_void> {
+        self.check_usable()?;
+        if self.local.is_null() {
+            let text = format!(
+                "rkey: the memory of {} cannot be reached by loads and stores from here",
+                self.endpoint.peer_text()
+            );
+            return Err(Error::new(Status::UNREACHABLE, text));
+        }
+        Ok(self.local.cast())
+    }
+
+    /// UCX's half, and what it maps, are there.
+    pub(super) fn check_usable(&self) -> Result<()> {
+        self.endpoint.worker.check_usable()
+    }
+
+    /// The handle's own reference.
+    pub fn destroy(self: Arc<Self>) {
+        let Some(key) = Arc::into_inner(self) else { return };
+        if key.endpoint.worker.context.generation.is_past() {
+            // It is the parent's; so is the memory of this.
+            return std::mem::forget(key);
+        }
+        let worker = key.endpoint.worker.clone();
+        // Where the worker has gone, so has UCX's half.
+        let _ = worker.post(move |inside| inside.forget_rkey(&key));
+    }
+}
+
+impl Worker {
+    /// An operation is over, which may have gone by a key. Inside the gate.
+    #[inline(always)]
+    pub(crate) fn release_rkey_of(&self, slot: &Slot) {
+        if matches!(slot.kind.get(), Kind::Put | Kind::Get) {
+            self.release_rkey(slot);
+        }
+    }
+
+    fn release_rkey(&self, slot: &Slot) {
+        // SAFETY: the cell belongs to who is inside the gate. Piece by piece, as the whole is large.
+        let key = std::mem::replace(unsafe { &mut (*slot.queued.as_ptr()).rkey }, std::ptr::null());
+        if key.is_null() {
+            return;
+        }
+        // SAFETY: the operation's own reference.
+        if let Some(key) = Arc::into_inner(unsafe { Arc::from_raw(key) }) {
+            self.forget_rkey(&key);
+        }
+    }
+
+    fn forget_rkey(&self, key: &Rkey) {
+        if self.rkeys.0.borrow_mut().remove(&key.ucp) {
+            // SAFETY: a key of this worker's, inside its gate, of which nobody knows any more.
+            unsafe { sys::ucp_rkey_destroy(key.ucp) };
+        }
+    }
+
+    /// Before UCP's worker goes.
+    pub(crate) fn drop_rkeys(&self) {
+        for key in self.rkeys.0.take() {
+            // SAFETY: as above; operations that may still go by it are UCP's, which it is about to drop.
+            unsafe { sys::ucp_rkey_destroy(key) };
+        }
+    }
+}
+
+/// Keys work for the process that has made them: on another's connection UCX would write wherever the numbers lead.
+fn check_owner(endpoint: &Endpoint, owner: &Identity) -> Result<()> {
+    match endpoint.origin() {
+        Some(origin) if !origin.identity.is_process(owner) => {
+            let text =
+                format!("rkey: was made by process {}, and the endpoint leads to {}", owner.pid, endpoint.peer_text());
+            Err(Error::new(Status::INVALID_PARAM, text))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn see(ucp: sys::ucp_rkey_h, header: &KeyHeader) -> *mut u8 {
+    let mut local = std::ptr::null_mut();
+    // SAFETY: a key that was unpacked a moment ago, inside the gate, and a valid out-pointer.
+    let status = unsafe { sys::ucp_rkey_ptr(ucp, header.base, &mut local) };
+    if status == sys::UCS_OK {
+        local.cast()
+    } else {
+        std::ptr::null_mut()
+    }
+}

@@ -1,0 +1,277 @@
+//! Put, get and atomic operations on a peer's registered memory.
+//!
+//! Where this process sees the memory they are done in the call, by the processor: no message, no progress on either side. Elsewhere put
+//! and get are UCX's, and atomic operations are questions that the peer's library answers (see `atomic`).
+//!
+//! Cost of the first: the checks, one load for fork, one for the endpoint's status, and the copy. No allocation, no lock, no system
+//! call, no gate.
+
+use super::atomic::Atomic;
+use super::context::feature;
+use super::endpoint::Endpoint;
+use super::fetch::Asked;
+use super::inflight::{Out, Submission};
+use super::memory_type;
+use super::messages::complain;
+use super::operation::{flag, OpParams, Submitted};
+use super::param::Param;
+use super::request::{Kind, Slot};
+use super::ring::Queued;
+use super::rkey::Rkey;
+use super::status::{Error, Result, Status};
+use super::tag::Part;
+use super::worker::Worker;
+use super::{fetch::Room, wait};
+use crate::sys::{self, Posted};
+use std::ffi::c_void;
+use std::sync::atomic::{fence, AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
+use std::sync::Arc;
+
+impl Rkey {
+    /// Writes `length` bytes at `offset` of the memory.
+    ///
+    /// # Safety
+    /// `buffer` is readable for `length` bytes until the operation has completed, and `out` is valid.
+    pub unsafe fn put(
+        self: &Arc<Self>,
+        buffer: *const c_void,
+        length: usize,
+        offset: u64,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        params.check(&self.endpoint.worker.context, "put", flag::NO_WAIT)?;
+        if let Some(place) = self.begin(feature::RMA, length as u64, offset, params)? {
+            // SAFETY: inside the memory, which this process sees; and as for this function.
+            unsafe { copy(buffer.cast(), place, place, length) };
+            // What is sent after it, of another thread too that knows of it, comes after it.
+            fence(Ordering::Release);
+            out.store_null();
+            return Ok(Submitted::Done);
+        }
+        self.transfer(Kind::Put, buffer.cast_mut(), length, offset, params, out)
+    }
+
+    /// Reads `length` bytes from `offset` of the memory.
+    ///
+    /// # Safety
+    /// `buffer` is writable for `length` bytes until the operation has completed, and `out` is valid.
+    pub unsafe fn get(
+        self: &Arc<Self>,
+        buffer: *mut c_void,
+        length: usize,
+        offset: u64,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        params.check(&self.endpoint.worker.context, "get", flag::NO_WAIT)?;
+        if let Some(place) = self.begin(feature::RMA, length as u64, offset, params)? {
+            fence(Ordering::Acquire);
+            // SAFETY: inside the memory, which this process sees; and as for this function.
+            unsafe { copy(place, buffer.cast(), place, length) };
+            out.store_null();
+            return Ok(Submitted::Done);
+        }
+        self.transfer(Kind::Get, buffer, length, offset, params, out)
+    }
+
+    /// An atomic operation on `size` bytes at `offset`; what was there goes to `result`, unless that is null.
+    ///
+    /// # Safety
+    /// `result` is null or writable for `size` bytes until the operation has completed, and `out` is valid.
+    pub unsafe fn atomic(
+        self: &Arc<Self>,
+        mut atomic: Atomic,
+        result: *mut c_void,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        params.check(&self.endpoint.worker.context, "atomic operation", flag::NO_WAIT)?;
+        if memory_type::is_device(self.header.memory_type) || memory_type::is_device(params.memory_type) {
+            return Err(Error::new(Status::UNSUPPORTED, "rkey: atomic operations are for memory of the host alone"));
+        }
+        let Atomic { size, offset, .. } = atomic;
+        if self.header.base.wrapping_add(offset) % u64::from(size) != 0 {
+            return Err(Error::invalid(format!(
+                "offset: {offset} is not aligned to the {size} bytes of the operation"
+            )));
+        }
+        if let Some(place) = self.begin(feature::ATOMIC, size.into(), offset, params)? {
+            // SAFETY: inside the memory, which this process sees, and aligned.
+            let before = unsafe { atomic.execute(place) };
+            // SAFETY: as for this function. Little-endian machines alone are supported: the lower half comes first.
+            unsafe {
+                std::ptr::from_ref(&before.to_le())
+                    .cast::<u8>()
+                    .copy_to(result.cast(), if result.is_null() { 0 } else { size.into() })
+            };
+            out.store_null();
+            return Ok(Submitted::Done);
+        }
+        atomic.number = self.header.number;
+        self.endpoint.worker.note_unordered();
+        let part = Part {
+            data: result,
+            length: if result.is_null() { 0 } else { size.into() },
+            memory_type: memory_type::HOST,
+        };
+        let params = OpParams { memory_type: memory_type::HOST, ..*params };
+        // SAFETY: as for this function.
+        unsafe { self.endpoint.ask_for(Asked::ATOMIC, &atomic.encode(), Room::Parts(&[part]), &params, out) }
+    }
+
+    /// What is wrong with an operation; and where it can be done at once, if it can.
+    #[inline]
+    fn begin(&self, wanted: u64, length: u64, offset: u64, params: &OpParams) -> Result<Option<*mut u8>> {
+        let endpoint = &self.endpoint;
+        let context = &endpoint.worker.context;
+        context.check_fork()?;
+        self.check_usable()?;
+        if !endpoint.is_open() {
+            endpoint.check_open_outside()?;
+        }
+        endpoint.worker.need(wanted)?;
+        if offset.checked_add(length).is_none_or(|end| end > self.header.length) {
+            let text = format!(
+                "offset: {length} bytes at {offset} are not within the {} of the peer's memory",
+                self.header.length
+            );
+            return Err(Error::new(Status::OUT_OF_RANGE, text));
+        }
+        let told = (params.memory_type != memory_type::AUTO).then_some(sys::UCS_MEMORY_TYPE_HOST);
+        let at_once = !self.local.is_null()
+            && params.flags & (flag::ALWAYS_CALLBACK | flag::DELAYED) == 0
+            && !memory_type::is_device(params.memory_type)
+            && context.is_in_reach(told);
+        // SAFETY: within the memory, as was looked at above.
+        Ok(at_once.then(|| unsafe { self.local.add(offset as usize) }))
+    }
+
+    /// A put or a get by UCX.
+    fn transfer(
+        self: &Arc<Self>,
+        kind: Kind,
+        buffer: *mut c_void,
+        length: usize,
+        offset: u64,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        let endpoint = &*self.endpoint;
+        let worker = &endpoint.worker;
+        let memory_type = memory_type::to_ucx(&worker.context, params.memory_type)?;
+        let address = self.header.base + offset;
+        worker.note_unordered();
+        wait::submit(params, out, |params, out| {
+            let describe = |_slot: &Slot| Queued {
+                buffer,
+                count: length,
+                tag: address,
+                memory_type,
+                endpoint,
+                rkey: Arc::into_raw(self.clone()),
+                ..Queued::NOTHING
+            };
+            if worker.goes_through_ring(params) {
+                endpoint.check_queue_outside(params, length)?;
+                return worker.delay(kind, length as u64, params, out, describe);
+            }
+            let inside = worker.enter()?;
+            endpoint.check_open()?;
+            if endpoint.must_wait() {
+                endpoint.check_queue(params, length)?;
+                return Ok(endpoint.queue_described(kind, length as u64, params, out, describe));
+            }
+            let slot = inside.take_slot();
+            slot.prepare(kind);
+            let mut param = Param::new(slot);
+            param.memory_type(memory_type);
+            let posted = self.post(kind, buffer, length, address, &param);
+            // One that is over has no use for the key.
+            let ends = matches!(Posted::from_pointer(posted), Posted::Failed(_))
+                || (posted.is_null() && params.flags & flag::ALWAYS_CALLBACK == 0);
+            // SAFETY: nobody else has the slot's description yet. Piece by piece, as the whole is large.
+            unsafe { (*slot.queued.as_ptr()).rkey = if ends { std::ptr::null() } else { Arc::into_raw(self.clone()) } };
+            let submission = Submission { endpoint: Some(endpoint), params, length: length as u64, tag: address };
+            inside.submitted(slot, posted, submission, out)
+        })
+    }
+
+    /// Hands UCX a put or a get, whose slot the param names. Inside the gate, on an open endpoint.
+    pub(super) fn post(
+        &self,
+        kind: Kind,
+        buffer: *mut c_void,
+        length: usize,
+        address: u64,
+        param: &Param,
+    ) -> sys::ucs_status_ptr_t {
+        if length == 0 {
+            return std::ptr::null_mut();
+        }
+        let (ucp, key) = (self.endpoint.ucp.get(), self.ucp);
+        // SAFETY: a live endpoint inside its worker's gate, and a key of it; the caller keeps the buffer, the worker the slot and the key.
+        unsafe {
+            if kind == Kind::Put {
+                sys::ucp_put_nbx(ucp, buffer, length, address, key, param.as_ptr())
+            } else {
+                sys::ucp_get_nbx(ucp, buffer, length, address, key, param.as_ptr())
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// Does what a peer asks for, and answers it. After UCP's pass.
+    pub(crate) fn answer_atomic(&self, slot: &Slot, from: &Endpoint) {
+        let inbound = slot.inbound();
+        // SAFETY: the message's own, until it goes.
+        let header = unsafe { std::slice::from_raw_parts(inbound.header, inbound.user_header.into()) };
+        let atomic = match Atomic::decode(header) {
+            Ok(atomic) => atomic,
+            Err(why) => {
+                complain(why);
+                return from.answer_now(slot.number.get(), Status::INVALID_PARAM);
+            }
+        };
+        match self.context.exposed.execute(&atomic) {
+            Ok(before) => {
+                let before = before.to_le_bytes();
+                let wanted = inbound.capacity.is_some_and(|capacity| capacity >= u64::from(atomic.size));
+                let length = if wanted { atomic.size.into() } else { 0 };
+                from.answer_with(slot.number.get(), Status::OK, &before[..length]);
+            }
+            Err(status) => from.answer_now(slot.number.get(), status),
+        }
+    }
+}
+
+/// Copies between the caller's buffer and shared memory, of which `shared` is the address: what is aligned there and as long as a word is
+/// one load or store, so that nobody sees half of it.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `length` bytes.
+#[inline]
+unsafe fn copy(from: *const u8, to: *mut u8, shared: *const u8, length: usize) {
+    macro_rules! word {
+        ($atomic:ty, $word:ty) => {
+            // SAFETY: as for this function; one of the two is aligned, the other need not be.
+            unsafe {
+                if std::ptr::eq(shared, to) {
+                    <$atomic>::from_ptr(to.cast()).store(from.cast::<$word>().read_unaligned(), Ordering::Relaxed);
+                } else {
+                    let word = <$atomic>::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed);
+                    to.cast::<$word>().write_unaligned(word);
+                }
+            }
+        };
+    }
+    match length {
+        8 if shared as usize % 8 == 0 => word!(AtomicU64, u64),
+        4 if shared as usize % 4 == 0 => word!(AtomicU32, u32),
+        2 if shared as usize % 2 == 0 => word!(AtomicU16, u16),
+        1 => word!(AtomicU8, u8),
+        // SAFETY: as for this function; the two may overlap in a process that puts into its own memory.
+        _ => unsafe { from.copy_to(to, length) },
+    }
+}
