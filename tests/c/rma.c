@@ -38,6 +38,11 @@ static void open_side(side_t *side, int allocated) {
   CHECK(length <= sizeof key);
   channel_get(pair, key, length);
   CHECK_OK(ucxx_rkey_unpack(pair->endpoint, key, length, &side->rkey));
+  /* This side's own leads nowhere there. */
+  ucxx_rkey_t *own = NULL;
+  length = pack(side->memory, key);
+  CHECK_STATUS(ucxx_rkey_unpack(pair->endpoint, key, length, &own), UCXX_ERR_INVALID_PARAM);
+  CHECK_MESSAGE("process");
   CHECK_EQ(ucxx_rkey_length(side->rkey), LENGTH);
   CHECK(ucxx_rkey_base(side->rkey) != 0);
 }

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright the ucxx_rs developers */
+/* Registered memory and its keys: what is refused, what outlives what, and what is given back. */
+#include "rma.h"
+
+#include <pthread.h>
+
+enum { LENGTH = 1 << 16, CYCLES = 300 };
+
+typedef struct fixture {
+  duo_t duo;
+  ucxx_memory_t *memory; /* of this process, which is the peer as well */
+  uint64_t *words;
+  uint8_t key[LONGEST_KEY];
+  size_t key_length;
+} fixture_t;
+
+static void open_with(fixture_t *f, uint64_t features, int allocated) {
+  ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
+  params.features = features;
+  duo_open(&f->duo, &params);
+  if (allocated)
+    CHECK_OK(ucxx_memory_allocate(f->duo.context, LENGTH, UCXX_MEMORY_HOST, &f->memory));
+  else
+    CHECK_OK(ucxx_memory_register(f->duo.context, test_alloc(LENGTH), LENGTH, UCXX_MEMORY_HOST, &f->memory));
+  f->words = ucxx_memory_base(f->memory);
+  memset(f->words, 0, LENGTH);
+  f->key_length = pack(f->memory, f->key);
+}
+
+static void close_it(fixture_t *f, int allocated) {
+  void *owned = allocated ? NULL : ucxx_memory_base(f->memory);
+  ucxx_memory_destroy(f->memory);
+  duo_close(&f->duo);
+  free(owned);
+}
+
+static ucxx_rkey_t *unpack(const fixture_t *f) {
+  ucxx_rkey_t *rkey = NULL;
+  CHECK_OK(ucxx_rkey_unpack(f->duo.to_right, f->key, f->key_length, &rkey));
+  return rkey;
+}
+
+static int is_seen(const ucxx_rkey_t *rkey) {
+  void *local;
+  return ucxx_rkey_pointer(rkey, &local) == UCXX_OK;
+}
+
+static void damaged_keys(void) {
+  STEP("damaged keys");
+  fixture_t f;
+  ucxx_rkey_t *rkey = NULL;
+  open_with(&f, RMA_FEATURES, 1);
+  for (size_t bit = 0; bit < f.key_length * 8; bit++) {
+    f.key[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    CHECK_STATUS(ucxx_rkey_unpack(f.duo.to_right, f.key, f.key_length, &rkey), UCXX_ERR_INVALID_PARAM);
+    f.key[bit / 8] ^= (uint8_t)(1 << bit % 8);
+  }
+  for (size_t length = 0; length < f.key_length; length++)
+    CHECK_STATUS(ucxx_rkey_unpack(f.duo.to_right, f.key, length, &rkey), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_rkey_unpack(f.duo.to_right, f.key, SIZE_MAX, &rkey), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_rkey_unpack(f.duo.to_right, NULL, 10, &rkey), UCXX_ERR_INVALID_PARAM);
+  CHECK(rkey == NULL);
+  size_t length = f.key_length - 1;
+  CHECK_STATUS(ucxx_memory_pack(f.memory, f.key, &length), UCXX_ERR_BUFFER_TOO_SMALL);
+  CHECK_EQ(length, f.key_length);
+  close_it(&f, 1);
+}
+
+static void features(void) {
+  STEP("without the features");
+  fixture_t f;
+  uint64_t number = 1;
+  ucxx_request_t *request = NULL;
+  ucxx_rkey_t *rkey;
+  duo_t plain;
+  ucxx_memory_t *memory = NULL;
+  size_t length = 0;
+  open_with(&f, UCXX_FEATURE_TAG | UCXX_FEATURE_RMA, 1);
+  rkey = unpack(&f);
+  CHECK_STATUS(ucxx_rma_atomic(rkey, UCXX_ATOMIC_ADD, 8, &number, NULL, NULL, 0, NULL, &request), UCXX_ERR_UNSUPPORTED);
+  ucxx_rkey_destroy(rkey);
+  duo_open(&plain, NULL);
+  CHECK_STATUS(ucxx_rkey_unpack(plain.to_right, f.key, f.key_length, &rkey), UCXX_ERR_UNSUPPORTED);
+  CHECK_OK(ucxx_memory_allocate(plain.context, 8, UCXX_MEMORY_AUTO, &memory));
+  CHECK_STATUS(ucxx_memory_pack(memory, NULL, &length), UCXX_ERR_UNSUPPORTED);
+  /* Registering needs none, and names a buffer to an operation of the same context. */
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  uint8_t in[8];
+  params.memory = memory;
+  CHECK_STATUS(ucxx_tag_send(f.duo.to_right, ucxx_memory_base(memory), 8, 1, &params, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_MESSAGE("context");
+  ucxx_status_t sent = ucxx_tag_send(plain.to_right, ucxx_memory_base(memory), 8, 1, &params, &request);
+  ucxx_request_t *received = NULL;
+  CHECK_OK(duo_finish(&plain, ucxx_tag_recv(plain.right, in, 8, 1, UINT64_MAX, NULL, &received), &received));
+  CHECK_OK(duo_finish(&plain, sent, &request));
+  ucxx_memory_destroy(memory);
+  duo_close(&plain);
+  close_it(&f, 1);
+  open_with(&f, UCXX_FEATURE_TAG | UCXX_FEATURE_ATOMIC, 1);
+  rkey = unpack(&f);
+  CHECK_STATUS(ucxx_rma_put(rkey, &number, 8, 0, NULL, &request), UCXX_ERR_UNSUPPORTED);
+  CHECK_STATUS(ucxx_rma_get(rkey, &number, 8, 0, NULL, &request), UCXX_ERR_UNSUPPORTED);
+  ucxx_rkey_destroy(rkey);
+  close_it(&f, 1);
+}
+
+static void arguments(void) {
+  STEP("arguments");
+  fixture_t f;
+  ucxx_memory_t *memory = NULL;
+  void *local;
+  size_t length;
+  open_with(&f, RMA_FEATURES, 1);
+  CHECK_STATUS(ucxx_memory_register(NULL, &f, 8, 0, &memory), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_memory_register(f.duo.context, NULL, 8, 0, &memory), UCXX_ERR_INVALID_PARAM);
+  CHECK_MESSAGE("base");
+  CHECK_STATUS(ucxx_memory_register(f.duo.context, &f, 0, 0, &memory), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_memory_register(f.duo.context, &f, SIZE_MAX, 0, &memory), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_memory_register(f.duo.context, &f, 8, 99, &memory), UCXX_ERR_INVALID_PARAM);
+  CHECK_MESSAGE("memory_type");
+  CHECK_STATUS(ucxx_memory_register(f.duo.context, &f, 8, 0, NULL), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_memory_allocate(f.duo.context, 0, 0, &memory), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_memory_allocate(f.duo.context, 8, -1, &memory), UCXX_ERR_INVALID_PARAM);
+  CHECK(memory == NULL);
+  CHECK(ucxx_memory_base(NULL) == NULL && ucxx_memory_length(NULL) == 0);
+  CHECK(ucxx_rkey_base(NULL) == 0 && ucxx_rkey_length(NULL) == 0);
+  CHECK_STATUS(ucxx_memory_pack(NULL, NULL, &length), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_memory_pack(f.memory, NULL, NULL), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_rkey_pointer(NULL, &local), UCXX_ERR_INVALID_PARAM);
+  ucxx_rkey_t *rkey = unpack(&f);
+  CHECK_STATUS(ucxx_rkey_pointer(rkey, NULL), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_rma_put(NULL, &f, 8, 0, NULL, NULL), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_rma_put(rkey, NULL, 8, 0, NULL, NULL), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_rma_get(rkey, NULL, 8, 0, NULL, NULL), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_rma_atomic(rkey, UCXX_ATOMIC_ADD, 8, NULL, NULL, NULL, 0, NULL, NULL), UCXX_ERR_INVALID_PARAM);
+  CHECK_MESSAGE("operand");
+  CHECK_STATUS(ucxx_rma_atomic(rkey, UCXX_ATOMIC_CSWAP, 8, &f, NULL, NULL, 0, NULL, NULL), UCXX_ERR_INVALID_PARAM);
+  CHECK_MESSAGE("compare");
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  params.flags = UCXX_FLAG_EAGER;
+  CHECK_STATUS(ucxx_rma_put(rkey, &f, 8, 0, &params, NULL), UCXX_ERR_INVALID_PARAM);
+  ucxx_rkey_destroy(rkey);
+  ucxx_rkey_destroy(NULL);
+  ucxx_memory_destroy(NULL);
+  close_it(&f, 1);
+}
+
+/* The key, its endpoint, its worker, and the memory, in every order that ends one before another. */
+static void outliving(int allocated) {
+  STEP("what outlives what, %s", allocated ? "allocated" : "registered");
+  fixture_t f;
+  uint64_t number = 1;
+  ucxx_request_t *request = NULL;
+  void *local;
+  open_with(&f, RMA_FEATURES, allocated);
+  ucxx_rkey_t *rkey = unpack(&f), *other = unpack(&f);
+  int seen = is_seen(rkey);
+  void *owned = allocated ? NULL : ucxx_memory_base(f.memory);
+  ucxx_memory_destroy(f.memory);
+  f.memory = NULL;
+  ucxx_status_t status = ucxx_rma_atomic(other, UCXX_ATOMIC_ADD, 8, &number, NULL, NULL, 0, NULL, &request);
+  CHECK_STATUS(duo_finish(&f.duo, status, &request), seen ? UCXX_OK : UCXX_ERR_NO_ELEM);
+  free(owned);
+  CHECK_OK(duo_finish(&f.duo, ucxx_endpoint_close(f.duo.to_right, UCXX_CLOSE_FLUSH, NULL, &request), &request));
+  CHECK_STATUS(ucxx_rma_put(rkey, &number, 8, 0, NULL, &request), UCXX_ERR_CLOSED);
+  CHECK_STATUS(ucxx_rma_atomic(rkey, UCXX_ATOMIC_ADD, 8, &number, NULL, NULL, 0, NULL, &request), UCXX_ERR_CLOSED);
+  ucxx_rkey_destroy(other);
+  ucxx_worker_destroy(f.duo.left);
+  ucxx_worker_destroy(f.duo.right);
+  CHECK_STATUS(ucxx_rma_get(rkey, &number, 8, 0, NULL, &request), UCXX_ERR_CLOSED);
+  CHECK_STATUS(ucxx_rkey_pointer(rkey, &local), UCXX_ERR_CLOSED);
+  CHECK_EQ(ucxx_rkey_length(rkey), LENGTH);
+  ucxx_rkey_destroy(rkey);
+  ucxx_endpoint_destroy(f.duo.to_right);
+  ucxx_endpoint_destroy(f.duo.to_left);
+  ucxx_context_destroy(f.duo.context);
+}
+
+/* The handle goes while operations are under way that go by it. */
+static void let_go(int allocated) {
+  STEP("let go with operations under way, %s", allocated ? "allocated" : "registered");
+  enum { AT_ONCE = 8, PIECE = LENGTH / AT_ONCE };
+  fixture_t f;
+  uint8_t *data = test_alloc(LENGTH), *back = test_alloc(LENGTH);
+  ucxx_request_t *requests[2 * AT_ONCE] = {0};
+  ucxx_status_t statuses[2 * AT_ONCE];
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
+  open_with(&f, RMA_FEATURES, allocated);
+  ucxx_rkey_t *rkey = unpack(&f);
+  test_fill(data, LENGTH, 1);
+  for (int at = 0; at < AT_ONCE; at++)
+    statuses[at] = ucxx_rma_put(rkey, data + at * PIECE, PIECE, (uint64_t)at * PIECE, &params, &requests[at]);
+  ucxx_rkey_destroy(rkey);
+  for (int at = 0; at < AT_ONCE; at++)
+    CHECK_OK(duo_finish(&f.duo, statuses[at], &requests[at]));
+  ucxx_request_t *flushed = NULL;
+  CHECK_OK(duo_finish(&f.duo, ucxx_endpoint_flush(f.duo.to_right, NULL, &flushed), &flushed));
+  CHECK_CONTENT(f.words, LENGTH, 1);
+  rkey = unpack(&f);
+  for (int at = 0; at < AT_ONCE; at++) {
+    statuses[at] = ucxx_rma_get(rkey, back + at * PIECE, PIECE, (uint64_t)at * PIECE, &params, &requests[at]);
+    statuses[AT_ONCE + at] = ucxx_rma_atomic(rkey, UCXX_ATOMIC_OR, 8, "\0\0\0\0\0\0\0", NULL, NULL, 8 * (uint64_t)at, &params, &requests[AT_ONCE + at]);
+  }
+  ucxx_rkey_destroy(rkey);
+  for (int at = 0; at < 2 * AT_ONCE; at++)
+    CHECK_OK(duo_finish(&f.duo, statuses[at], &requests[at]));
+  CHECK_CONTENT(back, LENGTH, 1);
+  close_it(&f, allocated);
+  free(data);
+  free(back);
+}
+
+static void to_itself(void) {
+  STEP("a worker's own memory");
+  fixture_t f;
+  open_with(&f, RMA_FEATURES, 0);
+  ucxx_endpoint_t *self = connect_workers(f.duo.left, f.duo.left);
+  ucxx_rkey_t *rkey = NULL;
+  void *local = NULL;
+  uint64_t number = 41, back = 0;
+  ucxx_request_t *request = NULL;
+  CHECK_OK(ucxx_rkey_unpack(self, f.key, f.key_length, &rkey));
+  CHECK_OK(ucxx_rkey_pointer(rkey, &local));
+  CHECK(local == f.words);
+  CHECK_OK(ucxx_rma_put(rkey, &number, 8, 8, NULL, &request));
+  number = 1;
+  CHECK_OK(ucxx_rma_atomic(rkey, UCXX_ATOMIC_ADD, 8, &number, NULL, &back, 8, NULL, &request));
+  CHECK_EQ(back, 41);
+  CHECK_EQ(f.words[1], 42);
+  ucxx_rkey_destroy(rkey);
+  ucxx_endpoint_destroy(self);
+  close_it(&f, 0);
+}
+
+/* Keys and memory come and go: what the process holds stays flat. */
+static void cycles(void) {
+  STEP("cycles");
+  fixture_t f;
+  footprint_t before = {0}, after;
+  open_with(&f, RMA_FEATURES, 1);
+  for (int cycle = 0; cycle < 2 * CYCLES; cycle++) {
+    ucxx_memory_t *memory = NULL;
+    ucxx_rkey_t *rkey = NULL;
+    uint8_t key[LONGEST_KEY];
+    ucxx_request_t *request = NULL;
+    if (cycle == CYCLES)
+      before = footprint_now();
+    CHECK_OK(ucxx_memory_allocate(f.duo.context, LENGTH, UCXX_MEMORY_HOST, &memory));
+    size_t length = pack(memory, key);
+    CHECK_OK(ucxx_rkey_unpack(f.duo.to_right, key, length, &rkey));
+    CHECK_OK(duo_finish(&f.duo, ucxx_rma_put(rkey, &cycle, sizeof cycle, 0, NULL, &request), &request));
+    CHECK_OK(duo_finish(&f.duo, ucxx_endpoint_flush(f.duo.to_right, NULL, &request), &request));
+    CHECK_EQ(*(int *)ucxx_memory_base(memory), cycle);
+    ucxx_rkey_destroy(rkey);
+    ucxx_memory_destroy(memory);
+  }
+  after = footprint_now();
+  CHECK(after.mappings <= before.mappings + 4);
+  CHECK(after.descriptors <= before.descriptors);
+  CHECK(after.resident_kib <= before.resident_kib + 1024);
+  close_it(&f, 1);
+}
+
+static void *destroy_key(void *rkey) {
+  ucxx_rkey_destroy(rkey);
+  return NULL;
+}
+
+/* From a thread that is not the worker's, with a progress thread. */
+static void other_threads(void) {
+  STEP("other threads");
+  ucxx_context_params_t context_params = UCXX_CONTEXT_PARAMS_INIT;
+  ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
+  ucxx_context_t *context = NULL;
+  ucxx_worker_t *left = NULL, *right = NULL;
+  ucxx_memory_t *memory = NULL;
+  uint8_t key[LONGEST_KEY];
+  context_params.features = RMA_FEATURES;
+  params.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
+  CHECK_OK(ucxx_context_create(&context_params, &context));
+  CHECK_OK(ucxx_worker_create(context, &params, &left));
+  CHECK_OK(ucxx_worker_create(context, &params, &right));
+  ucxx_endpoint_t *endpoint = connect_workers(left, right);
+  CHECK_OK(ucxx_memory_allocate(context, LENGTH, UCXX_MEMORY_HOST, &memory));
+  size_t length = pack(memory, key);
+  for (int cycle = 0; cycle < CYCLES; cycle++) {
+    pthread_t thread;
+    ucxx_rkey_t *rkey = NULL;
+    CHECK_OK(ucxx_rkey_unpack(endpoint, key, length, &rkey));
+    put(rkey, &cycle, sizeof cycle, 0);
+    CHECK(pthread_create(&thread, NULL, destroy_key, rkey) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+  }
+  ucxx_endpoint_destroy(endpoint);
+  ucxx_worker_destroy(left);
+  ucxx_worker_destroy(right);
+  ucxx_memory_destroy(memory);
+  ucxx_context_destroy(context);
+}
+
+int main(void) {
+  test_begin("rma_calls", 120);
+  damaged_keys();
+  features();
+  arguments();
+  for (int allocated = 0; allocated < 2; allocated++) {
+    outliving(allocated);
+    let_go(allocated);
+  }
+  to_itself();
+  cycles();
+  other_threads();
+  return 0;
+}
