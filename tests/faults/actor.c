@@ -250,12 +250,14 @@ static void counters(const command_t *command) {
   operations_totals(totals, sizeof totals);
   if (worker != NULL)
     check(ucxx_worker_query_stats(worker, &stats), "ucxx_worker_query_stats");
-  answer(command, UCXX_OK, "%s violations=%" PRIu64 " in_flight=%" PRIu64 " endpoints=%" PRIu64, totals, violations, stats.in_flight,
-         stats.endpoints);
+  answer(command, UCXX_OK, "%s violations=%" PRIu64 " in_flight=%" PRIu64 " endpoints=%" PRIu64 " lent=%" PRIu64, totals, violations, stats.in_flight,
+         stats.endpoints, buffers_lent());
 }
 
 static void forget(const command_t *command) {
   size_t operations = operations_forget(), endpoints = connections_forget();
+  multi_forget();
+  buffers_forget();
   groups_forget();
   answer(command, UCXX_OK, "operations=%zu endpoints=%zu", operations, endpoints);
 }
@@ -264,7 +266,7 @@ static void forget(const command_t *command) {
 static void sweep(const command_t *command) {
   ucxx_tag_message_t *message = NULL;
   ucxx_recv_info_t info;
-  size_t swept = handlers_release();
+  size_t swept = handlers_release() + multi_release();
   progress_once();
   while (ucxx_tag_probe(worker, 0, 0, &info, &message) == UCXX_OK) {
     ucxx_tag_message_destroy(message);
@@ -288,13 +290,18 @@ static void leave(const command_t *command) {
   ucxx_context_destroy(context);
   worker = NULL;
   context = NULL;
-  answer(command, UCXX_OK, "took=%" PRIu64 " left=%zu", now_ns() - start, operations_forget());
+  uint64_t took = now_ns() - start;
+  size_t left = operations_forget();
+  multi_leave();
+  buffers_forget();
+  answer(command, UCXX_OK, "took=%" PRIu64 " left=%zu", took, left);
   exit(0);
 }
 
 static void obey(const command_t *command) {
   const char *verb = command->verb;
-  if (command_operations(command) || command_handlers(command) || command_connections(command) || command_groups(command))
+  if (command_operations(command) || command_handlers(command) || command_connections(command) || command_groups(command) ||
+      command_multi(command))
     return;
   if (word_is(verb, "worker")) {
     create_worker(command);

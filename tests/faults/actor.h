@@ -72,6 +72,8 @@ uint64_t mix(uint64_t value);
 void message_fill(void *data, size_t length, uint64_t sender, uint64_t sequence);
 enum verdict { INTACT, SCRIBBLED, MIXED };
 enum verdict message_check(const void *data, size_t length, size_t *where);
+/* Does it begin as that one of this length? */
+bool message_is(const void *data, size_t length, uint64_t sender, uint64_t sequence);
 /* Does every byte still hold the scribble? */
 bool scribble_stands(const void *data, size_t length, uint8_t byte, size_t *where);
 
@@ -83,6 +85,11 @@ void operation_plain(unsigned group, const char *handle, ucxx_op_params_t *param
 void operation_called(uint64_t ticket, ucxx_status_t status, ucxx_request_t *request);
 /* The same for one that sends what this buffer holds, or receives into it: it is the operation's. */
 void *operation_data(bool sends, unsigned group, size_t length, uint64_t sender, ucxx_op_params_t *params, uint64_t *ticket);
+/* The same for a multi-buffer transfer, which is the operation's from here on. */
+typedef struct transfer transfer_t;
+void operation_transfer(unsigned group, const char *handle, transfer_t *transfer, ucxx_op_params_t *params, uint64_t *ticket);
+/* With the queue full, until there is room: the other side may be as busy. */
+bool make_room(uint64_t deadline);
 /* Frees what has completed; how many have not. */
 size_t operations_forget(void);
 void operations_totals(char *text, size_t capacity);
@@ -93,6 +100,27 @@ enum { ACTIVE = 17 /* the id of both */ };
 bool command_handlers(const command_t *command);
 /* Lets go of what was kept; how much that was. */
 size_t handlers_release(void);
+
+/* ------------------------------------------------------------------ multi-buffer transfer (multi.c) */
+
+bool command_multi(const command_t *command);
+/* Its operation has completed; the request is NULL where that was inside the call, or it has been destroyed. */
+void transfer_completed(transfer_t *transfer, unsigned group, ucxx_request_t *request, ucxx_status_t status);
+void transfer_destroy(transfer_t *transfer);
+size_t multi_release(void);
+void multi_forget(void);
+/* The worker has gone: so has everything of it. */
+void multi_leave(void);
+
+/* ------------------------------------------------------------------ what it is received into (buffers.c) */
+
+/* Which fails once in so many times, if that is not 0. */
+ucxx_allocator_t buffers_allocator(uint64_t fails);
+/* One that was taken from the library. */
+void buffers_free(void *data, size_t length);
+/* How many the library has. */
+uint64_t buffers_lent(void);
+void buffers_forget(void);
 
 /* ------------------------------------------------------------------ endpoints and listeners (connections.c) */
 

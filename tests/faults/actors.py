@@ -23,6 +23,8 @@ UCX_ABORTS = {
     r"ucp_request\.c:684": "1.13",
     r"ucp_ep\.inl:215": "1.13",
     r"ucp_ep\.c:437": "1.13",
+    # A close by force meets a message whose data is on its way in pieces.
+    r"ucp_ep\.c:3318": "1.13",
     r"tcp_ep\.c:939": "1.13",
     # The keepalive's own account of the endpoints that it has looked at.
     r"ucp_worker\.c:3241": "1.13",

@@ -10,18 +10,29 @@ uint64_t mix(uint64_t value) {
   return value ^ (value >> 31);
 }
 
+enum { NAME_BITS = 40 };
+
+static uint64_t name_of(uint64_t sender, uint64_t sequence) {
+  return (sender & 0xffff) << 24 | (sequence & 0xffffff);
+}
+
 /* 40 bits of name, 24 of check, so that no other 8 bytes pass for a message of this length. */
 static uint64_t key_of(uint64_t name, size_t length) {
-  return name | mix(name ^ ((uint64_t)length << 20)) << 40;
+  return name | mix(name ^ ((uint64_t)length << 20)) << NAME_BITS;
 }
 
 void message_fill(void *data, size_t length, uint64_t sender, uint64_t sequence) {
   uint8_t *bytes = data;
-  uint64_t key = key_of((sender & 0xffff) << 24 | (sequence & 0xffffff), length);
+  uint64_t key = key_of(name_of(sender, sequence), length);
   for (size_t at = 0; at < length; at += 8) {
     uint64_t word = at == 0 ? key : mix(key + at);
     memcpy(bytes + at, &word, length - at < 8 ? length - at : 8);
   }
+}
+
+bool message_is(const void *data, size_t length, uint64_t sender, uint64_t sequence) {
+  uint64_t key = key_of(name_of(sender, sequence), length);
+  return memcmp(data, &key, length < sizeof key ? length : sizeof key) == 0;
 }
 
 enum verdict message_check(const void *data, size_t length, size_t *where) {
@@ -31,7 +42,7 @@ enum verdict message_check(const void *data, size_t length, size_t *where) {
   if (length < sizeof key)
     return length == 0 ? INTACT : MIXED;
   memcpy(&key, bytes, sizeof key);
-  if (key != key_of(key & UINT64_C(0xffffffffff), length))
+  if (key != key_of(key & ((UINT64_C(1) << NAME_BITS) - 1), length))
     return scribble_stands(data, length, SCRIBBLE_SENT, where) ? SCRIBBLED : MIXED;
   for (size_t at = 8; at < length; at += 8) {
     uint64_t word = mix(key + at);

@@ -20,6 +20,7 @@ typedef struct operation {
   ucxx_endpoint_t *closes; /* what its callback closes */
   int32_t how;
   bool early; /* its request was destroyed while it was in progress */
+  transfer_t *transfer; /* what it does, where that is more than one buffer */
   uint8_t *data;
   size_t length, scribbled;
   uint8_t scribble;
@@ -57,6 +58,7 @@ static operation_t *take(enum kind kind, unsigned group, size_t length) {
   operation->group = group;
   operation->early = false;
   operation->closes = NULL;
+  operation->transfer = NULL;
   operation->length = length;
   operation->scribbled = 0;
   operation->data = NULL;
@@ -73,6 +75,8 @@ static operation_t *take(enum kind kind, unsigned group, size_t length) {
 static void give_back(operation_t *operation) {
   free(operation->data);
   operation->data = NULL;
+  transfer_destroy(operation->transfer);
+  operation->transfer = NULL;
   pthread_mutex_lock(&tables);
   operation->state = UNUSED;
   size_t slot = operation->ticket & 0xffffff;
@@ -97,7 +101,7 @@ static void examine(operation_t *operation, ucxx_status_t status) {
     violation("integrity", "verdict=%s group=%u length=%zu where=%zu", names[verdict], operation->group, length, where);
 }
 
-static void complete(uint64_t ticket, ucxx_status_t status, bool within) {
+static void complete(uint64_t ticket, ucxx_request_t *request, ucxx_status_t status, bool within) {
   uint64_t at = now_ns();
   pthread_mutex_lock(&tables);
   operation_t *operation = slots[ticket & 0xffffff];
@@ -113,6 +117,8 @@ static void complete(uint64_t ticket, ucxx_status_t status, bool within) {
   }
   if (operation->kind == RECEIVED)
     examine(operation, status);
+  if (operation->transfer != NULL)
+    transfer_completed(operation->transfer, operation->group, request, status);
   if (operation->kind != PLAIN) {
     operation->scribble = operation->kind == SENT ? SCRIBBLE_SENT : SCRIBBLE_RECEIVED;
     memset(operation->data, operation->scribble, operation->length);
@@ -136,7 +142,7 @@ static void on_completion(void *arg, ucxx_request_t *request, ucxx_status_t stat
   ucxx_endpoint_t *closes = slots[ticket & 0xffffff]->closes;
   int32_t how = slots[ticket & 0xffffff]->how;
   pthread_mutex_unlock(&tables);
-  complete(ticket, status, false);
+  complete(ticket, request, status, false);
   if (closes != NULL) {
     ucxx_status_t closed = ucxx_endpoint_close(closes, how, NULL, NULL);
     if (closed != UCXX_OK && closed != UCXX_INPROGRESS && ucxx_endpoint_status(closes) == UCXX_OK)
@@ -156,7 +162,7 @@ static void settle(operation_t *operation, uint64_t ticket, ucxx_status_t status
   if (status == UCXX_OK) {
     if (request != NULL)
       violation("completion", "request=1 status=OK");
-    complete(ticket, UCXX_OK, true);
+    complete(ticket, NULL, UCXX_OK, true);
   } else if (status < 0) {
     pthread_mutex_lock(&tables);
     submitted--;
@@ -186,6 +192,13 @@ void operation_plain(unsigned group, const char *handle, ucxx_op_params_t *param
   begin(operation);
 }
 
+void operation_transfer(unsigned group, const char *handle, transfer_t *transfer, ucxx_op_params_t *params, uint64_t *ticket) {
+  operation_plain(group, handle, params, ticket);
+  pthread_mutex_lock(&tables);
+  slots[*ticket & 0xffffff]->transfer = transfer;
+  pthread_mutex_unlock(&tables);
+}
+
 void *operation_data(bool sends, unsigned group, size_t length, uint64_t sender, ucxx_op_params_t *params, uint64_t *ticket) {
   operation_t *operation = take(sends ? SENT : RECEIVED, group, length);
   operation->early = false;
@@ -200,11 +213,14 @@ void *operation_data(bool sends, unsigned group, size_t length, uint64_t sender,
 }
 
 void operation_called(uint64_t ticket, ucxx_status_t status, ucxx_request_t *request) {
-  settle(slots[ticket & 0xffffff], ticket, status, request);
+  /* Another thread may be making the table larger. */
+  pthread_mutex_lock(&tables);
+  operation_t *operation = slots[ticket & 0xffffff];
+  pthread_mutex_unlock(&tables);
+  settle(operation, ticket, status, request);
 }
 
-/* With the queue full, until there is room: the other side may be as busy. */
-static bool make_room(uint64_t deadline) {
+bool make_room(uint64_t deadline) {
   if (now_ns() > deadline)
     return false;
   progress_once();
@@ -293,8 +309,8 @@ static void flush(const command_t *command) {
 /* Those that were kept; with a progress thread they may complete meanwhile, which does no harm. */
 static void cancel(const command_t *command) {
   unsigned group = (unsigned)number_of(command, "group", 0) % GROUPS;
-  size_t asked = 0;
-  for (size_t slot = 0; slot < slot_count; slot++) {
+  size_t asked = 0, most = (size_t)number_of(command, "most", SIZE_MAX);
+  for (size_t slot = 0; slot < slot_count && asked < most; slot++) {
     operation_t *operation = slots[slot];
     pthread_mutex_lock(&tables);
     bool pending = operation->state == PENDING && operation->group == group && operation->request != NULL;

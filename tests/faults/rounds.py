@@ -13,6 +13,8 @@ NOISE = 0.5
 MODES = ("single", "multi", "thread")
 DRIVES = ("sleep", "spin")
 NANO = 1e-9
+# What it has begun to fill, and the rest of which will never come.
+BUFFERS = "buffers of a multi-buffer receive"
 
 
 class FifoStopped(Exception):
@@ -314,6 +316,10 @@ class Round:
             self.known.extend(f"UCX keeps {what}" for what in sorted(actor.kept))
             if over:
                 self.fail("leak", f"{actor.name}: {', '.join(over)}; before: {actor.history.seen[-3:-1]}")
+        for actor in self.survivors:
+            if BUFFERS in actor.kept:
+                # With its worker the last of them goes, or it is a leak.
+                self.leave(actor)
 
     def unharmed(self):
         for actor in self.survivors:
@@ -375,8 +381,23 @@ class Round:
             self.fail("completion", f"{actor.name}: {forgotten['operations']} operations have not completed")
         elif counts["submitted"] != counts["inside"] + counts["called_back"] or counts["in_flight"] != 0:
             self.fail("completion", f"{actor.name}: {counts}")
+        if counts["lent"] and not self.given_back(actor):
+            actor.kept.add(BUFFERS)
         if int(forgotten["endpoints"]) != len(actor.mesh):
             self.fail("completion", f"{actor.name}: {forgotten['endpoints']} endpoints are left, expected {len(actor.mesh)}")
+
+    def given_back(self, actor):
+        """What goes with a request that is destroyed goes in a pass."""
+        return self.poll(lambda: actor.call("counters")["lent"] == "0", footprint.SETTLING)
+
+    def poll(self, condition, limit=None):
+        """Of what nobody reports; whether it came true in time."""
+        end = time.monotonic() + (limit or self.field.watchdog)
+        while not condition():
+            if time.monotonic() > end:
+                return False
+            self.field.pump(0.02)
+        return True
 
     def finish(self):
         """Whatever happened: nothing of this round stays, and what actors found wrong themselves is taken up."""

@@ -19,6 +19,7 @@ def every():
     import scenarios_connect  # noqa: F401
     import scenarios_kill  # noqa: F401
     import scenarios_messages  # noqa: F401
+    import scenarios_multi  # noqa: F401
     import scenarios_silence  # noqa: F401
     return ALL
 
