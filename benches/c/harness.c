@@ -54,10 +54,13 @@ static void parse(int argc, char **argv, struct options *options) {
       {"producers", required_argument, NULL, 'P'},  {"seconds", required_argument, NULL, 't'},
       {"progress", required_argument, NULL, 'p'},   {"completion", required_argument, NULL, 'C'},
       {"thread-cpu", required_argument, NULL, 'T'}, {"protocol", required_argument, NULL, 'r'},
+      {"operation", required_argument, NULL, 'o'},  {"memory", required_argument, NULL, 'M'},
       {NULL, 0, NULL, 0}};
   static const char *const progress[] = {"manual", "adaptive", "polling", "blocking", NULL};
   static const char *const completion[] = {"poll", "wait", "callback", "notifier", NULL};
   static const char *const protocol[] = {"default", "eager", "rendezvous", NULL};
+  static const char *const operation[] = {"put", "get", "add", NULL};
+  static const char *const memory[] = {"allocated", "registered", NULL};
   int key;
   while ((key = getopt_long(argc, argv, "", known, NULL)) != -1) {
     switch (key) {
@@ -82,6 +85,8 @@ static void parse(int argc, char **argv, struct options *options) {
     case 'p': options->progress = choice("progress", optarg, progress); break;
     case 'C': options->completion = choice("completion", optarg, completion); break;
     case 'r': options->protocol = choice("protocol", optarg, protocol); break;
+    case 'o': options->operation = choice("operation", optarg, operation); break;
+    case 'M': options->memory = choice("memory", optarg, memory); break;
     case 'm': options->markers = 1; break;
     case 'S': options->side = (int)number("side", optarg, 0); break;
     case 'f': options->socket = (int)number("socket", optarg, 0); break;

@@ -15,6 +15,10 @@ extern "C" {
 enum { PROGRESS_MANUAL, PROGRESS_ADAPTIVE, PROGRESS_POLLING, PROGRESS_BLOCKING };
 enum { COMPLETION_POLL, COMPLETION_WAIT, COMPLETION_CALLBACK, COMPLETION_NOTIFIER };
 
+/* What is done with the other side's memory, and where that comes from; of use where a program says so. */
+enum { OPERATION_PUT, OPERATION_GET, OPERATION_ADD };
+enum { MEMORY_ALLOCATED, MEMORY_REGISTERED };
+
 struct options {
   size_t size;       /* bytes of one message */
   long iterations;   /* operations in one batch */
@@ -26,6 +30,8 @@ struct options {
   long seconds;      /* how long, or at most how long, the measured part takes */
   int progress;      /* PROGRESS_* */
   int completion;    /* COMPLETION_* */
+  int operation;     /* OPERATION_* */
+  int memory;        /* MEMORY_* */
   int peer_errors;   /* 1: endpoints detect that their peer died; 0: they do not */
   int cpu[2];        /* CPU of each side; -1 leaves it unpinned */
   int thread_cpu;    /* CPU of the progress thread; -1 leaves it where the process is */

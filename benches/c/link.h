@@ -35,6 +35,11 @@
 #define LINK_AM 0
 #endif
 
+/* Memory of the other side is touched, too: see link_rma.h. */
+#ifndef LINK_RMA
+#define LINK_RMA 0
+#endif
+
 /* Plain UCP has a thread only while nothing is submitted: see threaded_raw.h. */
 #if defined(LINK_THREADED) && !defined(LINK_RAW)
 #define link_advance(link) ((void)(link), (void)sched_yield())

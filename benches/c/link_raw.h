@@ -111,6 +111,7 @@ static inline void link_open(struct link *link, const struct options *options) {
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
   const int threaded = options->progress != PROGRESS_MANUAL;
   params.features = LINK_FEATURE(UCP) | (LINK_AM ? UCP_FEATURE_AM : 0) | (threaded ? UCP_FEATURE_WAKEUP : 0);
+  if (LINK_RMA) params.features |= UCP_FEATURE_RMA | (options->operation == OPERATION_ADD ? UCP_FEATURE_AMO64 : 0);
   ucs_status_t status = ucp_init(&params, NULL, &link->context);
   if (status != UCS_OK) die("ucp_init: %s", ucs_status_string(status));
 #ifndef LINK_RAW_POLL

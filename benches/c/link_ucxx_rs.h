@@ -52,6 +52,7 @@ static inline void link_open(struct link *link, const struct options *options) {
                                   UCXX_PROGRESS_THREAD_BLOCKING};
   const int threaded = options->progress != PROGRESS_MANUAL;
   params.features = LINK_FEATURE(UCXX) | (LINK_AM ? UCXX_FEATURE_AM : 0) | (threaded ? UCXX_FEATURE_WAKEUP : 0);
+  if (LINK_RMA) params.features |= UCXX_FEATURE_RMA | (options->operation == OPERATION_ADD ? UCXX_FEATURE_ATOMIC : 0);
   link_check(ucxx_context_create(&params, &link->context), "ucxx_context_create");
   worker_params.thread_mode = threaded ? UCXX_THREAD_MULTI : UCXX_THREAD_SINGLE;
   worker_params.progress_mode = modes[options->progress];

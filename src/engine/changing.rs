@@ -59,7 +59,7 @@ impl Endpoint {
                 let forced = self.closing.forced.get() && self.may_force();
                 let alone = self.closing.parting.heard.get() && self.closing.flushed.get();
                 self.is_parting().is_none()
-                    && (forced || alone || (self.closing.flushed.get() && self.sends.get() == 0))
+                    && (forced || alone || (self.closing.flushed.get() && self.transfers() == 0))
             }
             Phase::Ending => self.sends.get() + self.watchers.get() == 0 && !self.closing.closing_in_ucp.get(),
             Phase::Closed => self.is_unused(),
@@ -99,8 +99,8 @@ impl Endpoint {
             }
             return;
         }
-        if self.closing.flushed.get() && self.sends.get() == 0 {
-            if !self.has_let_go(now) || !self.has_parted(now) {
+        if self.closing.flushed.get() && self.transfers() == 0 {
+            if !self.has_parted(now) {
                 return;
             }
             if self.peer_failure {

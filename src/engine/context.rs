@@ -172,7 +172,6 @@ fn init(features: u64, name: Option<&CStr>, config: &Config) -> Result<sys::ucp_
         (feature::STREAM, sys::UCP_FEATURE_STREAM),
         (feature::AM, sys::UCP_FEATURE_AM),
         (feature::RMA, sys::UCP_FEATURE_RMA),
-        (feature::ATOMIC, sys::UCP_FEATURE_AMO32 | sys::UCP_FEATURE_AMO64),
         (feature::WAKEUP, sys::UCP_FEATURE_WAKEUP),
     ];
     // SAFETY: all-zero is valid: the mask says which fields count.

@@ -24,6 +24,7 @@ use super::status::{Result, Status};
 use super::tag::on_received;
 use super::worker::Worker;
 use crate::sys::{self, Posted};
+use std::collections::HashSet;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
@@ -34,6 +35,30 @@ const MOST_HEADERS_DROPPED: usize = 1024;
 
 /// How a message ended that was there already.
 type Came = (Status, u64, u64);
+
+/// What a receive takes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Pattern {
+    tag: u64,
+    tag_mask: u64,
+}
+
+impl Pattern {
+    fn of(slot: &Slot) -> Self {
+        // SAFETY: the cell belongs to who is inside the gate, and nobody changes it here.
+        let queued = unsafe { &*slot.queued.as_ptr() };
+        Pattern { tag: queued.tag, tag_mask: queued.tag_mask }
+    }
+
+    /// There are messages that both would take.
+    fn meets(&self, other: &Pattern) -> bool {
+        (self.tag ^ other.tag) & self.tag_mask & other.tag_mask == 0
+    }
+}
+
+fn waits(slot: &Slot) -> bool {
+    slot.with_multi(|multi| multi.incoming.stage == Stage::Waiting).unwrap_or(false)
+}
 
 impl Worker {
     /// Receives what `tag_send_multi`, or UCXX, sends as one.
@@ -66,15 +91,26 @@ impl Worker {
         let queued = describe(slot);
         slot.queued.set(queued);
         inside.start(slot, params.from(), params, out);
-        inside.multis.receives.borrow_mut().push(slot.ticket());
-        inside.post_headers();
+        inside.receive_posted(slot);
         Ok(Submitted::Pending)
     }
 
     /// One that came through the ring, and was started.
     pub(crate) fn recv_multi_from_ring(&self, slot: &Slot) {
-        self.multis.receives.borrow_mut().push(slot.ticket());
-        self.post_headers();
+        self.receive_posted(slot);
+    }
+
+    /// It comes last: it begins if it meets none of the others.
+    fn receive_posted(&self, slot: &Slot) {
+        let mut receives = self.multis.receives.borrow_mut();
+        let pattern = Pattern::of(slot);
+        // SAFETY: slots live as long as their worker.
+        let free = !receives.iter().any(|before| Pattern::of(unsafe { &*before.slot }).meets(&pattern));
+        receives.push(slot.ticket());
+        drop(receives);
+        if free && waits(slot) && !self.closed.load(Ordering::Relaxed) {
+            self.begin_receive(slot);
+        }
     }
 
     /// It has posted all its frames, or has ended: others may follow.
@@ -91,31 +127,43 @@ impl Worker {
     /// Posts the headers of the receives that wait for no other one.
     pub(crate) fn post_headers(&self) {
         while let Some(slot) = self.next_receive().filter(|_| !self.closed.load(Ordering::Relaxed)) {
-            let wanted = slot.queued.get();
-            slot.with_multi(|multi| multi.incoming.stage = Stage::Heading);
-            if let Some((status, length, tag)) = self.post_header(slot, wanted.tag, wanted.tag_mask) {
-                self.header_came(slot, status, length, tag);
-            }
+            self.begin_receive(slot);
         }
     }
 
+    fn begin_receive(&self, slot: &Slot) {
+        let Pattern { tag, tag_mask } = Pattern::of(slot);
+        slot.with_multi(|multi| multi.incoming.stage = Stage::Heading);
+        if let Some((status, length, tag)) = self.post_header(slot, tag, tag_mask) {
+            self.header_came(slot, status, length, tag);
+        }
+    }
+
+    /// The first that waits and may begin. Of those that wait for the same tag only the first is looked at: the others come after it.
     fn next_receive(&self) -> Option<&Slot> {
         let receives = self.multis.receives.borrow();
-        let meet = |one: &Queued, other: &Queued| (one.tag ^ other.tag) & one.tag_mask & other.tag_mask == 0;
-        for (index, ticket) in receives.iter().enumerate() {
+        let mut before = HashSet::new();
+        let mut masked = Vec::new();
+        for ticket in receives.iter() {
             // SAFETY: slots live as long as their worker.
             let slot = unsafe { &*ticket.slot };
-            let waits = slot.with_multi(|multi| multi.incoming.stage == Stage::Waiting).unwrap_or(false);
-            let wanted = slot.queued.get();
-            let free = || {
-                receives[..index].iter().all(|before| {
-                    // SAFETY: as above.
-                    !meet(&unsafe { &*before.slot }.queued.get(), &wanted)
-                })
-            };
-            if waits && free() {
-                return Some(slot);
+            let pattern = Pattern::of(slot);
+            if before.contains(&pattern) {
+                continue;
             }
+            if waits(slot) {
+                // Without a mask it meets its equals alone, and those that have one.
+                let meets = |other: &Pattern| other.meets(&pattern);
+                let waits_on =
+                    if pattern.tag_mask == u64::MAX { masked.iter().any(meets) } else { before.iter().any(meets) };
+                if !waits_on {
+                    return Some(slot);
+                }
+            }
+            if pattern.tag_mask != u64::MAX {
+                masked.push(pattern);
+            }
+            before.insert(pattern);
         }
         None
     }

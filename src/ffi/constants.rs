@@ -74,7 +74,8 @@ pub enum ucxx_log_level {
     UCXX_LOG_TRACE = 5,
 }
 
-/// What a context is for. RMA and ATOMIC let peers touch memory of this process: ask for them only if you mean it.
+/// What a context is for. RMA lets peers read and write any memory of this process, as UCX checks nothing over TCP; ATOMIC lets them do atomic operations on memory of which a key has
+/// been made. Ask for them only if you mean it.
 #[repr(C)]
 pub enum ucxx_feature {
     UCXX_FEATURE_TAG = 1,

@@ -1,6 +1,6 @@
 /*
  * A peer that knows nothing of this library: UCP alone, as a program of its own. It does what it is told on its input, a line at a
- * time, and answers each with a line; in between it makes progress. tests/bindings/ucxx/foreign.py is the same with UCXX.
+ * time, and answers each with a line; in between it makes progress. tests/bindings/ucxx has the same with UCXX, in Python and in C++.
  *
  *   foreign_raw peer|none        error handling of its endpoints
  *

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright the ucxx_rs developers */
+/*
+ * Two workers in one process and on one thread: one touches memory that the other has, again and again, in the same order each
+ * time; a put is flushed. Made for counting, as pairloop is; its time means nothing.
+ */
+#include <stdlib.h>
+
+#include "link_rma.h"
+
+/* Never inlined: callgrind starts and stops collecting at this function. */
+__attribute__((noinline)) void measured_loop(struct link *links, struct remote *remote, const struct options *options,
+                                             unsigned char *buffer, long count);
+
+static inline void finish(struct link *links, struct operation *operation) {
+  while (!link_done(operation)) {
+    link_progress(&links[1]);
+    link_progress(&links[0]);
+  }
+}
+
+void measured_loop(struct link *links, struct remote *remote, const struct options *options, unsigned char *buffer, long count) {
+  static const uint64_t one = 1;
+  static uint64_t before;
+  static struct operation operation, flush;
+  for (long i = 0; i < count; i++) {
+    switch (options->operation) {
+    case OPERATION_PUT:
+      remote_put(remote, buffer, options->size, 0, &operation);
+      remote_flush(remote, &flush);
+      finish(links, &flush);
+      break;
+    case OPERATION_GET: remote_get(remote, buffer, options->size, 0, &operation); break;
+    default: remote_add(remote, &one, &before, 0, &operation);
+    }
+    finish(links, &operation);
+  }
+}
+
+/* A message each way, so that both endpoints are wired up before a key is unpacked. */
+static void wire_up(struct link *links) {
+  static struct operation send_operation, recv_operation;
+  static uint64_t sent, received;
+  for (int side = 0; side < 2; side++) {
+    link_recv(&links[side ^ 1], &received, sizeof received, 1, &recv_operation);
+    link_send(&links[side], &sent, sizeof sent, 1, &send_operation);
+    finish(links, &send_operation);
+    finish(links, &recv_operation);
+  }
+}
+
+int main(int argc, char **argv) {
+  static struct options options;
+  static struct link links[2];
+  static struct region region;
+  static struct remote remote;
+  char text[512];
+  size_t length;
+  options.size = 8;
+  options.iterations = 1000;
+  options.warmup = 2000;
+  options.peer_errors = 1;
+  options.cpu[0] = -1;
+  options.socket = -1;
+  harness_start(argc, argv, 0, &options);
+  if (options.operation == OPERATION_ADD && options.size != sizeof(uint64_t)) die("--operation add: with a size of 8");
+  unsigned char *buffer = buffer_create(options.size);
+  link_open(&links[0], &options);
+  link_open(&links[1], &options);
+  for (int side = 0; side < 2; side++) {
+    const void *address = link_address(&links[side], &length);
+    link_connect(&links[side ^ 1], address, length);
+  }
+  wire_up(links);
+  region_open(&links[1], &region, options.size, options.memory);
+  memset(region.base, 0, options.size);
+  const void *key = region_key(&region, &length);
+  remote_open(&links[0], &remote, key, length);
+
+  measured_loop(links, &remote, &options, buffer, options.warmup);
+  if (options.markers) mark_begin();
+  measured_loop(links, &remote, &options, buffer, options.iterations);
+  if (options.markers) mark_end();
+
+  report_text(&options, "implementation", LINK_NAME);
+  link_version(text, sizeof text);
+  report_text(&options, "ucx", text);
+  link_transports(&links[0], text, sizeof text);
+  report_text(&options, "transports", text);
+  remote_close(&remote);
+  region_close(&region);
+  link_close(&links[0]);
+  link_close(&links[1]);
+  free(buffer);
+  return 0;
+}
