@@ -74,7 +74,7 @@ struct server {
   ucxx_fetch_t *line[LINE]; /* questions that no thread has taken yet */
   unsigned first, waiting;
   bool over;
-  unsigned answered, refused, busy;
+  unsigned answered, refused, busy, lost;
 };
 
 static void store_path(const struct server *server, const char *name, char path[sizeof server->directory + NAME]) {
@@ -175,18 +175,21 @@ static void *read_and_answer(void *arg) {
   require(buffer != NULL, "memory");
   for (ucxx_fetch_t *fetch; (fetch = next_question(server)) != NULL;) {
     size_t length = 0;
-    ucxx_status_t status = read_range(server, fetch, buffer, &length);
+    ucxx_status_t status = read_range(server, fetch, buffer, &length), told;
     if (status == UCXX_OK) {
       ucxx_request_t *request = NULL;
       ucxx_status_t sent = ucxx_fetch_reply(fetch, buffer, length, NULL, &request);
       /* A long range is pulled from here: the buffer is free for the next one when the client has it. */
-      check(outcome(sent, request), "answer");
+      told = outcome(sent, request);
     } else {
-      check(ucxx_fetch_reject(fetch, status), "refusal");
+      told = ucxx_fetch_reject(fetch, status);
     }
     ucxx_fetch_destroy(fetch);
+    /* A client that has gone with its question open is not the end of a server. */
+    if (told != UCXX_ERR_PEER_FAILED && told != UCXX_ERR_CONNECTION_RESET) check(told, "answer");
     pthread_mutex_lock(&server->lock);
-    if (status == UCXX_OK) server->answered++;
+    if (told != UCXX_OK) server->lost++;
+    else if (status == UCXX_OK) server->answered++;
     else server->refused++;
     pthread_mutex_unlock(&server->lock);
   }
@@ -253,7 +256,8 @@ static void serve(struct pair *pair, const char *beside) {
   pthread_cond_broadcast(&server->more);
   pthread_mutex_unlock(&server->lock);
   for (unsigned at = 0; at < READERS; at++) pthread_join(server->readers[at], NULL);
-  printf("server: %u ranges sent, %u questions refused, %u turned away for now\n", server->answered, server->refused, server->busy);
+  printf("server: %u ranges sent, %u questions refused, %u turned away for now, %u of a client that had gone\n", server->answered, server->refused,
+         server->busy, server->lost);
   store_remove(server);
   pair_close(pair); /* no handler runs after this */
   pthread_cond_destroy(&server->more);
@@ -287,7 +291,10 @@ struct reading {
 /* How long the listing is the client learns with it: a buffer is made when it has come. */
 static void list(struct client *client) {
   ucxx_request_t *request = NULL;
-  ucxx_status_t status = ucxx_am_fetch_alloc(client->pair->endpoint, LIST_ID, NULL, 0, NULL, 0, NULL, NULL, &request);
+  /* What a server says is taken up to what can be believed. */
+  ucxx_allocator_t allocator = UCXX_ALLOCATOR_INIT;
+  allocator.max_total_bytes = sizeof client->entries;
+  ucxx_status_t status = ucxx_am_fetch_alloc(client->pair->endpoint, LIST_ID, NULL, 0, NULL, 0, &allocator, NULL, &request);
   if (status != UCXX_INPROGRESS) check(status, "asking for the listing");
   check(ucxx_request_wait(request, PAIR_TIMEOUT_NS), "the listing");
   ucxx_buffers_t *buffers = NULL;
