@@ -64,7 +64,7 @@ def _note(missing, peer_name):
         return "row cannot be run: " + next(iter(missing.values()))
     names = {"raw": "raw UCP", "ours": "ours", "peer": peer_name}
     parts = [f"{names[key]}: {reason}" for key, reason in missing.items()]
-    prefix = "row cannot be run: " if "raw" in missing or "ours" in missing else ""
+    prefix = "row cannot be run: " if "ours" in missing else "nothing to compare with: " if "raw" in missing else ""
     return prefix + "; ".join(parts)
 
 

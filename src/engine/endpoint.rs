@@ -118,6 +118,8 @@ pub struct Endpoint {
     // Written by whoever is inside the gate.
     _owned: CacheLine,
     operations_sent: Counter,
+    /// What that was when a flush found everything done; `u64::MAX` before there was one.
+    pub(super) flushed_at: Cell<u64>,
     bytes_sent: Counter,
     /// Sends in flight, those that wait included.
     pub(crate) sends: Cell<u32>,
@@ -241,6 +243,7 @@ impl Endpoint {
             connect_deadline: Cell::new(0),
             closing: super::close::Closing::default(),
             operations_sent: Counter::default(),
+            flushed_at: Cell::new(u64::MAX),
             bytes_sent: Counter::default(),
         });
         endpoint.watch_for_silence(params.liveness_ns);

@@ -45,6 +45,18 @@ impl Endpoint {
         })
     }
 
+    /// Nothing was sent since a flush that found everything done: what was put in the call asks for no more.
+    fn has_nothing_to_flush(&self) -> bool {
+        self.sends.get() == 0
+            && self.flushed_at.get() == self.operations_sent()
+            && self.unreported.get().is_none()
+            && !self.holds_flushes()
+    }
+
+    fn note_flushed(&self) {
+        self.flushed_at.set(self.operations_sent());
+    }
+
     fn flush_inside(&self, inside: &Inside<'_>, slot: Option<&Slot>, params: &OpParams, out: Out) -> Result<Submitted> {
         let ucp = self.ucp.get();
         // SAFETY: a live endpoint inside its worker's gate; `flush_with` keeps the param's slot until UCP calls back.
@@ -84,6 +96,13 @@ impl Worker {
         out: Out,
         call: impl FnOnce(*const sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
     ) -> Result<Submitted> {
+        let may_end = begun.is_none() && params.flags & flag::ALWAYS_CALLBACK == 0;
+        if may_end && endpoint.is_some_and(Endpoint::has_nothing_to_flush) {
+            self.stats.submitted.add(1);
+            self.stats.completed.add(1);
+            out.store_null();
+            return Ok(Submitted::Done);
+        }
         let held = endpoint.filter(|endpoint| endpoint.holds_flushes());
         let part = self.take_internal_slot();
         let posted = match held {
@@ -97,8 +116,10 @@ impl Worker {
         }
         let sends = endpoint.map_or(self.sends_in_flight.get(), |endpoint| endpoint.sends.get());
         let unreported = self.has_unreported(endpoint);
-        let may_end = begun.is_none() && params.flags & flag::ALWAYS_CALLBACK == 0;
         if let (Posted::Done, 0, false, true) = (&posted, sends, unreported, may_end) {
+            if let Some(endpoint) = endpoint {
+                endpoint.note_flushed();
+            }
             self.stats.submitted.add(1);
             self.stats.completed.add(1);
             out.store_null();
