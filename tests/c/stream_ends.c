@@ -118,13 +118,14 @@ static void send_all(const site_t *site, ucxx_endpoint_t *endpoint, const void *
 }
 
 static void close_here(link_t *link) {
-  enum { BLIND = 1000 };
+  enum { BLIND = 100 };
   ucxx_request_t *request = NULL;
   ucxx_status_t status = ucxx_endpoint_close(link->here.endpoint, UCXX_CLOSE_FLUSH, NULL, &request);
-  /* The other side then finds what was sent and the close in one pass, where the transport can do that. */
+  /* The other side then finds what was sent and the close in one pass, where the transport can do that. Without giving way to others: a close waits for
+     the other side a second at most. */
   if (link->site.manner->progress_mode == UCXX_PROGRESS_MANUAL)
     for (int pass = 0; pass < BLIND; pass++)
-      progress(link->site.client);
+      CHECK_OK(ucxx_worker_progress(link->site.client, NULL));
   CHECK_OK(site_finish(&link->site, status, &request));
   AWAIT(&link->site, seen_count(&link->here.close) > 0);
 }
