@@ -1479,8 +1479,9 @@ ucxx_status_t ucxx_worker_dump(ucxx_worker_t *worker, void (*line)(void *arg, co
 ucxx_status_t ucxx_worker_flush(ucxx_worker_t *worker, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Orders the operations that come after behind those that came before, on each endpoint. Tag messages are in order by
- * themselves; nothing that could overtake is offered in this release.
+ * Orders the puts, gets and atomic operations that come after behind those that came before, and before messages that come after. Messages of one endpoint are in order by
+ * themselves. Where such operations are under way it waits as a flush of the worker does, which waits for sends as well, and reports what that would: so BUSY in a callback; where they
+ * are done in the call, or there are none, it waits for nothing.
  */
 ucxx_status_t ucxx_worker_fence(ucxx_worker_t *worker);
 
@@ -2174,13 +2175,13 @@ size_t ucxx_memory_length(const ucxx_memory_t *memory);
  * Who has the key, and a connection to a worker of this context, can read and write the memory from then on, until ucxx_memory_destroy. UCX does not check what peers put and get over a network against
  * the keys that there are: a context with UCXX_FEATURE_RMA trusts its peers.
  *
- * Errors: UNSUPPORTED without UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC; BUFFER_TOO_SMALL, with the length that is needed. Any thread.
+ * Errors: UNSUPPORTED without either of UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC; BUFFER_TOO_SMALL, with the length that is needed. Any thread.
  */
 ucxx_status_t ucxx_memory_pack(const ucxx_memory_t *memory, void *bytes, size_t *length);
 
 /**
- * Ends the registration; what was allocated is freed. Keys to it are of no use from then on: atomic operations of peers end with NO_ELEM. Puts and gets of peers that are
- * still under way must have ended, as UCX has no other way to know: agree with them first. NULL is ignored. Any thread.
+ * Ends the registration; what was allocated is freed. Nothing may be done by a key to it from then on, and what is under way must have ended: agree with the peers first, as UCX
+ * has no way to know. (An atomic operation that comes as a message is refused with NO_ELEM; where a peer sees the memory, or UCX writes it for one, nobody looks.) NULL is ignored. Any thread.
  */
 void ucxx_memory_destroy(ucxx_memory_t *memory);
 
@@ -2188,7 +2189,7 @@ void ucxx_memory_destroy(ucxx_memory_t *memory);
  * A key of the bytes of ucxx_memory_pack as they arrived, to be used on this endpoint, which leads to the process that made it. The bytes
  * are copied. The handle stays to be destroyed, and may outlive the endpoint, its worker and the peer: it answers their status then.
  *
- * Errors: INVALID_PARAM for bytes that are damaged, cut off, or foreign, and for the key of another process; UNSUPPORTED without UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC;
+ * Errors: INVALID_PARAM for bytes that are damaged, cut off, or foreign, and for the key of another process; UNSUPPORTED without either of UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC, and for a peer that is not of this library; NO_ELEM for the worker's own memory that has gone;
  * NOT_CONNECTED before an endpoint that was made by host and port is open; UNREACHABLE where UCX has no way to such memory. It may wait for the progress thread, so in a callback on another thread: BUSY.
  */
 ucxx_status_t ucxx_rkey_unpack(ucxx_endpoint_t *endpoint, const void *bytes, size_t length, ucxx_rkey_t **rkey);
@@ -2211,7 +2212,7 @@ size_t ucxx_rkey_length(const ucxx_rkey_t *rkey);
 ucxx_status_t ucxx_rkey_pointer(const ucxx_rkey_t *rkey, void **local);
 
 /**
- * Lets go of the key. Operations under way go on. NULL is ignored. Any thread, but as destroying an endpoint under SINGLE.
+ * Lets go of the key. Operations under way go on. What is done by a key in the call, and through its pointer, must have returned before the endpoint's worker is destroyed. NULL is ignored. Any thread, but as destroying an endpoint under SINGLE.
  */
 void ucxx_rkey_destroy(ucxx_rkey_t *rkey);
 
@@ -2232,11 +2233,11 @@ ucxx_status_t ucxx_rma_put(ucxx_rkey_t *rkey, const void *buffer, size_t length,
 ucxx_status_t ucxx_rma_get(ucxx_rkey_t *rkey, void *buffer, size_t length, uint64_t offset, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * An atomic operation (UCXX_ATOMIC_*) on a number of `size` bytes, 4 or 8, of the peer's memory: `offset`, and so the address at the peer, is a multiple of that. `operand` is
+ * An atomic operation (UCXX_ATOMIC_*) on a number of `size` bytes, 4 or 8, of the peer's memory: the address at the peer, ucxx_rkey_base plus `offset`, is a multiple of that. `operand` is
  * copied, and so is `compare`, which CSWAP alone reads: it puts `operand` there if `compare` is there. What was there before goes to `result`, unless that is NULL. Numbers wrap around.
  *
  * Atomic to every other operation of this kind on the same number, from wherever, and to the processor's own of the process that has the memory. Where this process sees the memory it is done inside the call; elsewhere the
- * peer's library does it when it progresses, and the operation completes when it has been done: a failure there is its status, NO_ELEM for memory that has gone.
+ * peer's library does it when it progresses, and the operation completes when it has been done: a failure there is its status, NO_ELEM for memory that has gone. One that was cancelled, or ran out of time, may have been done.
  *
  * Errors, with nothing sent: INVALID_PARAM for another operation or size, or what is not aligned; OUT_OF_RANGE; UNSUPPORTED without UCXX_FEATURE_ATOMIC and for memory of a device; else as ucxx_rma_put. It uses credit as a fetch does.
  */

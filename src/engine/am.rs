@@ -303,7 +303,10 @@ impl Endpoint {
             // UCX takes much longer for a header beside the data.
             // SAFETY: room for all of it, which is nobody's but ours; the caller's buffer is readable and in the processor's reach.
             let start = unsafe {
-                copy_short(queued.buffer.cast(), room.add(length), queued.count);
+                if !std::ptr::eq(queued.buffer.cast(), room.add(length)) {
+                    // Not where it belongs already.
+                    copy_short(queued.buffer.cast(), room.add(length), queued.count);
+                }
                 put_in_front(room, &header)
             };
             // SAFETY: not beyond what was put there.

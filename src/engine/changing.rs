@@ -127,7 +127,7 @@ impl Endpoint {
 
     pub(super) fn advance_ending(&self, now: u64) {
         let sends_back = self.sends.get() == 0 && !self.closing.closing_in_ucp.get();
-        let receives_wait = self.watchers.get() > 0 && self.may_be_reading(now);
+        let receives_wait = self.watchers.get() + self.one_sided.get() > 0 && self.may_be_reading(now);
         if sends_back && receives_wait {
             return;
         }

@@ -117,6 +117,8 @@ pub struct Endpoint {
 
     // Written by whoever is inside the gate.
     _owned: CacheLine,
+    /// Puts and gets among the sends.
+    pub(super) one_sided: Cell<u32>,
     operations_sent: Counter,
     /// What that was when a flush found everything done; `u64::MAX` before there was one.
     pub(super) flushed_at: Cell<u64>,
@@ -243,6 +245,7 @@ impl Endpoint {
             connect_deadline: Cell::new(0),
             closing: super::close::Closing::default(),
             operations_sent: Counter::default(),
+            one_sided: Cell::new(0),
             flushed_at: Cell::new(u64::MAX),
             bytes_sent: Counter::default(),
         });
@@ -411,6 +414,7 @@ impl Endpoint {
         let counter = self.counter(slot.kind.get());
         counter.set(counter.get() + 1);
         if slot.kind.get().is_send() {
+            self.one_sided.set(self.one_sided.get() + u32::from(slot.kind.get().is_one_sided()));
             self.send_begun(slot);
         }
     }
@@ -420,6 +424,7 @@ impl Endpoint {
         let counter = self.counter(slot.kind.get());
         counter.set(counter.get() - 1);
         if slot.kind.get().is_send() {
+            self.one_sided.set(self.one_sided.get() - u32::from(slot.kind.get().is_one_sided()));
             self.send_ended(slot);
         }
     }

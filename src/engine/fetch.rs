@@ -349,6 +349,12 @@ impl Worker {
             self.answered(slot, status);
             return sys::UCS_OK;
         }
+        if slot.kind.get() == Kind::Atomic && (arrived.waits || arrived.length as u64 != slot.length.get()) {
+            complain("an answer to an atomic operation that is none");
+            slot.reason.set(Status::IO_ERROR.0);
+            self.answered(slot, Status::IO_ERROR);
+            return if arrived.waits { sys::UCS_ERR_INVALID_PARAM } else { sys::UCS_OK };
+        }
         if slot.is_making() {
             let (message, keeps) = self.keep_arrived(header, &[], arrived);
             self.push_event(Event::Answered(slot.ticket(), SlotPointer(message)));

@@ -89,6 +89,12 @@ impl Kind {
         )
     }
 
+    /// By UCX, which reads or writes the peer's memory, or has it read and written there.
+    #[inline(always)]
+    pub(crate) fn is_one_sided(self) -> bool {
+        matches!(self, Kind::Put | Kind::Get)
+    }
+
     /// Flushes wait for its end.
     #[inline(always)]
     pub(crate) fn is_flushed(self) -> bool {

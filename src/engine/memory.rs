@@ -130,7 +130,10 @@ impl Memory {
         if status != sys::UCS_OK {
             return Err(Error::new(Status(status.into()), "memory: UCX would not tell what it has registered"));
         }
-        self.base = attr.address;
+        if self.base.is_null() {
+            // Of memory that was registered UCX 1.13 tells where the region begins that it has made of it and its neighbours.
+            self.base = attr.address;
+        }
         if self.memory_type == memory_type::AUTO {
             self.memory_type = memory_type::from_ucx(attr.mem_type);
         }
@@ -218,6 +221,12 @@ fn check_length(length: usize) -> Result<()> {
 }
 
 impl Exposed {
+    /// Is it there, with this range?
+    pub(crate) fn has(&self, number: u64, base: u64, length: u64) -> bool {
+        let range = self.0.lock().get(&number).copied();
+        range.is_some_and(|range| range.base as u64 == base && range.length as u64 == length)
+    }
+
     /// Executes an operation that a peer has sent: what was there before; or what is wrong with it.
     pub(crate) fn execute(&self, atomic: &Atomic) -> std::result::Result<u64, Status> {
         let exposed = self.0.lock();

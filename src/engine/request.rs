@@ -299,10 +299,11 @@ impl Slot {
         unsafe { &*self.queued.as_ptr() }.outgoing.wants_pull()
     }
 
-    /// UCX is fetching data from the peer's memory for it, which nothing cuts short.
+    /// UCX is fetching data from the peer's memory for it, or putting some there, which nothing cuts short.
     pub(crate) fn is_pull(&self) -> bool {
         let kind = self.kind.get();
         matches!(kind, Kind::AmRecv | Kind::MultiPull)
+            || (matches!(kind, Kind::Put | Kind::Get) && !self.has_mark(mark::WAITING))
             || (matches!(kind, Kind::Fetch | Kind::AmQueueRecv) && self.number.get() == 0)
     }
 

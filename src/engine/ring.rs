@@ -353,7 +353,7 @@ impl Worker {
         let (ucp, buffer, count, tag) = (self.ucp(), queued.buffer, queued.count, queued.tag);
         if let kind @ (Kind::Put | Kind::Get) = slot.kind.get() {
             // SAFETY: the operation's own reference.
-            return unsafe { &*queued.rkey }.post(kind, buffer, count, tag, &param);
+            return unsafe { &*queued.rkey }.post(slot, kind, buffer, count, tag, &param);
         }
         if let (Kind::StreamSend, Some(endpoint)) = (slot.kind.get(), endpoint) {
             return endpoint.stream_to_ucp(buffer, count, &param);

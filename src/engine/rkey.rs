@@ -8,7 +8,7 @@ use super::endpoint::Endpoint;
 use super::identity::Identity;
 use super::memory_type;
 use super::packed_key::KeyHeader;
-use super::request::{Kind, Slot};
+use super::request::Slot;
 use super::status::{Error, Result, Status};
 use super::worker::Worker;
 use crate::sys;
@@ -43,11 +43,18 @@ impl Rkey {
         let (header, ucx) = KeyHeader::decode(bytes).map_err(|why| {
             Error::new(Status::INVALID_PARAM, format!("bytes: not a key that ucxx_memory_pack has made: {why}"))
         })?;
-        check_owner(endpoint, &header.owner)?;
         worker.on_owner(|inside| {
             endpoint.check_open()?;
             if endpoint.ucp.get().is_null() || endpoint.is_connecting() {
                 return Err(Error::new(Status::NOT_CONNECTED, "endpoint: is not connected yet; wait for its on_open"));
+            }
+            if endpoint.is_foreign() {
+                let text = "endpoint: its peer is not of this library, and makes no keys that this one understands";
+                return Err(Error::new(Status::UNSUPPORTED, text));
+            }
+            check_owner(endpoint, &header.owner)?;
+            if endpoint.to_self && !inside.context.exposed.has(header.number, header.base, header.length) {
+                return Err(Error::new(Status::NO_ELEM, "rkey: the memory that it is to has gone"));
             }
             let mut ucp = std::ptr::null_mut();
             // SAFETY: a live endpoint inside its worker's gate, bytes of UCX's that arrived as they were sent, a valid out-pointer.
@@ -112,7 +119,7 @@ impl Worker {
     /// An operation is over, which may have gone by a key. Inside the gate.
     #[inline(always)]
     pub(crate) fn release_rkey_of(&self, slot: &Slot) {
-        if matches!(slot.kind.get(), Kind::Put | Kind::Get) {
+        if slot.kind.get().is_one_sided() {
             self.release_rkey(slot);
         }
     }

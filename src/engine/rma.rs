@@ -11,6 +11,7 @@ use super::context::feature;
 use super::endpoint::Endpoint;
 use super::fetch::Asked;
 use super::inflight::{Out, Submission};
+use super::library;
 use super::memory_type;
 use super::messages::complain;
 use super::operation::{flag, OpParams, Submitted};
@@ -66,9 +67,10 @@ impl Rkey {
     ) -> Result<Submitted> {
         params.check(&self.endpoint.worker.context, "get", flag::NO_WAIT)?;
         if let Some(place) = self.begin(feature::RMA, length as u64, offset, params)? {
-            fence(Ordering::Acquire);
             // SAFETY: inside the memory, which this process sees; and as for this function.
             unsafe { copy(place, buffer.cast(), place, length) };
+            // What is read after it is not older.
+            fence(Ordering::Acquire);
             out.store_null();
             return Ok(Submitted::Done);
         }
@@ -109,7 +111,6 @@ impl Rkey {
             return Ok(Submitted::Done);
         }
         atomic.number = self.header.number;
-        self.endpoint.worker.note_unordered();
         let part = Part {
             data: result,
             length: if result.is_null() { 0 } else { size.into() },
@@ -117,7 +118,10 @@ impl Rkey {
         };
         let params = OpParams { memory_type: memory_type::HOST, ..*params };
         // SAFETY: as for this function.
-        unsafe { self.endpoint.ask_for(Asked::ATOMIC, &atomic.encode(), Room::Parts(&[part]), &params, out) }
+        let submitted =
+            unsafe { self.endpoint.ask_for(Asked::ATOMIC, &atomic.encode(), Room::Parts(&[part]), &params, out) };
+        self.endpoint.worker.note_unordered();
+        submitted
     }
 
     /// What is wrong with an operation; and where it can be done at once, if it can.
@@ -161,8 +165,7 @@ impl Rkey {
         let worker = &endpoint.worker;
         let memory_type = memory_type::to_ucx(&worker.context, params.memory_type)?;
         let address = self.header.base + offset;
-        worker.note_unordered();
-        wait::submit(params, out, |params, out| {
+        let submitted = wait::submit(params, out, |params, out| {
             let describe = |_slot: &Slot| Queued {
                 buffer,
                 count: length,
@@ -186,7 +189,7 @@ impl Rkey {
             slot.prepare(kind);
             let mut param = Param::new(slot);
             param.memory_type(memory_type);
-            let posted = self.post(kind, buffer, length, address, &param);
+            let posted = self.post(slot, kind, buffer, length, address, &param);
             // One that is over has no use for the key.
             let ends = matches!(Posted::from_pointer(posted), Posted::Failed(_))
                 || (posted.is_null() && params.flags & flag::ALWAYS_CALLBACK == 0);
@@ -194,12 +197,15 @@ impl Rkey {
             unsafe { (*slot.queued.as_ptr()).rkey = if ends { std::ptr::null() } else { Arc::into_raw(self.clone()) } };
             let submission = Submission { endpoint: Some(endpoint), params, length: length as u64, tag: address };
             inside.submitted(slot, posted, submission, out)
-        })
+        });
+        worker.note_unordered();
+        submitted
     }
 
     /// Hands UCX a put or a get, whose slot the param names. Inside the gate, on an open endpoint.
     pub(super) fn post(
         &self,
+        slot: &Slot,
         kind: Kind,
         buffer: *mut c_void,
         length: usize,
@@ -210,6 +216,12 @@ impl Rkey {
             return std::ptr::null_mut();
         }
         let (ucp, key) = (self.endpoint.ucp.get(), self.ucp);
+        if library::ucx_release().numbers < (1, 16, 0) {
+            // UCX 1.13 leaves fields as they were that it follows when it gives up a put: what an earlier use of the slot has left there.
+            let size = self.endpoint.worker.context.request_size;
+            // SAFETY: UCX's part of a slot, right before it, which nobody uses yet.
+            unsafe { std::ptr::from_ref(slot).cast_mut().cast::<u8>().sub(size).write_bytes(0, size) };
+        }
         // SAFETY: a live endpoint inside its worker's gate, and a key of it; the caller keeps the buffer, the worker the slot and the key.
         unsafe {
             if kind == Kind::Put {
@@ -234,6 +246,9 @@ impl Worker {
                 return from.answer_now(slot.number.get(), Status::INVALID_PARAM);
             }
         };
+        if !self.context.has(feature::ATOMIC) {
+            return from.answer_now(slot.number.get(), Status::UNSUPPORTED);
+        }
         match self.context.exposed.execute(&atomic) {
             Ok(before) => {
                 let before = before.to_le_bytes();

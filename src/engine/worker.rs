@@ -39,7 +39,7 @@ use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// How long a call that waits polls before it sleeps, when the worker's parameters do not say.
@@ -138,8 +138,9 @@ pub struct Worker {
     pub(crate) multi_handlers: Handlers<MultiHandler>,
     pub(crate) multis: Multis,
     pub(crate) rkeys: Rkeys,
-    /// Operations went out that may overtake each other, and no fence has come since. Set by any thread.
-    unordered: AtomicBool,
+    /// Operations that may overtake each other, counted when they have been submitted, and how many of them a fence has waited for. Any thread.
+    unordered: AtomicU64,
+    fenced: AtomicU64,
     /// Endpoints made so far.
     pub(crate) endpoints_made: Cell<u64>,
     /// UCP's worker is gone.
@@ -288,7 +289,8 @@ impl Worker {
             multi_handlers: Handlers::default(),
             multis: Multis::default(),
             rkeys: Rkeys::default(),
-            unordered: AtomicBool::new(false),
+            unordered: AtomicU64::new(0),
+            fenced: AtomicU64::new(0),
             endpoints_made: Cell::new(0),
             armed: Cell::new(false),
             delivering: Cell::new(0),
@@ -449,15 +451,15 @@ impl Worker {
     /// each other: those that went out since the last fence are waited for. UCX's own fence does the same from 1.16 on, and orders
     /// nothing across its lanes before.
     pub fn fence(&self) -> Result<()> {
-        if self.unordered.load(Ordering::Relaxed) {
+        // What was done in the call is loads and stores.
+        fence(Ordering::SeqCst);
+        let submitted = self.unordered.load(Ordering::Acquire);
+        if self.fenced.load(Ordering::Acquire) < submitted {
             self.check_usable()?;
             let params = OpParams { flags: operation::WAITS, ..OpParams::DEFAULT };
-            self.unordered.store(false, Ordering::Relaxed);
-            let flushed = self.flush(&params, Out::NOWHERE);
-            if flushed.is_err() {
-                self.note_unordered();
-            }
-            return flushed.map(drop);
+            self.flush(&params, Out::NOWHERE)?;
+            self.fenced.fetch_max(submitted, Ordering::Release);
+            return Ok(());
         }
         if self.thread.is_foreign() {
             return self.check_usable();
@@ -465,11 +467,9 @@ impl Worker {
         self.enter().map(drop)
     }
 
-    /// An operation goes out that others may overtake.
+    /// An operation was submitted that others may overtake.
     pub(crate) fn note_unordered(&self) {
-        if !self.unordered.load(Ordering::Relaxed) {
-            self.unordered.store(true, Ordering::Relaxed);
-        }
+        self.unordered.fetch_add(1, Ordering::Release);
     }
 
     /// The longest header of an active message, or 0 without that feature.
@@ -531,6 +531,7 @@ pub(crate) fn missing_feature(wanted: u64) -> Error {
         feature::AM => "UCXX_FEATURE_AM",
         feature::RMA => "UCXX_FEATURE_RMA",
         feature::ATOMIC => "UCXX_FEATURE_ATOMIC",
+        _ if wanted == feature::RMA | feature::ATOMIC => "UCXX_FEATURE_RMA or UCXX_FEATURE_ATOMIC",
         _ => "UCXX_FEATURE_WAKEUP",
     };
     Error::new(

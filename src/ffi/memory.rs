@@ -84,7 +84,7 @@ pub unsafe extern "C" fn ucxx_memory_length(memory: *const ucxx_memory_t) -> usi
 /// Who has the key, and a connection to a worker of this context, can read and write the memory from then on, until ucxx_memory_destroy. UCX does not check what peers put and get over a network against
 /// the keys that there are: a context with UCXX_FEATURE_RMA trusts its peers.
 ///
-/// Errors: UNSUPPORTED without UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC; BUFFER_TOO_SMALL, with the length that is needed. Any thread.
+/// Errors: UNSUPPORTED without either of UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC; BUFFER_TOO_SMALL, with the length that is needed. Any thread.
 ///
 /// # Safety
 /// Memory of this library; `bytes` is NULL or writable for `*length` bytes; `length` is valid for a read and a write.
@@ -112,8 +112,8 @@ pub unsafe extern "C" fn ucxx_memory_pack(
     })
 }
 
-/// Ends the registration; what was allocated is freed. Keys to it are of no use from then on: atomic operations of peers end with NO_ELEM. Puts and gets of peers that are
-/// still under way must have ended, as UCX has no other way to know: agree with them first. NULL is ignored. Any thread.
+/// Ends the registration; what was allocated is freed. Nothing may be done by a key to it from then on, and what is under way must have ended: agree with the peers first, as UCX
+/// has no way to know. (An atomic operation that comes as a message is refused with NO_ELEM; where a peer sees the memory, or UCX writes it for one, nobody looks.) NULL is ignored. Any thread.
 ///
 /// # Safety
 /// NULL or memory of this library, not used afterwards.
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn ucxx_memory_destroy(memory: *mut ucxx_memory_t) {
 /// A key of the bytes of ucxx_memory_pack as they arrived, to be used on this endpoint, which leads to the process that made it. The bytes
 /// are copied. The handle stays to be destroyed, and may outlive the endpoint, its worker and the peer: it answers their status then.
 ///
-/// Errors: INVALID_PARAM for bytes that are damaged, cut off, or foreign, and for the key of another process; UNSUPPORTED without UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC;
+/// Errors: INVALID_PARAM for bytes that are damaged, cut off, or foreign, and for the key of another process; UNSUPPORTED without either of UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC, and for a peer that is not of this library; NO_ELEM for the worker's own memory that has gone;
 /// NOT_CONNECTED before an endpoint that was made by host and port is open; UNREACHABLE where UCX has no way to such memory. It may wait for the progress thread, so in a callback on another thread: BUSY.
 ///
 /// # Safety
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn ucxx_rkey_pointer(rkey: *const ucxx_rkey_t, local: *mut
     })
 }
 
-/// Lets go of the key. Operations under way go on. NULL is ignored. Any thread, but as destroying an endpoint under SINGLE.
+/// Lets go of the key. Operations under way go on. What is done by a key in the call, and through its pointer, must have returned before the endpoint's worker is destroyed. NULL is ignored. Any thread, but as destroying an endpoint under SINGLE.
 ///
 /// # Safety
 /// NULL or a key of this library, not used afterwards.

@@ -72,11 +72,11 @@ pub unsafe extern "C" fn ucxx_rma_get(
     }
 }
 
-/// An atomic operation (UCXX_ATOMIC_*) on a number of `size` bytes, 4 or 8, of the peer's memory: `offset`, and so the address at the peer, is a multiple of that. `operand` is
+/// An atomic operation (UCXX_ATOMIC_*) on a number of `size` bytes, 4 or 8, of the peer's memory: the address at the peer, ucxx_rkey_base plus `offset`, is a multiple of that. `operand` is
 /// copied, and so is `compare`, which CSWAP alone reads: it puts `operand` there if `compare` is there. What was there before goes to `result`, unless that is NULL. Numbers wrap around.
 ///
 /// Atomic to every other operation of this kind on the same number, from wherever, and to the processor's own of the process that has the memory. Where this process sees the memory it is done inside the call; elsewhere the
-/// peer's library does it when it progresses, and the operation completes when it has been done: a failure there is its status, NO_ELEM for memory that has gone.
+/// peer's library does it when it progresses, and the operation completes when it has been done: a failure there is its status, NO_ELEM for memory that has gone. One that was cancelled, or ran out of time, may have been done.
 ///
 /// Errors, with nothing sent: INVALID_PARAM for another operation or size, or what is not aligned; OUT_OF_RANGE; UNSUPPORTED without UCXX_FEATURE_ATOMIC and for memory of a device; else as ucxx_rma_put. It uses credit as a fetch does.
 ///

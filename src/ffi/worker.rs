@@ -505,8 +505,9 @@ pub unsafe extern "C" fn ucxx_worker_flush(
     unsafe { submit(params, request, |params, out| handle::get(worker)?.flush(params, out)) }
 }
 
-/// Orders the operations that come after behind those that came before, on each endpoint. Tag messages are in order by
-/// themselves; nothing that could overtake is offered in this release.
+/// Orders the puts, gets and atomic operations that come after behind those that came before, and before messages that come after. Messages of one endpoint are in order by
+/// themselves. Where such operations are under way it waits as a flush of the worker does, which waits for sends as well, and reports what that would: so BUSY in a callback; where they
+/// are done in the call, or there are none, it waits for nothing.
 ///
 /// # Safety
 /// A worker of this library.

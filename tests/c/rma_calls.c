@@ -67,6 +67,40 @@ static void damaged_keys(void) {
   close_it(&f, 1);
 }
 
+/* Anywhere, and beside and over one another: what a key is to is what was asked for. */
+static void anywhere(void) {
+  STEP("anywhere");
+  static const size_t begins[] = {0, 4096, 4, 65537, 100}, lengths[] = {8192, 16384, 1000, 3, 50000};
+  enum { RANGES = 5, WHOLE = 1 << 17 };
+  fixture_t f;
+  ucxx_request_t *request = NULL;
+  ucxx_memory_t *memory[RANGES];
+  uint8_t *whole = test_alloc(WHOLE);
+  open_with(&f, RMA_FEATURES, 1);
+  memset(whole, 0, WHOLE);
+  for (int at = 0; at < RANGES; at++) {
+    uint8_t key[LONGEST_KEY], mark = (uint8_t)(at + 1), last = (uint8_t)(at + 101);
+    ucxx_rkey_t *rkey = NULL;
+    CHECK_OK(ucxx_memory_register(f.duo.context, whole + begins[at], lengths[at], UCXX_MEMORY_AUTO, &memory[at]));
+    CHECK(ucxx_memory_base(memory[at]) == whole + begins[at]);
+    CHECK_EQ(ucxx_memory_length(memory[at]), lengths[at]);
+    size_t length = pack(memory[at], key);
+    CHECK_OK(ucxx_rkey_unpack(f.duo.to_right, key, length, &rkey));
+    CHECK_EQ(ucxx_rkey_base(rkey), (uint64_t)(uintptr_t)(whole + begins[at]));
+    CHECK_OK(duo_finish(&f.duo, ucxx_rma_put(rkey, &mark, 1, 0, NULL, &request), &request));
+    CHECK_OK(duo_finish(&f.duo, ucxx_rma_put(rkey, &last, 1, lengths[at] - 1, NULL, &request), &request));
+    CHECK_OK(duo_finish(&f.duo, ucxx_endpoint_flush(f.duo.to_right, NULL, &request), &request));
+    CHECK_EQ(whole[begins[at]], mark);
+    CHECK_EQ(whole[begins[at] + lengths[at] - 1], last);
+    CHECK_STATUS(ucxx_rma_put(rkey, &mark, 1, lengths[at], NULL, &request), UCXX_ERR_OUT_OF_RANGE);
+    ucxx_rkey_destroy(rkey);
+  }
+  for (int at = 0; at < RANGES; at++)
+    ucxx_memory_destroy(memory[at]);
+  close_it(&f, 1);
+  free(whole);
+}
+
 static void features(void) {
   STEP("without the features");
   fixture_t f;
@@ -230,8 +264,12 @@ static void to_itself(void) {
   CHECK_EQ(back, 41);
   CHECK_EQ(f.words[1], 42);
   ucxx_rkey_destroy(rkey);
+  void *owned = ucxx_memory_base(f.memory);
+  ucxx_memory_destroy(f.memory);
+  CHECK_STATUS(ucxx_rkey_unpack(self, f.key, f.key_length, &rkey), UCXX_ERR_NO_ELEM);
+  free(owned);
   ucxx_endpoint_destroy(self);
-  close_it(&f, 0);
+  duo_close(&f.duo);
 }
 
 /* Keys and memory come and go: what the process holds stays flat. */
@@ -303,6 +341,7 @@ static void other_threads(void) {
 int main(void) {
   test_begin("rma_calls", 120);
   damaged_keys();
+  anywhere();
   features();
   arguments();
   for (int allocated = 0; allocated < 2; allocated++) {
