@@ -10,8 +10,6 @@
  *  - A function that can fail returns ucxx_status_t: 0 done, 1 in progress, negative an error, which
  *    ucxx_last_error_message() explains to the thread that got it. NO_MESSAGE from a probe, BUSY from ucxx_worker_arm and
  *    TIMED_OUT from ucxx_worker_wait are answers, not failures, and leave the explanation as it was.
- *  - Constants of groups that this release does not offer (groups, windows, hubs) are declared
- *    so that their numbers stand.
  *  - Parameter structs start with struct_size. All zero apart from that means default, NULL means all defaults. Set them
  *    up with UCXX_<NAME>_INIT or ucxx_<name>_init(&value, sizeof value). A larger struct than this library knows is taken
  *    when what it does not know is zero.
@@ -60,6 +58,13 @@
 #define UCXX_ENDPOINT_LOAD_INIT UCXX_INIT_(ucxx_endpoint_load_t)
 #define UCXX_LISTENER_PARAMS_INIT UCXX_INIT_(ucxx_listener_params_t)
 #define UCXX_ALLOCATOR_INIT UCXX_INIT_(ucxx_allocator_t)
+#define UCXX_GROUP_PARAMS_INIT UCXX_INIT_(ucxx_group_params_t)
+#define UCXX_WINDOW_PARAMS_INIT UCXX_INIT_(ucxx_window_params_t)
+#define UCXX_WINDOW_ATTR_INIT UCXX_INIT_(ucxx_window_attr_t)
+#define UCXX_HUB_PARAMS_INIT UCXX_INIT_(ucxx_hub_params_t)
+#define UCXX_LINK_PARAMS_INIT UCXX_INIT_(ucxx_link_params_t)
+#define UCXX_ENVELOPE_ATTR_INIT UCXX_INIT_(ucxx_envelope_attr_t)
+#define UCXX_HUB_STATS_INIT UCXX_INIT_(ucxx_hub_stats_t)
 
 
 /**
@@ -492,9 +497,29 @@ struct ucxx_context;
 struct ucxx_endpoint;
 
 /**
+ * An envelope on lease. Any thread may use it, one at a time.
+ */
+struct ucxx_envelope;
+
+/**
  * A question that has come in, in its handler's hands.
  */
 struct ucxx_fetch;
+
+/**
+ * Processes that know each other by rank. Any thread may use it.
+ */
+struct ucxx_group;
+
+/**
+ * A queue of chunks, and the envelopes that they lie in. Any thread may use it.
+ */
+struct ucxx_hub;
+
+/**
+ * A way into a hub, or out of it. Any thread may use it, several at a time too.
+ */
+struct ucxx_link;
 
 /**
  * An address and port on which a worker takes connections.
@@ -525,6 +550,11 @@ struct ucxx_rkey;
  * A message that a probe took out of matching.
  */
 struct ucxx_tag_message;
+
+/**
+ * Memory that each member of a group offers to the others. Data calls may come from any thread.
+ */
+struct ucxx_window;
 
 /**
  * Progress, and everything that happens on one UCP worker.
@@ -1292,6 +1322,428 @@ typedef void (*ucxx_fetch_handler_t)(void *arg, ucxx_fetch_t *fetch);
  * A key to a peer's registered memory, for one endpoint.
  */
 typedef struct ucxx_rkey ucxx_rkey_t;
+
+/**
+ * What a group is made with.
+ */
+struct ucxx_group_params {
+  /**
+   * Set by UCXX_GROUP_PARAMS_INIT.
+   */
+  size_t struct_size;
+  /**
+   * UCXX_BOOTSTRAP_*: how the members find each other.
+   */
+  int32_t bootstrap;
+  /**
+   * CALLBACKS and TCP: this process, from 0. PMIX and ENV find rank and size themselves.
+   */
+  uint32_t rank;
+  /**
+   * CALLBACKS and TCP: how many members there are.
+   */
+  uint32_t size;
+  /**
+   * CALLBACKS: gives each member's `length` bytes at `in` to all, one after the other in rank order to `out`; blocks until it has. Called in ucxx_group_create alone, on
+   * its thread, a few times, with the same `length` by all. It returns UCXX_OK or an error, with which ucxx_group_create then fails. It must not throw.
+   */
+  ucxx_status_t (*allgather)(void *arg, const void *data, size_t length, void *out);
+  /**
+   * Passed to `allgather`.
+   */
+  void *allgather_arg;
+  /**
+   * TCP, and ENV in the place of MASTER_ADDR and MASTER_PORT: "host:port" where rank 0 listens while the group is made, "[host]:port" for a numeric IPv6 address.
+   */
+  const char *root;
+  /**
+   * TCP and ENV: what the members know and others do not. Each side proves to the other that it does before anything else is read; it does not cross the network, on which the rest is readable, but not to be changed. ENV
+   * takes UCXX_RS_GROUP_SECRET of the environment where this is NULL. Random, and 16 bytes or more: what can be guessed can be tried by whoever listens in. Without one, everybody who reaches the port can join: allowed where `root` is of the loopback interface only.
+   */
+  const char *secret;
+  /**
+   * TCP and ENV: how long ucxx_group_create waits until all have come, and then once more until all have told where they are; in nanoseconds, 0 for 60 s, UINT64_MAX for ever. PMIX: a hint to the launcher.
+   */
+  uint64_t timeout_ns;
+  /**
+   * For each barrier, allgather and broadcast, in nanoseconds; 0 for none: then only the death of a member ends one.
+   */
+  uint64_t collective_timeout_ns;
+};
+
+/**
+ * What a group is made with.
+ */
+typedef struct ucxx_group_params ucxx_group_params_t;
+
+/**
+ * Processes that know each other by rank. Any thread may use it.
+ */
+typedef struct ucxx_group ucxx_group_t;
+
+/**
+ * A block of an explicit list.
+ */
+struct ucxx_block {
+  /**
+   * Elements from the address that the call names; may be negative.
+   */
+  int64_t offset;
+  /**
+   * Elements that follow each other.
+   */
+  uint64_t length;
+};
+
+/**
+ * A block of an explicit list.
+ */
+typedef struct ucxx_block ucxx_block_t;
+
+/**
+ * Which elements of a buffer a call is about, on either side: `count` blocks of `block_length` elements, whose beginnings are `stride` elements apart; or, with `blocks`, an explicit list. The two sides may differ as long as they have the same
+ * number of bytes (put, get) or elements (accumulates).
+ */
+struct ucxx_layout {
+  /**
+   * Set by the ucxx_layout_init_* functions.
+   */
+  size_t struct_size;
+  /**
+   * UCXX_TYPE_*.
+   */
+  int32_t type;
+  /**
+   * Blocks.
+   */
+  uint64_t count;
+  /**
+   * Elements of each.
+   */
+  uint64_t block_length;
+  /**
+   * From beginning to beginning, in elements; may be negative, or shorter than a block: an element that is named twice is read or written twice.
+   */
+  int64_t stride;
+  /**
+   * In place of the three above: blocks in the order of the list, which need not be sorted. Read during the call.
+   */
+  const ucxx_block_t *blocks;
+  /**
+   * How many of them.
+   */
+  size_t block_count;
+  /**
+   * Zero.
+   */
+  uint64_t reserved[2];
+};
+
+/**
+ * Which elements of a buffer a call is about.
+ */
+typedef struct ucxx_layout ucxx_layout_t;
+
+/**
+ * What a window is made with; NULL means all defaults. All members give the same, but for `lock_timeout_ns` and `memory`.
+ */
+struct ucxx_window_params {
+  /**
+   * Set by UCXX_WINDOW_PARAMS_INIT.
+   */
+  size_t struct_size;
+  /**
+   * 1: lock and lock_all are not used; they return RMA_SYNC.
+   */
+  uint8_t no_locks;
+  /**
+   * 1: all members give the same disp_unit. Checked.
+   */
+  uint8_t same_disp_unit;
+  /**
+   * 1: all members give the same size. Checked.
+   */
+  uint8_t same_size;
+  /**
+   * 1: in ucxx_window_allocate_shared each member's memory begins at a page of its own; else they follow each other in rank order, byte after byte.
+   */
+  uint8_t shared_noncontiguous;
+  /**
+   * UCXX_ORDER_*: of accumulates of one process at one target. They are in order in any case.
+   */
+  int32_t accumulate_ordering;
+  /**
+   * Bytes, counted from the operation's target address, that are updated as one unit against other accumulates; 0 for each element, UINT64_MAX for the whole operation. Anything but 0 puts all accumulates of the window under a lock of their target.
+   */
+  uint64_t accumulate_granularity;
+  /**
+   * How long a lock is waited for; 0 for ever, unless its holder dies.
+   */
+  uint64_t lock_timeout_ns;
+  /**
+   * ucxx_window_create: library memory that holds the range, which stays until the window has ended. Optional. Where ucxx_memory_allocate has made it, members of this host read and write the range directly, as that of
+   * ucxx_window_allocate, where UCX's shared memory is in use and the context has UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC; otherwise it is reached as without this. Accumulates are as fast where all members give such memory.
+   */
+  ucxx_memory_t *memory;
+};
+
+/**
+ * What a window is made with.
+ */
+typedef struct ucxx_window_params ucxx_window_params_t;
+
+/**
+ * What ucxx_window_query tells.
+ */
+struct ucxx_window_attr {
+  /**
+   * Set by UCXX_WINDOW_ATTR_INIT.
+   */
+  size_t struct_size;
+  /**
+   * UCXX_WINDOW_FLAVOR_*.
+   */
+  int32_t flavor;
+  /**
+   * This process's memory; NULL for a dynamic window.
+   */
+  void *base;
+  /**
+   * Its bytes.
+   */
+  size_t size;
+  /**
+   * Bytes of a displacement in it.
+   */
+  uint32_t disp_unit;
+  /**
+   * UCXX_SYNC_*: of the window as a whole. With several targets locked, that of locks.
+   */
+  int32_t sync_type;
+};
+
+/**
+ * What ucxx_window_query tells.
+ */
+typedef struct ucxx_window_attr ucxx_window_attr_t;
+
+/**
+ * Memory that each member of a group offers to the others. Data calls may come from any thread.
+ */
+typedef struct ucxx_window ucxx_window_t;
+
+/**
+ * What a hub is made with.
+ */
+struct ucxx_hub_params {
+  /**
+   * Set by UCXX_HUB_PARAMS_INIT.
+   */
+  size_t struct_size;
+  /**
+   * Bytes of every envelope.
+   */
+  size_t envelope_size;
+  /**
+   * Chunks in the queue and in production, together; 0 for no limit but the envelopes.
+   */
+  size_t max_queue_chunks;
+  /**
+   * Bytes of the chunks in the queue, and envelope_size for each in production; 0 for no limit, else at least envelope_size. Producers wait for it; a chunk that is modified may grow beyond it.
+   */
+  size_t max_queue_bytes;
+  /**
+   * UCXX_HUB_RETAIN_*: whether a chunk keeps the envelope that a transfer has copied. AUTO: until it is needed for something else, and no link that is served is to read the chunk there. ALWAYS: until the chunk is consumed. UNTIL_COPIED: as long as a link that
+   * is served is to read it there.
+   */
+  int32_t retain;
+  /**
+   * Transfers under way at a time from one kind of memory to another; 0 for 2.
+   */
+  uint32_t transfers_in_flight;
+  /**
+   * Of the same context. Optional: envelopes are then registered with UCX when they are made.
+   */
+  ucxx_worker_t *worker;
+};
+
+/**
+ * What a hub is made with.
+ */
+typedef struct ucxx_hub_params ucxx_hub_params_t;
+
+/**
+ * What ucxx_hub_query_stats tells.
+ */
+struct ucxx_hub_stats {
+  /**
+   * Set by UCXX_HUB_STATS_INIT.
+   */
+  size_t struct_size;
+  /**
+   * Chunks that have been committed.
+   */
+  uint64_t chunks_produced;
+  /**
+   * Chunks that have left the queue.
+   */
+  uint64_t chunks_consumed;
+  /**
+   * Copies that have become replicas.
+   */
+  uint64_t transfers;
+  /**
+   * Their bytes.
+   */
+  uint64_t transfer_bytes;
+  /**
+   * Copies that were dropped, as their chunk had been changed or consumed meanwhile.
+   */
+  uint64_t stale_transfers;
+  /**
+   * Envelopes that hold nothing, now.
+   */
+  uint64_t free_envelopes;
+  /**
+   * Envelopes with a lease on them, now.
+   */
+  uint64_t leased_envelopes;
+  /**
+   * Chunks in the queue, now.
+   */
+  uint64_t queued_chunks;
+  /**
+   * Envelopes of chunks that are gone or have changed, which somebody still looks at, now.
+   */
+  uint64_t trashed_envelopes;
+  /**
+   * The most chunks that were in the queue.
+   */
+  uint64_t queue_high_water;
+  /**
+   * Times that a connected link had a chunk to send, and no credit.
+   */
+  uint64_t credit_stalls;
+};
+
+/**
+ * What ucxx_hub_query_stats tells.
+ */
+typedef struct ucxx_hub_stats ucxx_hub_stats_t;
+
+/**
+ * A queue of chunks, and the envelopes that they lie in. Any thread may use it.
+ */
+typedef struct ucxx_hub ucxx_hub_t;
+
+/**
+ * Where envelopes are.
+ */
+struct ucxx_memory_kind {
+  /**
+   * UCXX_MEMORY_HOST, _CUDA, _CUDA_PINNED or _DUMMY, which is host memory that poses as a device.
+   */
+  int32_t memory_type;
+  /**
+   * Which of the devices; 0 for the host.
+   */
+  int32_t device_id;
+};
+
+/**
+ * Where envelopes are.
+ */
+typedef struct ucxx_memory_kind ucxx_memory_kind_t;
+
+/**
+ * A way into a hub, or out of it. Any thread may use it, several at a time too.
+ */
+typedef struct ucxx_link ucxx_link_t;
+
+/**
+ * An envelope on lease. Any thread may use it, one at a time.
+ */
+typedef struct ucxx_envelope ucxx_envelope_t;
+
+/**
+ * Runs when a lease can be had through the link (status OK), and once when none ever will be (CLOSED). Again if that is still so, or so again, after a lease has been tried through the link; but not for what the link has given back or changed itself, until something else changes in the hub. One call at a
+ * time for a link, outside every lock, inside the call that made the lease possible, whichever that is; what others make possible meanwhile may be told by the same call. It may call every function; those that wait return BUSY. It must not throw.
+ */
+typedef void (*ucxx_link_callback_t)(void *arg, ucxx_link_t *link, ucxx_status_t status);
+
+/**
+ * What a link is made with; NULL means all defaults.
+ */
+struct ucxx_link_params {
+  /**
+   * Set by UCXX_LINK_PARAMS_INIT.
+   */
+  size_t struct_size;
+  /**
+   * 1, for a link that consumes: it sees every chunk that is in the queue, or comes, while it is there, and a chunk stays until all such links have consumed it. Consumers without it compete for chunks: each is consumed by one of them. Up to 63 at a time.
+   */
+  uint8_t broadcast;
+  /**
+   * 1: ucxx_envelope_release commits. Without effect for a link that peeks.
+   */
+  uint8_t autocommit;
+  /**
+   * Optional.
+   */
+  ucxx_link_callback_t on_ready;
+  /**
+   * Passed to it.
+   */
+  void *on_ready_arg;
+};
+
+/**
+ * What a link is made with; NULL means all defaults.
+ */
+typedef struct ucxx_link_params ucxx_link_params_t;
+
+/**
+ * What ucxx_envelope_query tells.
+ */
+struct ucxx_envelope_attr {
+  /**
+   * Set by UCXX_ENVELOPE_ATTR_INIT.
+   */
+  size_t struct_size;
+  /**
+   * Its memory. Of a link that peeks or consumes only to be read.
+   */
+  void *data;
+  /**
+   * Bytes of the chunk in it; 0 for one that is being produced.
+   */
+  size_t length;
+  /**
+   * Bytes that there is room for: the hub's envelope_size.
+   */
+  size_t capacity;
+  /**
+   * Where it is.
+   */
+  ucxx_memory_kind_t kind;
+  /**
+   * 64 bytes of host memory that travel with the chunk; all zero for one that is being produced.
+   */
+  uint8_t *metadata;
+  /**
+   * 64.
+   */
+  size_t metadata_length;
+  /**
+   * NULL where nothing is to be waited for: everywhere but on CUDA devices.
+   */
+  void *ready_event;
+};
+
+/**
+ * What ucxx_envelope_query tells.
+ */
+typedef struct ucxx_envelope_attr ucxx_envelope_attr_t;
 
 #ifdef __cplusplus
 extern "C" {
@@ -2242,6 +2694,562 @@ ucxx_status_t ucxx_rma_get(ucxx_rkey_t *rkey, void *buffer, size_t length, uint6
  * Errors, with nothing sent: INVALID_PARAM for another operation or size, or what is not aligned; OUT_OF_RANGE; UNSUPPORTED without UCXX_FEATURE_ATOMIC and for memory of a device; else as ucxx_rma_put. It uses credit as a fetch does.
  */
 ucxx_status_t ucxx_rma_atomic(ucxx_rkey_t *rkey, int32_t op, size_t size, const void *operand, const void *compare, void *result, uint64_t offset, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+ */
+void ucxx_group_params_init(ucxx_group_params_t *value, size_t struct_size);
+
+/**
+ * Makes a group: all its members call it, at about the same time. Blocks until all have come; `timeout_ns` says how long. `worker` is what this process initiates on, and what
+ * ucxx_group_endpoint connects; the group keeps its memory alive. Beside it the group has a worker of its own with an adaptive progress thread, which serves the other members,
+ * whatever this process does meanwhile. Its context needs UCXX_FEATURE_AM and UCXX_FEATURE_WAKEUP, and the same transports at all members.
+ *
+ * How the members find each other is `bootstrap`. CALLBACKS: by a function of the caller's, of MPI or a file system. TCP: rank 0 listens at `root`, and the others tell it where they are. ENV: the same, with rank and
+ * size as RANK and WORLD_SIZE say (torchrun sets them; its own store has MASTER_PORT, so give `root` with another port), or else as mpirun, mpiexec or srun have set them, and MASTER_ADDR and MASTER_PORT for `root`. PMIX: by the launcher's PMIx, whose library, libpmix.so.2, is
+ * loaded for it; one such group at a time in a process, in the same order everywhere. The connections of TCP and ENV end when the group is made.
+ *
+ * Under manual progress the calls that wait on a group (this one does not) progress `worker`, and come under its thread mode; callbacks may run in them. From a callback they return BUSY.
+ *
+ * Errors: TIMED_OUT, with the ranks that have not come in the message, at every member that reached rank 0; REJECTED for another secret; INVALID_PARAM for a rank that is taken, sizes that differ, an environment that lacks
+ * something, which the message names (the other members go on waiting for the right one); BUSY where the port of `root` is taken, and from a callback; INVALID_ADDR where `root` is not of rank 0's machine; NO_RESOURCE where the limit of
+ * descriptors is too low for as many members; UNSUPPORTED without a feature or without PMIx, UNREACHABLE without a launcher that offers it; PEER_FAILED when a member went in the midst; what `allgather` returned.
+ */
+ucxx_status_t ucxx_group_create(ucxx_worker_t *worker, const ucxx_group_params_t *params, ucxx_group_t **group);
+
+/**
+ * A group of some of the members, each of which calls this with the same list, of ranks in `group`; in the new group they have the ranks of their places in the list. Blocks until all have called it. It shares
+ * the service of `group`, which may be destroyed before it. Disjoint subsets, and others from other threads, may be made at the same time, without the rest of the members.
+ *
+ * Errors: INVALID_PARAM for a list without this process, or with a rank twice; TIMED_OUT after collective_timeout_ns, or 60 s where that is 0, when not all have called it with this list as often (a call that failed counts, too); else as ucxx_group_barrier.
+ */
+ucxx_status_t ucxx_group_subset(ucxx_group_t *group, const uint32_t *ranks, size_t count, ucxx_group_t **subset);
+
+/**
+ * 1 for a member on this host, that is under the same kernel, as this process is; 0 for another; a negative status. Any thread.
+ */
+int32_t ucxx_group_same_host(const ucxx_group_t *group, uint32_t rank);
+
+/**
+ * This process's rank; 0 for NULL. Any thread.
+ */
+uint32_t ucxx_group_rank(const ucxx_group_t *group);
+
+/**
+ * How many members the group has; 0 for NULL. Any thread.
+ */
+uint32_t ucxx_group_size(const ucxx_group_t *group);
+
+/**
+ * The endpoint from this process's worker to that of a member, itself included: made by the first call, with peer failure noticed, the same in the groups that share a service, and theirs: neither closed nor
+ * destroyed by the caller, and gone with the last of them. It does not wait for the member.
+ *
+ * Errors: INVALID_PARAM for a rank that there is not; as ucxx_endpoint_create. From a callback on another thread than the worker's progress thread, if it has one: BUSY, where it is not made yet.
+ */
+ucxx_status_t ucxx_group_endpoint(ucxx_group_t *group, uint32_t rank, ucxx_endpoint_t **endpoint);
+
+/**
+ * Returns when all members have called it: whoever has come out knows that all others have come in. Afterwards a member may destroy the group at once.
+ *
+ * Collectives (this, ucxx_group_allgather and ucxx_group_broadcast) are called by all members of a group in the same order. One at a time on one group: BUSY for a second thread; those of
+ * different groups may run at the same time. They use nothing of the caller's tags, handlers and endpoints. See ucxx_group_create for `worker`.
+ *
+ * Errors: PEER_FAILED when a member that is needed has died, or destroyed the group before its time; TIMED_OUT after collective_timeout_ns; INVALID_PARAM when members have called different
+ * things, in that collective or the next one. The message names the rank. Members that wait learn of it from each other, within 2 s of a death. From then on every collective of this group returns the same; those of its subsets, and of
+ * the group it was taken from, go on. Buffers are the caller's again. Only where a member that lives does not let go of data that was under way within a second (it is stopped, or pulls that much) is the connection between the two cut, and those
+ * fail as well, as if it had left.
+ */
+ucxx_status_t ucxx_group_barrier(ucxx_group_t *group);
+
+/**
+ * Gives `length` bytes of each member to all: `out` has them one after the other, in rank order. With NULL for `in` the caller's are in their place in `out` already. Host memory. A member may have come out while others
+ * have not come in. The rest as ucxx_group_barrier.
+ */
+ucxx_status_t ucxx_group_allgather(ucxx_group_t *group, const void *in, size_t length, void *out);
+
+/**
+ * Gives the `length` bytes of the member `root` to all others, which say the same `length`. Host memory. The root may come out before others have come in. The rest as ucxx_group_barrier.
+ */
+ucxx_status_t ucxx_group_broadcast(ucxx_group_t *group, void *data, size_t length, uint32_t root);
+
+/**
+ * Lets go of the group, and tells the other members; collectives of theirs that still need this process end with PEER_FAILED. With the last group that shares its service its endpoints are closed. What was sent
+ * before is let arrive. Bounded: some seconds where members do not answer, also in a callback, which it holds up. No collective of the group's may be under way. NULL is ignored. Any thread that may use `worker`.
+ */
+void ucxx_group_destroy(ucxx_group_t *group);
+
+/**
+ * Bytes of an element of that type (UCXX_TYPE_*); 0 if there is none. A pair is a struct { value; int32_t index; } as C lays it out, whose padding may be overwritten. Any thread.
+ */
+size_t ucxx_type_size(int32_t type);
+
+/**
+ * `count` elements that follow each other. Nothing is checked before the layout is used. NULL is ignored. Any thread.
+ */
+void ucxx_layout_init_contiguous(ucxx_layout_t *layout, int32_t type, uint64_t count);
+
+/**
+ * `count` blocks of `block_length` elements, `stride` elements from beginning to beginning. The rest as ucxx_layout_init_contiguous.
+ */
+void ucxx_layout_init_vector(ucxx_layout_t *layout, int32_t type, uint64_t count, uint64_t block_length, int64_t stride);
+
+/**
+ * The blocks of a list, which stays the caller's, and is read whenever the layout is used. The rest as ucxx_layout_init_contiguous.
+ */
+void ucxx_layout_init_blocks(ucxx_layout_t *layout, int32_t type, const ucxx_block_t *blocks, size_t block_count);
+
+/**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+ */
+void ucxx_window_params_init(ucxx_window_params_t *value, size_t struct_size);
+
+/**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+ */
+void ucxx_window_attr_init(ucxx_window_attr_t *value, size_t struct_size);
+
+/**
+ * Makes a window of memory of the caller's, which stays that until the window is closed or destroyed. All members of the group call it, each with its own memory, size (0 is one) and disp_unit, the bytes that a displacement at this process counts.
+ *
+ * Others on this host reach the memory without this process: the kernel copies it (process_vm_readv), for which they have to be permitted to trace this process, that is of the same user, where no security module forbids it. Memory
+ * that the library allocates (ucxx_window_allocate) is reached faster, and without that. Others, and those on other hosts, send messages, which a thread of the group's executes here (ucxx_window_path tells).
+ *
+ * Collective, as all functions that make windows: called by all members in the same order, one at a time on one group; it fails everywhere if it fails at one of them. Not from a callback (BUSY). Memory of the host alone.
+ *
+ * Errors: UNREACHABLE where a member may not open what another one shares, as it is of another user; INVALID_PARAM for what does not go together, with the rank; NO_MEMORY, NO_RESOURCE; else as ucxx_group_barrier.
+ */
+ucxx_status_t ucxx_window_create(ucxx_group_t *group, void *base, size_t size, uint32_t disp_unit, const ucxx_window_params_t *params, ucxx_window_t **window);
+
+/**
+ * Makes a window of memory of the library's, all zero at first, which ends with the window's handle: `size` bytes at this process, to `*base`, aligned to a page. The other members read and write it directly: no call of this process's is needed, and
+ * none of theirs takes a system call. The rest as ucxx_window_create.
+ */
+ucxx_status_t ucxx_window_allocate(ucxx_group_t *group, size_t size, uint32_t disp_unit, const ucxx_window_params_t *params, void **base, ucxx_window_t **window);
+
+/**
+ * The same for members that also read and write each other's memory by plain loads and stores, at the addresses that ucxx_window_shared_query tells. Unless `shared_noncontiguous` is set the memory of all is in one piece, in rank order, in which a member's begins where that of the one before ends.
+ */
+ucxx_status_t ucxx_window_allocate_shared(ucxx_group_t *group, size_t size, uint32_t disp_unit, const ucxx_window_params_t *params, void **base, ucxx_window_t **window);
+
+/**
+ * Makes a window without memory: each member attaches what it offers, when it likes. Displacements are addresses of the target's, as the caller learns them from the target. The memory is reached as that of ucxx_window_create, and the rest is as
+ * there.
+ */
+ucxx_status_t ucxx_window_create_dynamic(ucxx_group_t *group, const ucxx_window_params_t *params, ucxx_window_t **window);
+
+/**
+ * Offers `size` bytes of this process's memory in a dynamic window; they stay the caller's. Local, legal in every epoch, effective when it returns. A range that a call names may span regions that follow each other. Up to 1,024 regions at a time. Any thread.
+ *
+ * Errors: RMA_ATTACH where some of it is attached already; RMA_FLAVOR for a window of another kind; NO_RESOURCE for too many.
+ */
+ucxx_status_t ucxx_window_attach(ucxx_window_t *window, void *base, size_t size);
+
+/**
+ * Takes back a region that was attached at `base`. The caller sees to it that nobody uses it any more. Local, any thread. Errors: RMA_ATTACH where none begins there; RMA_FLAVOR.
+ */
+ucxx_status_t ucxx_window_detach(ucxx_window_t *window, void *base);
+
+/**
+ * Size and disp_unit of a member, and where its memory is in this process: NULL where it is not mapped, as that of other members in windows of memory of the caller's, and of all in dynamic ones, whose size is 0. Each place is optional. Any thread.
+ */
+ucxx_status_t ucxx_window_shared_query(ucxx_window_t *window, uint32_t rank, size_t *size, uint32_t *disp_unit, void **base);
+
+/**
+ * Other hints, given by all members at the same time, outside epochs (else RMA_SYNC): no_locks, the promises, accumulate_granularity and lock_timeout_ns are as in `params` from then on; `shared_noncontiguous` and `memory` are not looked at. Waits for the others.
+ *
+ * Errors: INVALID_PARAM, everywhere, where they differ or a promise does not hold; else as ucxx_window_fence.
+ */
+ucxx_status_t ucxx_window_set_hints(ucxx_window_t *window, const ucxx_window_params_t *params);
+
+/**
+ * Ends a window together with the others: none touches memory of another one through it afterwards. Outside epochs and exposures (else RMA_SYNC, with nothing done); dynamic ones may have regions attached. Whatever it returns otherwise, ucxx_window_destroy follows, until which the
+ * library's memory stays where it is; all other calls return CLOSED.
+ *
+ * Errors: PEER_FAILED when a member has died, or left the window; TIMED_OUT after the group's collective_timeout_ns.
+ */
+ucxx_status_t ucxx_window_close(ucxx_window_t *window);
+
+/**
+ * Frees the handle, and the memory that the library has made for this process; members that have not closed it keep their mappings of that as long as they live. Local. Of a window that was not closed it lets go of all locks, and those that wait for this process in a fence, an exposure or a close
+ * get PEER_FAILED; the caller sees to it that nobody accesses memory of the caller's any more. NULL is ignored. No call on the window may be under way.
+ */
+void ucxx_window_destroy(ucxx_window_t *window);
+
+/**
+ * UCXX_WINDOW_PATH_*: how a target is reached; a negative status on error. Any thread.
+ */
+int32_t ucxx_window_path(const ucxx_window_t *window, uint32_t target);
+
+/**
+ * The group that it was made with, which it keeps; NULL for NULL. The window's: not to be destroyed. Any thread.
+ */
+ucxx_group_t *ucxx_window_group(const ucxx_window_t *window);
+
+/**
+ * What the window is. Any thread.
+ */
+ucxx_status_t ucxx_window_query(const ucxx_window_t *window, ucxx_window_attr_t *attr);
+
+/**
+ * UCXX_SYNC_*: which epoch the window is in towards a target; a negative status on error. Any thread.
+ */
+int32_t ucxx_window_sync_type(const ucxx_window_t *window, uint32_t target);
+
+/**
+ * Begins an access epoch to one target (passive target, MPI-4.1 12.5.3): UCXX_LOCK_SHARED or UCXX_LOCK_EXCLUSIVE. Returns when the lock is held. Several targets may be locked, in an order that all processes keep. First come, first served; readers that follow each other enter together. With
+ * UCXX_ASSERT_NOCHECK nothing is locked: the caller knows that nobody else holds a lock that would exclude this one.
+ *
+ * The calls that synchronise one window are serialised by the caller; those of different windows are not. Where they wait under manual progress they progress the group's worker, and callbacks may run in them; from a callback they return BUSY where they would have to wait.
+ *
+ * Errors, with the epoch as it was: RMA_LOCK_TYPE, RMA_RANK, RMA_ASSERT for the arguments; RMA_SYNC in an epoch that it does not go with, and with no_locks; TIMED_OUT after lock_timeout_ns; RMA_POISONED, within 2 s, when a process
+ * has died that held the target's lock alone: what it has left there is unknown, and stays locked until the window is made anew. A holder of a shared lock that dies is taken out.
+ */
+ucxx_status_t ucxx_window_lock(ucxx_window_t *window, int32_t lock_type, uint32_t target, uint32_t assertions);
+
+/**
+ * The same without waiting. While it is in progress the target can be neither accessed nor locked again, and the lock is asked for whenever the group's worker makes a pass, which a progress thread does by itself: a caller that does not progress keeps others waiting in line. Cancelled or
+ * out of time (timeout_ns, lock_timeout_ns) it leaves the epoch as it was. The window is not destroyed meanwhile.
+ */
+ucxx_status_t ucxx_window_lock_nb(ucxx_window_t *window, int32_t lock_type, uint32_t target, uint32_t assertions, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Ends the access epoch to a target: what was done there is done, and seen by whoever locks it next. Errors: RMA_SYNC unless it is locked by ucxx_window_lock; RMA_POISONED when the others have taken this process for dead meanwhile. The rest as ucxx_window_lock.
+ */
+ucxx_status_t ucxx_window_unlock(ucxx_window_t *window, uint32_t target);
+
+/**
+ * Begins an access epoch to all targets, this process included, whose locks are shared; returns when they are held, or, after an error at one of them, none. UCXX_ASSERT_NOCHECK as in ucxx_window_lock, and so the rest.
+ */
+ucxx_status_t ucxx_window_lock_all(ucxx_window_t *window, uint32_t assertions);
+
+/**
+ * Ends the epoch that ucxx_window_lock_all has begun. The rest as ucxx_window_unlock.
+ */
+ucxx_status_t ucxx_window_unlock_all(ucxx_window_t *window);
+
+/**
+ * What this process has done at the target in the present passive epoch is done there, for everybody to see. Any thread. Errors: RMA_RANK; RMA_SYNC unless the target is locked.
+ */
+ucxx_status_t ucxx_window_flush(ucxx_window_t *window, uint32_t target);
+
+/**
+ * The same as an operation: it completes when all is done that was begun before it, and tells what was wrong with that, as a flush. On this host it completes inside the call.
+ */
+ucxx_status_t ucxx_window_flush_nb(ucxx_window_t *window, uint32_t target, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * As ucxx_window_flush, for all targets: in any passive epoch.
+ */
+ucxx_status_t ucxx_window_flush_all(ucxx_window_t *window);
+
+/**
+ * The buffers of this process may be used again, and what was read is there; nothing else is said of the target. The rest as ucxx_window_flush.
+ */
+ucxx_status_t ucxx_window_flush_local(ucxx_window_t *window, uint32_t target);
+
+/**
+ * The same for all targets: in any passive epoch.
+ */
+ucxx_status_t ucxx_window_flush_local_all(ucxx_window_t *window);
+
+/**
+ * Orders this process's own loads and stores in the window: those before it come before those after it, for everybody (a full memory fence). Always legal. Any thread.
+ */
+ucxx_status_t ucxx_window_sync(ucxx_window_t *window);
+
+/**
+ * Begins an exposure epoch (MPI-4.1 12.5.2): the `count` ranks, which may include the caller's, may access this process's memory after their ucxx_window_start, until their ucxx_window_complete. Does not wait. Assertions: NOCHECK (those say it as well), NOSTORE, NOPUT, which are hints.
+ *
+ * Errors: RMA_RANK, INVALID_PARAM for a rank that is named twice, RMA_ASSERT; RMA_SYNC in an exposure, and after the first access that follows a fence.
+ */
+ucxx_status_t ucxx_window_post(ucxx_window_t *window, const uint32_t *ranks, size_t count, uint32_t assertions);
+
+/**
+ * Begins an access epoch to these ranks, once each has posted to this one; with NOCHECK it is known that they have. Errors: as ucxx_window_post; RMA_SYNC in another access epoch; PEER_FAILED, with the rank and with no epoch begun, when one of them has died, or left the window. See ucxx_window_lock
+ * for waiting.
+ */
+ucxx_status_t ucxx_window_start(ucxx_window_t *window, const uint32_t *ranks, size_t count, uint32_t assertions);
+
+/**
+ * Ends the access epoch that ucxx_window_start has begun: what was done is done at the targets, which are told. Does not wait. Errors: RMA_SYNC without one.
+ */
+ucxx_status_t ucxx_window_complete(ucxx_window_t *window);
+
+/**
+ * Ends the exposure epoch, once all that ucxx_window_post has named have completed. Errors: RMA_SYNC without one; PEER_FAILED, with the rank and with the exposure ended, when one has died, or left the window, that has not completed. See ucxx_window_lock for waiting.
+ */
+ucxx_status_t ucxx_window_wait(ucxx_window_t *window);
+
+/**
+ * The same without waiting: 1 to `*done` if the exposure has ended with this call, 0 if not.
+ */
+ucxx_status_t ucxx_window_test(ucxx_window_t *window, int32_t *done);
+
+/**
+ * Ends the epoch that the last fence has begun, at all members, and begins another (MPI-4.1 12.5.1): called by all, returns when all have called it. What was done before is done, everywhere. Assertions: NOPRECEDE (this process has done nothing since the last one), NOSUCCEED (no epoch follows), given by all
+ * or none, and NOSTORE, NOPUT, which are hints. With both it waits for nobody.
+ *
+ * Errors: RMA_ASSERT; RMA_SYNC in an epoch of another kind; PEER_FAILED when a member has died, or left the window, with its rank, at all others, within 2 s, and from then on each time; TIMED_OUT after the group's collective_timeout_ns. See ucxx_window_lock for waiting.
+ */
+ucxx_status_t ucxx_window_fence(ucxx_window_t *window, uint32_t assertions);
+
+/**
+ * Writes to the target's memory, from `disp` of its displacement units on (an address for dynamic windows). The origin's layout says what is read here, the target's what is written there; they have the same number of bytes. The types may differ.
+ *
+ * Done when it returns, on this host, and with the next flush where it goes by messages (UCXX_WINDOW_PATH_MESSAGE): `origin` may be used again in either case. An aligned value of 1, 2, 4 or 8 bytes is written at once there, so that nobody sees half of it. Puts and gets are not ordered among each other between synchronisation calls. Overlapping puts leave either's bytes. Any thread, as all data calls.
+ *
+ * Errors, in this order, with nothing done: RMA_RANK; RMA_TYPE; INVALID_PARAM for layouts that do not go together, or a NULL origin; RMA_RANGE beyond the target's memory (RMA_ATTACH where it is not attached); RMA_SYNC outside an access epoch to the target. PEER_FAILED for a target whose memory
+ * is not mapped here, and that has died; INVALID_ADDR where it has unmapped what it had offered, with some of it written.
+ */
+ucxx_status_t ucxx_window_put(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout);
+
+/**
+ * Reads from the target's memory into `origin`: there when it returns, on this host; by messages (UCXX_WINDOW_PATH_MESSAGE) with the next flush, flush_local, unlock, complete or fence, which also tells what the target found wrong. Until then `origin` is not to be touched, nor freed. The rest as ucxx_window_put.
+ */
+ucxx_status_t ucxx_window_get(ucxx_window_t *window, void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout);
+
+/**
+ * Combines elements of the origin into those of the target by `op`, a UCXX_REDUCE_* but NO_OP; REPLACE is an atomic put. Both have the same type and number of elements, those of the target aligned as C aligns the type (else INVALID_PARAM).
+ *
+ * Atomic for each element (for more with accumulate_granularity) to all accumulates (this, get_accumulate, fetch_and_op, compare_and_swap) of the same type from wherever, also with other operations; not to put, get, loads and stores. Those of one thread at one target are done in order.
+ * Integers wrap around. MIN and MAX of a NaN and a number are the number; MINLOC and MAXLOC take the lower index of equal values.
+ *
+ * Errors, with nothing done: RMA_OP where the operation does not exist for the type; RMA_TYPE where the types differ; RMA_POISONED where a process has died in the midst of one under the lock of the target (elements over 8 bytes, memory that is not mapped); else as ucxx_window_put.
+ */
+ucxx_status_t ucxx_window_accumulate(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, int32_t op);
+
+/**
+ * The same, and what was there before goes to `result`, where it is as soon as for ucxx_window_get. NO_OP reads atomically; `origin` and its layout are not looked at then. The rest as ucxx_window_accumulate.
+ */
+ucxx_status_t ucxx_window_get_accumulate(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, void *result, const ucxx_layout_t *result_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, int32_t op);
+
+/**
+ * One element of `type`: ucxx_window_get_accumulate without layouts, and faster. `origin` may be NULL for NO_OP.
+ */
+ucxx_status_t ucxx_window_fetch_and_op(ucxx_window_t *window, const void *origin, void *result, int32_t type, uint32_t target, int64_t disp, int32_t op);
+
+/**
+ * One element: `origin` is put there if `compare` is there, byte for byte; what was there goes to `result`, in either case. Types: integers, bytes, UCXX_TYPE_BOOL (else RMA_TYPE). The rest as ucxx_window_accumulate.
+ */
+ucxx_status_t ucxx_window_compare_and_swap(ucxx_window_t *window, const void *origin, const void *compare, void *result, int32_t type, uint32_t target, int64_t disp);
+
+/**
+ * As ucxx_window_put, with a request: legal in passive epochs alone. It completes when `origin` may be used again, which on this host is inside the call. It may be waited for after the epoch, or the window, has ended. Host memory.
+ *
+ * Of what is long, or strided, the call waits until most has left. A request that is cancelled, or out of time, ends at once if it waits for an answer, whose data is dropped (what it asks for is done nevertheless); one that UCX still reads from ends with that. The other errors of a request: PEER_FAILED; CANCELED when the window is destroyed in the epoch.
+ */
+ucxx_status_t ucxx_window_rput(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * As ucxx_window_get, with a request, which completes with the result, and tells by itself what the target found wrong. The rest as ucxx_window_rput.
+ */
+ucxx_status_t ucxx_window_rget(ucxx_window_t *window, void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * As ucxx_window_accumulate, with a request. The rest as ucxx_window_rput.
+ */
+ucxx_status_t ucxx_window_raccumulate(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, int32_t op, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * As ucxx_window_get_accumulate, with a request, which completes with the result. The rest as ucxx_window_rget.
+ */
+ucxx_status_t ucxx_window_rget_accumulate(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, void *result, const ucxx_layout_t *result_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, int32_t op, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+ */
+void ucxx_hub_params_init(ucxx_hub_params_t *value, size_t struct_size);
+
+/**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+ */
+void ucxx_hub_stats_init(ucxx_hub_stats_t *value, size_t struct_size);
+
+/**
+ * Makes a hub: a queue of chunks, each of which lies in one envelope or in several on different devices. It has no envelopes at first. Nothing of it runs on a thread of its own: copies between envelopes of the host, and on_ready callbacks, are done inside the call that
+ * made them possible, whichever that is, outside all locks. The context is kept.
+ *
+ * Errors: INVALID_PARAM without an envelope_size, with a limit below it, with a worker of another context.
+ */
+ucxx_status_t ucxx_hub_create(ucxx_context_t *context, const ucxx_hub_params_t *params, ucxx_hub_t **hub);
+
+/**
+ * Makes `count` more envelopes of this kind, at any time; their memory is one piece. Each begins at a multiple of 64 bytes, of 4096 where it has as many. Any thread.
+ *
+ * Errors: NO_DEVICE for a device that is not there, as CUDA's in this release; NO_MEMORY; EXCEEDS_LIMIT for over 16 Mi envelopes or 32 kinds in a hub.
+ */
+ucxx_status_t ucxx_hub_add_envelopes(ucxx_hub_t *hub, ucxx_memory_kind_t kind, size_t count);
+
+/**
+ * Makes memory of the caller's an envelope: envelope_size bytes of this kind at `data`, used by the hub alone until `deallocate(arg, data)` is called, once, when the hub has been destroyed and its last lease has ended, on the thread that ends it. `deallocate` is optional. It is not called for what
+ * is refused. Any thread. Errors: as ucxx_hub_add_envelopes.
+ */
+ucxx_status_t ucxx_hub_add_buffer(ucxx_hub_t *hub, ucxx_memory_kind_t kind, void *data, void (*deallocate)(void *arg, void *data), void *arg);
+
+/**
+ * Sets the dataflow strategy: of the links that read only these are given chunks, and chunks are copied ahead of time to where these read. A count of 0 takes it back: all are, then. Leases go on. Without effect on which consumers a chunk waits for: with broadcast consumers
+ * it stays until all have had it, whether they are served at the moment or not. Any thread.
+ *
+ * Errors: INVALID_PARAM for a link of another hub, or one that produces.
+ */
+ucxx_status_t ucxx_hub_set_flow(ucxx_hub_t *hub, ucxx_link_t *const *links, size_t count);
+
+/**
+ * Adds a link to the dataflow strategy. The first one makes it the only one that is served. The rest as ucxx_hub_set_flow.
+ */
+ucxx_status_t ucxx_hub_add_flow(ucxx_hub_t *hub, ucxx_link_t *link);
+
+/**
+ * Looks whether each link that is served can be, with the envelopes that there are: STARVED, and the message names the link, the device and how many envelopes are missing there. Any thread.
+ */
+ucxx_status_t ucxx_hub_validate(const ucxx_hub_t *hub);
+
+/**
+ * Leases an empty envelope without a link. It becomes a chunk at commit; a release aborts. Never waits: NO_RESOURCE when there is none, or the queue is full. The rest as ucxx_link_lease of a link that produces. Any thread.
+ */
+ucxx_status_t ucxx_hub_push(ucxx_hub_t *hub, ucxx_memory_kind_t kind, ucxx_envelope_t **envelope);
+
+/**
+ * Leases the top chunk for reading, without a link, whatever the dataflow strategy. It is copied to where it is asked for if need be and there is a free envelope. Waits for all of that, up to `timeout_ns`: NO_RESOURCE (for 0) or TIMED_OUT where it has not come to be. The rest as ucxx_link_lease of a link
+ * that peeks. Any thread.
+ */
+ucxx_status_t ucxx_hub_peek(ucxx_hub_t *hub, ucxx_memory_kind_t kind, uint64_t timeout_ns, ucxx_envelope_t **envelope);
+
+/**
+ * Takes the top chunk away, also from consumers that have not had it. NO_ELEM when there is none, BUSY while anyone holds it. Any thread.
+ */
+ucxx_status_t ucxx_hub_pop(ucxx_hub_t *hub);
+
+/**
+ * Chunks in the queue, those included that consumers hold; 0 for NULL. Any thread.
+ */
+size_t ucxx_hub_length(const ucxx_hub_t *hub);
+
+/**
+ * The end of the stream: nothing is produced any more (CLOSED), but what is being produced may be committed. Consumers get what is left, and what others give back, and then CLOSED; so do links that peek and modify, when the queue is empty. Twice is once. Any thread.
+ */
+ucxx_status_t ucxx_hub_close(ucxx_hub_t *hub);
+
+/**
+ * Waits until the queue is empty and nothing is being produced; TIMED_OUT otherwise, also where `timeout_ns` is 0. Envelopes that a connected link has leased for what may come do not count; once the hub is closed the streams that begin here do, until the other side has heard of the end. It keeps nobody from producing: see ucxx_hub_close. BUSY from a callback, but for 0. Any thread.
+ */
+ucxx_status_t ucxx_hub_drain(ucxx_hub_t *hub, uint64_t timeout_ns);
+
+/**
+ * What has happened so far, and what is where now. Any thread.
+ */
+ucxx_status_t ucxx_hub_query_stats(const ucxx_hub_t *hub, ucxx_hub_stats_t *stats);
+
+/**
+ * Ends the hub: its chunks are dropped, its links return CLOSED from then on, and who waits in them gets that. Leases go on: their memory stays until each has ended, by ucxx_envelope_abort or _release, or a commit, which returns CLOSED and leaves that to be done. When it returns, no on_ready runs or
+ * will run, but for one that it was called from. NULL is ignored. No call with the hub itself may be under way.
+ */
+void ucxx_hub_destroy(ucxx_hub_t *hub);
+
+/**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+ */
+void ucxx_link_params_init(ucxx_link_params_t *value, size_t struct_size);
+
+/**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+ */
+void ucxx_envelope_attr_init(ucxx_envelope_attr_t *value, size_t struct_size);
+
+/**
+ * Makes a link of this UCXX_LINK_* type to envelopes of this kind, of which there may be none yet. It keeps the hub's memory, and counts as one that is served unless there is a dataflow strategy. on_ready may run before it returns, after `*link` was written. Any thread.
+ *
+ * Errors: NO_DEVICE for a device that is not there; EXCEEDS_LIMIT for over 32 kinds of memory or 63 broadcast consumers in a hub.
+ */
+ucxx_status_t ucxx_link_create(ucxx_hub_t *hub, int32_t type, ucxx_memory_kind_t kind, const ucxx_link_params_t *params, ucxx_link_t **link);
+
+/**
+ * Ends a link. Leases that it has given go on. Chunks that wait for this consumer alone are done if another one has had them, and stay otherwise. When it returns, its on_ready does not run and will not, but for one that it was called from. NULL is ignored. No other call on the link may be under way. Any thread.
+ */
+void ucxx_link_destroy(ucxx_link_t *link);
+
+/**
+ * Leases an envelope: through a link that produces an empty one; through one that consumes the oldest chunk that it, or for links that compete any of them, has not had and nobody of them holds; through one that peeks or modifies the top chunk, the oldest in the queue. A link may have several leases at a time.
+ * Waits up to `timeout_ns` for it.
+ *
+ * A chunk is not consumed while it is changed, nor changed while somebody consumes it, or reads the same envelope. Links that modify share it when they are on the same device. What is read on other devices while it is changed is what it was.
+ *
+ * Errors: NO_RESOURCE, for a timeout of 0, and TIMED_OUT: there is none yet; CLOSED: there will be none; STARVED: the hub has no envelope on the link's device, and the message says how many are missing; BUSY from a callback, but for a timeout of 0. Of these NO_RESOURCE and TIMED_OUT leave the thread's
+ * message as it was. Any thread.
+ */
+ucxx_status_t ucxx_link_lease(ucxx_link_t *link, uint64_t timeout_ns, ucxx_envelope_t **envelope);
+
+/**
+ * Leases through all of the links at once, also of several hubs, or through none of them. STARVED also where the hub has too few envelopes for all of them together. Up to 64 links (EXCEEDS_LIMIT). The rest as ucxx_link_lease.
+ */
+ucxx_status_t ucxx_link_lease_many(ucxx_link_t *const *links, size_t count, uint64_t timeout_ns, ucxx_envelope_t **envelopes);
+
+/**
+ * Ends a lease for good. What was produced is a new chunk of `length` bytes; what was consumed has been, and when it has been by all who are to, its envelopes are free; what was modified has `length` bytes now, and is no longer on other devices. For links that consume and peek `length` is not looked at. `stream` is
+ * the CUstream whose work so far has to finish first, or NULL; without CUDA only that (NO_DEVICE). The handle is gone, unless the call fails: then the lease goes on.
+ *
+ * Errors: INVALID_PARAM for a length beyond the envelope; CLOSED when the hub has been destroyed. Any thread.
+ */
+ucxx_status_t ucxx_envelope_commit(ucxx_envelope_t *envelope, size_t length, void *stream);
+
+/**
+ * Ends a lease as if it had not been. What was produced is gone; what was consumed stays where it was in the queue, and so comes first; what was modified is what it was before where the chunk is on another device, too, and else what has been written stays. `stream` and the rest as ucxx_envelope_commit.
+ */
+ucxx_status_t ucxx_envelope_abort(ucxx_envelope_t *envelope, void *stream);
+
+/**
+ * Ends a lease: commits it where the link was made with autocommit, else aborts it. What is produced then has the length of the envelope, or that which a swap has brought; what is modified keeps its length. After the hub's end it aborts. The rest as ucxx_envelope_commit.
+ */
+ucxx_status_t ucxx_envelope_release(ucxx_envelope_t *envelope, void *stream);
+
+/**
+ * Exchanges memory, length and metadata of two envelopes on lease without a copy: of the same or of two hubs, both of the same kind and envelope_size (INVALID_PARAM). Query them again afterwards. A consumer that aborts after a swap leaves the chunk with what the swap has brought, unless it is on another device as well.
+ *
+ * Errors: INVALID_PARAM for a link that peeks, or consumes with others; BUSY while others look at either, or are still to; UNSUPPORTED for buffers of the caller's. Any thread; nobody else may use either at the time.
+ */
+ucxx_status_t ucxx_envelope_swap(ucxx_envelope_t *a, ucxx_envelope_t *b);
+
+/**
+ * Where an envelope on lease is, and what is in it. Any thread.
+ */
+ucxx_status_t ucxx_envelope_query(const ucxx_envelope_t *envelope, ucxx_envelope_attr_t *attr);
+
+/**
+ * Receives a message whose tag matches into an envelope of a link that produces, straight, and commits it as a chunk of its length: before the callback runs, or the notifier reports, or anyone who waits for the request is released. What ends otherwise, a message that is longer than the envelope too, is aborted. Chunks come in the order in which their messages are complete, so a short one may be before a long one that was sent earlier. The envelope is leased before the call returns: NO_RESOURCE when there is none. Needs a hub with a worker, on which it is received. In all else as ucxx_tag_recv; memory_type is not looked at.
+ */
+ucxx_status_t ucxx_link_recv(ucxx_link_t *produce_link, uint64_t tag, uint64_t tag_mask, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Sends the oldest chunk of a link that consumes, straight from its envelope, and consumes it when the buffer is free again: before the callback runs, or the notifier reports, or anyone who waits for the request is released. A send that fails aborts: the chunk is offered again. NO_RESOURCE when
+ * there is no chunk, CLOSED when there will be none. The endpoint is of the hub's worker. Metadata does not go along. In all else as ucxx_tag_send; memory_type is not looked at.
+ */
+ucxx_status_t ucxx_link_send(ucxx_link_t *consume_link, ucxx_endpoint_t *endpoint, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Connects a link that consumes with one that produces, at the other end of the endpoint, as one stream: every chunk here becomes a chunk there, in its order, with its metadata. Both sides call it, in any order, each with its endpoint to the other one's worker and the same `stream_id`; a stream of that number
+ * in each direction may be under way between two workers. `window` is how many chunks may be on their way at a time; the smaller one of both sides holds. Needs a hub with a worker on each side; chunks move while both workers are progressed, and what the stream does, callbacks of its hub included, is done
+ * in their passes. Returns at once; the end that is alone waits, and leases nothing.
+ *
+ * The receiving side leases up to `window` envelopes before anything comes, and nothing is sent without one: a hub that is full makes the sender wait (credit_stalls). A chunk is consumed at its sender when it has become a chunk at the receiver. The envelopes may be of different sizes; a chunk that is too long for those of the receiver
+ * ends the stream. When the sending hub is closed and empty, the receiving one is closed, so that its readers get CLOSED after the last chunk; one that several streams feed, with the last of them. ucxx_hub_drain of a closed hub waits until that has been told: then the endpoint may be closed.
+ *
+ * As long as a link is connected leases through it return BUSY, and its on_ready is not called. That ends with the endpoint, with the stream, and with ucxx_link_destroy. With the endpoint, chunks that have not been acknowledged are offered again to the consumers of the sending hub, oldest first, before on_close runs; the receiving hub has
+ * a beginning of what was sent, and perhaps the first of those. Connect anew, on another endpoint, to go on. A link that is destroyed, or whose hub is, or a receiving hub that is closed, leaves the stream in peace: nothing is lost or doubled, and the link at the other end waits for another one to be connected there.
+ *
+ * Errors: INVALID_PARAM for a link that peeks or modifies, a hub without a worker, an endpoint of another worker, window 0; EXCEEDS_LIMIT for one above 65536; BUSY for a link that is connected; ALREADY_EXISTS for a stream of this number and direction to this peer; UNSUPPORTED without UCXX_FEATURE_AM; CLOSED and the others of an endpoint that has
+ * ended. Threads as ucxx_am_send.
+ */
+ucxx_status_t ucxx_link_connect(ucxx_link_t *link, ucxx_endpoint_t *endpoint, uint64_t stream_id, uint32_t window);
+
+/**
+ * The link's descriptor for the caller's own event loop: readable when a lease can be had, or none ever will, after ucxx_link_arm. It stays the library's. UNSUPPORTED where the context was made without UCXX_FEATURE_WAKEUP. Any thread.
+ */
+ucxx_status_t ucxx_link_event_fd(ucxx_link_t *link, int32_t *fd);
+
+/**
+ * Has the link's descriptor become readable, once, when a lease can be had. BUSY: one can be had now, so lease first, and do not sleep. CLOSED: none ever will be. It is written to only when it is armed. Any thread, one at a time for a link.
+ */
+ucxx_status_t ucxx_link_arm(ucxx_link_t *link);
 
 #ifdef __cplusplus
 }  // extern "C"

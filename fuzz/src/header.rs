@@ -60,13 +60,13 @@ fuzz_target!(|data: &[u8]| {
     match Header::decode_packed(data) {
         Ok((header, user_header, payload)) => {
             check_header(&header, data);
-            assert!(is_header(data) && matches!(header.kind, Kind::Message | Kind::Ask | Kind::Answer));
+            assert!(is_header(data) && matches!(header.kind, Kind::Message | Kind::Multi | Kind::Ask | Kind::Answer));
             assert_eq!([&data[..HEADER], user_header, payload].concat(), data);
             assert_eq!(usize::from(header.user_header), user_header.len());
         }
         Err(unreadable) => {
             check_error(&unreadable, data);
-            let of_user = is_header(data) && [8, 10, 11].contains(&data[1]);
+            let of_user = is_header(data) && [8, 10, 11, 12].contains(&data[1]);
             let fits = of_user && number(data, 4, 2) <= (data.len() - HEADER) as u64;
             assert!(!fits, "a sound message was refused");
         }

@@ -22,7 +22,7 @@ pub fn is_header(bytes: &[u8]) -> bool {
     match bytes[1] {
         1..=7 => id == 0 && user_header == 0 && flags < 4 && place == 0 && taken == 0,
         9 => id == 0 && user_header == 0 && flags < 4 && place == 0,
-        8 | 10 | 11 => flags & 0x80f3 == 0,
+        8 | 10..=12 => flags & 0x80c3 == 0,
         _ => false,
     }
 }

@@ -60,7 +60,8 @@ impl Outgoing {
     #[inline(always)]
     pub(crate) fn message(id: u16, header: &[u8], length: usize, params: &OpParams) -> Self {
         let reply = if params.flags & flag::AM_REPLY != 0 { wire::flag::REPLY } else { 0 };
-        let flags = told(params.memory_type) | reply;
+        let hub = if params.flags & flag::HUB != 0 { wire::flag::HUB } else { 0 };
+        let flags = told(params.memory_type) | reply | hub;
         let protocol = protocol(length, params.flags);
         let charge = credits::charge(if protocol == sys::UCP_AM_SEND_FLAG_RNDV { 0 } else { length });
         Outgoing { id, user_header: header.len() as u16, flags, charge, protocol, ..Self::NOTHING }

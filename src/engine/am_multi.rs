@@ -17,13 +17,12 @@ use super::log;
 use super::memory_type;
 use super::multi::Memory;
 use super::operation::{flag, OpParams, Submitted};
-use super::request::{mark, Kind, Part as Of, Slot, SlotPointer};
+use super::request::{Kind, Part as Of, Slot, SlotPointer};
 use super::ring::Queued;
 use super::status::{Error, Result, Status};
 use super::tag::{describe_parts, Part};
 use super::wire;
 use super::worker::Worker;
-use crate::sys::Posted;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -190,58 +189,44 @@ impl Worker {
         let message = SlotPointer(slot);
         let mut arriving =
             Arriving { message, handler, buffers: None, scratch: Vec::new(), status: Status::OK, number };
-        let length = slot.length.get() as usize;
-        let allocator = arriving.handler.function.allocator;
-        let prefix = Prefix::decode(slot.front(), length);
-        arriving.status = match prefix {
-            Ok(prefix) if prefix.count > allocator.max_frames || length > allocator.max_total_bytes => {
-                Status::EXCEEDS_LIMIT
-            }
-            Ok(prefix) if prefix.in_data && inbound.form == Form::Waiting => {
-                match arriving.scratch.try_reserve_exact(length) {
-                    Ok(()) => Status::INPROGRESS,
-                    Err(_) => Status::NO_MEMORY,
-                }
-            }
-            Ok(prefix) if is_mixed(&slot.front()[frame_table::PREFIX..prefix.length]) => Status::IO_ERROR,
-            Ok(prefix) if inbound.form == Form::Waiting => {
-                match self.make_frames(allocator, &slot.front()[frame_table::PREFIX..prefix.length]) {
-                    Ok(buffers) => {
-                        arriving.buffers = Some(buffers);
-                        if length > 0 {
-                            Status::INPROGRESS
-                        } else {
-                            Status::OK
-                        }
-                    }
-                    Err(error) => error.status(),
-                }
-            }
-            Ok(prefix) => {
-                // SAFETY: the message's data, which is here, and its until it is gone.
-                let data = unsafe { super::messages::bytes(inbound.data, length) };
-                let made = if prefix.in_data {
-                    let (table, data) = data.split_at(prefix.count * frame_table::ENTRY);
-                    self.fill_frames(allocator, table, data)
-                } else {
-                    self.fill_frames(allocator, &slot.front()[frame_table::PREFIX..prefix.length], data)
-                };
-                match made {
-                    Ok(buffers) => {
-                        arriving.buffers = Some(buffers);
-                        Status::OK
-                    }
-                    Err(error) => error.status(),
-                }
-            }
-            Err(_) => Status::IO_ERROR,
-        };
+        arriving.status = self.make_ready(slot, &mut arriving).unwrap_or_else(|status| status);
         let pulls = arriving.status == Status::INPROGRESS;
         endpoint.arrivals.list.borrow_mut().push_back(arriving);
         if pulls {
             self.pull_frames(slot, endpoint, number);
         }
         endpoint.deliver_multis();
+    }
+
+    /// Makes buffers for the frames of a message, and fills them where its data is here: OK. INPROGRESS where it has to be pulled: into them, or, with the table that
+    /// says what to make, into memory of our own.
+    fn make_ready(&self, slot: &Slot, arriving: &mut Arriving) -> std::result::Result<Status, Status> {
+        let (inbound, length) = (slot.inbound(), slot.length.get() as usize);
+        let allocator = arriving.handler.function.allocator;
+        let prefix = Prefix::decode(slot.front(), length).map_err(|_| Status::IO_ERROR)?;
+        if prefix.count > allocator.max_frames || length > allocator.max_total_bytes {
+            return Err(Status::EXCEEDS_LIMIT);
+        }
+        let waits = inbound.form == Form::Waiting;
+        if prefix.in_data && waits {
+            arriving.scratch.try_reserve_exact(length).map_err(|_| Status::NO_MEMORY)?;
+            return Ok(Status::INPROGRESS);
+        }
+        let table = &slot.front()[frame_table::PREFIX..prefix.length];
+        if is_mixed(table) {
+            return Err(Status::IO_ERROR);
+        }
+        let made = if waits {
+            self.make_frames(allocator, table)
+        } else {
+            // SAFETY: the message's data, which is here, and its until it is gone.
+            let data = unsafe { super::messages::bytes(inbound.data, length) };
+            let in_data = if prefix.in_data { prefix.count * frame_table::ENTRY } else { 0 };
+            let (table_in_data, data) = data.split_at(in_data);
+            self.fill_frames(allocator, if prefix.in_data { table_in_data } else { table }, data)
+        };
+        arriving.buffers = Some(made.map_err(|error| error.status())?);
+        Ok(if waits && length > 0 { Status::INPROGRESS } else { Status::OK })
     }
 
     fn make_frames(&self, allocator: Allocator, table: &[u8]) -> Result<Buffers> {
@@ -297,18 +282,11 @@ impl Worker {
         let memory_type = memory_type::to_ucx(&self.context, memory_type).unwrap_or(None);
         let queued = Queued { buffer, count, scattered, memory_type, ..Queued::NOTHING };
         let posted = self.post_pull(slot, inbound.data, &queued, super::am_message::on_pulled);
-        let ended = match Posted::from_pointer(posted) {
-            Posted::Pending if !slot.has_mark(mark::INLINE) => {
-                slot.begin(Kind::MultiPull, &OpParams::DEFAULT, message.length.get(), 0, false);
-                slot.part.set(Of::Pull(number));
-                return self.start(slot, Some(endpoint), &OpParams::DEFAULT, Out::NOWHERE);
-            }
-            Posted::Done => Status::OK,
-            Posted::Failed(status) => Status(status.into()),
-            Posted::Pending => Status(slot.reason.replace(0)),
+        let Some(ended) = self.part_posted(slot, posted) else {
+            slot.begin(Kind::MultiPull, &OpParams::DEFAULT, message.length.get(), 0, false);
+            slot.part.set(Of::Pull(number));
+            return self.start(slot, Some(endpoint), &OpParams::DEFAULT, Out::NOWHERE);
         };
-        slot.kind.set(Kind::Free);
-        self.slab.push(slot);
         self.frames_pulled(endpoint, number, self.status_from_ucx(ended, Some(endpoint)));
     }
 

@@ -100,7 +100,8 @@ impl Worker {
         if !known && arrived.from.is_null() {
             return refused("a message of nobody");
         }
-        let wanted = if multi { self.multi_handlers.has(header.id) } else { self.am_handlers.has(header.id) };
+        let of_hub = header.flags & flag::HUB != 0;
+        let wanted = of_hub || if multi { self.multi_handlers.has(header.id) } else { self.am_handlers.has(header.id) };
         let unwanted = arrived.waits && !wanted;
         let (slot, keeps) = self.keep_arrived(header, user_header, arrived);
         slot.number.set(question.map_or(0, |question| question.number));
@@ -290,6 +291,12 @@ impl Worker {
         if inbound.multi {
             return match self.endpoint_numbered(inbound.connection) {
                 Some(endpoint) => self.hand_over_multi(slot, &endpoint),
+                None => self.message_gone(slot),
+            };
+        }
+        if inbound.flags & flag::HUB != 0 {
+            return match self.endpoint_numbered(inbound.connection) {
+                Some(endpoint) => self.hand_over_to_hub(slot, endpoint),
                 None => self.message_gone(slot),
             };
         }

@@ -80,7 +80,7 @@ impl Atomic {
         let bytes: &[u8; Self::LENGTH] = bytes.try_into().map_err(|_| "an atomic operation of another length")?;
         let mut words = [0; 5];
         for (word, place) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-            *word = place.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+            *word = u64::from_le_bytes(std::array::from_fn(|byte| place[byte]));
         }
         let [first, number, offset, operand, compare] = words;
         let size = (first >> 8) as u8;

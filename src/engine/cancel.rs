@@ -66,6 +66,8 @@ impl Worker {
             Kind::AmQueueRecv => self.cancel_queue_receive(slot, reason),
             Kind::AmSend | Kind::AmQueueSend | Kind::AmRecv | Kind::MultiPull => {}
             Kind::FetchAsk | Kind::Fetch | Kind::FetchReply => {}
+            Kind::WindowLock => self.cancel_lock(slot, reason),
+            Kind::Window => self.cancel_window_request(slot, reason),
             Kind::Put | Kind::Get | Kind::Atomic => {}
             Kind::AmMessage | Kind::Internal | Kind::Free => {}
         }

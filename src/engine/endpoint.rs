@@ -159,14 +159,17 @@ impl Endpoint {
     /// Connects to the worker that the address names. The connection is made in the background; operations may be
     /// submitted at once.
     pub fn new(worker: &Arc<Worker>, address: &Address, params: &EndpointParams) -> Result<Arc<Self>> {
-        worker.on_owner(|_inside| {
-            if let Some(endpoint) = address.origin().and_then(|origin| Self::claim(worker, &origin, params)) {
-                return Ok(endpoint);
-            }
-            let endpoint = Self::create_for(worker, address, params, false)?;
-            endpoint.await_answer_if_asked(params);
-            Ok(endpoint)
-        })
+        worker.on_owner(|_inside| Self::new_inside(worker, address, params))
+    }
+
+    /// The same inside the gate.
+    pub(crate) fn new_inside(worker: &Arc<Worker>, address: &Address, params: &EndpointParams) -> Result<Arc<Self>> {
+        if let Some(endpoint) = address.origin().and_then(|origin| Self::claim(worker, &origin, params)) {
+            return Ok(endpoint);
+        }
+        let endpoint = Self::create_for(worker, address, params, false)?;
+        endpoint.await_answer_if_asked(params);
+        Ok(endpoint)
     }
 
     /// The same. `back`: to a peer that has made an endpoint to here, and said Hello on it.
@@ -503,10 +506,12 @@ impl Endpoint {
     pub fn traffic(&self) -> Result<Traffic> {
         let _inside = self.worker.enter()?;
         let (window_operations, window_bytes) = self.window.in_ucp();
+        // Not in the last expression, whose temporaries are dropped after `_inside`: another thread would find it borrowed.
+        let flushes = self.flushes.borrow().len() as u64;
         Ok(Traffic {
             operations_sent: self.operations_sent.get(),
             bytes_sent: self.bytes_sent.get(),
-            in_flight: u64::from(self.sends.get()) + self.flushes.borrow().len() as u64,
+            in_flight: u64::from(self.sends.get()) + flushes,
             window_operations,
             window_bytes,
             queued_operations: self.window.queued_ops.get(),

@@ -206,6 +206,7 @@ impl Worker {
                 Event::Closed(endpoint, status) => {
                     endpoint.drop_queue();
                     self.tell_never_writable(&endpoint);
+                    self.end_hub_streams(|other| std::ptr::eq(other, Arc::as_ptr(&endpoint)));
                     self.call_endpoint(&endpoint, endpoint.on_close.take(), status);
                     endpoint.closing.reported.store(true, Ordering::Release);
                     if self.thread.is_used() {

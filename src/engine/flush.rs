@@ -263,6 +263,22 @@ pub(crate) fn posted(slot: &Slot, pointer: sys::ucs_status_ptr_t) -> Posted {
     }
 }
 
+impl Worker {
+    /// How a part of an operation that nobody sees, which `prepare` readied, left its call: what it ended with, its slot free again. None while it is under way, and the caller's to
+    /// begin.
+    pub(super) fn part_posted(&self, slot: &Slot, pointer: sys::ucs_status_ptr_t) -> Option<Status> {
+        let status = match posted(slot, pointer) {
+            Posted::Pending => return None,
+            Posted::Done => Status::OK,
+            Posted::Failed(status) => Status(status.into()),
+        };
+        slot.reason.set(0);
+        slot.kind.set(Kind::Free);
+        self.slab.push(slot);
+        Some(status)
+    }
+}
+
 /// UCP is done with an operation; perhaps before the call that started it has returned, which is left to that call.
 pub(crate) fn ended(slot: &Slot, status: Status) {
     if slot.hold.get() & UCP != 0 {

@@ -3,7 +3,7 @@
 use std::hint::spin_loop;
 use std::sync::atomic::AtomicU32;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Looks that a waiting thread takes before it sleeps: a microsecond or a few.
 const LOOKS: u32 = 64;
@@ -27,22 +27,72 @@ impl Word {
 
     /// Sleeps while the word has this value; at most this long. May return early.
     pub(crate) fn wait(&self, expected: u32, longest: Option<Duration>) {
-        let timeout = longest.map(|longest| libc::timespec {
-            tv_sec: longest.as_secs().min(i64::MAX as u64 / 4) as libc::time_t,
-            tv_nsec: longest.subsec_nanos().into(),
-        });
-        let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: a live word, and a timeout that is null or outlives the call.
-        unsafe { libc::syscall(libc::SYS_futex, self.0.as_ptr(), operation, expected, timeout) };
+        wait(&self.0, libc::FUTEX_PRIVATE_FLAG, expected, longest);
     }
 
     /// Wakes whoever sleeps on the word. The address is all that counts: the kernel does not read it.
     pub(crate) fn wake_all(&self) {
-        // SAFETY: a live word.
-        unsafe {
-            libc::syscall(libc::SYS_futex, self.0.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, i32::MAX)
-        };
+        wake_all(&self.0, libc::FUTEX_PRIVATE_FLAG);
+    }
+}
+
+/// The same in memory that processes share: the kernel goes by the page, wherever it is mapped.
+#[derive(Default)]
+#[repr(transparent)]
+pub(crate) struct SharedWord(AtomicU32);
+
+impl std::ops::Deref for SharedWord {
+    type Target = AtomicU32;
+    #[inline(always)]
+    fn deref(&self) -> &AtomicU32 {
+        &self.0
+    }
+}
+
+impl SharedWord {
+    /// As that of `Word`.
+    pub(crate) fn wait(&self, expected: u32, longest: Option<Duration>) {
+        wait(&self.0, 0, expected, longest);
+    }
+
+    /// As that of `Word`.
+    pub(crate) fn wake_all(&self) {
+        wake_all(&self.0, 0);
+    }
+}
+
+fn wait(word: &AtomicU32, flags: i32, expected: u32, longest: Option<Duration>) {
+    let timeout = longest.map(|longest| libc::timespec {
+        tv_sec: longest.as_secs().min(i64::MAX as u64 / 4) as libc::time_t,
+        tv_nsec: longest.subsec_nanos().into(),
+    });
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: a live word, and a timeout that is null or outlives the call.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT | flags, expected, timeout) };
+}
+
+fn wake_all(word: &AtomicU32, flags: i32) {
+    // SAFETY: a live word.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | flags, i32::MAX) };
+}
+
+/// How long a thread that waits for another process lets others run before it sleeps: less than a sleep and a wake cost both of them.
+const YIELDING: Duration = Duration::from_micros(50);
+
+/// Looks for a while, and lets others run in between.
+pub(crate) fn look_in_turns(ready: &mut dyn FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        for _ in 0..LOOKS {
+            if ready() {
+                return true;
+            }
+            spin_loop();
+        }
+        if start.elapsed() > YIELDING {
+            return false;
+        }
+        std::thread::yield_now();
     }
 }
 

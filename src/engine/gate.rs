@@ -149,6 +149,16 @@ impl Gate {
         }
     }
 
+    /// Enters a MULTI worker, unless somebody is inside.
+    pub(crate) fn try_enter(&self) -> bool {
+        debug_assert!(self.is_lock());
+        let entered = self.lock.try_lock();
+        if entered {
+            self.holder.store(this_thread(), Ordering::Relaxed);
+        }
+        entered
+    }
+
     /// Enters for shutting down, where the thread does not matter and waiting is right.
     pub(crate) fn enter_any(&self) {
         match self.rule() {

@@ -156,7 +156,7 @@ impl Worker {
         }
         if slot.kind.get().is_flushed() {
             self.sends_in_flight.set(self.sends_in_flight.get() + 1);
-            if let Some(endpoint) = endpoint.filter(|_| !matches!(slot.kind.get(), Kind::Get | Kind::Atomic)) {
+            if let Some(endpoint) = endpoint.filter(|_| slot.kind.get().takes_bytes()) {
                 self.stats.bytes_sent.add(slot.length.get());
                 endpoint.count_sent(slot.length.get());
             }

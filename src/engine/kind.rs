@@ -33,6 +33,9 @@ pub(crate) enum Kind {
     /// To and from the queue of an endpoint. See `am_queue`.
     AmQueueSend,
     AmQueueRecv,
+    /// A call on a window, and a lock that waits. See `window_ends` and `window_request`.
+    Window,
+    WindowLock,
     /// The pull of a multi-buffer message, which nobody sees.
     MultiPull,
     /// No operation: an active message that has come in. See `am_message`.
@@ -67,6 +70,8 @@ impl Kind {
             Kind::Atomic => "atomic operation",
             Kind::AmQueueSend => "message to a queue",
             Kind::AmQueueRecv => "receive from a queue",
+            Kind::Window => "call on a window",
+            Kind::WindowLock => "lock of a window",
             Kind::MultiPull => "pull of a multi-buffer message",
             Kind::AmMessage => "message",
             Kind::Internal => "internal operation",
@@ -104,6 +109,12 @@ impl Kind {
     /// Its answer is waited for, by a number.
     pub(crate) fn is_question(self) -> bool {
         matches!(self, Kind::Fetch | Kind::Atomic)
+    }
+
+    /// Its bytes go to the peer.
+    #[inline(always)]
+    pub(crate) fn takes_bytes(self) -> bool {
+        self.is_send() && self != Kind::Get
     }
 
     /// Its bytes come from the peer.

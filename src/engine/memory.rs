@@ -66,6 +66,12 @@ impl Memory {
     pub fn allocate(context: &Arc<Context>, length: usize, memory_type: i32) -> Result<Memory> {
         check_length(length)?;
         let memory_type = if memory_type == memory_type::AUTO { memory_type::HOST } else { memory_type };
+        if !memory_type::is_device(memory_type) && length as u64 > physical_memory() {
+            // UCX would write through what there is before it finds out, and take the machine along.
+            let text =
+                format!("length: {length} bytes are more than this machine has memory, {} bytes", physical_memory());
+            return Err(Error::new(Status::NO_MEMORY, text));
+        }
         // SAFETY: UCX brings the memory.
         let memory =
             unsafe { Self::map(context, std::ptr::null_mut(), length, memory_type, sys::UCP_MEM_MAP_ALLOCATE) }?;
@@ -150,6 +156,15 @@ impl Memory {
         self.length
     }
 
+    /// Refuses a range that is not within it.
+    pub fn check_holds(&self, begin: *const c_void, length: usize) -> Result<()> {
+        let (base, begin) = (self.base() as u64, begin as u64);
+        if begin >= base && (begin - base).checked_add(length as u64).is_some_and(|end| end <= self.length() as u64) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("memory: {length} bytes at {begin:#x} are not within it")))
+    }
+
     /// Can operations of this context be told of it?
     pub(crate) fn check_context(&self, context: &Arc<Context>) -> Result<()> {
         if Arc::ptr_eq(&self.context, context) {
@@ -211,6 +226,13 @@ impl Drop for Memory {
             super::log::write(super::log::WARN, c"memory", &text);
         }
     }
+}
+
+/// Bytes that this machine has.
+pub(crate) fn physical_memory() -> u64 {
+    // SAFETY: no precondition.
+    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0))
 }
 
 fn check_length(length: usize) -> Result<()> {

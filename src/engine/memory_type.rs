@@ -9,11 +9,11 @@ use crate::sys;
 pub(crate) const AUTO: i32 = 0;
 /// Ordinary memory.
 pub(crate) const HOST: i32 = 1;
-const CUDA: i32 = 2;
-const CUDA_MANAGED: i32 = 3;
+pub(crate) const CUDA: i32 = 2;
+pub(crate) const CUDA_MANAGED: i32 = 3;
 const ROCM: i32 = 4;
 /// Host memory pinned for CUDA: to UCX it is host memory.
-const CUDA_PINNED: i32 = 16;
+pub(crate) const CUDA_PINNED: i32 = 16;
 /// Host memory that poses as a device, for tests without one.
 pub(crate) const DUMMY: i32 = 127;
 

@@ -18,12 +18,12 @@ use super::multi::{Incoming, Stage};
 use super::multi_wire::{Announced, Announcement, FRAMES, HEADER};
 use super::operation::{OpParams, Submitted};
 use super::param::Param;
-use super::request::{mark, Kind, Part as Of, Slot, Ticket};
+use super::request::{Kind, Part as Of, Slot, Ticket};
 use super::ring::Queued;
 use super::status::{Result, Status};
 use super::tag::on_received;
 use super::worker::Worker;
-use crate::sys::{self, Posted};
+use crate::sys;
 use std::collections::HashSet;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -199,19 +199,13 @@ impl Worker {
         let posted = unsafe { sys::ucp_tag_recv_nbx(self.ucp(), buffer, length, tag, tag_mask, param.as_ptr()) };
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
         let from = unsafe { operation.endpoint.get().as_ref() };
-        let (status, length, tag) = match Posted::from_pointer(posted) {
-            Posted::Failed(status) => (Status(status.into()), 0, 0),
-            Posted::Pending if !slot.has_mark(mark::INLINE) => {
-                slot.begin(Kind::TagRecvPart, &OpParams::DEFAULT, 0, 0, false);
-                slot.part.set(what);
-                self.start(slot, from, &OpParams::DEFAULT, Out::NOWHERE);
-                return None;
-            }
-            _ => (Status(slot.reason.replace(0)), slot.length.get(), slot.tag.get()),
+        let Some(status) = self.part_posted(slot, posted) else {
+            slot.begin(Kind::TagRecvPart, &OpParams::DEFAULT, 0, 0, false);
+            slot.part.set(what);
+            self.start(slot, from, &OpParams::DEFAULT, Out::NOWHERE);
+            return None;
         };
-        slot.kind.set(Kind::Free);
-        self.slab.push(slot);
-        Some((self.status_from_ucx(status, from), length, tag))
+        Some((self.status_from_ucx(status, from), slot.length.get(), slot.tag.get()))
     }
 
     /// A header has come, or will not.

@@ -11,12 +11,12 @@ use super::multi::Multi;
 use super::multi_wire::{self, headers_for, Announced};
 use super::operation::{flag, OpParams, Submitted};
 use super::param::Param;
-use super::request::{mark, Kind, Part as Of, Slot};
+use super::request::{Kind, Part as Of, Slot};
 use super::ring::Queued;
 use super::status::{Error, Result, Status};
 use super::tag::Part;
 use super::wait;
-use crate::sys::{self, Posted};
+use crate::sys;
 use std::ffi::c_void;
 
 impl Multi {
@@ -164,19 +164,13 @@ impl Endpoint {
         let buffer: *const c_void = part.data;
         // SAFETY: a live endpoint inside its worker's gate; the caller keeps the frames, the operation its headers, the worker the slot.
         let posted = unsafe { sys::ucp_tag_send_nbx(self.ucp.get(), buffer, part.length, tag, param.as_ptr()) };
-        let failed = match Posted::from_pointer(posted) {
-            Posted::Failed(status) => Status(status.into()),
-            Posted::Pending if !slot.has_mark(mark::INLINE) => {
-                begin(slot);
-                worker.start(slot, Some(self), &OpParams::DEFAULT, Out::NOWHERE);
-                return Ok(());
-            }
-            _ => Status(slot.reason.replace(0)),
+        let Some(ended) = worker.part_posted(slot, posted) else {
+            begin(slot);
+            worker.start(slot, Some(self), &OpParams::DEFAULT, Out::NOWHERE);
+            return Ok(());
         };
-        slot.kind.set(Kind::Free);
-        worker.slab.push(slot);
-        if failed.is_error() {
-            let status = worker.status_from_ucx(failed, Some(self));
+        if ended.is_error() {
+            let status = worker.status_from_ucx(ended, Some(self));
             return Err(Error::new(status, format!("endpoint: UCX refused a frame to {}", self.peer_text())));
         }
         worker.stats.bytes_sent.add(part.length as u64);

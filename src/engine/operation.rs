@@ -23,6 +23,8 @@ pub(crate) mod flag {
     pub(crate) const TIMEOUT_CLOSES: u64 = 1 << 8;
     /// All that there are, those of operations that are not offered yet included.
     pub(crate) const ALL: u64 = (1 << 9) - 1;
+    /// The library's own: an active message is about a stream between two hubs.
+    pub(crate) const HUB: u64 = 1 << 63;
 }
 
 /// `ucxx_request_callback_t`: argument, request, status.

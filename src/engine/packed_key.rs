@@ -61,7 +61,7 @@ impl KeyHeader {
         if header[..8] != MAGIC {
             return Err("not a key of this library");
         }
-        let number = |at: usize| header[at..at + 8].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+        let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| header[at + byte]));
         let half = |at: usize| number(at) as u32;
         if half(8) as u16 != VERSION || usize::from(half(10) as u16) != HEADER {
             return Err("of another version of this library");

@@ -8,12 +8,16 @@
 
 use super::endpoint::Endpoint;
 use super::identity::{self, Identity};
+use super::timer;
 use super::worker::{attention, Worker};
+use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Between two looks while the worker is busy.
 const INTERVAL_NS: u64 = 100_000_000;
+/// How long what an ended process has sent is read: others may go on sending.
+const READING_NS: u64 = 20_000_000;
 /// Descriptors taken in by one look; the others are found by the next.
 const MOST_AT_ONCE: usize = 32;
 
@@ -141,7 +145,7 @@ impl PeerWatch {
     }
 }
 
-fn is_readable(descriptor: &OwnedFd) -> bool {
+pub(super) fn is_readable(descriptor: &OwnedFd) -> bool {
     let mut entry = libc::pollfd { fd: descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one live descriptor.
     unsafe { libc::poll(&mut entry, 1, 0) == 1 }
@@ -153,7 +157,7 @@ fn owned(fd: RawFd) -> Option<OwnedFd> {
 }
 
 /// A descriptor that becomes readable when the process has ended.
-fn open(process: &Identity) -> (Found, Option<OwnedFd>) {
+pub(super) fn open(process: &Identity) -> (Found, Option<OwnedFd>) {
     // SAFETY: a system call that takes numbers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process.pid, 0) } as RawFd;
     let Some(descriptor) = owned(fd) else {
@@ -185,6 +189,13 @@ impl Worker {
         self.peers.remove(process);
     }
 
+    /// What a process has sent before it ended was sent: it is here, perhaps behind what others send.
+    fn read_what_is_left(&self) {
+        let deadline = timer::deadline_after(READING_NS);
+        // SAFETY: a live worker, and we are inside its gate.
+        while unsafe { sys::ucp_worker_progress(self.ucp()) } != 0 && timer::now_ns() < deadline {}
+    }
+
     /// Has the endpoints fail whose processes have ended. True if there were any. Inside the gate.
     pub(crate) fn look_at_peers(&self, now: u64) -> bool {
         self.attention.set(self.attention.get() & !attention::PEERS);
@@ -192,6 +203,7 @@ impl Worker {
         if ended.is_empty() {
             return false;
         }
+        self.read_what_is_left();
         let endpoints = self.endpoints.borrow();
         let lost = |endpoint: &&std::sync::Arc<Endpoint>| {
             endpoint.watched_process().is_some_and(|process| ended.contains(&(process.pid, process.start_time)))

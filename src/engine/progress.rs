@@ -88,6 +88,10 @@ impl Worker {
                 handled += self.advance_changing(now);
             }
         }
+        if self.attention.get() & attention::LOCKS != 0 {
+            handled += self.look_for_window_ends();
+            handled += self.look_for_locks(timer::now_ns());
+        }
         if self.attention.get() & attention::PEERS != 0 {
             self.look_at_peers(self.coarse_now.get());
         }
@@ -102,6 +106,9 @@ impl Worker {
         if self.attention.get() & attention::READY != 0 {
             self.attention.set(self.attention.get() & !attention::READY);
             handled += self.deliver();
+        }
+        if self.attention.get() & attention::HUBS != 0 {
+            handled += self.tend_hub_streams();
         }
         if self.attention.get() & attention::WINDOWS != 0 {
             self.attention.set(self.attention.get() & !attention::WINDOWS);
@@ -147,7 +154,9 @@ impl Worker {
         let Some(callback) = slot.callback.take() else { return self.finish(slot) };
         let given = slot.has_mark(mark::GIVEN);
         let let_go = given && slot.hold.get() & USER == 0;
-        if !given {
+        // One that a notifier is to report as well is held for that: its callback is the library's.
+        let reported = !slot.notifier.get().is_null();
+        if !given && !reported {
             // Lent for the length of the call, so that destroying it there does no harm.
             slot.hold.set(slot.hold.get() | USER);
         }
@@ -156,6 +165,9 @@ impl Worker {
         let request = if let_go { std::ptr::null_mut() } else { std::ptr::from_ref(slot).cast_mut() };
         // SAFETY: a callback and its argument as the caller gave them; the request is valid during the call.
         self.outside(|| unsafe { callback(arg, request, status.0) });
+        if reported {
+            return self.report(slot);
+        }
         if !given {
             self.drain_foreign();
             slot.hold.set(slot.hold.get() & !USER);

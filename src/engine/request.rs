@@ -376,6 +376,11 @@ impl Slot {
         }
     }
 
+    /// It has ended, though its callback may not have returned. Any thread.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.status.load(Ordering::Acquire) != Status::INPROGRESS.0
+    }
+
     /// The callback, if there is one, has returned, or the report has been made. Any thread.
     #[inline]
     pub fn is_done(&self) -> bool {

@@ -381,7 +381,7 @@ impl Worker {
     fn sent_at_once(&self, slot: &Slot, endpoint: Option<&Endpoint>) {
         slot.clear_mark(mark::SUBMITTING);
         self.stats.submitted.add(1);
-        if slot.kind.get() != Kind::Get {
+        if slot.kind.get().takes_bytes() {
             self.stats.bytes_sent.add(slot.length.get());
             if let Some(endpoint) = endpoint {
                 endpoint.count_sent(slot.length.get());

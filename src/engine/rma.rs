@@ -28,6 +28,10 @@ use std::ffi::c_void;
 use std::sync::atomic::{fence, AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::sync::Arc;
 
+/// Longer copies are made in pieces.
+const LARGE: usize = 512 << 10;
+const PIECE: usize = 256 << 10;
+
 impl Rkey {
     /// Writes `length` bytes at `offset` of the memory.
     ///
@@ -93,6 +97,7 @@ impl Rkey {
             return Err(Error::new(Status::UNSUPPORTED, "rkey: atomic operations are for memory of the host alone"));
         }
         let Atomic { size, offset, .. } = atomic;
+        let length = if result.is_null() { 0 } else { usize::from(size) };
         if self.header.base.wrapping_add(offset) % u64::from(size) != 0 {
             return Err(Error::invalid(format!(
                 "offset: {offset} is not aligned to the {size} bytes of the operation"
@@ -100,22 +105,14 @@ impl Rkey {
         }
         if let Some(place) = self.begin(feature::ATOMIC, size.into(), offset, params)? {
             // SAFETY: inside the memory, which this process sees, and aligned.
-            let before = unsafe { atomic.execute(place) };
-            // SAFETY: as for this function. Little-endian machines alone are supported: the lower half comes first.
-            unsafe {
-                std::ptr::from_ref(&before.to_le())
-                    .cast::<u8>()
-                    .copy_to(result.cast(), if result.is_null() { 0 } else { size.into() })
-            };
+            let bytes = unsafe { atomic.execute(place) }.to_le_bytes();
+            // SAFETY: as for this function. Of 4 bytes it is the lower half.
+            unsafe { bytes.as_ptr().copy_to_nonoverlapping(result.cast(), length) };
             out.store_null();
             return Ok(Submitted::Done);
         }
         atomic.number = self.header.number;
-        let part = Part {
-            data: result,
-            length: if result.is_null() { 0 } else { size.into() },
-            memory_type: memory_type::HOST,
-        };
+        let part = Part { data: result, length, memory_type: memory_type::HOST };
         let params = OpParams { memory_type: memory_type::HOST, ..*params };
         // SAFETY: as for this function.
         let submitted =
@@ -142,11 +139,9 @@ impl Rkey {
             );
             return Err(Error::new(Status::OUT_OF_RANGE, text));
         }
-        let told = (params.memory_type != memory_type::AUTO).then_some(sys::UCS_MEMORY_TYPE_HOST);
         let at_once = !self.local.is_null()
             && params.flags & (flag::ALWAYS_CALLBACK | flag::DELAYED) == 0
-            && !memory_type::is_device(params.memory_type)
-            && context.is_in_reach(told);
+            && !memory_type::may_be_device(context, params.memory_type);
         // SAFETY: within the memory, as was looked at above.
         Ok(at_once.then(|| unsafe { self.local.add(offset as usize) }))
     }
@@ -267,7 +262,7 @@ impl Worker {
 /// # Safety
 /// `from` is readable and `to` writable for `length` bytes.
 #[inline]
-unsafe fn copy(from: *const u8, to: *mut u8, shared: *const u8, length: usize) {
+pub(super) unsafe fn copy(from: *const u8, to: *mut u8, shared: *const u8, length: usize) {
     macro_rules! word {
         ($atomic:ty, $word:ty) => {
             // SAFETY: as for this function; one of the two is aligned, the other need not be.
@@ -287,6 +282,49 @@ unsafe fn copy(from: *const u8, to: *mut u8, shared: *const u8, length: usize) {
         2 if shared as usize % 2 == 0 => word!(AtomicU16, u16),
         1 => word!(AtomicU8, u8),
         // SAFETY: as for this function; the two may overlap in a process that puts into its own memory.
-        _ => unsafe { from.copy_to(to, length) },
+        ..=LARGE => unsafe { from.copy_to(to, length) },
+        // SAFETY: as above.
+        _ => unsafe { copy_large(from, to, length) },
+    }
+}
+
+/// In pieces, which are copied as what fits into the second cache: of more at a time the C library makes loops that take longer.
+///
+/// # Safety
+/// As for `copy`.
+#[inline(never)]
+unsafe fn copy_large(from: *const u8, to: *mut u8, length: usize) {
+    let pieces = if from.addr().abs_diff(to.addr()) < length { length } else { PIECE };
+    for at in (0..length).step_by(pieces) {
+        // SAFETY: as for this function; pieces of what does not overlap are in any order.
+        unsafe { from.add(at).copy_to(to.add(at), pieces.min(length - at)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_copies_are_whole_whether_they_overlap_or_not() {
+        const LENGTH: usize = 2 * LARGE + 4321;
+        let numbers = |length: usize| (0..length).map(|at| (at * 31 + at / 251) as u8).collect::<Vec<_>>();
+        for length in [LARGE, LARGE + 1, LARGE + PIECE, LENGTH] {
+            let (from, mut to) = (numbers(length), vec![0; length + 1]);
+            // SAFETY: as many bytes on both sides.
+            unsafe { copy(from.as_ptr(), to.as_mut_ptr(), to.as_ptr(), length) };
+            assert_eq!(to[..length], from);
+            assert_eq!(to[length], 0);
+        }
+        for distance in [1, PIECE - 1, PIECE, PIECE + 1, LENGTH - 1] {
+            for (from, to) in [(0, distance), (distance, 0)] {
+                let mut memory = numbers(LENGTH + distance);
+                let expected = memory[from..from + LENGTH].to_vec();
+                let base = memory.as_mut_ptr();
+                // SAFETY: both inside the memory.
+                unsafe { copy(base.add(from), base.add(to), base.add(to), LENGTH) };
+                assert_eq!(memory[to..to + LENGTH], expected, "from {from} to {to}");
+            }
+        }
     }
 }

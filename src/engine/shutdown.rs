@@ -56,6 +56,8 @@ impl Worker {
         inside.end_listeners();
         inside.progress_while(PURGE_NS, |worker| !worker.listeners.borrow().is_empty());
         inside.cancel_receives();
+        inside.cancel_locks(|_| true);
+        inside.cancel_window_requests();
         inside.cancel_queues();
         inside.take_back_messages();
         inside.flush_briefly();
@@ -80,12 +82,14 @@ impl Worker {
         inside.drop_rkeys();
         // What is completed below is not to signal a worker of UCP's that is gone.
         inside.armed.set(false);
+        inside.nudge.end();
         // SAFETY: inside the gate, closed to everyone else; nothing of UCP's is used afterwards.
         unsafe { sys::ucp_worker_destroy(inside.ucp()) };
         inside.is_over.set(true);
         inside.complete_the_rest();
         inside.free_what_was_left_to_ucp();
         inside.deliver_everything();
+        inside.end_hub_streams(|_| true);
         inside.drop_inbox();
         inside.all_endpoints().iter().for_each(|endpoint| endpoint.drop_multis());
         inside.drop_handlers();

@@ -3,7 +3,8 @@
 pub(crate) use crossbeam_queue::ArrayQueue;
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 pub(crate) use std::hint::spin_loop;
-pub(crate) use std::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::thread::yield_now;
 use std::time::Duration;
 
 #[inline]
@@ -20,3 +21,8 @@ pub(crate) fn sleep<'a, T>(on: &Condvar, mut guard: MutexGuard<'a, T>, longest: 
     }
     guard
 }
+
+/// Between two accesses of a thread that are both SeqCst already, where their order counts: nothing is left to do. The model checker, which does
+/// less for SeqCst accesses, has a fence here.
+#[inline(always)]
+pub(crate) fn in_one_order() {}

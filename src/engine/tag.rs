@@ -65,6 +65,24 @@ impl Endpoint {
         out: Out,
     ) -> Result<Submitted> {
         params.check(&self.worker.context, "tag send", flag::NO_WAIT)?;
+        // SAFETY: as for this function.
+        unsafe { self.tag_send_from(buffer, length, tag, mode, params, out) }
+    }
+
+    /// The same for the library's own, which has checked the parameters, and may have both a callback and a notifier.
+    ///
+    /// # Safety
+    /// As for `tag_send`.
+    #[inline(always)]
+    pub(crate) unsafe fn tag_send_from(
+        &self,
+        buffer: *const c_void,
+        length: usize,
+        tag: u64,
+        mode: Mode,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
         wait::submit(params, out, |params, out| {
             if self.worker.goes_through_ring(params) {
                 let part = [Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }];
@@ -169,6 +187,24 @@ impl Worker {
         out: Out,
     ) -> Result<Submitted> {
         params.check(&self.context, "tag receive", 0)?;
+        // SAFETY: as for this function.
+        unsafe { self.tag_recv_into(buffer, length, tag, tag_mask, params, out) }
+    }
+
+    /// As `Endpoint::tag_send_from`.
+    ///
+    /// # Safety
+    /// As for `tag_recv`.
+    #[inline(always)]
+    pub(crate) unsafe fn tag_recv_into(
+        &self,
+        buffer: *mut c_void,
+        length: usize,
+        tag: u64,
+        tag_mask: u64,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
         let part = [Part { data: buffer, length, memory_type: params.memory_type }];
         wait::submit(params, out, |params, out| self.receive_now(&part, tag, tag_mask, params, out))
     }

@@ -16,6 +16,7 @@ use super::owner::Lists;
 use super::presence::Presence;
 use super::progress::from_callback;
 use super::ring::{self, Queue};
+use super::scheduling::{pin, prefer_short_slices};
 use super::sleep_flag::SleepFlag;
 use super::status::{Error, Result, Status};
 use super::timer;
@@ -24,7 +25,7 @@ use super::worker::{Inside, Worker};
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::ffi::{c_void, CStr};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::{sync_channel, SyncSender};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -36,6 +37,8 @@ const ROUNDS_PER_YIELD: u32 = 8;
 const ROUNDS_PER_LOOK: u32 = 16;
 /// While an endpoint is being opened or closed a sleep is this short: what UCP does then need not raise an event.
 const NAP: Duration = Duration::from_millis(5);
+/// While another thread works in its place it looks after its own part this often.
+const ASSISTED_NAP: Duration = Duration::from_micros(200);
 /// The kernel keeps 15 bytes of a thread's name.
 const DEFAULT_NAME: &CStr = c"ucxx_progress";
 
@@ -81,6 +84,8 @@ pub(crate) struct ProgressThread {
     sleep: SleepFlag,
     pub(crate) control: Control<Lists>,
     pub(crate) queue: OnceLock<Queue>,
+    /// Threads that make passes in its place: see `assist`.
+    assistants: AtomicU32,
     /// Held by whoever starts or stops it.
     handle: Mutex<Option<JoinHandle<()>>>,
 
@@ -104,6 +109,7 @@ impl ProgressThread {
             sleep: SleepFlag::new(),
             control: Control::default(),
             queue: OnceLock::new(),
+            assistants: AtomicU32::new(0),
             room: EventCount::new(),
             graves: RefCell::default(),
             handle: Mutex::new(None),
@@ -302,6 +308,9 @@ impl Worker {
         // SAFETY: a terminated string, of which the kernel takes the first 15 bytes.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
         let pinned = thread.params.cpu.map_or(Ok(()), pin);
+        if mode != ProgressMode::Polling {
+            prefer_short_slices();
+        }
         let failed = pinned.is_err();
         if !failed {
             thread.owner.store(this_thread(), Ordering::Relaxed);
@@ -320,6 +329,11 @@ impl Worker {
         let mut lists = Lists::default();
         let mut idle = Idle { mode, spin_ns: self.spin_ns, rounds: 0, since: 0 };
         while !thread.stop.load(Ordering::Acquire) {
+            if thread.assistants.load(Ordering::Relaxed) > 0 {
+                // Two would be in each other's way. Not armed meanwhile, so that no peer takes the trouble to wake it.
+                std::thread::sleep(ASSISTED_NAP);
+                continue;
+            }
             let worked = guarded(|| self.round(&mut lists)).unwrap_or(0);
             events::hand_over_doomed();
             match idle.after(worked) {
@@ -330,6 +344,37 @@ impl Worker {
         }
         guarded(|| self.last_round(&mut lists));
         events::hand_over_doomed();
+    }
+
+    /// Makes passes in the place of the progress thread until `done`, or for so long, with `between` from time to time: whoever waits for what a pass
+    /// brings has it without two switches of threads. For a worker whose callbacks are all the library's, and whose thread delays nothing.
+    pub(crate) fn assist(&self, done: &dyn Fn() -> bool, at_most_ns: u64, between: &dyn Fn()) -> bool {
+        let assistants = &self.thread.assistants;
+        assistants.fetch_add(1, Ordering::Relaxed);
+        let deadline = timer::deadline_after(at_most_ns);
+        let mut idle = 0_u32;
+        let mut finished = done();
+        while !finished && (idle % ROUNDS_PER_LOOK != ROUNDS_PER_LOOK - 1 || timer::now_ns() < deadline) {
+            idle = if self.pass_if_free() > 0 { 0 } else { idle + 1 };
+            if idle % ROUNDS_PER_YIELD == ROUNDS_PER_YIELD - 1 {
+                between();
+                std::thread::yield_now();
+            }
+            finished = done();
+        }
+        assistants.fetch_sub(1, Ordering::Relaxed);
+        finished
+    }
+
+    fn pass_if_free(&self) -> u32 {
+        if !self.gate.try_enter() {
+            return 0;
+        }
+        let inside = Inside { worker: self };
+        if inside.closed.load(Ordering::Relaxed) {
+            return 0;
+        }
+        inside.pass()
     }
 
     /// Everything there is to do, once. Returns how much there was.
@@ -421,25 +466,6 @@ fn guarded<T>(f: impl FnOnce() -> T) -> Option<T> {
         log::write(log::ERROR, c"worker", "a bug in ucxx_rs, please report it: a panic on the progress thread");
     }
     result.ok()
-}
-
-/// Keeps the calling thread on one CPU.
-fn pin(cpu: usize) -> Result<()> {
-    let refused = |cause: String| Err(Error::invalid(format!("cpu: {cpu} cannot be used: {cause}")));
-    // SAFETY: all-zero is an empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    if cpu >= 8 * size_of::<libc::cpu_set_t>() {
-        return refused("there is no such CPU".to_owned());
-    }
-    // SAFETY: in range, and a valid set, for the calling thread.
-    let result = unsafe {
-        libc::CPU_SET(cpu, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
-    };
-    if result != 0 {
-        return refused(std::io::Error::last_os_error().to_string());
-    }
-    Ok(())
 }
 
 /// Ends a worker on a thread of its own: the thread that asks for it is the worker's own progress thread, or in a callback.

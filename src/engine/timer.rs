@@ -18,6 +18,11 @@ pub(crate) fn deadline_after(timeout_ns: u64) -> u64 {
     now_ns().saturating_add(timeout_ns)
 }
 
+/// The same for those to which 0 is no limit.
+pub(crate) fn deadline_if_any(timeout_ns: u64) -> u64 {
+    deadline_after(if timeout_ns == 0 { u64::MAX } else { timeout_ns })
+}
+
 /// What is left until `deadline`, none for ever.
 pub(crate) fn remaining(deadline: u64) -> Option<Duration> {
     (deadline != u64::MAX).then(|| Duration::from_nanos(deadline.saturating_sub(now_ns())))

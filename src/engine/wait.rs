@@ -220,10 +220,20 @@ impl Worker {
         }
     }
 
+    /// Has whoever drives this worker until something becomes true look again. Any thread.
+    pub(crate) fn disturb(&self) {
+        self.thread.room.notify();
+        self.tell_waiters();
+    }
+
     fn sleep_until_event(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<Idle> {
         if !self.context.has(feature::WAKEUP) {
             std::thread::yield_now();
             return Ok(Idle::Nothing);
+        }
+        if self.wakeup.get().is_none() {
+            // Before anybody may want to wake us by it.
+            self.enter()?.wakeup()?;
         }
         self.waiting.asleep.fetch_add(1, Ordering::SeqCst);
         // Pairs with the fence in `tell_waiters`: either we see the completion, or it sees us asleep and signals.

@@ -140,8 +140,9 @@ impl Worker {
     pub(crate) fn arm_inside(&self) -> Result<Armed> {
         let wakeup = self.wakeup()?;
         self.drain_foreign();
+        self.nudge.about_to_sleep();
         let due = attention::READY | attention::EVENTS | attention::WINDOWS | attention::INBOX;
-        if self.attention.get() & due != 0 || self.can_advance() {
+        if self.attention.get() & due != 0 || self.can_advance() || self.window_ends.is_due() {
             return Ok(Armed::Busy);
         }
         if self.peers.is_watching() && self.look_at_peers(timer::now_ns()) {
@@ -150,8 +151,13 @@ impl Worker {
         if self.liveness.is_used() && self.look_for_silence(timer::now_ns()) {
             return Ok(Armed::Busy);
         }
+        // Without streams a mark may have been left by the last one, which nobody takes away.
+        if self.attention.get() & attention::HUBS != 0 && self.hub_streams.is_due() {
+            return Ok(Armed::Busy);
+        }
         let deadline =
-            [self.timers.borrow().next(), self.next_change(), self.liveness.awaited()].into_iter().flatten().min();
+            [self.timers.borrow().next(), self.next_change(), self.liveness.awaited(), self.next_look_for_locks()];
+        let deadline = deadline.into_iter().flatten().min();
         if deadline.is_some_and(|deadline| deadline <= timer::now_ns()) {
             return Ok(Armed::Busy);
         }

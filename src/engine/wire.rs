@@ -103,8 +103,10 @@ pub(crate) mod flag {
     pub(crate) const WAITING: u16 = 8;
     /// Ask: it is an `Atomic`, which the library answers by itself.
     pub(crate) const ATOMIC: u16 = 16;
+    /// Message: it is about a stream of chunks between two hubs, and the library's own.
+    pub(crate) const HUB: u16 = 32;
     pub(super) const LIBRARY: u16 = PEER_FAILURE | ANSWER;
-    pub(crate) const USER: u16 = REPLY | WAITING | ATOMIC | 0x7f << MEMORY;
+    pub(crate) const USER: u16 = REPLY | WAITING | ATOMIC | HUB | 0x7f << MEMORY;
 }
 
 /// Why a message cannot be read.

@@ -13,6 +13,7 @@ use super::fetches::Fetches;
 use super::fork::{Generation, Token};
 use super::gate::{this_thread, Gate, ThreadMode};
 use super::handlers::Handlers;
+use super::hub_streams::HubStreams;
 use super::identity::Identity;
 use super::inflight::Out;
 use super::library;
@@ -20,6 +21,7 @@ use super::listener::Listener;
 use super::liveness::LivenessClock;
 use super::messages::Reply;
 use super::multi::Multis;
+use super::nudge::Nudge;
 use super::operation::{self, OpParams};
 use super::param::Templates;
 use super::peer_watch::PeerWatch;
@@ -34,6 +36,8 @@ use super::thread::{has_thread, ProgressMode, ProgressThread, ThreadParams};
 use super::timer::{self, Timers};
 use super::wait::WaitRoom;
 use super::wakeup::Wakeup;
+use super::window_ends::WindowEnds;
+use super::window_request::LockWait;
 use super::wire::{Hello, Question, HEADER};
 use crate::sys;
 use std::cell::{Cell, RefCell};
@@ -138,6 +142,9 @@ pub struct Worker {
     pub(crate) multi_handlers: Handlers<MultiHandler>,
     pub(crate) multis: Multis,
     pub(crate) rkeys: Rkeys,
+    pub(crate) lock_waits: RefCell<Vec<LockWait>>,
+    pub(crate) window_ends: WindowEnds,
+    pub(crate) nudge: Nudge,
     /// Operations that may overtake each other, counted when they have been submitted, and how many of them a fence has waited for. Any thread.
     unordered: AtomicU64,
     fenced: AtomicU64,
@@ -153,6 +160,7 @@ pub struct Worker {
     pub(crate) foreign: AtomicPtr<Slot>,
     /// After the end: requests still in callers' hands. The last one to go drops `keep`.
     pub(crate) orphans: AtomicUsize,
+    pub(crate) hub_streams: HubStreams,
     pub(crate) waiting: WaitRoom,
 }
 
@@ -175,6 +183,10 @@ pub(crate) mod attention {
     pub(crate) const INBOX: u32 = 128;
     /// Stream receives are posted.
     pub(crate) const STREAMS: u32 = 256;
+    /// Locks of windows are waited for, or other requests of theirs.
+    pub(crate) const LOCKS: u32 = 512;
+    /// Links of hubs are joined with others through this worker.
+    pub(crate) const HUBS: u32 = 1024;
 }
 
 // SAFETY: see the type: cells belong to whoever is inside the gate, which admits one thread at a time.
@@ -261,6 +273,7 @@ impl Worker {
             slab: Slab::new(context.request_size),
             foreign: AtomicPtr::new(std::ptr::null_mut()),
             orphans: AtomicUsize::new(0),
+            hub_streams: HubStreams::default(),
             is_over: Cell::new(false),
             keep: Cell::new(None),
             ready: SlotList::default(),
@@ -289,6 +302,9 @@ impl Worker {
             multi_handlers: Handlers::default(),
             multis: Multis::default(),
             rkeys: Rkeys::default(),
+            lock_waits: RefCell::default(),
+            window_ends: WindowEnds::default(),
+            nudge: Nudge::default(),
             unordered: AtomicU64::new(0),
             fenced: AtomicU64::new(0),
             endpoints_made: Cell::new(0),

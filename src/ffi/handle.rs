@@ -1,7 +1,7 @@
 //! Opaque handles, and how they relate to what is behind them.
 //!
-//! Contexts, workers, endpoints, listeners and connection requests are reference-counted: the handle is one reference. Addresses, notifiers and tag messages are owned.
-//! Requests and active messages are slots of their worker, and go back to it.
+//! Contexts, workers, endpoints, listeners, connection requests, keys, groups, windows and hubs are reference-counted: the handle is one reference. Addresses, notifiers, tag messages and links are owned.
+//! Requests and active messages are slots of their worker, and go back to it; so are envelopes on lease of their hub.
 
 use super::guard;
 use crate::engine;
@@ -79,6 +79,41 @@ pub struct ucxx_rkey {
 /// A key to a peer's registered memory, for one endpoint.
 pub type ucxx_rkey_t = ucxx_rkey;
 
+/// Processes that know each other by rank. Any thread may use it.
+pub struct ucxx_group {
+    _private: [u8; 0],
+}
+/// Processes that know each other by rank. Any thread may use it.
+pub type ucxx_group_t = ucxx_group;
+
+/// Memory that each member of a group offers to the others. Data calls may come from any thread.
+pub struct ucxx_window {
+    _private: [u8; 0],
+}
+/// Memory that each member of a group offers to the others. Data calls may come from any thread.
+pub type ucxx_window_t = ucxx_window;
+
+/// A queue of chunks, and the envelopes that they lie in. Any thread may use it.
+pub struct ucxx_hub {
+    _private: [u8; 0],
+}
+/// A queue of chunks, and the envelopes that they lie in. Any thread may use it.
+pub type ucxx_hub_t = ucxx_hub;
+
+/// A way into a hub, or out of it. Any thread may use it, several at a time too.
+pub struct ucxx_link {
+    _private: [u8; 0],
+}
+/// A way into a hub, or out of it. Any thread may use it, several at a time too.
+pub type ucxx_link_t = ucxx_link;
+
+/// An envelope on lease. Any thread may use it, one at a time.
+pub struct ucxx_envelope {
+    _private: [u8; 0],
+}
+/// An envelope on lease. Any thread may use it, one at a time.
+pub type ucxx_envelope_t = ucxx_envelope;
+
 /// A message that a probe took out of matching.
 pub struct ucxx_tag_message {
     _private: [u8; 0],
@@ -137,6 +172,11 @@ handles! {
     ucxx_buffers => engine::buffers::Buffers, "buffers";
     ucxx_memory => engine::memory::Memory, "memory";
     ucxx_rkey => engine::rkey::Rkey, "rkey";
+    ucxx_group => engine::group::Group, "group";
+    ucxx_window => engine::window::Window, "window";
+    ucxx_hub => engine::hub::Hub, "hub";
+    ucxx_link => engine::hub_link::Link, "link";
+    ucxx_envelope => engine::hub_envelope::Lease, "envelope";
 }
 
 #[cold]

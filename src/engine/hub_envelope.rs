@@ -1,0 +1,291 @@
+//! What a caller holds of a lease: where the memory is, and the ways to end it.
+
+use super::context::forked;
+use super::hub::Hub;
+use super::hub_lease::End;
+use super::hub_lock::Held;
+use super::hub_memory::{MemoryKind, METADATA};
+use super::hub_state::{Role, State, COMPETING, UNSET};
+use super::hub_tag::Message;
+use super::hub_wait::Retired;
+use super::status::{Error, Result, Status};
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+/// Leases that are made at a time.
+const PIECE: usize = 32;
+
+/// A lease in the caller's hands: a slot of the hub's, used again for other leases after its end. One thread at a time uses it; the cells are atomic
+/// so that a mistake of the caller's is an error and not more.
+pub struct Lease {
+    hub: *const Hub,
+    number: u32,
+    live: AtomicBool,
+    data: AtomicPtr<u8>,
+    metadata: AtomicPtr<u8>,
+    length: AtomicU64,
+    memory_type: AtomicU64,
+    /// Of the operation that has the lease, if it is one that has it; touched by that alone.
+    pub(super) message: UnsafeCell<Message>,
+}
+
+// SAFETY: the hub may be used from any thread, and outlives its leases.
+unsafe impl Send for Lease {}
+// SAFETY: as above.
+unsafe impl Sync for Lease {}
+
+/// What a caller may know of a lease.
+pub struct LeaseView {
+    /// Its memory.
+    pub data: *mut u8,
+    /// Bytes that are of the chunk; 0 for one that is being made.
+    pub length: u64,
+    /// Bytes that there is room for.
+    pub capacity: u64,
+    /// Where it is.
+    pub kind: MemoryKind,
+    /// `METADATA` bytes.
+    pub metadata: *mut u8,
+}
+
+impl Lease {
+    fn new(hub: *const Hub, number: u32) -> Self {
+        Lease {
+            hub,
+            number,
+            live: AtomicBool::new(false),
+            data: AtomicPtr::new(null_mut()),
+            metadata: AtomicPtr::new(null_mut()),
+            length: AtomicU64::new(0),
+            memory_type: AtomicU64::new(0),
+            message: UnsafeCell::new(Message::NONE),
+        }
+    }
+
+    /// The hub, of a lease that has not ended.
+    #[inline(always)]
+    fn hub(&self) -> Result<&Hub> {
+        if !self.live.load(Ordering::Relaxed) {
+            return Err(ended());
+        }
+        // SAFETY: a hub outlives its leases.
+        let hub = unsafe { &*self.hub };
+        if hub.context.generation.is_past() {
+            return Err(forked("envelope"));
+        }
+        Ok(hub)
+    }
+
+    /// What there is.
+    pub fn view(&self) -> Result<LeaseView> {
+        let hub = self.hub()?;
+        let length = self.length.load(Ordering::Relaxed);
+        let kind = self.memory_type.load(Ordering::Relaxed);
+        Ok(LeaseView {
+            data: self.data.load(Ordering::Relaxed),
+            length: if length == UNSET { 0 } else { length },
+            capacity: hub.size,
+            kind: MemoryKind { memory_type: (kind >> 32) as i32, device_id: kind as i32 },
+            metadata: self.metadata.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Ends the lease: the chunk is in the queue, consumed, changed.
+    #[inline(always)]
+    pub fn commit(&self, length: u64, stream: *mut c_void) -> Result<Retired> {
+        let hub = self.hub()?;
+        check_stream(stream)?;
+        let state = hub.state.lock();
+        self.commit_locked(hub, state, length)
+    }
+
+    #[inline(always)]
+    fn commit_locked(&self, hub: &Hub, state: Held<'_, State>, length: u64) -> Result<Retired> {
+        match state.terms[self.number as usize].role {
+            Some(Role::Produce | Role::Modify) if length > hub.size => {
+                drop(state);
+                Err(Error::invalid(format!("length: {length} is more than an envelope's {} bytes", hub.size)))
+            }
+            Some(_) if state.destroyed => {
+                drop(state);
+                Err(Error::new(Status::CLOSED, "envelope: its hub has been destroyed"))
+            }
+            Some(_) => Ok(self.end(hub, state, End::Commit(length))),
+            None => {
+                drop(state);
+                Err(ended())
+            }
+        }
+    }
+
+    /// Ends the lease: nothing was produced, consumed, changed.
+    pub fn abort(&self, stream: *mut c_void) -> Result<Retired> {
+        let hub = self.hub()?;
+        check_stream(stream)?;
+        let state = hub.state.lock();
+        if state.terms[self.number as usize].role.is_none() {
+            drop(state);
+            return Err(ended());
+        }
+        Ok(self.end(hub, state, End::Abort))
+    }
+
+    /// Commits what the link says is committed of itself, and aborts the rest.
+    #[inline(always)]
+    pub fn release(&self, stream: *mut c_void) -> Result<Retired> {
+        let hub = self.hub()?;
+        check_stream(stream)?;
+        let state = hub.state.lock();
+        let terms = &state.terms[self.number as usize];
+        if terms.autocommit && !state.destroyed {
+            let said = state.envelopes[terms.envelope as usize].length;
+            let length = if said == UNSET { hub.size } else { said };
+            return self.commit_locked(hub, state, length);
+        }
+        drop(state);
+        self.abort(stream)
+    }
+
+    #[inline(always)]
+    fn end(&self, hub: &Hub, mut state: Held<'_, State>, end: End) -> Retired {
+        self.live.store(false, Ordering::Relaxed);
+        state.end(self.number, end);
+        hub.leave(state)
+    }
+
+    /// Exchanges memory, length and metadata of two leases.
+    pub fn swap(&self, other: &Lease) -> Result<()> {
+        let (here, there) = (self.hub()?, other.hub()?);
+        if std::ptr::eq(self, other) {
+            return Ok(());
+        }
+        if here.size != there.size {
+            return Err(Error::invalid(format!(
+                "b: is of a hub whose envelopes have {} bytes, those of a have {}",
+                there.size, here.size
+            )));
+        }
+        if std::ptr::eq(here, there) {
+            let mut state = here.state.lock();
+            let (a, b) = (self.exchanged(&state, "a")?, other.exchanged(&state, "b")?);
+            check_same(kind_of(&state, a), kind_of(&state, b))?;
+            let (low, high) = (a.min(b) as usize, a.max(b) as usize);
+            let (front, back) = state.envelopes.split_at_mut(high);
+            std::mem::swap(&mut front[low].block, &mut back[0].block);
+            std::mem::swap(&mut front[low].length, &mut back[0].length);
+            self.swapped(&mut state, a);
+            other.swapped(&mut state, b);
+            return Ok(());
+        }
+        // In the order of their addresses, as everybody who locks several.
+        let self_first = std::ptr::from_ref(here) < std::ptr::from_ref(there);
+        let (mut first, mut second) =
+            if self_first { (here.state.lock(), there.state.lock()) } else { (there.state.lock(), here.state.lock()) };
+        let (mine, theirs) = if self_first { (&mut *first, &mut *second) } else { (&mut *second, &mut *first) };
+        let (a, b) = (self.exchanged(mine, "a")?, other.exchanged(theirs, "b")?);
+        check_same(kind_of(mine, a), kind_of(theirs, b))?;
+        let (one, two) = (&mut mine.envelopes[a as usize], &mut theirs.envelopes[b as usize]);
+        std::mem::swap(&mut one.block, &mut two.block);
+        std::mem::swap(&mut one.length, &mut two.length);
+        self.swapped(mine, a);
+        other.swapped(theirs, b);
+        Ok(())
+    }
+
+    /// The envelope, if its memory may be exchanged.
+    fn exchanged(&self, state: &State, argument: &str) -> Result<u32> {
+        let terms = &state.terms[self.number as usize];
+        let envelope = &state.envelopes[terms.envelope as usize];
+        let busy = |why: &str| Err(Error::new(Status::BUSY, format!("{argument}: {why}")));
+        match terms.role {
+            None => return Err(ended()),
+            Some(Role::Peek) => return Err(Error::invalid(format!("{argument}: a peeking lease only reads"))),
+            Some(Role::Consume) if terms.unit != COMPETING => {
+                return Err(Error::invalid(format!("{argument}: a broadcast consumer only reads")));
+            }
+            Some(Role::Consume) if state.is_there(terms.chunk, terms.order) => {
+                let chunk = &state.chunks[terms.chunk as usize];
+                let others_come = state.consumers() & !(chunk.passed | terms.unit) != 0;
+                if others_come && chunk.replicas.count_ones() == 1 {
+                    return busy("other consumers are still to read the chunk there");
+                }
+            }
+            _ => {}
+        }
+        if envelope.block.is_wrapped() {
+            return Err(Error::new(Status::UNSUPPORTED, format!("{argument}: is a buffer of the caller's")));
+        }
+        if envelope.leases > 1 || envelope.copies > 0 {
+            return busy("others look at it at the moment");
+        }
+        Ok(terms.envelope)
+    }
+
+    fn swapped(&self, state: &mut State, envelope: u32) {
+        state.hide(self.number);
+        let envelope = &state.envelopes[envelope as usize];
+        self.show(envelope.block.span().data, envelope.block.span().metadata, envelope.length);
+    }
+
+    #[inline(always)]
+    fn show(&self, data: *mut u8, metadata: *mut u8, length: u64) {
+        self.data.store(data, Ordering::Relaxed);
+        self.metadata.store(metadata, Ordering::Relaxed);
+        self.length.store(length, Ordering::Relaxed);
+    }
+}
+
+impl Hub {
+    /// The caller's handle of a lease that has just begun.
+    #[inline(always)]
+    pub(super) fn hand_out(&self, state: &mut State, number: u32) -> *const Lease {
+        let (piece, place) = (number as usize / PIECE, number as usize % PIECE);
+        if piece == state.handles.len() {
+            self.make_handles(state);
+        }
+        let envelope = &state.envelopes[state.terms[number as usize].envelope as usize];
+        let kind = state.pools[envelope.pool as usize].kind;
+        let span = envelope.block.span();
+        let lease = &state.handles[piece][place];
+        lease.show(span.data, span.metadata, envelope.length);
+        let kind = u64::from(kind.memory_type as u32) << 32 | u64::from(kind.device_id as u32);
+        lease.memory_type.store(kind, Ordering::Relaxed);
+        lease.live.store(true, Ordering::Relaxed);
+        lease
+    }
+
+    #[cold]
+    fn make_handles(&self, state: &mut State) {
+        let first = state.handles.len() * PIECE;
+        state.handles.push((first..first + PIECE).map(|number| Lease::new(self, number as u32)).collect());
+    }
+}
+
+fn kind_of(state: &State, envelope: u32) -> MemoryKind {
+    state.pools[state.envelopes[envelope as usize].pool as usize].kind
+}
+
+fn check_same(a: MemoryKind, b: MemoryKind) -> Result<()> {
+    if a == b {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("b: is on {b}, and a on {a}")))
+}
+
+/// There is nothing that a stream could belong to.
+#[inline(always)]
+fn check_stream(stream: *mut c_void) -> Result<()> {
+    if stream == null::<c_void>().cast_mut() {
+        return Ok(());
+    }
+    Err(Error::new(Status::NO_DEVICE, "stream: this library has been built without CUDA; NULL is all there can be"))
+}
+
+#[cold]
+fn ended() -> Error {
+    Error::invalid("envelope: its lease has ended")
+}
+
+const _: () = assert!(METADATA == 64);

@@ -1,0 +1,388 @@
+//! Leases: who gets which envelope, and what becomes of it.
+//!
+//! A consumer is served with the oldest chunk that it neither holds nor has had; those that compete count as one. Peeking and modifying links
+//! are served with the top chunk, the oldest of all. A replica is read by any number at a time, or changed by any number; a chunk that is changed
+//! is not consumed meanwhile, and the other way round. What is read elsewhere while a chunk is changed is what it was before.
+#![deny(unsafe_code)]
+
+use super::hub_state::{bits, Retain, Role, Stage, State, COMPETING, NONE, UNSET};
+use super::hub_wait::{DATA, ROOM};
+
+/// Who asks for an envelope: a link, or a call on the hub itself.
+#[derive(Clone, Copy)]
+pub(super) struct Seeker {
+    pub(super) role: Role,
+    pub(super) pool: u32,
+    pub(super) unit: u64,
+    /// NONE for the hub's own calls, which no dataflow strategy concerns.
+    pub(super) link: u32,
+    pub(super) autocommit: bool,
+}
+
+/// What it has got, until the lease ends.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    /// None when the lease has ended.
+    pub(super) role: Option<Role>,
+    pub(super) autocommit: bool,
+    pub(super) envelope: u32,
+    /// NONE for a production.
+    pub(super) chunk: u32,
+    pub(super) order: u64,
+    pub(super) unit: u64,
+    pub(super) link: u32,
+    /// The next one that is free.
+    next: u32,
+}
+
+impl Terms {
+    const NONE: Terms =
+        Terms { role: None, autocommit: false, envelope: NONE, chunk: NONE, order: 0, unit: 0, link: NONE, next: NONE };
+}
+
+/// Why there is no envelope.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Refusal {
+    /// There may be one later.
+    NotNow,
+    /// There will be none any more.
+    Closed,
+    /// There could be one only with so many more envelopes in this pool.
+    Starved { pool: u32, missing: u32 },
+}
+
+/// How a lease ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    /// The chunk is this long.
+    Commit(u64),
+    Abort,
+    /// As if it had not been.
+    Undo,
+}
+
+impl State {
+    /// What the seeker would get: a chunk and the replica of it; nothing yet for producers.
+    #[inline(always)]
+    pub(super) fn look(&mut self, seeker: &Seeker) -> Result<(u32, u32), Refusal> {
+        if self.destroyed {
+            return Err(Refusal::Closed);
+        }
+        match seeker.role {
+            Role::Produce => self.look_for_room(seeker),
+            Role::Consume => self.look_for_next(seeker),
+            Role::Peek | Role::Modify => self.look_at_top(seeker),
+        }
+    }
+
+    #[inline(always)]
+    fn look_for_room(&mut self, seeker: &Seeker) -> Result<(u32, u32), Refusal> {
+        if self.closed {
+            return Err(Refusal::Closed);
+        }
+        let pool = &self.pools[seeker.pool as usize];
+        if pool.total == 0 {
+            return Err(Refusal::Starved { pool: seeker.pool, missing: 1 });
+        }
+        if !self.has_room() || (pool.free == NONE && self.redundant(seeker.pool, u64::MAX).is_none()) {
+            return Err(Refusal::NotNow);
+        }
+        Ok((NONE, NONE))
+    }
+
+    #[inline(always)]
+    fn look_for_next(&mut self, seeker: &Seeker) -> Result<(u32, u32), Refusal> {
+        let unit = seeker.unit.trailing_zeros() as usize;
+        let mut place = self.cursors[unit];
+        while place != NONE {
+            let chunk = &self.chunks[place as usize];
+            if (chunk.taken | chunk.passed) & seeker.unit == 0 {
+                break;
+            }
+            place = chunk.next;
+        }
+        self.cursors[unit] = place;
+        if place == NONE {
+            return Err(self.nothing(seeker));
+        }
+        let chunk = &self.chunks[place as usize];
+        if chunk.modifiers > 0 || chunk.hidden {
+            return Err(self.not_here(seeker));
+        }
+        self.look_there(seeker, place)
+    }
+
+    fn look_at_top(&mut self, seeker: &Seeker) -> Result<(u32, u32), Refusal> {
+        if self.head == NONE {
+            return Err(self.nothing(seeker));
+        }
+        let chunk = &self.chunks[self.head as usize];
+        let in_use = seeker.role == Role::Modify && chunk.consumers > 0;
+        if chunk.hidden || in_use {
+            return Err(self.not_here(seeker));
+        }
+        let (place, number) = self.look_there(seeker, self.head)?;
+        let (chunk, envelope) = (&self.chunks[place as usize], &self.envelopes[number as usize]);
+        let in_use = match seeker.role {
+            Role::Peek => envelope.modifiers > 0,
+            // Other modifiers, on this replica, are no hindrance.
+            _ => envelope.modifiers < chunk.modifiers || envelope.leases > envelope.modifiers || envelope.copies > 0,
+        };
+        if in_use {
+            return Err(Refusal::NotNow);
+        }
+        Ok((place, number))
+    }
+
+    /// The chunk, where the seeker wants it.
+    #[inline(always)]
+    fn look_there(&self, seeker: &Seeker, place: u32) -> Result<(u32, u32), Refusal> {
+        if self.chunks[place as usize].replicas & (1 << seeker.pool) == 0 || !self.serves(seeker) {
+            return Err(self.not_here(seeker));
+        }
+        Ok((place, self.replica(place, seeker.pool)))
+    }
+
+    #[inline(always)]
+    fn serves(&self, seeker: &Seeker) -> bool {
+        seeker.link == NONE || self.is_served(seeker.link)
+    }
+
+    /// There is a chunk, but not for this one, now.
+    #[cold]
+    fn not_here(&self, seeker: &Seeker) -> Refusal {
+        match self.pools[seeker.pool as usize].total {
+            0 => Refusal::Starved { pool: seeker.pool, missing: 1 },
+            _ => Refusal::NotNow,
+        }
+    }
+
+    /// There is no chunk for this one.
+    #[cold]
+    fn nothing(&self, seeker: &Seeker) -> Refusal {
+        let mut comes = !self.closed || self.reserved > 0;
+        let mut place = self.head;
+        while !comes && place != NONE && seeker.role == Role::Consume {
+            let chunk = &self.chunks[place as usize];
+            // Another one may give it back. What this link holds itself is its own to know.
+            comes = chunk.passed & seeker.unit == 0 && chunk.holder != seeker.link;
+            place = chunk.next;
+        }
+        if comes {
+            return self.not_here(seeker);
+        }
+        Refusal::Closed
+    }
+
+    /// A lease of what `look` has found; its number.
+    #[inline(always)]
+    pub(super) fn take(&mut self, seeker: &Seeker, (chunk, replica): (u32, u32)) -> u32 {
+        let (envelope, order) = match seeker.role {
+            Role::Produce => (self.take_room(seeker.pool), 0),
+            _ => self.take_chunk(seeker, chunk, replica),
+        };
+        if seeker.link != NONE {
+            self.links[seeker.link as usize].leases += 1;
+        }
+        self.leases += 1;
+        if self.free_terms == NONE {
+            self.terms.push(Terms::NONE);
+            self.free_terms = self.terms.len() as u32 - 1;
+        }
+        let number = self.free_terms;
+        let terms = &mut self.terms[number as usize];
+        self.free_terms = terms.next;
+        terms.role = Some(seeker.role);
+        terms.autocommit = seeker.autocommit;
+        terms.envelope = envelope;
+        (terms.chunk, terms.order) = (chunk, order);
+        terms.unit = seeker.unit;
+        terms.link = seeker.link;
+        number
+    }
+
+    #[inline(always)]
+    fn take_room(&mut self, pool: u32) -> u32 {
+        if self.pools[pool as usize].free == NONE {
+            self.reclaim(pool, u64::MAX);
+        }
+        let number = self.take_free(pool, Stage::Producing).expect("looked for a moment ago, under the same lock");
+        self.reserved += 1;
+        let envelope = &mut self.envelopes[number as usize];
+        envelope.length = UNSET;
+        envelope.leases = 1;
+        envelope.block.span().clear_metadata();
+        self.stats.leased_envelopes += 1;
+        number
+    }
+
+    #[inline(always)]
+    fn take_chunk(&mut self, seeker: &Seeker, place: u32, number: u32) -> (u32, u64) {
+        let (chunk, envelope) = (&mut self.chunks[place as usize], &mut self.envelopes[number as usize]);
+        self.stats.leased_envelopes += u64::from(envelope.leases == 0);
+        envelope.leases += 1;
+        chunk.leases += 1;
+        match seeker.role {
+            Role::Consume => {
+                chunk.taken |= seeker.unit;
+                chunk.consumers += 1;
+                if seeker.unit == COMPETING {
+                    chunk.holder = seeker.link;
+                }
+                self.cursors[seeker.unit.trailing_zeros() as usize] = chunk.next;
+            }
+            Role::Modify => {
+                chunk.modifiers += 1;
+                envelope.modifiers += 1;
+            }
+            _ => {}
+        }
+        (number, chunk.order)
+    }
+
+    /// Ends a lease. Of what the caller wants, everything has been checked.
+    #[inline(always)]
+    pub(super) fn end(&mut self, number: u32, end: End) {
+        let terms = self.terms[number as usize];
+        let Some(role) = terms.role else { return };
+        if role == Role::Produce {
+            self.end_production(&terms, end);
+        } else {
+            self.end_reading(role, &terms, end);
+        }
+        let slot = &mut self.terms[number as usize];
+        slot.role = None;
+        slot.next = self.free_terms;
+        self.free_terms = number;
+        self.leases -= 1;
+        if terms.link != NONE {
+            if end == End::Abort || (end != End::Undo && matches!(role, Role::Peek | Role::Modify)) {
+                self.given_back(terms.link);
+            }
+            self.links[terms.link as usize].leases -= 1;
+            if !self.links[terms.link as usize].alive {
+                self.forget_link(terms.link);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn end_production(&mut self, terms: &Terms, end: End) {
+        self.reserved -= 1;
+        self.stats.leased_envelopes -= 1;
+        self.envelopes[terms.envelope as usize].leases = 0;
+        match end {
+            End::Commit(length) => {
+                self.append(terms.envelope, length);
+                // More room, where it was kept for a longer one.
+                self.woken |= DATA | if self.max_bytes != u64::MAX { ROOM } else { 0 };
+            }
+            _ => {
+                self.put_back(terms.envelope);
+                // It may have been what the end of the stream waited for.
+                self.woken |= ROOM | if self.closed { DATA } else { 0 };
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn end_reading(&mut self, role: Role, terms: &Terms, end: End) {
+        let envelope = &mut self.envelopes[terms.envelope as usize];
+        envelope.leases -= 1;
+        self.stats.leased_envelopes -= u64::from(envelope.leases == 0);
+        if role == Role::Modify {
+            envelope.modifiers -= 1;
+        }
+        if self.is_there(terms.chunk, terms.order) {
+            let chunk = &mut self.chunks[terms.chunk as usize];
+            chunk.leases -= 1;
+            match role {
+                Role::Consume => self.end_consumption(terms, end),
+                Role::Modify => self.end_change(terms, end),
+                _ => {}
+            }
+        }
+        self.let_go(terms.envelope);
+        self.woken |= DATA | ROOM;
+    }
+
+    #[inline(always)]
+    fn end_consumption(&mut self, terms: &Terms, end: End) {
+        let place = terms.chunk;
+        let chunk = &mut self.chunks[place as usize];
+        chunk.consumers -= 1;
+        chunk.taken &= !terms.unit;
+        chunk.hidden = false;
+        if terms.unit == COMPETING {
+            chunk.holder = NONE;
+        }
+        let order = chunk.order;
+        if matches!(end, End::Commit(_)) {
+            chunk.passed |= terms.unit;
+            if self.is_done(place) {
+                self.remove(place);
+            } else if self.retain == Retain::UntilCopied {
+                self.thin_out(place);
+            }
+            return;
+        }
+        let cursor = self.cursors[terms.unit.trailing_zeros() as usize];
+        if cursor == NONE || order < self.chunks[cursor as usize].order {
+            self.cursors[terms.unit.trailing_zeros() as usize] = place;
+        }
+    }
+
+    fn end_change(&mut self, terms: &Terms, end: End) {
+        let place = terms.chunk;
+        let chunk = &mut self.chunks[place as usize];
+        chunk.modifiers -= 1;
+        if let End::Commit(length) = end {
+            self.queued_bytes = self.queued_bytes - chunk.bytes + length;
+            (chunk.bytes, chunk.changed) = (length, true);
+            chunk.version = chunk.version.wrapping_add(1);
+            self.changes += 1;
+            self.envelopes[terms.envelope as usize].length = length;
+            self.keep_only(place, terms.envelope);
+        }
+        let chunk = &mut self.chunks[place as usize];
+        if chunk.modifiers > 0 {
+            return;
+        }
+        let changed = std::mem::replace(&mut chunk.changed, false);
+        if changed || end != End::Abort {
+            return;
+        }
+        // It may have been written to. Other replicas are what the chunk was; without them it is what was written.
+        if chunk.replicas.count_ones() > 1 {
+            self.detach(terms.envelope);
+        } else {
+            chunk.version = chunk.version.wrapping_add(1);
+        }
+    }
+
+    /// The other replicas are not what the chunk is.
+    fn keep_only(&mut self, place: u32, kept: u32) {
+        let others = self.chunks[place as usize].replicas & !(1 << self.envelopes[kept as usize].pool);
+        for pool in bits(others) {
+            self.detach(self.replica(place, pool));
+        }
+    }
+
+    /// Consumers that hold a chunk have changed what is in their replica by a swap: nobody else gets it as long as they do.
+    pub(super) fn hide(&mut self, number: u32) {
+        let terms = self.terms[number as usize];
+        let is_replica = self.envelopes[terms.envelope as usize].stage == Stage::Ready;
+        if terms.role != Some(Role::Consume) || !is_replica || !self.is_there(terms.chunk, terms.order) {
+            return;
+        }
+        let chunk = &mut self.chunks[terms.chunk as usize];
+        if chunk.replicas.count_ones() > 1 {
+            self.detach(terms.envelope);
+            return;
+        }
+        chunk.hidden = true;
+        let length = self.envelopes[terms.envelope as usize].length;
+        self.queued_bytes = self.queued_bytes - chunk.bytes + length;
+        chunk.bytes = length;
+    }
+}

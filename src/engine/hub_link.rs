@@ -1,0 +1,290 @@
+//! Links: how envelopes are asked for.
+
+use super::context::{feature, forked};
+use super::events;
+use super::hub::Hub;
+use super::hub_envelope::Lease;
+use super::hub_lease::{Refusal, Seeker};
+use super::hub_memory::MemoryKind;
+use super::hub_ready::{Callback, LinkCallback, Watch};
+use super::hub_state::{self, Role, State, COMPETING, NONE};
+use super::hub_wait::{silence, DATA};
+use super::progress::from_callback;
+use super::status::{Error, Result, Status};
+use super::worker;
+use std::ffi::c_void;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// What a link is made with.
+pub struct LinkParams {
+    /// A consumer that sees every chunk.
+    pub broadcast: bool,
+    /// What is released is committed.
+    pub autocommit: bool,
+    /// Called when a lease can be had.
+    pub on_ready: Option<LinkCallback>,
+    /// For it.
+    pub on_ready_arg: *mut c_void,
+}
+
+/// A way into a hub, or out of it.
+pub struct Link {
+    pub(super) hub: Arc<Hub>,
+    pub(super) seeker: Seeker,
+    event: OnceLock<Arc<OwnedFd>>,
+    /// It has been joined with one elsewhere, and may still be.
+    pub(super) joined: AtomicBool,
+}
+
+impl Link {
+    /// One of this role, at envelopes of this kind. The caller has its handle before it is called back.
+    pub fn make(
+        hub: &Arc<Hub>,
+        role: Role,
+        kind: MemoryKind,
+        params: &LinkParams,
+        place: impl FnOnce(*mut Link),
+    ) -> Result<()> {
+        hub.check_fork()?;
+        kind.check()?;
+        if params.broadcast && role != Role::Consume {
+            return Err(Error::invalid("broadcast: is for links that consume"));
+        }
+        let mut state = hub.state.lock();
+        let too_many =
+            |what: &str| Err(Error::new(Status::EXCEEDS_LIMIT, format!("kind: the hub has too many {what}")));
+        let Some(pool) = state.pool(kind) else {
+            drop(state);
+            return too_many("kinds of memory");
+        };
+        let Some(unit) = new_unit(&mut state, role, params.broadcast) else {
+            drop(state);
+            return too_many("broadcast consumers");
+        };
+        let unused = |link: &hub_state::Link| !link.alive && link.leases == 0 && link.watch.calling == 0;
+        let number = state.links.iter().position(unused).unwrap_or(state.links.len());
+        let autocommit = params.autocommit && role != Role::Peek;
+        let seeker = Seeker { role, pool, unit, link: number as u32, autocommit };
+        let (event, joined) = (OnceLock::new(), AtomicBool::new(false));
+        let handle = Box::into_raw(Box::new(Link { hub: hub.clone(), seeker, event, joined }));
+        let mut watch = Watch::default();
+        if let Some(function) = params.on_ready {
+            watch.callback = Some(Callback { function, arg: params.on_ready_arg, link: handle.cast() });
+            state.watched += 1;
+        }
+        let (alive, in_flow, leases) = (true, false, 0);
+        let link = hub_state::Link { alive, role, pool, unit, autocommit, in_flow, leases, watch };
+        if number == state.links.len() {
+            state.links.push(link);
+        } else {
+            state.links[number] = link;
+        }
+        state.competing += u32::from(role == Role::Consume && unit == COMPETING);
+        state.count_wants();
+        place(handle);
+        let _ = hub.leave(state);
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.hub.context.generation.is_past() {
+            return Err(forked("link"));
+        }
+        Ok(())
+    }
+
+    /// Refuses one that is joined with another elsewhere: what goes through it goes there, in its order.
+    #[inline(always)]
+    pub(super) fn check_apart(&self) -> Result<()> {
+        if self.joined.load(Ordering::Relaxed) {
+            return self.look_whether_joined();
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn look_whether_joined(&self) -> Result<()> {
+        if self.hub.state.lock().links[self.seeker.link as usize].watch.stream.is_some() {
+            return Err(Error::new(Status::BUSY, "link: is connected to another one"));
+        }
+        self.joined.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// An envelope, now or within that time; none if there was none.
+    #[inline(always)]
+    pub fn lease(&self, timeout_ns: u64) -> Result<Option<*const Lease>> {
+        self.check()?;
+        self.check_apart()?;
+        let side = usize::from(self.seeker.role == Role::Produce);
+        self.hub.lease(&self.seeker, side, timeout_ns)
+    }
+
+    /// The descriptor for the caller's own event loop. It stays the link's.
+    pub fn event_fd(&self) -> Result<libc::c_int> {
+        Ok(self.event()?.as_raw_fd())
+    }
+
+    fn event(&self) -> Result<&Arc<OwnedFd>> {
+        self.check()?;
+        if !self.hub.context.has(feature::WAKEUP) {
+            return Err(worker::missing_feature(feature::WAKEUP));
+        }
+        if let Some(event) = self.event.get() {
+            return Ok(event);
+        }
+        // SAFETY: no precondition.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            let cause = std::io::Error::last_os_error();
+            return Err(Error::new(Status::IO_ERROR, format!("link: no descriptor to wait on: {cause}")));
+        }
+        // SAFETY: just opened, nobody else's.
+        let made = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(self.event.get_or_init(|| Arc::new(made)))
+    }
+
+    /// Asks that the descriptor become readable when a lease can be had. False when one can be had now.
+    pub fn arm(&self) -> Result<bool> {
+        let event = self.event()?;
+        silence(event);
+        let mut state = self.hub.state.lock();
+        let news = state.arm(self.seeker.link, event);
+        drop(state);
+        match news {
+            None => Ok(true),
+            Some(Status::CLOSED) => Err(closed()),
+            Some(_) => Ok(false),
+        }
+    }
+
+    /// Ends a link. Leases that it has given go on. In a forked child nothing is done.
+    ///
+    /// # Safety
+    /// From `make`, and not used afterwards.
+    pub unsafe fn destroy(link: *mut Link) {
+        // SAFETY: as for this function.
+        let link = unsafe { Box::from_raw(link) };
+        if link.hub.context.generation.is_past() {
+            std::mem::forget(link);
+            return;
+        }
+        let number = link.seeker.link;
+        let mut state = link.hub.state.lock();
+        let stream = state.unwatch(number);
+        state.links[number as usize].alive = false;
+        if !state.destroyed {
+            if link.seeker.role == Role::Consume {
+                state.broadcast &= !link.seeker.unit;
+                state.competing -= u32::from(link.seeker.unit == COMPETING);
+                state.settle();
+            }
+            state.count_wants();
+        }
+        state.forget_link(number);
+        let _ = link.hub.leave(state);
+        if let Some(stream) = stream {
+            stream.give_up();
+        }
+        link.hub.await_callbacks(Some(number));
+    }
+}
+
+// SAFETY: all that changes is behind the hub's lock, or set once.
+unsafe impl Send for Link {}
+// SAFETY: as above.
+unsafe impl Sync for Link {}
+
+/// The bit of a consumer, and where it begins to read: at the oldest chunk.
+pub(super) fn new_unit(state: &mut State, role: Role, broadcast: bool) -> Option<u64> {
+    if role != Role::Consume || !broadcast {
+        return Some(COMPETING);
+    }
+    let number = (!state.units).trailing_zeros();
+    if number == u64::BITS {
+        return None;
+    }
+    let unit = 1 << number;
+    state.units |= unit;
+    state.broadcast |= unit;
+    state.cursors[number as usize] = state.head;
+    for chunk in &mut state.chunks {
+        chunk.passed &= !unit;
+        chunk.taken &= !unit;
+    }
+    Some(unit)
+}
+
+impl Hub {
+    /// An envelope for a link, or for a call of the hub's own.
+    #[inline(always)]
+    pub(super) fn lease(&self, seeker: &Seeker, side: usize, timeout_ns: u64) -> Result<Option<*const Lease>> {
+        if timeout_ns == 0 || !events::in_callback() {
+            let mut state = self.state.lock();
+            if let Ok(lease) = self.try_lease(&mut state, seeker) {
+                let _ = self.leave(state);
+                return Ok(Some(lease));
+            }
+            let _ = self.leave(state);
+        }
+        self.lease_later(seeker, side, timeout_ns)
+    }
+
+    #[inline(never)]
+    fn lease_later(&self, seeker: &Seeker, side: usize, timeout_ns: u64) -> Result<Option<*const Lease>> {
+        if timeout_ns != 0 && events::in_callback() {
+            return Err(from_callback());
+        }
+        let attempt = |state: &mut State| match self.try_lease(state, seeker) {
+            Err(Refusal::NotNow) => None,
+            answer => Some(answer),
+        };
+        match self.wait_for(side, timeout_ns, attempt) {
+            Some(Ok(lease)) => Ok(Some(lease)),
+            Some(Err(refusal)) => Err(self.refused(seeker, refusal)),
+            None => Ok(None),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn try_lease(&self, state: &mut State, seeker: &Seeker) -> std::result::Result<*const Lease, Refusal> {
+        if seeker.link != NONE {
+            state.tried(seeker.link);
+        }
+        let found = state.look(seeker)?;
+        let number = state.take(seeker, found);
+        Ok(self.hand_out(state, number))
+    }
+
+    #[cold]
+    pub(super) fn refused(&self, seeker: &Seeker, refusal: Refusal) -> Error {
+        let Refusal::Starved { pool, missing } = refusal else { return closed() };
+        let kind = self.state.lock().pools[pool as usize].kind;
+        Error::new(Status::STARVED, starved(seeker, kind, missing))
+    }
+}
+
+/// Which link, where, how many.
+pub(super) fn starved(seeker: &Seeker, kind: MemoryKind, missing: u32) -> String {
+    let role = match seeker.role {
+        Role::Produce => "produces",
+        Role::Consume => "consumes",
+        Role::Peek => "peeks",
+        Role::Modify => "modifies",
+    };
+    let who = match seeker.link {
+        NONE => "a call that".to_owned(),
+        number => format!("link {number}, which"),
+    };
+    let plural = if missing == 1 { "" } else { "s" };
+    format!("hub: {who} {role} on {kind}, can never be served: {missing} more envelope{plural} needed there")
+}
+
+#[cold]
+pub(super) fn closed() -> Error {
+    Error::new(Status::CLOSED, "hub: is closed, and there is nothing left for this link")
+}
+
+const _: () = assert!(DATA == 1, "sides are numbered as their bits");

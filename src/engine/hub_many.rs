@@ -1,0 +1,189 @@
+//! Leases through several links, all at once or none: so that those who need several cannot keep each other waiting with half of it in hand.
+
+use super::context::forked;
+use super::event_count::EventCount;
+use super::events;
+use super::hub::Hub;
+use super::hub_envelope::Lease;
+use super::hub_lease::{End, Refusal};
+use super::hub_link::{closed, starved, Link};
+use super::hub_lock::Held;
+use super::hub_state::{Role, State, COMPETING};
+use super::hub_wait::DISTANT;
+use super::progress::from_callback;
+use super::status::{Error, Result, Status};
+use super::timer;
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// Links in one call: what is known of them is on the stack.
+pub const MOST_LINKS: usize = 64;
+
+/// The hubs of the links, each once, in the order of their addresses: whoever locks several does so in this order.
+struct Hubs<'a> {
+    hubs: [Option<&'a Hub>; MOST_LINKS],
+    count: usize,
+}
+
+type Guards<'a> = [Option<Held<'a, State>>; MOST_LINKS];
+
+impl<'a> Hubs<'a> {
+    fn new(links: &[&'a Link]) -> Self {
+        let mut all = Hubs { hubs: [None; MOST_LINKS], count: 0 };
+        for link in links {
+            let hub: &Hub = &link.hub;
+            let place = all.hubs[..all.count]
+                .iter()
+                .position(|other| other.is_some_and(|other| std::ptr::from_ref(other) >= std::ptr::from_ref(hub)))
+                .unwrap_or(all.count);
+            if !all.hubs[place].is_some_and(|other| std::ptr::eq(other, hub)) {
+                all.hubs[place..=all.count].rotate_right(1);
+                all.hubs[place] = Some(hub);
+                all.count += 1;
+            }
+        }
+        all
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &'a Hub> + '_ {
+        self.hubs[..self.count].iter().copied().flatten()
+    }
+
+    fn lock(&self) -> Guards<'a> {
+        let mut guards = [const { None }; MOST_LINKS];
+        for (guard, hub) in guards.iter_mut().zip(self.iter()) {
+            *guard = Some(hub.state.lock());
+        }
+        guards
+    }
+
+    fn state<'g>(&self, guards: &'g mut Guards<'a>, hub: &Hub) -> Option<&'g mut State> {
+        let place = self.iter().position(|other| std::ptr::eq(other, hub))?;
+        guards[place].as_deref_mut()
+    }
+
+    fn unlock(&self, guards: Guards<'a>) {
+        for (guard, hub) in guards.into_iter().flatten().zip(self.iter()) {
+            hub.unlock(guard);
+        }
+        self.iter().for_each(Hub::go_on);
+    }
+
+    fn count_waiter(&self, change: i32) {
+        for hub in self.iter() {
+            let mut state = hub.state.lock();
+            state.distant = state.distant.wrapping_add_signed(change);
+        }
+    }
+}
+
+/// Leases through all of the links, in the places; false when that could not be done in time.
+pub fn lease_many(links: &[&Link], timeout_ns: u64, leases: &mut [*const Lease]) -> Result<bool> {
+    let Some(first) = links.first() else { return Ok(true) };
+    if links.len() > MOST_LINKS {
+        let text = format!("count: {} links are more than {MOST_LINKS}", links.len());
+        return Err(Error::new(Status::EXCEEDS_LIMIT, text));
+    }
+    if first.hub.context.generation.is_past() {
+        return Err(forked("link"));
+    }
+    if timeout_ns != 0 && events::in_callback() {
+        return Err(from_callback());
+    }
+    links.iter().try_for_each(|link| link.check_apart())?;
+    let hubs = Hubs::new(links);
+    let outcome = Cell::new(None);
+    let leases = Cell::new(leases);
+    let attempt = || {
+        let places = leases.take();
+        let answer = try_all(&hubs, links, places);
+        leases.set(places);
+        outcome.set((!matches!(answer, Err(Refused(_, Refusal::NotNow)))).then_some(answer));
+        // What was not found is not looked at again.
+        let over = outcome.take();
+        let is_over = over.is_some();
+        outcome.set(over);
+        is_over
+    };
+    if !attempt() && timeout_ns != 0 {
+        hubs.count_waiter(1);
+        EventCount::sleep_until(&DISTANT, &attempt, timer::deadline_after(timeout_ns));
+        hubs.count_waiter(-1);
+    }
+    match outcome.take() {
+        None => Ok(false),
+        Some(Ok(())) => Ok(true),
+        Some(Err(Refused(_, Refusal::Closed | Refusal::NotNow))) => Err(closed()),
+        Some(Err(Refused(index, Refusal::Starved { pool, missing }))) => {
+            let (hub, seeker) = (&links[index].hub, &links[index].seeker);
+            let kind = hub.state.lock().pools[pool as usize].kind;
+            Err(Error::new(Status::STARVED, starved(seeker, kind, missing)))
+        }
+    }
+}
+
+/// Which of the links was refused, and why.
+struct Refused(usize, Refusal);
+
+fn try_all(hubs: &Hubs<'_>, links: &[&Link], places: &mut [*const Lease]) -> std::result::Result<(), Refused> {
+    let mut guards = hubs.lock();
+    let mut numbers = [0; MOST_LINKS];
+    let mut answer = Ok(());
+    for (index, link) in links.iter().enumerate() {
+        let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
+        let missing = missing_for(state, links, link);
+        let found = match missing {
+            0 => state.look(&link.seeker),
+            missing => Err(Refusal::Starved { pool: link.seeker.pool, missing }),
+        };
+        match found {
+            Ok(found) => numbers[index] = state.take(&link.seeker, found),
+            Err(refusal) => {
+                // The others have only been looked at: their callbacks would be called for ever.
+                state.tried(link.seeker.link);
+                answer = Err(Refused(index, refusal));
+                break;
+            }
+        }
+    }
+    match &answer {
+        Ok(()) => {
+            for (index, link) in links.iter().enumerate() {
+                let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
+                state.tried(link.seeker.link);
+                places[index] = link.hub.hand_out(state, numbers[index]);
+            }
+        }
+        Err(Refused(got, _)) => {
+            for (number, link) in numbers[..*got].iter().zip(links).rev() {
+                let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
+                // Nobody has seen that it was taken, so nobody need look again.
+                let woken = state.woken;
+                state.end(*number, End::Undo);
+                state.woken = woken;
+            }
+        }
+    }
+    hubs.unlock(guards);
+    answer
+}
+
+/// Envelopes that a pool would have to have more for all of the links to be served at once: each producer needs one of its own, and so does the
+/// chunk of each consumer that competes; others can look at the same one.
+fn missing_for(state: &State, links: &[&Link], link: &Link) -> u32 {
+    let together = |other: &&&Link| Arc::ptr_eq(&other.hub, &link.hub) && other.seeker.pool == link.seeker.pool;
+    let (mut own, mut shared) = (0, 0);
+    for other in links.iter().filter(together) {
+        let seeker = &other.seeker;
+        match seeker.role {
+            Role::Produce => own += 1,
+            Role::Consume if seeker.unit == COMPETING => own += 1,
+            _ => shared = 1,
+        }
+    }
+    let consumes =
+        links.iter().filter(together).any(|other| other.seeker.role == Role::Consume && other.seeker.unit == COMPETING);
+    // What is peeked at may be what is consumed.
+    let needed: u32 = own + if consumes { 0 } else { shared };
+    needed.saturating_sub(state.pools[link.seeker.pool as usize].total)
+}

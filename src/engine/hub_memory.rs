@@ -1,0 +1,196 @@
+//! What envelopes are made of: memory of the library's or of the caller's, and where it is.
+
+use super::context::Context;
+use super::events::CallbackScope;
+use super::memory::{physical_memory, Memory};
+use super::memory_type::{self, CUDA, CUDA_MANAGED, CUDA_PINNED, DUMMY, HOST};
+use super::status::{Error, Result, Status};
+use std::alloc::{alloc, dealloc, Layout};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// Bytes that travel with each chunk beside its data.
+pub const METADATA: usize = 64;
+/// Envelopes begin at a cache line, those of a page or more at a page.
+const LINE: usize = 64;
+const PAGE: usize = 4096;
+
+/// Where an envelope is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryKind {
+    /// `UCXX_MEMORY_*`.
+    pub memory_type: i32,
+    /// Which of the devices of that type; 0 for the host.
+    pub device_id: i32,
+}
+
+impl MemoryKind {
+    /// Refuses what is no place for an envelope, or is not there.
+    pub fn check(self) -> Result<()> {
+        memory_type::check(self.memory_type)?;
+        if self.device_id < 0 || (self.device_id > 0 && self.memory_type == HOST) {
+            return Err(Error::invalid(format!("kind: {} is no device_id there", self.device_id)));
+        }
+        match self.memory_type {
+            HOST | DUMMY => Ok(()),
+            CUDA | CUDA_MANAGED | CUDA_PINNED => {
+                Err(Error::new(Status::NO_DEVICE, format!("kind: {self}: this library has been built without CUDA")))
+            }
+            memory_type::AUTO => Err(Error::invalid("kind: UCXX_MEMORY_AUTO does not say where envelopes are to be")),
+            _ => Err(Error::new(Status::NO_DEVICE, format!("kind: {self}: hubs know no such device"))),
+        }
+    }
+
+    /// Transfers prefer to begin here.
+    pub(super) fn is_host(self) -> bool {
+        matches!(self.memory_type, HOST | CUDA_PINNED)
+    }
+}
+
+impl std::fmt::Display for MemoryKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.memory_type {
+            HOST => f.write_str("the host"),
+            DUMMY => write!(f, "dummy device {}", self.device_id),
+            CUDA => write!(f, "CUDA device {}", self.device_id),
+            CUDA_PINNED => f.write_str("pinned host memory"),
+            other => write!(f, "device {} of memory type {other}", self.device_id),
+        }
+    }
+}
+
+/// `deallocate` of `ucxx_hub_add_buffer`: argument, data.
+pub type Deallocate = unsafe extern "C" fn(*mut c_void, *mut c_void);
+
+/// Envelopes that were made together.
+pub(super) struct Slab {
+    base: *mut u8,
+    layout: Layout,
+    /// Told to UCX, where the hub has a worker. Goes before the memory does.
+    memory: Option<Memory>,
+}
+
+/// A buffer of the caller's.
+struct Wrapped {
+    data: *mut c_void,
+    deallocate: Option<Deallocate>,
+    arg: *mut c_void,
+    _metadata: Box<Metadata>,
+}
+
+#[repr(align(64))]
+struct Metadata(std::cell::UnsafeCell<[u8; METADATA]>);
+
+/// Kept, as long as the memory is.
+#[allow(dead_code)]
+enum Owner {
+    Slab(Arc<Slab>),
+    Wrapped(Wrapped),
+}
+
+/// The memory of one envelope. A swap moves it to another one, perhaps of another hub, so it keeps what it is part of.
+pub(super) struct Block {
+    span: Span,
+    owner: Owner,
+}
+
+/// Where the bytes are. Whoever uses them holds a lease on their envelope, or a transfer.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    pub(super) data: *mut u8,
+    pub(super) metadata: *mut u8,
+}
+
+// SAFETY: addresses of memory that belongs to no thread; the hub's state says who may touch it.
+unsafe impl Send for Span {}
+// SAFETY: as above.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Send for Slab {}
+// SAFETY: as above.
+unsafe impl Sync for Slab {}
+
+impl Block {
+    /// `count` of `size` bytes each.
+    pub(super) fn make(context: &Arc<Context>, size: usize, count: usize, register: bool) -> Result<Vec<Block>> {
+        let align = if size >= PAGE { PAGE } else { LINE };
+        let too_many = || {
+            Error::new(Status::NO_MEMORY, format!("count: there is no memory for {count} envelopes of {size} bytes"))
+        };
+        let stride = size.checked_next_multiple_of(align).ok_or_else(too_many)?;
+        let data = stride.checked_mul(count).ok_or_else(too_many)?;
+        let total = count.checked_mul(METADATA).and_then(|metadata| metadata.checked_add(data)).ok_or_else(too_many)?;
+        let layout = Layout::from_size_align(total, align).map_err(|_| too_many())?;
+        if total as u64 > physical_memory() {
+            return Err(too_many());
+        }
+        // SAFETY: not empty: there is at least one envelope, of at least one byte.
+        let base = unsafe { alloc(layout) };
+        if base.is_null() {
+            return Err(too_many());
+        }
+        let mut slab = Slab { base, layout, memory: None };
+        if register {
+            // SAFETY: the slab's own memory, which outlives the registration.
+            slab.memory = Some(unsafe { Memory::register(context, base.cast(), data, HOST) }?);
+        }
+        let slab = Arc::new(slab);
+        let span = |index: usize| Span {
+            data: base.wrapping_add(index * stride),
+            metadata: base.wrapping_add(data + index * METADATA),
+        };
+        Ok((0..count).map(|index| Block { span: span(index), owner: Owner::Slab(slab.clone()) }).collect())
+    }
+
+    /// Of memory that the caller has brought.
+    pub(super) fn wrap(data: *mut c_void, deallocate: Option<Deallocate>, arg: *mut c_void) -> Block {
+        let metadata = Box::new(Metadata(std::cell::UnsafeCell::new([0; METADATA])));
+        let span = Span { data: data.cast(), metadata: metadata.0.get().cast() };
+        Block { span, owner: Owner::Wrapped(Wrapped { data, deallocate, arg, _metadata: metadata }) }
+    }
+
+    #[inline(always)]
+    pub(super) fn span(&self) -> Span {
+        self.span
+    }
+
+    pub(super) fn is_wrapped(&self) -> bool {
+        matches!(self.owner, Owner::Wrapped(_))
+    }
+}
+
+impl Span {
+    /// For a new chunk. The envelope is nobody's at this time but the caller's.
+    #[inline(always)]
+    pub(super) fn clear_metadata(self) {
+        // SAFETY: as many bytes, which nobody else touches, as the hub's state says.
+        unsafe { self.metadata.write_bytes(0, METADATA) };
+    }
+
+    /// A transfer: between two envelopes that it holds.
+    pub(super) fn copy_to(self, to: Span, length: u64) {
+        // SAFETY: different envelopes of the same size, which the length does not exceed; the transfer reads one, and the other is its own.
+        unsafe {
+            self.data.copy_to_nonoverlapping(to.data, length as usize);
+            self.metadata.copy_to_nonoverlapping(to.metadata, METADATA);
+        }
+    }
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        self.memory = None;
+        // SAFETY: allocated with this layout, freed once.
+        unsafe { dealloc(self.base, self.layout) };
+    }
+}
+
+impl Drop for Wrapped {
+    fn drop(&mut self) {
+        if let Some(deallocate) = self.deallocate {
+            let _scope = CallbackScope::new();
+            // SAFETY: as the caller gave them; once.
+            unsafe { deallocate(self.arg, self.data) };
+        }
+    }
+}

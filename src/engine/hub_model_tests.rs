@@ -1,0 +1,372 @@
+//! The tables of a hub against a plain model: random steps, with transfers that end in any order and at any time. The seed is told when a test fails;
+//! UCXX_TEST_SEED repeats it.
+
+use super::hub_lease::{End, Refusal, Seeker};
+use super::hub_memory::{Block, MemoryKind};
+use super::hub_state::{self, Retain, Role, Stage, State, COMPETING, NONE};
+use super::hub_transfer::Transfer;
+use super::memory_type::{DUMMY, HOST};
+use super::test_random::{given_seed, seed, Random};
+
+const SIZE: u64 = 16;
+
+/// A chunk as it should be.
+struct Model {
+    order: u64,
+    /// What a change that has been committed has made it, or its producer.
+    word: u64,
+    length: u64,
+    passed: u64,
+}
+
+/// A lease as it should be.
+struct Held {
+    number: u32,
+    seeker: Seeker,
+    /// None for a production.
+    order: Option<u64>,
+    /// What is in its memory, or was written there.
+    word: u64,
+    /// What the chunk was.
+    before: u64,
+}
+
+struct World {
+    random: Random,
+    state: State,
+    queue: Vec<Model>,
+    held: Vec<Held>,
+    transfers: Vec<Transfer>,
+    limit: u64,
+    next_word: u64,
+    trace: Vec<String>,
+}
+
+fn word_at(state: &State, envelope: u32) -> *mut u64 {
+    state.envelopes[envelope as usize].block.span().data.cast()
+}
+
+/// Memory of the test's own, as every buffer that is wrapped.
+fn block() -> Block {
+    unsafe extern "C" fn free(_arg: *mut std::ffi::c_void, data: *mut std::ffi::c_void) {
+        // SAFETY: from `block`.
+        drop(unsafe { Box::from_raw(data.cast::<[u64; 2]>()) });
+    }
+    Block::wrap(Box::into_raw(Box::new([0u64; 2])).cast(), Some(free), std::ptr::null_mut())
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let retain = [Retain::Auto, Retain::Always, Retain::UntilCopied][random.below(3)];
+        let limit = if random.below(2) == 0 { u64::MAX } else { 1 + random.below(4) as u64 };
+        let bytes = if random.below(2) == 0 { u64::MAX } else { SIZE * (1 + random.below(4) as u64) };
+        let mut state = State::new(SIZE, limit, bytes, retain, 1 + random.below(2) as u32);
+        let kinds = [(HOST, 0), (DUMMY, 0), (DUMMY, 1)];
+        for (memory_type, device_id) in &kinds[..1 + random.below(3)] {
+            let kind = MemoryKind { memory_type: *memory_type, device_id: *device_id };
+            let pool = state.pool(kind).unwrap();
+            let count = 1 + random.below(4);
+            state.add(pool, (0..count).map(|_| block()).collect());
+        }
+        let mut world = World {
+            random,
+            state,
+            queue: Vec::new(),
+            held: Vec::new(),
+            transfers: Vec::new(),
+            limit,
+            next_word: 1,
+            trace: Vec::new(),
+        };
+        for _ in 0..2 + world.random.below(6) {
+            world.add_link();
+        }
+        world
+    }
+
+    fn add_link(&mut self) {
+        let role = [Role::Produce, Role::Consume, Role::Peek, Role::Modify, Role::Consume][self.random.below(5)];
+        let pool = self.random.below(self.state.pools.len()) as u32;
+        let broadcast = role == Role::Consume && self.random.below(2) == 0;
+        let Some(unit) = super::hub_link::new_unit(&mut self.state, role, broadcast) else { return };
+        if broadcast {
+            self.queue.iter_mut().for_each(|chunk| chunk.passed &= !unit);
+        }
+        let (alive, autocommit, in_flow, leases) = (true, false, false, 0);
+        let watch = super::hub_ready::Watch::default();
+        self.state.competing += u32::from(role == Role::Consume && unit == COMPETING);
+        self.state.links.push(hub_state::Link { alive, role, pool, unit, autocommit, in_flow, leases, watch });
+        self.state.count_wants();
+        self.trace.push(format!("link {role:?} pool {pool} unit {unit}"));
+    }
+
+    fn any_link(&mut self) -> Option<Seeker> {
+        let alive: Vec<_> = (0..self.state.links.len()).filter(|link| self.state.links[*link].alive).collect();
+        if alive.is_empty() {
+            return None;
+        }
+        let number = alive[self.random.below(alive.len())];
+        Some(self.state.links[number].seeker(number as u32))
+    }
+
+    fn lease(&mut self) {
+        let seeker = match self.random.below(8) {
+            0 => {
+                let role = if self.random.below(2) == 0 { Role::Produce } else { Role::Peek };
+                let pool = self.random.below(self.state.pools.len()) as u32;
+                Seeker { role, pool, unit: COMPETING, link: NONE, autocommit: false }
+            }
+            _ => match self.any_link() {
+                Some(seeker) => seeker,
+                None => return,
+            },
+        };
+        let found = self.state.look(&seeker);
+        self.trace.push(format!("lease {:?} pool {} link {}: {found:?}", seeker.role, seeker.pool, seeker.link));
+        let expected = self.expected(&seeker);
+        match found {
+            Err(refusal) => {
+                assert_eq!(refusal, if self.state.closed { refusal } else { Refusal::NotNow });
+                if refusal == Refusal::Closed && seeker.role != Role::Produce {
+                    assert!(expected.is_none() && !self.held.iter().any(|held| held.order.is_none()));
+                }
+            }
+            Ok(found) => {
+                let number = self.state.take(&seeker, found);
+                let envelope = self.state.terms[number as usize].envelope;
+                let place = word_at(&self.state, envelope);
+                if seeker.role == Role::Produce {
+                    self.next_word += 1;
+                    // SAFETY: leased to us.
+                    unsafe { *place = self.next_word };
+                    let producing = self.held.iter().filter(|held| held.order.is_none()).count() as u64;
+                    assert!(self.queue.len() as u64 + producing < self.limit);
+                    assert!(self.state.queued_bytes + self.state.reserved * SIZE <= self.state.max_bytes);
+                    let word = self.next_word;
+                    self.held.push(Held { number, seeker, order: None, word, before: 0 });
+                    return;
+                }
+                let order = self.state.chunks[found.0 as usize].order;
+                assert_eq!(Some(order), expected, "the wrong chunk");
+                let model = self.queue.iter().find(|chunk| chunk.order == order).unwrap();
+                let shared = self.held.iter().any(|held| held.order == Some(order) && held.seeker.role == Role::Modify);
+                // SAFETY: leased to us.
+                let there = unsafe { *place };
+                if seeker.role != Role::Modify || !shared {
+                    assert_eq!(there, model.word, "a stale replica was served");
+                    assert_eq!(self.state.envelopes[envelope as usize].length, model.length);
+                }
+                let (before, mut word) = (model.word, there);
+                if seeker.role == Role::Modify {
+                    self.next_word += 1;
+                    word = self.next_word;
+                    // SAFETY: as above; those that share it are all on this thread.
+                    unsafe { *place = word };
+                }
+                self.held.push(Held { number, seeker, order: Some(order), word, before });
+            }
+        }
+    }
+
+    /// The chunk that the seeker should get, if it is there for it.
+    fn expected(&self, seeker: &Seeker) -> Option<u64> {
+        match seeker.role {
+            Role::Produce => None,
+            Role::Peek | Role::Modify => self.queue.first().map(|chunk| chunk.order),
+            Role::Consume => {
+                let taken = |order: u64| {
+                    let same = |held: &&Held| held.seeker.role == Role::Consume && held.seeker.unit == seeker.unit;
+                    self.held.iter().filter(same).any(|held| held.order == Some(order))
+                };
+                let free = |chunk: &&Model| chunk.passed & seeker.unit == 0 && !taken(chunk.order);
+                self.queue.iter().find(free).map(|chunk| chunk.order)
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let at = self.random.below(self.held.len());
+        let held = self.held.swap_remove(at);
+        let length = self.random.next() % (SIZE + 1);
+        let end = [End::Commit(length), End::Commit(length), End::Abort, End::Undo][self.random.below(4)];
+        // To undo is for leases that nobody has used.
+        let end = if end == End::Undo && held.seeker.role == Role::Modify { End::Abort } else { end };
+        let commits = matches!(end, End::Commit(_));
+        self.trace.push(format!("end {:?} of {:?}: {end:?}", held.seeker.role, held.order));
+        let terms = self.state.terms[held.number as usize];
+        // SAFETY: leased to us until the end.
+        let there = unsafe { *word_at(&self.state, terms.envelope) };
+        if held.seeker.role == Role::Peek || held.seeker.role == Role::Consume {
+            assert_eq!(there, held.word, "it changed under a reader");
+        }
+        let only = held.order.is_some() && {
+            let others = self.held.iter().any(|other| other.order == held.order && other.seeker.role == Role::Modify);
+            let there = self.state.is_there(terms.chunk, terms.order);
+            there && !others && self.state.chunks[terms.chunk as usize].replicas.count_ones() == 1
+        };
+        let order = self.state.next_order;
+        self.state.end(held.number, end);
+        match (held.seeker.role, held.order) {
+            (Role::Produce, _) if commits => self.queue.push(Model { order, word: held.word, length, passed: 0 }),
+            (Role::Consume, Some(order)) if commits => {
+                let everybody = self.state.consumers();
+                let Some(at) = self.queue.iter().position(|chunk| chunk.order == order) else { return };
+                self.queue[at].passed |= held.seeker.unit;
+                if everybody & !self.queue[at].passed == 0 {
+                    self.queue.remove(at);
+                }
+            }
+            (Role::Modify, Some(order)) => {
+                // It may be gone with the last consumer that was still to have it.
+                let Some(chunk) = self.queue.iter_mut().find(|chunk| chunk.order == order) else { return };
+                if commits {
+                    (chunk.word, chunk.length) = (there, length);
+                } else if only {
+                    // The replica is all there is: what was written stays.
+                    chunk.word = there;
+                } else if chunk.word != held.before {
+                    // Another one on the same device has committed meanwhile: they share what they write.
+                    chunk.word = there;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn remove_link(&mut self) {
+        let Some(seeker) = self.any_link() else { return };
+        self.trace.push(format!("link {} goes", seeker.link));
+        self.state.links[seeker.link as usize].alive = false;
+        if seeker.role == Role::Consume {
+            self.state.broadcast &= !seeker.unit;
+            self.state.competing -= u32::from(seeker.unit == COMPETING);
+            self.state.settle();
+            let everybody = self.state.consumers();
+            self.queue.retain(|chunk| chunk.passed == 0 || everybody & !chunk.passed != 0);
+        }
+        self.state.count_wants();
+        self.state.forget_link(seeker.link);
+    }
+
+    fn step(&mut self) {
+        match self.random.below(40) {
+            0 => self.add_link(),
+            1 => self.remove_link(),
+            2 => {
+                self.state.flow = self.random.below(2) == 0;
+                let chosen = self.random.next();
+                for (number, link) in self.state.links.iter_mut().enumerate() {
+                    link.in_flow = chosen >> (number % 64) & 1 == 1;
+                }
+                self.state.count_wants();
+            }
+            3 => {
+                let top = self.state.head;
+                if top != NONE && self.state.chunks[top as usize].leases == 0 {
+                    self.state.remove(top);
+                    self.queue.remove(0);
+                }
+            }
+            4..=14 => {
+                if let Some(transfer) = self.state.begin_transfer() {
+                    self.transfers.push(transfer);
+                }
+            }
+            15..=20 => {
+                if !self.transfers.is_empty() {
+                    let at = self.random.below(self.transfers.len());
+                    let transfer = self.transfers.swap_remove(at);
+                    transfer.from.copy_to(transfer.to, transfer.length.max(8));
+                    self.state.end_transfer(&transfer);
+                }
+            }
+            21..=30 => self.lease(),
+            _ => self.end(),
+        }
+        self.check();
+    }
+
+    fn check(&self) {
+        let state = &self.state;
+        let mut place = state.head;
+        let mut held_here = 0;
+        for model in &self.queue {
+            let chunk = &state.chunks[place as usize];
+            assert_eq!(chunk.order, model.order);
+            assert!(chunk.replicas != 0);
+            let mut number = chunk.first;
+            let mut seen = 0;
+            while number != NONE {
+                let envelope = &state.envelopes[number as usize];
+                assert_eq!((envelope.stage, envelope.chunk), (Stage::Ready, place));
+                assert_eq!(seen & (1 << envelope.pool), 0, "two replicas in one pool");
+                seen |= 1 << envelope.pool;
+                if envelope.modifiers == 0 && !chunk.changed {
+                    // SAFETY: nobody writes to it.
+                    assert_eq!(unsafe { *word_at(state, number) }, model.word);
+                    assert_eq!(envelope.length, model.length);
+                }
+                number = envelope.next;
+            }
+            assert_eq!(seen, chunk.replicas);
+            held_here += chunk.bytes;
+            place = chunk.next;
+        }
+        assert_eq!(place, NONE);
+        assert_eq!((state.queued, state.queued_bytes), (self.queue.len() as u64, held_here));
+        let count = |stage| state.envelopes.iter().filter(|envelope| envelope.stage == stage).count() as u64;
+        assert_eq!(count(Stage::Free), state.pools.iter().map(|pool| u64::from(pool.free_count)).sum());
+        assert_eq!(count(Stage::Trashed), state.stats.trashed_envelopes);
+        assert_eq!(count(Stage::Filling), self.transfers.len() as u64);
+        assert_eq!(count(Stage::Producing), state.reserved);
+        let leased = state.envelopes.iter().filter(|envelope| envelope.leases > 0).count() as u64;
+        assert_eq!(leased, state.stats.leased_envelopes);
+        assert_eq!(self.held.len(), state.leases as usize);
+        for trashed in state.envelopes.iter().filter(|envelope| envelope.stage == Stage::Trashed) {
+            assert!(trashed.leases + trashed.copies > 0, "trashed, and nobody looks at it");
+        }
+    }
+
+    /// All that is under way ends, and all that is there goes.
+    fn wind_up(&mut self) {
+        self.state.closed = true;
+        while !self.held.is_empty() {
+            self.end();
+            self.check();
+        }
+        while let Some(transfer) = self.transfers.pop() {
+            self.state.end_transfer(&transfer);
+        }
+        while self.state.head != NONE {
+            self.state.remove(self.state.head);
+        }
+        assert!(self.state.envelopes.iter().all(|envelope| envelope.stage == Stage::Free));
+        assert_eq!((self.state.queued, self.state.queued_bytes, self.state.reserved), (0, 0, 0));
+        assert_eq!((self.state.leases, self.state.copies), (0, 0));
+        assert!(self.state.in_flight.iter().all(|count| *count == 0));
+    }
+}
+
+#[test]
+fn the_tables_are_what_the_model_says() {
+    let first = seed();
+    for round in 0..if given_seed().is_some() { 1 } else { 5000 } {
+        let seed = first.wrapping_add(round);
+        let mut world = World::new(seed);
+        let run = std::panic::AssertUnwindSafe(|| {
+            for _ in 0..400 {
+                world.step();
+            }
+            world.wind_up();
+        });
+        if let Err(panic) = std::panic::catch_unwind(run) {
+            let last = world.trace.len().saturating_sub(60);
+            eprintln!("UCXX_TEST_SEED=0x{seed:x}; the last steps:\n{}", world.trace[last..].join("\n"));
+            std::panic::resume_unwind(panic);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Links that want to be told: by a callback, or by a descriptor that has been armed.
+//!
+//! A callback is level-triggered: it is called when a lease can be had, and again if that is still so, or so again, after a lease has been tried.
+//! One that does nothing is not called over and over, nor one that gives back what it has got, or changes it, until something else changes. It is called
+//! once for the end of the stream.
+
+use super::hub_lease::{Refusal, Seeker};
+use super::hub_state::{Link, State, NONE};
+use super::hub_stream::HubStream;
+use super::hub_transfer::Transfer;
+use super::status::Status;
+use std::ffi::c_void;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// `ucxx_link_callback_t`: argument, link, status.
+pub type LinkCallback = unsafe extern "C" fn(*mut c_void, *mut c_void, i32);
+
+/// Whom to call, and with what.
+#[derive(Clone, Copy)]
+pub(super) struct Callback {
+    pub(super) function: LinkCallback,
+    pub(super) arg: *mut c_void,
+    /// The caller's handle. Alive as long as the link is, and as long as a call is under way.
+    pub(super) link: *mut c_void,
+}
+
+// SAFETY: what the caller has given, to be called on any thread.
+unsafe impl Send for Callback {}
+
+/// How a link is watched.
+#[derive(Default)]
+pub(super) struct Watch {
+    pub(super) callback: Option<Callback>,
+    /// What it was called with, until that is news again.
+    told: Option<Status>,
+    /// How the hub was when the link gave back what it had got: it knows that it could have it again.
+    gave_back: Option<u64>,
+    /// Calls under way.
+    pub(super) calling: u32,
+    armed: bool,
+    event: Option<Arc<OwnedFd>>,
+    /// What the link is joined by with one elsewhere. As long as it is, that is told in place of the callback.
+    pub(super) stream: Option<Arc<HubStream>>,
+}
+
+/// What is to be done outside the lock.
+pub(super) enum Effect {
+    Nothing,
+    Copy(Transfer),
+    Call(u32, Callback, Status),
+    Ring(Arc<OwnedFd>),
+    Stir(Arc<HubStream>),
+}
+
+impl Link {
+    #[inline(always)]
+    pub(super) fn seeker(&self, number: u32) -> Seeker {
+        Seeker { role: self.role, pool: self.pool, unit: self.unit, link: number, autocommit: self.autocommit }
+    }
+}
+
+impl State {
+    /// One of the things that have become possible, marked as under way.
+    pub(super) fn next_effect(&mut self, may_call: bool) -> Effect {
+        if let Some(transfer) = self.begin_transfer() {
+            return Effect::Copy(transfer);
+        }
+        if self.watched == 0 {
+            return Effect::Nothing;
+        }
+        for number in 0..self.links.len() as u32 {
+            let watch = &self.links[number as usize].watch;
+            let watched = watch.callback.is_some() || watch.armed || watch.stream.is_some();
+            if !self.links[number as usize].alive || !watched {
+                continue;
+            }
+            let news = self.news(number);
+            let watch = &mut self.links[number as usize].watch;
+            if watch.armed && news.is_some() {
+                watch.armed = false;
+                self.watched -= 1;
+                if let Some(event) = &watch.event {
+                    self.calls += 1;
+                    return Effect::Ring(event.clone());
+                }
+            }
+            if let Some(stream) = &watch.stream {
+                if std::mem::replace(&mut watch.told, news) != news && news.is_some() {
+                    self.calls += 1;
+                    return Effect::Stir(stream.clone());
+                }
+                continue;
+            }
+            let Some(callback) = watch.callback else { continue };
+            if watch.calling > 0 || watch.told == Some(Status::CLOSED) {
+                continue;
+            }
+            if news.is_none() {
+                (watch.told, watch.gave_back) = (None, None);
+                continue;
+            }
+            let known = news == watch.told || (news == Some(Status::OK) && watch.gave_back == Some(self.changes));
+            if !known && may_call {
+                (watch.told, watch.gave_back) = (news, None);
+                watch.calling += 1;
+                self.calls += 1;
+                return Effect::Call(number, callback, news.unwrap_or(Status::OK));
+            }
+        }
+        Effect::Nothing
+    }
+
+    /// OK when a lease can be had, CLOSED when none ever will.
+    fn news(&mut self, number: u32) -> Option<Status> {
+        let seeker = self.links[number as usize].seeker(number);
+        match self.look(&seeker) {
+            Ok(_) => Some(Status::OK),
+            Err(Refusal::Closed) => Some(Status::CLOSED),
+            Err(_) => None,
+        }
+    }
+
+    /// What a lease through the link was about is there again, by its own doing.
+    #[inline(always)]
+    pub(super) fn given_back(&mut self, number: u32) {
+        if self.watched > 0 && number != NONE {
+            self.links[number as usize].watch.gave_back = Some(self.changes);
+        }
+    }
+
+    /// A lease has been tried through the link: what it was told is out of date.
+    #[inline(always)]
+    pub(super) fn tried(&mut self, number: u32) {
+        if self.watched > 0 {
+            let watch = &mut self.links[number as usize].watch;
+            if watch.told == Some(Status::OK) {
+                watch.told = None;
+            }
+        }
+    }
+
+    /// Has the link's descriptor ring with the next news; the news there is already, if any.
+    pub(super) fn arm(&mut self, number: u32, event: &Arc<OwnedFd>) -> Option<Status> {
+        let news = self.news(number);
+        let watch = &mut self.links[number as usize].watch;
+        if news.is_none() && !watch.armed {
+            watch.armed = true;
+            watch.event = Some(event.clone());
+            self.watched += 1;
+        }
+        news
+    }
+
+    /// It is not to be told any more. What it was joined by.
+    pub(super) fn unwatch(&mut self, number: u32) -> Option<Arc<HubStream>> {
+        let watch = &mut self.links[number as usize].watch;
+        self.watched -= u32::from(watch.callback.take().is_some()) + u32::from(std::mem::take(&mut watch.armed));
+        watch.event = None;
+        self.watched -= u32::from(watch.stream.is_some());
+        watch.stream.take()
+    }
+
+    /// The stream is told from now on.
+    pub(super) fn join(&mut self, number: u32, stream: Arc<HubStream>) {
+        self.links[number as usize].watch.stream = Some(stream);
+        self.watched += 1;
+    }
+
+    /// And not any more; but the callback is, if there is one.
+    pub(super) fn part(&mut self, number: u32, stream: &HubStream) -> Option<Arc<HubStream>> {
+        let watch = &mut self.links[number as usize].watch;
+        if !watch.stream.as_ref().is_some_and(|joined| std::ptr::eq(Arc::as_ptr(joined), stream)) {
+            return None;
+        }
+        (watch.told, watch.gave_back) = (None, None);
+        self.watched -= 1;
+        watch.stream.take()
+    }
+}

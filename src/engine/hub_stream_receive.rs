@@ -1,0 +1,134 @@
+//! The receiving end of a stream: what comes goes into envelopes of a link that produces, and becomes chunks in the order in which it was sent.
+
+use super::hub_memory::METADATA;
+use super::hub_stream::{HubStream, Stage, Work};
+use super::hub_stream_place::Mail;
+use super::hub_stream_wire::{StreamHeader, Tells};
+use super::inflight::Out;
+use super::memory_type::HOST;
+use super::status::Status;
+use super::tag::Part;
+
+impl HubStream {
+    /// Makes chunks of what has come, and tells of it, and of the envelopes that there are for more.
+    pub(super) fn receive(&self, work: &mut Work) {
+        self.produce(work);
+        if work.stage != Stage::Joined {
+            return;
+        }
+        if self.is_given_up() {
+            return self.close(work, Status::OK, true);
+        }
+        if let Some((count, last)) = work.end {
+            if work.first < count {
+                return self.tell(work);
+            }
+            self.close(work, Status::OK, last);
+            self.give_back(work);
+            if last && work.stage == (Stage::Clearing { over: true }) {
+                self.finish(work, true);
+            }
+            return;
+        }
+        if self.hub.state.lock().closed {
+            // Nobody is to produce any more: what is on its way stays at its sender.
+            return self.close(work, Status::CLOSED, true);
+        }
+        while work.granted - work.first < self.window(work) {
+            match self.lease(true) {
+                Ok(lease) => {
+                    self.place(work.granted).hold(lease);
+                    work.granted += 1;
+                }
+                // Closed a moment ago: its turn comes again.
+                Err(_) => break,
+            }
+        }
+        self.tell(work);
+    }
+
+    fn tell(&self, work: &mut Work) {
+        if work.told == (work.first, work.granted) {
+            return;
+        }
+        work.told = (work.first, work.granted);
+        let header = StreamHeader { count: work.first, size: work.granted, ..self.header(work, Tells::Credit) };
+        self.say(work, header);
+    }
+
+    /// In their order.
+    fn produce(&self, work: &mut Work) {
+        while work.first < work.next {
+            let place = self.place(work.first);
+            match place.outcome() {
+                None => return,
+                Some(Status::OK) => {
+                    place.end(true);
+                    work.first += 1;
+                }
+                Some(status) => return self.broken(work, "a chunk did not come through", status),
+            }
+        }
+    }
+
+    /// The envelopes that were for more.
+    fn give_back(&self, work: &mut Work) {
+        for chunk in work.next..work.granted {
+            self.unlend();
+            self.place(chunk).end(false);
+        }
+        work.granted = work.next;
+    }
+
+    /// What the sending end has said.
+    pub(super) fn hear_sender(&self, work: &mut Work, mail: &Mail) -> Result<(), &'static str> {
+        let header = &mail.header;
+        match header.tells {
+            Tells::Chunk => self.take_in(work, mail),
+            Tells::End if work.end.is_some() || header.count != work.next => Err("an end that is none"),
+            Tells::End => {
+                work.end = Some((header.count, header.mark));
+                Ok(())
+            }
+            Tells::Close => {
+                self.produce(work);
+                if work.stage == Stage::Joined {
+                    work.stage = Stage::Clearing { over: false };
+                }
+                Ok(())
+            }
+            _ => Err("it receives, and is to send"),
+        }
+    }
+
+    fn take_in(&self, work: &mut Work, mail: &Mail) -> Result<(), &'static str> {
+        let message = mail.message();
+        if mail.header.count != work.next || work.end.is_some() {
+            return Err("a chunk that is not the next one");
+        }
+        if work.next == work.granted {
+            return Err("a chunk that there is no envelope for");
+        }
+        if message.length() > self.hub.size {
+            return Err("a chunk that is longer than an envelope");
+        }
+        let place = self.place(work.next);
+        // SAFETY: a lease of ours, which lasts until `place` ends it.
+        let view = unsafe { &*place.lease.get() }.view().map_err(|_| "there is no hub any more")?;
+        let metadata = message.header().get(StreamHeader::LENGTH..).filter(|metadata| metadata.len() == METADATA);
+        let metadata = metadata.ok_or("a chunk without metadata")?;
+        // SAFETY: so many bytes, of an envelope that is ours to write.
+        unsafe { view.metadata.copy_from_nonoverlapping(metadata.as_ptr(), METADATA) };
+        place.length.set(message.length());
+        self.unlend();
+        work.next += 1;
+        let part = [Part { data: view.data.cast(), length: message.length() as usize, memory_type: HOST }];
+        let received = self.begin(place, |params| {
+            // SAFETY: the lease keeps the envelope until the transfer has ended.
+            unsafe { message.receive(&part, params, Out::NOWHERE) }
+        });
+        // What did not begin has ended, which is looked at when it is its turn.
+        let _ = received;
+        Ok(())
+    }
+}

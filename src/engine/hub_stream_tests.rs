@@ -1,0 +1,328 @@
+//! What the other end of a stream may say that means no good: at most the stream is over, and no chunk and no envelope is lost with it.
+
+use super::context::{feature, Context, ContextParams};
+use super::endpoint::{Endpoint, EndpointParams};
+use super::gate::ThreadMode;
+use super::hub::{Hub, HubParams};
+use super::hub_link::{Link, LinkParams};
+use super::hub_memory::{MemoryKind, METADATA};
+use super::hub_state::{Retain, Role};
+use super::hub_stream_wire::{StreamHeader, Tells};
+use super::memory_type::HOST;
+use super::operation::OpParams;
+use super::status::Status;
+use super::tag::Part;
+use super::test_random::Random;
+use super::thread::{ProgressMode, ThreadParams};
+use super::worker::{Worker, WorkerParams};
+use std::ptr::{null_mut, NonNull};
+use std::sync::Arc;
+
+const SIZE: usize = 100;
+const ENVELOPES: u64 = 3;
+const WINDOW: u32 = 2;
+const STREAM: u64 = 9;
+/// What the attacker calls its end.
+const THEIRS: u32 = 77;
+/// Passes after which what was sent has come, and has been answered.
+const PASSES: usize = 200;
+
+/// Two workers: one from which anything is sent, and one with a hub.
+struct Pair {
+    attacker: Arc<Worker>,
+    worker: Arc<Worker>,
+    to_worker: Arc<Endpoint>,
+    hub: Arc<Hub>,
+    link: NonNull<Link>,
+}
+
+fn new_worker(context: &Arc<Context>) -> Arc<Worker> {
+    let thread = ThreadParams { delayed: None, depth: 0, cpu: None, start: None };
+    let (thread_mode, progress_mode) = (ThreadMode::Single, ProgressMode::Manual);
+    Worker::new(context, WorkerParams { thread_mode, spin_ns: 0, name: None, progress_mode, thread }).unwrap()
+}
+
+const HERE: MemoryKind = MemoryKind { memory_type: HOST, device_id: 0 };
+
+fn new_link(hub: &Arc<Hub>, role: Role) -> NonNull<Link> {
+    let params = LinkParams { broadcast: false, autocommit: false, on_ready: None, on_ready_arg: null_mut() };
+    let mut link = null_mut();
+    Link::make(hub, role, HERE, &params, |made| link = made).unwrap();
+    NonNull::new(link).unwrap()
+}
+
+impl Pair {
+    /// With a link of this role that is connected, and has met the attacker's end.
+    fn new(role: Role) -> Self {
+        let features = feature::AM | feature::TAG;
+        let context = ContextParams { features, config: Vec::new(), local_network: true, name: None };
+        let context = Context::new(&context).unwrap();
+        let (attacker, worker) = (new_worker(&context), new_worker(&context));
+        let to = |from: &Arc<Worker>, to: &Arc<Worker>| {
+            Endpoint::new(from, &to.address().unwrap(), &EndpointParams::quiet(false)).unwrap()
+        };
+        let (to_worker, to_attacker) = (to(&attacker, &worker), to(&worker, &attacker));
+        let params = HubParams {
+            envelope_size: SIZE as u64,
+            max_queue_chunks: 0,
+            max_queue_bytes: 0,
+            retain: Retain::Auto,
+            transfers_in_flight: 0,
+            worker: Some(worker.clone()),
+        };
+        let hub = Hub::new(&context, &params).unwrap();
+        hub.add_envelopes(HERE, ENVELOPES as usize).unwrap();
+        let link = new_link(&hub, role);
+        let pair = Pair { attacker, worker, to_worker, hub, link };
+        if role == Role::Consume {
+            pair.produce();
+        }
+        pair.link().connect(&to_attacker, STREAM, WINDOW).unwrap();
+        pair.say(&pair.open(role), &[]);
+        pair.pass();
+        pair
+    }
+
+    fn link(&self) -> &Link {
+        // SAFETY: made by `make`, destroyed with the pair.
+        unsafe { self.link.as_ref() }
+    }
+
+    /// A chunk.
+    fn produce(&self) {
+        let lease = self.hub.push(HERE).unwrap().unwrap();
+        // SAFETY: leased a moment ago.
+        drop(unsafe { &*lease }.commit(5, null_mut()).unwrap());
+    }
+
+    fn open(&self, role: Role) -> StreamHeader {
+        let (mark, size) = (role == Role::Consume, SIZE as u64);
+        StreamHeader { mark, window: WINDOW, count: STREAM, size, ..StreamHeader::new(Tells::Open, 0, THEIRS) }
+    }
+
+    /// The number of this side's end.
+    fn number(&self) -> u32 {
+        let state = self.hub.state.lock();
+        let stream = state.links[0].watch.stream.clone();
+        drop(state);
+        stream.map_or(0, |stream| stream.own_number())
+    }
+
+    fn header(&self, tells: Tells) -> StreamHeader {
+        StreamHeader::new(tells, self.number(), THEIRS)
+    }
+
+    fn chunk(&self, place: u64) -> StreamHeader {
+        StreamHeader { count: place, ..self.header(Tells::Chunk) }
+    }
+
+    fn credit(&self, taken: u64, granted: u64) -> StreamHeader {
+        StreamHeader { count: taken, size: granted, ..self.header(Tells::Credit) }
+    }
+
+    fn say(&self, header: &StreamHeader, data: &[u8]) {
+        let behind = if header.tells == Tells::Chunk { METADATA } else { 0 };
+        self.say_bytes(&[&header.encode()[..], &vec![0x5a; behind]].concat(), data);
+    }
+
+    fn say_bytes(&self, header: &[u8], data: &[u8]) {
+        let part = [Part { data: data.as_ptr().cast_mut().cast(), length: data.len(), memory_type: HOST }];
+        let parts: &[Part] = if data.is_empty() { &[] } else { &part };
+        // SAFETY: so short that it is copied inside the call.
+        unsafe { self.to_worker.send_for_hub(header, parts, &OpParams::DEFAULT) }.unwrap();
+    }
+
+    fn pass(&self) {
+        for _ in 0..PASSES {
+            self.attacker.progress().unwrap();
+            self.worker.progress().unwrap();
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.hub.state.lock().links[0].watch.stream.is_none()
+    }
+
+    /// So many chunks are in the queue, and everything else is free.
+    fn check(&self, queued: u64) {
+        let stats = self.hub.stats().unwrap();
+        assert_eq!((stats.queued_chunks, stats.free_envelopes), (queued, ENVELOPES - queued), "{stats:?}");
+        assert_eq!((stats.leased_envelopes, stats.trashed_envelopes), (0, 0), "{stats:?}");
+        assert_eq!(self.hub.state.lock().lent, 0);
+    }
+
+    /// This is answered by the end of the stream.
+    fn ends_by(&self, header: &StreamHeader, data: &[u8], queued: u64) {
+        assert!(!self.is_over());
+        self.say(header, data);
+        self.pass();
+        assert!(self.is_over(), "{header:?}");
+        self.check(queued);
+    }
+
+    /// And this by nothing.
+    fn is_let_pass(&self, header: &[u8]) {
+        self.say_bytes(header, &[]);
+        self.pass();
+        assert!(!self.is_over(), "{header:?}");
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        // SAFETY: made by `make`, once.
+        unsafe { Link::destroy(self.link.as_ptr()) };
+        self.hub.clone().destroy();
+        self.worker.clone().destroy();
+        self.attacker.clone().destroy();
+    }
+}
+
+#[test]
+fn a_receiver_takes_what_is_next_and_what_there_is_credit_for() {
+    let receiver = || Pair::new(Role::Produce);
+    let data = [7; SIZE + 1];
+    let pair = receiver();
+    pair.ends_by(&pair.chunk(1), &data[..5], 0);
+    let pair = receiver();
+    pair.ends_by(&pair.chunk(0), &data, 0);
+    let pair = receiver();
+    pair.say(&pair.chunk(0), &data[..SIZE]);
+    pair.pass();
+    pair.ends_by(&pair.chunk(0), &data[..5], 1);
+    let pair = receiver();
+    for place in 0..ENVELOPES {
+        pair.say(&pair.chunk(place), &data[..5]);
+        pair.pass();
+    }
+    // There is no envelope any more.
+    pair.ends_by(&pair.chunk(ENVELOPES), &data[..5], ENVELOPES);
+}
+
+#[test]
+fn a_receiver_hears_of_an_end_that_is_one() {
+    let end = |pair: &Pair, count| StreamHeader { count, ..pair.header(Tells::End) };
+    let pair = Pair::new(Role::Produce);
+    pair.ends_by(&end(&pair, 1), &[], 0);
+    assert!(!pair.hub.state.lock().closed);
+    let pair = Pair::new(Role::Produce);
+    pair.ends_by(&pair.credit(0, 1), &[], 0);
+    let pair = Pair::new(Role::Produce);
+    pair.say(&pair.chunk(0), &[1; 5]);
+    let all = StreamHeader { mark: true, ..end(&pair, 1) };
+    pair.ends_by(&all, &[], 1);
+    assert!(pair.hub.state.lock().closed);
+}
+
+#[test]
+fn a_sender_believes_what_can_be_so() {
+    let close = |pair: &Pair, count| StreamHeader { count, ..pair.header(Tells::Close) };
+    let sender = || Pair::new(Role::Consume);
+    let window = u64::from(WINDOW);
+    let pair = sender();
+    pair.ends_by(&pair.credit(0, window + 1), &[], 1);
+    let pair = sender();
+    pair.ends_by(&pair.credit(1, 1), &[], 1);
+    let pair = sender();
+    pair.say(&pair.credit(0, 1), &[]);
+    pair.pass();
+    assert_eq!(pair.hub.stats().unwrap().leased_envelopes, 1);
+    pair.ends_by(&pair.credit(2, 3), &[], 1);
+    let pair = sender();
+    pair.say(&pair.credit(0, 2), &[]);
+    pair.pass();
+    pair.ends_by(&pair.credit(0, 1), &[], 1);
+    let pair = sender();
+    pair.say(&pair.credit(0, 1), &[]);
+    pair.pass();
+    pair.say(&pair.credit(1, 2), &[]);
+    pair.pass();
+    pair.check(0);
+    pair.ends_by(&pair.credit(0, 2), &[], 0);
+    let pair = sender();
+    pair.ends_by(&close(&pair, 1), &[], 1);
+    let pair = sender();
+    pair.ends_by(&pair.chunk(0), &[1; 5], 1);
+}
+
+#[test]
+fn what_is_not_for_it_passes_it_by() {
+    for role in [Role::Produce, Role::Consume] {
+        let pair = Pair::new(role);
+        let number = pair.number();
+        let (to, from) = (number + 1, THEIRS + 1);
+        for header in [pair.header(Tells::Close), pair.header(Tells::End), pair.credit(5, 9)] {
+            pair.is_let_pass(&StreamHeader { to, ..header }.encode());
+            pair.is_let_pass(&StreamHeader { from, ..header }.encode());
+        }
+        pair.is_let_pass(&[]);
+        pair.is_let_pass(&[0xff; StreamHeader::LENGTH]);
+        pair.is_let_pass(&pair.header(Tells::Chunk).encode());
+        // The same Open again; one of another stream, and of the wrong kind.
+        pair.is_let_pass(&pair.open(role).encode());
+        pair.is_let_pass(&StreamHeader { count: STREAM + 1, ..pair.open(role) }.encode());
+        pair.is_let_pass(&StreamHeader { mark: role != Role::Consume, ..pair.open(role) }.encode());
+        assert_eq!(pair.number(), number);
+        // Ends that nobody here knows are not kept without number.
+        for stream in 0..1000 {
+            pair.say(&StreamHeader { count: 1000 + stream, ..pair.open(role) }, &[]);
+        }
+        pair.pass();
+        assert!(pair.worker.hub_streams.unmet() <= 256);
+        assert!(!pair.is_over());
+    }
+}
+
+#[test]
+fn whatever_comes_nothing_is_lost() {
+    let mut random = Random::announced();
+    let mut chance = |below: u64| random.below(below as usize) as u64;
+    for round in 0..60 {
+        let role = if round % 2 == 0 { Role::Produce } else { Role::Consume };
+        let pair = Pair::new(role);
+        for _ in 0..40 {
+            let tells = [Tells::Open, Tells::Chunk, Tells::Credit, Tells::End, Tells::Close][chance(5) as usize];
+            let number = pair.number();
+            let (count, size) = (chance(4), chance(5));
+            let header = StreamHeader {
+                mark: chance(2) == 0,
+                window: if tells == Tells::Open { chance(4) as u32 } else { 0 },
+                to: if chance(6) == 0 { 0 } else { number },
+                from: THEIRS + (chance(4) == 0) as u32,
+                count: if tells == Tells::Open && chance(3) > 0 { STREAM } else { count },
+                size: if matches!(tells, Tells::Open | Tells::Credit) { size } else { 0 },
+                status: -(chance(2) as i32),
+                tells,
+            };
+            let length = if tells == Tells::Chunk { chance(SIZE as u64 + 2) as usize } else { 0 };
+            pair.say(&header, &[3; SIZE + 1][..length]);
+            if chance(3) == 0 {
+                pair.pass();
+            }
+        }
+        pair.pass();
+        // SAFETY: not used afterwards, but for its own.
+        unsafe { Link::destroy(pair.link.as_ptr()) };
+        // The attacker says nothing to that, so it is the end of the endpoint that ends it.
+        pair.worker.clone().destroy();
+        let stats = pair.hub.stats().unwrap();
+        assert_eq!((stats.leased_envelopes, stats.trashed_envelopes), (0, 0), "{stats:?}");
+        assert_eq!(stats.queued_chunks + stats.free_envelopes, ENVELOPES, "{stats:?}");
+        assert_eq!(stats.chunks_produced - stats.chunks_consumed, stats.queued_chunks);
+        pair.hub.clone().destroy();
+        pair.attacker.clone().destroy();
+        std::mem::forget(pair);
+    }
+}
+
+#[test]
+fn a_refused_link_is_as_it_was() {
+    let pair = Pair::new(Role::Produce);
+    let other = new_link(&pair.hub, Role::Consume);
+    // SAFETY: just made.
+    let refused = unsafe { other.as_ref() }.connect(&pair.to_worker, STREAM, 1).unwrap_err();
+    assert_eq!(refused.status(), Status::INVALID_PARAM);
+    assert!(refused.message().contains("endpoint"), "an endpoint of another worker");
+    // SAFETY: once.
+    unsafe { Link::destroy(other.as_ptr()) };
+}

@@ -1,0 +1,206 @@
+//! Transfers: which chunk is copied where, and for which of them an envelope is given up.
+//!
+//! The oldest chunk comes first. Where a chunk is wanted is what the links say that are served: one that consumes wants each chunk it has not
+//! had, one that peeks or modifies wants all, as each will be the top one. A transfer holds its source and its target, not the chunk: that
+//! may be consumed or changed meanwhile, and then the copy is dropped.
+#![deny(unsafe_code)]
+
+use super::hub_memory::Span;
+use super::hub_state::{bits, Retain, Role, Stage, State, COMPETING, NONE};
+use super::hub_wait::{DATA, ROOM};
+
+/// A copy that is to be made, or is being made.
+#[derive(Clone, Copy)]
+pub(super) struct Transfer {
+    chunk: u32,
+    order: u64,
+    version: u32,
+    source: u32,
+    target: u32,
+    pub(super) from: Span,
+    pub(super) to: Span,
+    pub(super) length: u64,
+}
+
+impl State {
+    /// What the links that are served want, anew: after a change of theirs.
+    pub(super) fn count_wants(&mut self) {
+        for pool in &mut self.pools {
+            (pool.readers, pool.lookers) = (0, 0);
+        }
+        for number in 0..self.links.len() {
+            let link = &self.links[number];
+            if !link.alive || link.role == Role::Produce || !self.is_served(number as u32) {
+                continue;
+            }
+            let pool = &mut self.pools[link.pool as usize];
+            match link.role {
+                Role::Consume => pool.readers |= link.unit,
+                _ => pool.lookers += 1,
+            }
+        }
+    }
+
+    /// The pools in which a chunk is going to be read.
+    fn wanted(&self, place: u32) -> u32 {
+        let had = self.chunks[place as usize].passed;
+        let top = self.head == place;
+        let mut wanted = 0;
+        for (number, pool) in self.pools.iter().enumerate() {
+            let here = pool.lookers > 0 || pool.readers & !had != 0 || (top && pool.demand > 0);
+            wanted |= u32::from(here) << number;
+        }
+        wanted
+    }
+
+    /// A transfer that can begin now: it has begun, as far as the hub is concerned.
+    pub(super) fn begin_transfer(&mut self) -> Option<Transfer> {
+        if self.pools.len() < 2 || self.destroyed {
+            return None;
+        }
+        let mut exhausted = 0;
+        for (number, pool) in self.pools.iter().enumerate() {
+            exhausted |= u32::from(pool.total == 0) << number;
+        }
+        let mut place = self.head;
+        while place != NONE {
+            let chunk = &self.chunks[place as usize];
+            if chunk.modifiers == 0 && !chunk.hidden {
+                let missing = self.wanted(place) & !(chunk.replicas | chunk.filling | exhausted);
+                for pool in bits(missing) {
+                    let Some(source) = self.source(place, pool) else { continue };
+                    if self.pools[pool as usize].free == NONE && !self.reclaim(pool, self.chunks[place as usize].order)
+                    {
+                        exhausted |= 1 << pool;
+                        continue;
+                    }
+                    return self.begin(place, source, pool);
+                }
+            }
+            place = self.chunks[place as usize].next;
+        }
+        None
+    }
+
+    /// The replica to copy from: the host's, if there is one; None while too many transfers are under way in this direction.
+    fn source(&self, place: u32, target: u32) -> Option<u32> {
+        let replicas = self.chunks[place as usize].replicas;
+        let host = |pool: &u32| self.pools[*pool as usize].kind.is_host();
+        let free = |pool: &u32| self.in_flight[*pool as usize * self.pools.len() + target as usize] < self.depth;
+        let pool = bits(replicas).filter(free).max_by_key(host)?;
+        Some(self.replica(place, pool))
+    }
+
+    fn begin(&mut self, place: u32, source: u32, pool: u32) -> Option<Transfer> {
+        let target = self.take_free(pool, Stage::Filling)?;
+        let (from, length, source_pool) = {
+            let envelope = &mut self.envelopes[source as usize];
+            envelope.copies += 1;
+            (envelope.block.span(), envelope.length, envelope.pool)
+        };
+        let pools = self.pools.len();
+        self.in_flight[source_pool as usize * pools + pool as usize] += 1;
+        self.copies += 1;
+        let chunk = &mut self.chunks[place as usize];
+        chunk.filling |= 1 << pool;
+        let (order, version) = (chunk.order, chunk.version);
+        let to = self.envelopes[target as usize].block.span();
+        Some(Transfer { chunk: place, order, version, source, target, from, to, length })
+    }
+
+    /// The copy has been made.
+    pub(super) fn end_transfer(&mut self, transfer: &Transfer) {
+        let (source, target) = (transfer.source, transfer.target);
+        let pool = self.envelopes[target as usize].pool;
+        let pools = self.pools.len();
+        self.in_flight[self.envelopes[source as usize].pool as usize * pools + pool as usize] -= 1;
+        self.copies -= 1;
+        self.envelopes[source as usize].copies -= 1;
+        self.let_go(source);
+        self.changes += 1;
+        let mut is_stale = true;
+        if self.is_there(transfer.chunk, transfer.order) {
+            let chunk = &mut self.chunks[transfer.chunk as usize];
+            chunk.filling &= !(1 << pool);
+            is_stale = chunk.version != transfer.version || chunk.hidden;
+        }
+        if is_stale {
+            self.stats.stale_transfers += 1;
+            self.put_back(target);
+        } else {
+            self.stats.transfers += 1;
+            self.stats.transfer_bytes += transfer.length;
+            self.envelopes[target as usize].length = transfer.length;
+            self.attach(target, transfer.chunk);
+            if self.retain == Retain::UntilCopied {
+                self.thin_out(transfer.chunk);
+            }
+        }
+        self.woken |= DATA | ROOM;
+    }
+
+    /// Gives back the replicas of a chunk that nobody is going to read, but one. While one of them is being changed, none: that may be the only one that
+    /// counts.
+    pub(super) fn thin_out(&mut self, place: u32) {
+        if self.chunks[place as usize].modifiers > 0 {
+            return;
+        }
+        let unwanted = self.chunks[place as usize].replicas & !self.wanted(place);
+        for pool in bits(unwanted) {
+            if self.chunks[place as usize].replicas.count_ones() > 1 {
+                self.detach(self.replica(place, pool));
+            }
+        }
+    }
+
+    /// A replica in this pool that can be given up: its chunk has others, and nobody waits to read it there; or its chunk is younger than
+    /// `order`, for whose sake it is.
+    pub(super) fn redundant(&self, pool: u32, order: u64) -> Option<u32> {
+        if self.retain == Retain::Always || self.pools.len() < 2 {
+            return None;
+        }
+        let mut place = self.tail;
+        while place != NONE {
+            let chunk = &self.chunks[place as usize];
+            let has_others = chunk.replicas & (1 << pool) != 0 && chunk.replicas & !(1 << pool) != 0;
+            if has_others && chunk.order != order && chunk.modifiers == 0 {
+                let number = self.replica(place, pool);
+                let envelope = &self.envelopes[number as usize];
+                let unwanted = chunk.order > order || self.wanted(place) & (1 << pool) == 0;
+                if unwanted && envelope.leases == 0 && envelope.copies == 0 {
+                    return Some(number);
+                }
+            }
+            place = chunk.previous;
+        }
+        None
+    }
+
+    /// Gives one up.
+    pub(super) fn reclaim(&mut self, pool: u32, order: u64) -> bool {
+        let Some(number) = self.redundant(pool, order) else { return false };
+        self.detach(number);
+        true
+    }
+
+    /// A link is gone, and so is what remained of it: its number and its bit may be used again.
+    pub(super) fn forget_link(&mut self, number: u32) {
+        let link = &self.links[number as usize];
+        if link.leases == 0 && link.role == Role::Consume && link.unit != COMPETING {
+            self.units &= !link.unit;
+        }
+    }
+
+    /// Consumers have gone: chunks that the others have had are done.
+    pub(super) fn settle(&mut self) {
+        let mut place = self.head;
+        while place != NONE {
+            let next = self.chunks[place as usize].next;
+            if self.is_done(place) {
+                self.remove(place);
+            }
+            place = next;
+        }
+        self.woken |= DATA | ROOM;
+    }
+}

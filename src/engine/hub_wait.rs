@@ -1,0 +1,244 @@
+//! Waiting for what a hub has not got yet, and doing what a change has made possible.
+//!
+//! Who waits counts itself, and notes its side's word, under the lock; who changes something moves the word on under the lock, and wakes whoever
+//! is counted after it. So a change that comes after the last look is noticed, and without sleepers there is no system call.
+//!
+//! Copies and callbacks are done by the thread whose call made them possible, one after the other, without the lock. What they make possible is theirs
+//! to do, too. A callback's own calls leave other callbacks of the hub to the loop that called it.
+
+use super::event_count::EventCount;
+use super::events::CallbackScope;
+use super::futex::look_shortly;
+use super::hub::Hub;
+use super::hub_lock::Held;
+use super::hub_ready::{Callback, Effect};
+use super::hub_state::{Envelope, State};
+use super::status::Status;
+use super::timer;
+use std::cell::RefCell;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Who reads may find something.
+pub(super) const DATA: u32 = 1;
+/// Who produces, or waits for the queue to run dry, may.
+pub(super) const ROOM: u32 = 2;
+/// The words of both.
+pub(super) const SIDES: usize = 2;
+
+/// Those who wait for several hubs at once.
+pub(super) static DISTANT: EventCount = EventCount::new();
+
+thread_local! {
+    /// Callbacks on this thread's stack: their hubs, and their links there.
+    static RUNNING: RefCell<Vec<(usize, u32)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What a destroyed hub has kept for its last lease. It is let go of where nobody is inside the hub.
+#[must_use]
+pub struct Retired(#[allow(dead_code)] Option<(Vec<Envelope>, Option<Arc<Hub>>)>);
+
+impl State {
+    /// Nobody uses what is left: it goes.
+    fn retire(&mut self) -> Retired {
+        let is_over = self.destroyed && self.leases == 0 && self.copies == 0 && self.calls == 0;
+        if is_over && (self.kept.is_some() || !self.envelopes.is_empty()) {
+            return Retired(Some((std::mem::take(&mut self.envelopes), self.kept.take())));
+        }
+        Retired(None)
+    }
+}
+
+impl Hub {
+    /// Gives the lock back after a change, and does what the change has made possible.
+    #[inline(always)]
+    pub(super) fn leave(&self, mut state: Held<'_, State>) -> Retired {
+        let quiet = state.watched == 0 && state.pools.len() < 2 && !state.destroyed;
+        if quiet {
+            self.unlock(state);
+            return Retired(None);
+        }
+        let may_call = self.may_call(&state);
+        let effect = state.next_effect(may_call);
+        let mut retired = state.retire();
+        self.unlock(state);
+        self.carry_on(effect, &mut retired);
+        retired
+    }
+
+    /// The same for one of several hubs that are locked: `go_on` has to follow when none is any more.
+    pub(super) fn unlock(&self, mut state: Held<'_, State>) {
+        let woken = std::mem::take(&mut state.woken);
+        let (mut sleepers, mut distant) = (0, false);
+        if woken != 0 {
+            for side in 0..SIDES {
+                if woken & (1 << side) != 0 {
+                    // Nobody else writes it without the lock.
+                    let next = self.words[side].load(Ordering::Relaxed).wrapping_add(1);
+                    self.words[side].store(next, Ordering::Release);
+                    sleepers |= u32::from(state.sleepers[side] > 0) << side;
+                }
+            }
+            distant = state.distant > 0;
+        }
+        drop(state);
+        if sleepers != 0 || distant {
+            self.wake(sleepers, distant);
+        }
+    }
+
+    /// See `unlock`.
+    pub(super) fn go_on(&self) {
+        let _ = self.leave(self.state.lock());
+    }
+
+    #[cold]
+    fn wake(&self, sleepers: u32, distant: bool) {
+        for side in 0..SIDES {
+            if sleepers & (1 << side) != 0 {
+                self.words[side].wake_all();
+            }
+        }
+        if distant {
+            DISTANT.notify();
+        }
+    }
+
+    /// Does one thing after the other, until there is nothing to do.
+    fn carry_on(&self, mut effect: Effect, retired: &mut Retired) {
+        loop {
+            let mut state = match effect {
+                Effect::Nothing => return,
+                Effect::Copy(transfer) => {
+                    transfer.from.copy_to(transfer.to, transfer.length);
+                    let mut state = self.state.lock();
+                    state.end_transfer(&transfer);
+                    state
+                }
+                Effect::Call(link, callback, status) => {
+                    self.call(link, &callback, status);
+                    let mut state = self.state.lock();
+                    state.links[link as usize].watch.calling -= 1;
+                    state.calls -= 1;
+                    // Its destruction may wait for that.
+                    state.woken |= DATA;
+                    state
+                }
+                Effect::Stir(stream) => {
+                    stream.stir();
+                    drop(stream);
+                    let mut state = self.state.lock();
+                    state.calls -= 1;
+                    state
+                }
+                Effect::Ring(event) => {
+                    ring(&event);
+                    let mut state = self.state.lock();
+                    state.calls -= 1;
+                    state
+                }
+            };
+            let may_call = self.may_call(&state);
+            effect = state.next_effect(may_call);
+            let last = state.retire();
+            self.unlock(state);
+            if last.0.is_some() {
+                *retired = last;
+            }
+        }
+    }
+
+    /// May this thread call back? Not inside a callback of this hub.
+    fn may_call(&self, state: &State) -> bool {
+        let here = std::ptr::from_ref(self) as usize;
+        state.watched > 0
+            && !RUNNING.try_with(|running| running.borrow().iter().any(|(hub, _)| *hub == here)).unwrap_or(true)
+    }
+
+    fn call(&self, link: u32, callback: &Callback, status: Status) {
+        let here = std::ptr::from_ref(self) as usize;
+        let _ = RUNNING.try_with(|running| running.borrow_mut().push((here, link)));
+        {
+            let _scope = CallbackScope::new();
+            // SAFETY: function and argument as the caller gave them; the link's destruction waits for this call, or comes from inside it.
+            unsafe { (callback.function)(callback.arg, callback.link, status.0) };
+        }
+        let _ = RUNNING.try_with(|running| running.borrow_mut().pop());
+    }
+
+    /// Waits until no callback of the link's, or of any, runs on another thread.
+    pub(super) fn await_callbacks(&self, link: Option<u32>) {
+        let here = std::ptr::from_ref(self) as usize;
+        let own = |number: u32| {
+            let running = |running: &RefCell<Vec<(usize, u32)>>| running.borrow().contains(&(here, number));
+            RUNNING.try_with(running).unwrap_or(false)
+        };
+        let _ = self.wait_for(0, u64::MAX, |state| {
+            let mut numbers = 0..state.links.len() as u32;
+            let busy = |number: u32| state.links[number as usize].watch.calling > 0 && !own(number);
+            let any = link.map_or_else(|| numbers.any(busy), busy);
+            (!any).then_some(())
+        });
+    }
+
+    /// Tries until that gives something, or the time runs out. `side` is where a change would come from.
+    #[inline(always)]
+    pub(super) fn wait_for<T>(
+        &self,
+        side: usize,
+        timeout_ns: u64,
+        mut attempt: impl FnMut(&mut State) -> Option<T>,
+    ) -> Option<T> {
+        let mut state = self.state.lock();
+        let found = attempt(&mut state);
+        let _ = self.leave(state);
+        if found.is_some() || timeout_ns == 0 {
+            return found;
+        }
+        self.sleep_for(side, timeout_ns, &mut attempt)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn sleep_for<T>(
+        &self,
+        side: usize,
+        timeout_ns: u64,
+        attempt: &mut dyn FnMut(&mut State) -> Option<T>,
+    ) -> Option<T> {
+        let deadline = timer::deadline_after(timeout_ns);
+        let word = &self.words[side];
+        loop {
+            let before = word.load(Ordering::Relaxed);
+            look_shortly(&|| word.load(Ordering::Acquire) != before);
+            let mut state = self.state.lock();
+            let found = attempt(&mut state);
+            let left = timer::remaining(deadline);
+            if found.is_some() || left == Some(Duration::ZERO) {
+                let _ = self.leave(state);
+                return found;
+            }
+            state.sleepers[side] += 1;
+            let seen = word.load(Ordering::Relaxed);
+            // What this thread itself does now moves the word on.
+            let _ = self.leave(state);
+            word.wait(seen, left);
+            self.state.lock().sleepers[side] -= 1;
+        }
+    }
+}
+
+fn ring(event: &OwnedFd) {
+    let one = 1u64;
+    // SAFETY: a live descriptor and eight bytes. Fails only when it is readable already.
+    unsafe { libc::write(event.as_raw_fd(), (&raw const one).cast(), 8) };
+}
+
+/// Takes back what has rung.
+pub(super) fn silence(event: &OwnedFd) {
+    let mut count = 0u64;
+    // SAFETY: a live descriptor, which does not block, and room for eight bytes.
+    unsafe { libc::read(event.as_raw_fd(), (&raw mut count).cast(), 8) };
+}

@@ -1,0 +1,381 @@
+//! What this process has asked of members and waits for: data that is to come, and word that all before is done.
+//!
+//! Calls return when what they ask for is on its way. An answer goes from the message that it came in into the caller's memory, piece by piece, on the thread that takes
+//! it in; whoever flushes waits until as many answers have come as were asked for. Where there is a request, what is left of it is counted here, and
+//! its end goes onto a list of the user's worker (see `window_request`).
+//!
+//! Who owns what. Everything is behind one lock, which answers are written under: what was taken out of here is written to no more. An entry names the
+//! member that is asked, as nobody else answers, and its `Tally`, which belongs to a window that takes its entries out before it goes. A token is not used
+//! again before its place has been used 2^31 times, so that an answer which comes late finds nothing.
+//!
+//! Cost: the lock when something is asked for, and when it is answered; no allocation once there are as many places as are used at a time.
+
+use super::request::Ticket;
+use super::status::Status;
+use super::window_wire::WindowHeader;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+/// Of the tokens given here. Others are of questions about locks.
+const OURS: u64 = 1 << 63;
+/// As many can be awaited at a time; the rest of a token tells the uses of one place apart.
+const PLACES: u64 = 1 << 32;
+/// Pieces whose list is kept for the next use of a place.
+const PIECES_KEPT: usize = 64;
+
+/// Is told of the end of requests. Under the lock.
+pub(super) type Tell<'a> = &'a dyn Fn(Ticket, Status);
+
+/// Where some of an answer goes.
+pub(super) type Run = (*mut u8, usize);
+
+/// What was asked of a member for a window, and what has come of it.
+#[derive(Default)]
+pub(super) struct Tally {
+    asked: AtomicU64,
+    /// All up to this one have ended.
+    answered: AtomicU64,
+    /// Others that have: answers come in order, but a call that fails takes back what it has asked for.
+    early: Mutex<Vec<u64>>,
+    /// The last one that brings data.
+    data: AtomicU64,
+    /// The first status that is wrong, for the next flush. 0 for none.
+    complaint: AtomicI32,
+}
+
+impl Tally {
+    /// To be compared with what is answered later.
+    pub(super) fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Acquire)
+    }
+
+    /// Has everything ended that was asked by then? The answers are there, too.
+    pub(super) fn has_answers(&self, asked: u64) -> bool {
+        self.answered.load(Ordering::Acquire) >= asked
+    }
+
+    /// How many answers are missing.
+    pub(super) fn missing(&self) -> u64 {
+        self.asked().saturating_sub(self.answered.load(Ordering::Acquire))
+    }
+
+    /// The last question so far whose answer brings data, as `asked` counts.
+    pub(super) fn asked_for_data(&self) -> u64 {
+        self.data.load(Ordering::Acquire)
+    }
+
+    fn ask(&self, bytes: u64) -> u64 {
+        let number = 1 + self.asked.fetch_add(1, Ordering::AcqRel);
+        if bytes > 0 {
+            self.data.store(number, Ordering::Release);
+        }
+        number
+    }
+
+    fn end(&self, number: u64) {
+        let mut early = self.early.lock();
+        let mut answered = self.answered.load(Ordering::Relaxed);
+        if number != answered + 1 {
+            return early.push(number);
+        }
+        answered = number;
+        while let Some(next) = early.iter().position(|number| *number == answered + 1) {
+            early.swap_remove(next);
+            answered += 1;
+        }
+        self.answered.store(answered, Ordering::Release);
+    }
+
+    pub(super) fn complain(&self, status: Status) {
+        let _ = self.complaint.compare_exchange(0, status.0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// What was wrong, once.
+    pub(super) fn take_complaint(&self) -> Option<Status> {
+        if self.complaint.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        Some(Status(self.complaint.swap(0, Ordering::Relaxed))).filter(|status| status.is_error())
+    }
+}
+
+/// A call of the user's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Call {
+    number: u64,
+    /// What is counted of it, if it has a request.
+    order: Option<u32>,
+}
+
+impl Call {
+    /// Nothing is asked for in its name.
+    pub const NONE: Call = Call { number: 0, order: None };
+
+    /// The same, of which the request does not wait for this.
+    pub(super) fn without_request(self) -> Call {
+        Call { order: None, ..self }
+    }
+
+    /// It has a request.
+    pub(super) fn has_request(&self) -> bool {
+        self.order.is_some()
+    }
+}
+
+struct Entry {
+    token: u64,
+    /// Null while the place is free.
+    tally: *const Tally,
+    /// As the tally counts.
+    number: u64,
+    /// The job rank of who is asked.
+    from: u32,
+    call: Call,
+    bytes: u64,
+    /// Where these go; empty where nobody wants them any more.
+    landing: Vec<Run>,
+}
+
+/// A request: what has still to happen before it ends. The call that begins it is counted, too.
+struct Order {
+    left: u32,
+    status: Status,
+    ticket: Option<Ticket>,
+    /// Of a flush: what was wrong before is told by it.
+    tally: *const Tally,
+}
+
+#[derive(Default)]
+struct Table {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    orders: Vec<Order>,
+    free_orders: Vec<u32>,
+    calls: u64,
+}
+
+// SAFETY: the pointers in it are used under the lock that it is behind, as is said above; the pieces are memory that its caller has lent until the answer
+// is there, or taken out.
+unsafe impl Send for Table {}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Awaited(Mutex<Table>);
+
+impl Table {
+    fn find(&mut self, token: u64) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut((token % PLACES) as usize)?;
+        (entry.token == token && !entry.tally.is_null()).then_some(entry)
+    }
+
+    /// An entry has ended. `told` is what its call gets to know.
+    fn end(&mut self, place: usize, told: Status, tell: Tell<'_>) {
+        let entry = &mut self.entries[place];
+        let (tally, call, number) = (entry.tally, entry.call, entry.number);
+        entry.tally = std::ptr::null();
+        entry.token = OURS | (entry.token & !OURS).wrapping_add(PLACES) & !OURS;
+        entry.landing.clear();
+        entry.landing.shrink_to(PIECES_KEPT);
+        self.free.push(place as u32);
+        // SAFETY: of a window that takes its entries out before it goes.
+        let tally = unsafe { &*tally };
+        match call.order {
+            Some(order) => self.count_down(order, told, tell),
+            None if told.is_error() && call != Call::NONE => tally.complain(told),
+            None => {}
+        }
+        tally.end(number);
+    }
+
+    fn count_down(&mut self, order: u32, told: Status, tell: Tell<'_>) {
+        let entry = &mut self.orders[order as usize];
+        entry.left -= 1;
+        if entry.status == Status::OK {
+            // Who has left the window does no more for it than the dead.
+            entry.status = if told == Status::CLOSED { Status::PEER_FAILED } else { told };
+        }
+        if entry.left > 0 {
+            return;
+        }
+        // SAFETY: as above.
+        if let (Some(tally), Status::OK) = (unsafe { entry.tally.as_ref() }, entry.status) {
+            entry.status = tally.take_complaint().unwrap_or(Status::OK);
+        }
+        if let Some(ticket) = entry.ticket {
+            tell(ticket, entry.status);
+            self.free_orders.push(order);
+        }
+    }
+
+    fn end_all(&mut self, which: impl Fn(&Entry) -> bool, told: Status, tell: Tell<'_>) {
+        for place in 0..self.entries.len() {
+            if !self.entries[place].tally.is_null() && which(&self.entries[place]) {
+                self.end(place, told, tell);
+            }
+        }
+    }
+}
+
+impl Awaited {
+    /// Is it one of those given here?
+    pub(super) fn knows(token: u64) -> bool {
+        token & OURS != 0
+    }
+
+    /// Something is asked for: the token for the question. `landing` lists where so many bytes go.
+    ///
+    /// # Safety
+    /// They are writable until the answer has come, or was taken out; the tally is there as long.
+    pub(super) unsafe fn add(
+        &self,
+        tally: &Tally,
+        from: u32,
+        call: Call,
+        bytes: u64,
+        landing: impl FnOnce(&mut Vec<Run>),
+    ) -> u64 {
+        let mut table = self.0.lock();
+        let place = match table.free.pop() {
+            Some(place) => place as usize,
+            None => {
+                let place = table.entries.len();
+                let (token, tally, landing) = (OURS | place as u64, std::ptr::null(), Vec::new());
+                table.entries.push(Entry { token, tally, number: 0, from, call, bytes, landing });
+                place
+            }
+        };
+        if let Some(order) = call.order {
+            table.orders[order as usize].left += 1;
+        }
+        let entry = &mut table.entries[place];
+        (entry.tally, entry.from, entry.call, entry.bytes) = (tally, from, call, bytes);
+        entry.number = tally.ask(bytes);
+        landing(&mut entry.landing);
+        entry.token
+    }
+
+    /// An answer has come.
+    pub(super) fn answered(&self, header: &WindowHeader, data: &[u8], tell: Tell<'_>) {
+        let mut table = self.0.lock();
+        let Some(entry) = table.find(header.token).filter(|entry| entry.from == header.from) else { return };
+        let mut told = Status(header.status);
+        if !told.is_error() && data.len() as u64 != entry.bytes {
+            told = Status::MESSAGE_TRUNCATED;
+        }
+        if !told.is_error() {
+            let mut rest = data;
+            for (place, length) in &entry.landing {
+                let (now, later) = rest.split_at(*length);
+                // SAFETY: the caller's memory, which it has lent until this is taken out.
+                unsafe { place.copy_from_nonoverlapping(now.as_ptr(), now.len()) };
+                rest = later;
+            }
+        }
+        table.end((header.token % PLACES) as usize, told, tell);
+    }
+
+    /// A call has failed: nothing is written that it has asked for.
+    pub(super) fn withdraw(&self, call: Call, tell: Tell<'_>) {
+        self.0.lock().end_all(|entry| entry.call.number == call.number, Status::OK, tell);
+    }
+
+    /// Nothing of this member's is to be expected for a window any more.
+    pub(super) fn discard(&self, tally: &Tally, told: Status, tell: Tell<'_>) {
+        self.0.lock().end_all(|entry| std::ptr::eq(entry.tally, tally), told, tell);
+    }
+
+    /// Nor for any.
+    pub(super) fn discard_all_of(&self, from: u32, told: Status, tell: Tell<'_>) {
+        self.0.lock().end_all(|entry| entry.from == from, told, tell);
+    }
+
+    /// A call without a request.
+    pub(super) fn call(&self) -> Call {
+        let mut table = self.0.lock();
+        table.calls += 1;
+        Call { number: table.calls, order: None }
+    }
+
+    /// One that has a request. With a tally it is a flush.
+    pub(super) fn call_with_request(&self, tally: Option<&Tally>) -> Call {
+        let mut table = self.0.lock();
+        table.calls += 1;
+        let tally = tally.map_or(std::ptr::null(), std::ptr::from_ref);
+        let order = Order { left: 1, status: Status::OK, ticket: None, tally };
+        let place = match table.free_orders.pop() {
+            Some(place) => {
+                table.orders[place as usize] = order;
+                place
+            }
+            None => {
+                table.orders.push(order);
+                table.orders.len() as u32 - 1
+            }
+        };
+        Call { number: table.calls, order: Some(place) }
+    }
+
+    /// Something else belongs to it that has to end before it does.
+    pub(super) fn count_in(&self, call: Call) {
+        if let Some(order) = call.order {
+            self.0.lock().orders[order as usize].left += 1;
+        }
+    }
+
+    /// That has ended.
+    pub(super) fn count_out(&self, call: Call, told: Status, tell: Tell<'_>) {
+        if let Some(order) = call.order {
+            self.0.lock().count_down(order, told, tell);
+        }
+    }
+
+    /// What has to end before it does, beside the call itself.
+    pub(super) fn left(&self, call: Call) -> u32 {
+        call.order.map_or(0, |order| self.0.lock().orders[order as usize].left - 1)
+    }
+
+    /// The call is over: what has come of its request, if that has ended. Else this ticket's end is told later.
+    pub(super) fn is_over(&self, call: Call, ticket: Option<Ticket>, tell: Tell<'_>) -> Option<Status> {
+        let Some(order) = call.order else { return Some(Status::OK) };
+        let mut table = self.0.lock();
+        if table.orders[order as usize].left > 1 {
+            table.orders[order as usize].ticket = ticket;
+            if ticket.is_some() {
+                table.count_down(order, Status::OK, tell);
+            }
+            return None;
+        }
+        table.count_down(order, Status::OK, tell);
+        table.free_orders.push(order);
+        Some(table.orders[order as usize].status)
+    }
+
+    /// The request is not waited for any more, and nothing is written that it has asked for. False where there is something of it that does not end before its time.
+    pub(super) fn cancel(&self, call: Call, ticket: Ticket) -> bool {
+        let Some(order) = call.order else { return false };
+        let mut table = self.0.lock();
+        if table.orders[order as usize].ticket != Some(ticket) {
+            // It has ended, which is to be told.
+            return false;
+        }
+        let asked = table.entries.iter().filter(|entry| !entry.tally.is_null() && entry.call == call).count();
+        if asked as u32 != table.orders[order as usize].left {
+            return false;
+        }
+        table.orders[order as usize].ticket = None;
+        // What a flush would have told the next one tells.
+        let call = if table.orders[order as usize].tally.is_null() { Call::NONE } else { call.without_request() };
+        let is_of_it = |entry: &&mut Entry| !entry.tally.is_null() && entry.call.order == Some(order);
+        for entry in table.entries.iter_mut().filter(is_of_it) {
+            // Its answer is counted all the same.
+            entry.landing.clear();
+            entry.call = call;
+        }
+        table.free_orders.push(order);
+        true
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "window_awaited_tests.rs"]
+mod tests;

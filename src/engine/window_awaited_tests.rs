@@ -1,0 +1,113 @@
+//! What answers write, and what is counted.
+
+use super::super::window_wire::What;
+use super::*;
+
+const THEM: u32 = 2;
+
+fn answer(from: u32, token: u64, status: Status) -> WindowHeader {
+    WindowHeader { token, status: status.0, ..WindowHeader::new(What::Answer, 1, from) }
+}
+
+fn nobody(_: Ticket, _: Status) {
+    panic!("nothing that has a request has ended");
+}
+
+/// A question about so many bytes, which go there in two pieces.
+fn ask(awaited: &Awaited, tally: &Tally, call: Call, place: &mut [u8]) -> u64 {
+    let (first, second) = place.split_at_mut(1);
+    let (first, second) = ((first.as_mut_ptr(), first.len()), (second.as_mut_ptr(), second.len()));
+    // SAFETY: the callers keep it.
+    unsafe { awaited.add(tally, THEM, call, place.len() as u64, |runs| runs.extend([second, first])) }
+}
+
+#[test]
+fn an_answer_goes_where_it_belongs_once_and_from_who_was_asked() {
+    let (awaited, tally, mut place) = (Awaited::default(), Tally::default(), [0; 3]);
+    let token = ask(&awaited, &tally, awaited.call(), &mut place);
+    assert!(Awaited::knows(token) && tally.missing() == 1);
+    awaited.answered(&answer(THEM + 1, token, Status::OK), &[7, 8, 9], &nobody);
+    assert!(tally.missing() == 1 && place == [0; 3]);
+    awaited.answered(&answer(THEM, token, Status::OK), &[7, 8, 9], &nobody);
+    assert!(tally.missing() == 0 && place == [9, 7, 8]);
+    awaited.answered(&answer(THEM, token, Status::OK), &[1, 1, 1], &nobody);
+    // The place has another use now.
+    let other = ask(&awaited, &tally, awaited.call(), &mut place);
+    assert_ne!(other, token);
+    awaited.answered(&answer(THEM, token, Status::OK), &[1, 1, 1], &nobody);
+    assert!(tally.missing() == 1 && place == [9, 7, 8]);
+    assert_eq!(tally.take_complaint(), None);
+}
+
+#[test]
+fn what_ends_early_does_not_stand_for_what_was_asked_before() {
+    let (awaited, tally, mut place) = (Awaited::default(), Tally::default(), [0; 3]);
+    let first = ask(&awaited, &tally, awaited.call(), &mut place);
+    let asked = tally.asked();
+    for _ in 0..3 {
+        let failed = awaited.call();
+        ask(&awaited, &tally, failed, &mut place);
+        awaited.withdraw(failed, &nobody);
+    }
+    assert!(!tally.has_answers(asked) && tally.missing() == 4);
+    awaited.answered(&answer(THEM, first, Status::OK), &[7, 8, 9], &nobody);
+    assert!(tally.has_answers(tally.asked()) && tally.missing() == 0);
+}
+
+#[test]
+fn what_is_wrong_is_told_once_and_writes_nothing() {
+    let (awaited, tally, mut place) = (Awaited::default(), Tally::default(), [5; 3]);
+    for (status, data, told) in [
+        (Status::RMA_ATTACH, &[1, 2, 3][..], Status::RMA_ATTACH),
+        (Status::OK, &[1, 2], Status::MESSAGE_TRUNCATED),
+        (Status::OK, &[1, 2, 3, 4], Status::MESSAGE_TRUNCATED),
+    ] {
+        let token = ask(&awaited, &tally, awaited.call(), &mut place);
+        awaited.answered(&answer(THEM, token, status), data, &nobody);
+        assert_eq!((tally.take_complaint(), tally.take_complaint()), (Some(told), None));
+        assert!(place == [5; 3] && tally.missing() == 0);
+    }
+}
+
+#[test]
+fn what_was_taken_out_is_written_to_no_more() {
+    let (awaited, tally, other, mut place) = (Awaited::default(), Tally::default(), Tally::default(), [5; 3]);
+    let failed = awaited.call();
+    let withdrawn = ask(&awaited, &tally, failed, &mut place);
+    awaited.withdraw(failed, &nobody);
+    let discarded = ask(&awaited, &tally, awaited.call(), &mut place);
+    let kept = ask(&awaited, &other, awaited.call(), &mut place);
+    awaited.discard(&tally, Status::PEER_FAILED, &nobody);
+    assert!(tally.missing() == 0 && other.missing() == 1);
+    for token in [withdrawn, discarded] {
+        awaited.answered(&answer(THEM, token, Status::OK), &[1, 2, 3], &nobody);
+    }
+    assert_eq!(place, [5; 3]);
+    awaited.discard_all_of(THEM + 1, Status::PEER_FAILED, &nobody);
+    assert_eq!(other.missing(), 1);
+    awaited.discard_all_of(THEM, Status::PEER_FAILED, &nobody);
+    awaited.answered(&answer(THEM, kept, Status::OK), &[1, 2, 3], &nobody);
+    assert!(other.missing() == 0 && place == [5; 3]);
+    assert_eq!(other.take_complaint(), Some(Status::PEER_FAILED));
+}
+
+#[test]
+fn a_call_with_a_request_that_has_all_when_it_returns_needs_no_ticket() {
+    let (awaited, tally, mut place) = (Awaited::default(), Tally::default(), [0; 3]);
+    for status in [Status::OK, Status::RMA_ATTACH] {
+        let call = awaited.call_with_request(None);
+        let token = ask(&awaited, &tally, call, &mut place);
+        awaited.count_in(call);
+        assert!(awaited.left(call) == 2 && awaited.is_over(call, None, &nobody).is_none());
+        awaited.answered(&answer(THEM, token, status), &[1, 2, 3], &nobody);
+        assert!(awaited.left(call) == 1 && awaited.is_over(call, None, &nobody).is_none());
+        awaited.count_out(call, Status::OK, &nobody);
+        assert_eq!(awaited.is_over(call, None, &nobody), Some(status));
+    }
+    // A request tells what was wrong by itself, but that of a flush what was wrong before.
+    assert_eq!(tally.take_complaint(), None);
+    tally.complain(Status::RMA_POISONED);
+    let flush = awaited.call_with_request(Some(&tally));
+    assert_eq!(awaited.is_over(flush, None, &nobody), Some(Status::RMA_POISONED));
+    assert_eq!(tally.take_complaint(), None);
+}

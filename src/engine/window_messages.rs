@@ -1,0 +1,591 @@
+//! What comes for windows by messages, and what becomes of it here: the target's side of `window_remote`.
+//!
+//! The service of the group takes a message in on its own thread, one after the other as they were sent. So a target is served whether it makes calls or not. An
+//! operation is executed as if this process had called for it at its own memory: under the same lock, or by the same atomic operations, as those of
+//! everybody else. Locks are asked for in the name of the member that wants them; one that has to wait is looked after in the passes of
+//! the service's worker.
+//!
+//! A message is hostile until checked: its sender is who the connection leads to, its pieces are inside this process's memory, its data is as long as they
+//! are. What is wrong is told to whoever asks, or kept for the next flush.
+//!
+//! Who owns what. A window is known by a plain pointer, from before any member may send to it until it leaves, which waits for those who are in the
+//! midst of something with it (`visitors`).
+
+use super::am_message::Message;
+use super::element::{Domain, Reduce};
+use super::group_service::{distances, Held, Service};
+use super::inflight::Out;
+use super::layout::Layout;
+use super::memory_type;
+use super::messages;
+use super::operation::{OpParams, Submitted};
+use super::reduce::Update;
+use super::request::Ticket;
+use super::rma;
+use super::status::{Error, Result, Status};
+use super::sync_call::LockType;
+use super::tag::Part;
+use super::window::{Flavor, Window};
+use super::window_awaited::Awaited;
+use super::window_control::Ended;
+use super::window_data::{swap_locked, Place};
+use super::window_operate::{SpareLists, AT_ONCE};
+use super::window_reach::Reach;
+use super::window_remote::Question;
+use super::window_wire::{pieces_of, What, WindowHeader};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+/// Of a dynamic window, whose members do not know of each other how much there is: bytes that are updated as one.
+const MOST_WHOLE: u64 = 1 << 31;
+
+/// Buffers of answers that are kept for others.
+const BUFFERS_KEPT: usize = 64;
+
+/// Bytes of answers for one member that wait to leave. Who asks for more, and takes none, gets NO_RESOURCE: of the members that keep to 2 MiB for each window, one with more
+/// than a hundred.
+const MOST_OWED: u64 = 256 << 20;
+
+/// Of a window's number: who has proposed it.
+const RANK_BITS: u32 = 24;
+
+/// What a group's service knows of windows.
+#[derive(Default)]
+pub(crate) struct Windows {
+    known: Mutex<HashMap<u64, Known>>,
+    /// Numbers that windows have had here.
+    numbers: AtomicU64,
+    /// About locks.
+    questions: Mutex<HashMap<u64, Arc<Question>>>,
+    tokens: AtomicU64,
+    /// Everything else.
+    pub(super) awaited: Arc<Awaited>,
+    pub(super) spare: SpareLists,
+    /// For the data of answers.
+    buffers: Mutex<Vec<Vec<u8>>>,
+    /// By job rank: bytes of answers that have not left.
+    owed: Mutex<HashMap<u32, u64>>,
+}
+
+struct Known(*const Window);
+
+// SAFETY: what it points to is used while it is known, as `Window` says.
+unsafe impl Send for Known {}
+
+impl Windows {
+    /// One that no other window gets: the greatest that a member has proposed is taken, and each proposes what nobody else does, once.
+    pub(super) fn next_number(&self, job_rank: u32) -> u64 {
+        (1 + self.numbers.fetch_add(1, Ordering::Relaxed)) << RANK_BITS | u64::from(job_rank)
+    }
+
+    /// A window has it now.
+    pub(super) fn take_number(&self, number: u64) {
+        self.numbers.fetch_max(number >> RANK_BITS, Ordering::Relaxed);
+    }
+
+    /// So many bytes, all 0, for an answer.
+    fn take_buffer(&self, bytes: usize) -> Vec<u8> {
+        if bytes == 0 {
+            return Vec::new();
+        }
+        let mut buffer = self.buffers.lock().pop().unwrap_or_default();
+        buffer.resize(bytes, 0);
+        buffer
+    }
+
+    /// It has left. What the allocator gets back in such pieces it gives back to the kernel, page by page, which takes longer than all else.
+    fn keep_buffer(&self, mut buffer: Vec<u8>) {
+        if buffer.capacity() == 0 || buffer.capacity() as u64 > AT_ONCE {
+            return;
+        }
+        buffer.clear();
+        let mut buffers = self.buffers.lock();
+        if buffers.len() < BUFFERS_KEPT {
+            buffers.push(buffer);
+        }
+    }
+
+    /// May an answer of so many bytes be made for this member? One always may.
+    fn may_owe(&self, to: u32, bytes: u64) -> bool {
+        let owed = self.owed.lock().get(&to).copied().unwrap_or(0);
+        owed == 0 || owed.saturating_add(bytes) <= MOST_OWED
+    }
+
+    fn owe(&self, to: u32, bytes: u64) {
+        if bytes > 0 {
+            *self.owed.lock().entry(to).or_default() += bytes;
+        }
+    }
+
+    fn has_paid(&self, to: u32, bytes: u64) {
+        if bytes > 0 {
+            self.owed.lock().entry(to).and_modify(|owed| *owed -= bytes);
+        }
+    }
+
+    pub(super) fn next_token(&self) -> u64 {
+        1 + self.tokens.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn remember(&self, token: u64, question: Arc<Question>) {
+        self.questions.lock().insert(token, question);
+    }
+
+    /// No answer to it is written from now on.
+    pub(super) fn forget(&self, token: u64) {
+        self.questions.lock().remove(&token);
+    }
+
+    /// Messages for it are taken in from now on.
+    pub(super) fn enter(&self, window: &Window) {
+        self.known.lock().insert(window.number, Known(window));
+    }
+
+    /// And not any more, when this returns: false if that was so already.
+    pub(super) fn leave(&self, window: &Window) -> bool {
+        let known = self.known.lock().remove(&window.number).is_some();
+        if known {
+            self.await_visitors(window);
+        }
+        known
+    }
+
+    /// Nobody is in the midst of something with a window that nobody enters any more.
+    pub(super) fn await_visitors(&self, window: &Window) {
+        while window.visitors.load(Ordering::Acquire) > 0 {
+            // A visitor may be waiting for a lock of other processes.
+            std::thread::yield_now();
+        }
+    }
+
+    fn visit(&self, number: u64) -> Option<Visitor> {
+        let known = self.known.lock();
+        // SAFETY: known under the lock that `leave` takes first.
+        Some(Visitor::of(unsafe { &*known.get(&number)?.0 }))
+    }
+}
+
+/// Of a member on another host that holds the lock of this one.
+pub(super) struct FarHold {
+    /// Of its question.
+    token: u64,
+    how: LockType,
+    /// It knows, as far as that is known here.
+    taken: bool,
+}
+
+/// In the midst of something with a window, which leaves only afterwards. Without a reference: the service's thread must not be the last to have one.
+pub(super) struct Visitor(*const Window);
+
+impl Visitor {
+    /// Of one that cannot leave right now.
+    pub(super) fn of(window: &Window) -> Self {
+        window.visitors.fetch_add(1, Ordering::Relaxed);
+        Visitor(window)
+    }
+}
+
+impl std::ops::Deref for Visitor {
+    type Target = Window;
+
+    fn deref(&self) -> &Window {
+        // SAFETY: it waits for its visitors.
+        unsafe { &*self.0 }
+    }
+}
+
+impl Drop for Visitor {
+    fn drop(&mut self) {
+        self.visitors.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Of the service's worker.
+pub(super) unsafe extern "C" fn on_window_message(arg: *mut c_void, message: *mut Message) {
+    // SAFETY: the service of this worker, which it outlives.
+    let service = unsafe { &*arg.cast::<Service>() };
+    let held = Held::new(message);
+    if let Err(why) = service.take_in_for_window(&held) {
+        messages::complain(why);
+    }
+}
+
+impl Service {
+    fn take_in_for_window(&self, held: &Held) -> std::result::Result<(), &'static str> {
+        let message = held.message();
+        let header = WindowHeader::decode(message.header())?;
+        self.check_sender(header.from, held)?;
+        let length = usize::try_from(message.length()).map_err(|_| "a window's message that is too long")?;
+        let data: &[u8] = match message.data() {
+            data if data.is_null() && length > 0 => return Err("a window's message whose data is not here"),
+            data if data.is_null() => &[],
+            // SAFETY: the message's data, which is ours as long as `held`.
+            data => unsafe { std::slice::from_raw_parts(data.cast(), length) },
+        };
+        if header.what == What::Answer {
+            if Awaited::knows(header.token) {
+                self.windows.awaited.answered(&header, data, &|ticket, status| self.tell_user(ticket, status));
+            } else if let Some(question) = self.windows.questions.lock().get(&header.token) {
+                question.answered(&header);
+            }
+            self.tell();
+            return Ok(());
+        }
+        let Some(window) = self.windows.visit(header.window) else {
+            self.answer(&header, Status::CLOSED, Vec::new());
+            return Ok(());
+        };
+        let from = window.group.ranks.iter().position(|rank| *rank == header.from);
+        let from = from.ok_or("a window's message of somebody who is no member")? as u32;
+        window.take_in(from, &header, data)
+    }
+
+    /// Nothing that was asked of this member is answered any more.
+    pub(super) fn nothing_comes_from(&self, rank: u32) {
+        let tell = |ticket, status| self.tell_user(ticket, status);
+        self.windows.awaited.discard_all_of(rank, Status::PEER_FAILED, &tell);
+    }
+
+    /// A request of the user's has ended.
+    pub(super) fn tell_user(&self, ticket: Ticket, status: Status) {
+        self.user.window_ends.push(&self.user, ticket, status);
+    }
+
+    /// Answers, if that is wanted.
+    pub(super) fn answer(&self, asked: &WindowHeader, status: Status, data: Vec<u8>) {
+        if asked.token == 0 {
+            return self.windows.keep_buffer(data);
+        }
+        let header = WindowHeader {
+            token: asked.token,
+            offset: asked.offset,
+            status: status.0,
+            number: asked.number,
+            ..WindowHeader::new(What::Answer, asked.window, self.rank())
+        };
+        let parts =
+            [Part { data: data.as_ptr().cast_mut().cast(), length: data.len(), memory_type: memory_type::HOST }];
+        let parts: &[Part] = if data.is_empty() { &[] } else { &parts };
+        let (to, bytes) = (asked.from, data.len() as u64);
+        self.windows.owe(to, bytes);
+        let kept = Box::into_raw(Box::new(Answer { service: self, to, data }));
+        let params = OpParams { callback: Some(on_answered), callback_arg: kept.cast(), ..OpParams::DEFAULT };
+        // Whoever cannot be told has gone.
+        if !matches!(self.send_with(asked.from, &header.encode(), parts, &params, Out::NOWHERE), Ok(Submitted::Pending))
+        {
+            // SAFETY: of the box above, which nobody else gets.
+            unsafe { Box::from_raw(kept) }.has_left();
+        }
+    }
+}
+
+/// One on its way.
+struct Answer {
+    /// Which ends its worker, and with that all callbacks, before it goes.
+    service: *const Service,
+    to: u32,
+    data: Vec<u8>,
+}
+
+impl Answer {
+    fn has_left(self) {
+        // SAFETY: as is said there.
+        let windows = &unsafe { &*self.service }.windows;
+        windows.has_paid(self.to, self.data.len() as u64);
+        windows.keep_buffer(self.data);
+    }
+}
+
+unsafe extern "C" fn on_answered(arg: *mut c_void, _request: *mut super::request::Slot, _status: i32) {
+    // SAFETY: of `answer`, once.
+    unsafe { Box::from_raw(arg.cast::<Answer>()) }.has_left();
+}
+
+impl Window {
+    fn take_in(&self, from: u32, header: &WindowHeader, data: &[u8]) -> std::result::Result<(), &'static str> {
+        let service = &self.group.service;
+        let control = self.own().control();
+        let tells = |word: &AtomicU64| {
+            word.store(header.at, Ordering::Release);
+            control.ring();
+        };
+        match header.what {
+            What::Put | What::Get | What::Accumulate | What::Fetch | What::Swap => {
+                let done = match header.what.is_answered() && !service.windows.may_owe(header.from, header.bytes) {
+                    true => Err(Error::new(Status::NO_RESOURCE, "window: a member that takes no answers")),
+                    false => self.perform(header, data),
+                };
+                if let (Err(error), 0) = (&done, header.token) {
+                    let complaint = &self.complaints[from as usize];
+                    let _ = complaint.compare_exchange(0, error.status().0, Ordering::Relaxed, Ordering::Relaxed);
+                }
+                match done {
+                    Ok(data) => service.answer(header, Status::OK, data),
+                    Err(error) => service.answer(header, error.status(), Vec::new()),
+                }
+            }
+            What::Flush => {
+                let complaint = self.complaints[from as usize].swap(0, Ordering::Relaxed);
+                service.answer(header, Status(complaint), Vec::new());
+            }
+            What::Lock => self.lock_for(from, header),
+            What::Took => self.taken_by(from, header.token),
+            What::Unlock => self.unlock_for(from, None),
+            What::GiveUp => {
+                if !service.cancel_lock_for(self, from, header.token) {
+                    self.unlock_for(from, Some(header.token));
+                }
+            }
+            What::Posted => tells(&control.from(from).posted),
+            What::Completed => tells(&control.from(from).completed),
+            What::Round => {
+                let strange = "a window's message of a round that there is not";
+                let round = control.round_if(header.number).ok_or(strange)?;
+                let size = self.targets.len();
+                let distance = distances(size).nth(header.number as usize).ok_or(strange)?;
+                if from as usize != (self.rank as usize + size - distance) % size {
+                    return Err("a window's message of a round from another member than the one that it is waited for");
+                }
+                tells(round);
+            }
+            What::Ended => {
+                if header.status == 0 || header.number as usize >= self.targets.len() {
+                    return Err("a window's message of an end for no reason");
+                }
+                if let Some(remote) = &self.targets[from as usize].remote {
+                    remote.end(Ended { status: Status(header.status), blamed: header.number });
+                }
+                control.ring();
+                service.tell();
+            }
+            What::Answer => {}
+        }
+        Ok(())
+    }
+
+    /// Executes an operation at this process's memory. What was asked for.
+    fn perform(&self, header: &WindowHeader, data: &[u8]) -> Result<Vec<u8>> {
+        let WindowHeader { what, op, kind, bytes, .. } = *header;
+        let strange = || Error::new(Status::INVALID_PARAM, "window: a message whose data is not what it says");
+        let (pieces, data) = pieces_of(header, data).ok_or_else(strange)?;
+        let size = kind.size();
+        let expected = match what {
+            What::Get => 0,
+            What::Fetch if op == Reduce::NoOp => 0,
+            What::Swap => 2 * size as u64,
+            _ => bytes,
+        };
+        // What is swapped is one element, at one place.
+        let one = what != What::Swap || (header.pieces == 0 && bytes == size as u64);
+        if data.len() as u64 != expected || bytes > self.most_at_once() || !one {
+            return Err(strange());
+        }
+        let places = pieces.iter().map(|(at, bytes)| self.place_here(*at, *bytes)).collect::<Result<Vec<_>>>()?;
+        let fetches = what.is_answered();
+        let mut fetched = self.group.service.windows.take_buffer(if fetches { bytes as usize } else { 0 });
+        if bytes == 0 {
+            return Ok(fetched);
+        }
+        if matches!(what, What::Put | What::Get) {
+            let mut done = 0;
+            for (place, length) in places {
+                // SAFETY: inside this process's memory of the window, and as many bytes of the data or of what is fetched.
+                unsafe {
+                    match what {
+                        What::Put => rma::copy(data.as_ptr().add(done), place, place, length),
+                        _ => rma::copy(place, fetched.as_mut_ptr().add(done), place, length),
+                    }
+                }
+                done += length;
+            }
+            return Ok(fetched);
+        }
+        let mut domain = None;
+        for (place, length) in places.iter().filter(|(_, length)| *length > 0) {
+            // Elements that lie alike are updated alike: of one layout they do.
+            let of_piece = self.domain(Place::Here(*place), kind, *length as u64)?;
+            if length % size != 0 || domain.is_some_and(|domain| domain != of_piece) {
+                return Err(strange());
+            }
+            domain = Some(of_piece);
+        }
+        let domain = domain.ok_or_else(strange)?;
+        if what == What::Swap {
+            kind.check_compare_and_swap()?;
+            let (operand, compare) = data.split_at(size);
+            // SAFETY: one element inside this process's memory, and of ours.
+            unsafe {
+                self.swap_here(kind, domain, places[0].0, (operand.as_ptr(), compare.as_ptr(), fetched.as_mut_ptr()))
+            }?;
+            return Ok(fetched);
+        }
+        kind.check_reduce(op, fetches)?;
+        let mut done = 0;
+        let updates: Vec<Update> = places
+            .iter()
+            .map(|(target, length)| {
+                let operand = if data.is_empty() { std::ptr::null() } else { data.as_ptr().wrapping_add(done) };
+                let result = if fetches { fetched.as_mut_ptr().wrapping_add(done) } else { std::ptr::null_mut() };
+                done += length;
+                Update { kind, op, target: *target, operand, result, count: length / size }
+            })
+            .collect();
+        // SAFETY: as above, in the way that the window has for such elements.
+        unsafe { self.apply(domain, &updates) }?;
+        Ok(fetched)
+    }
+
+    /// Bytes that one message may be about.
+    fn most_at_once(&self) -> u64 {
+        let whole = self.granularity.load(Ordering::Relaxed) > 0;
+        match self.flavor {
+            _ if !whole => AT_ONCE,
+            Flavor::Dynamic => MOST_WHOLE,
+            _ => AT_ONCE.max(self.own().size),
+        }
+    }
+
+    /// Where a piece is here, if all of it is inside what this process offers.
+    fn place_here(&self, at: u64, bytes: u64) -> Result<(*mut u8, usize)> {
+        let own = self.own();
+        let begin = match own.reach {
+            Reach::Mapped(base) => {
+                if at.checked_add(bytes).is_none_or(|end| end > own.size) {
+                    let text =
+                        format!("window: bytes {at} to {} are not inside {}", at.saturating_add(bytes), own.size);
+                    return Err(Error::new(Status::RMA_RANGE, text));
+                }
+                base.wrapping_add(at as usize)
+            }
+            _ => {
+                let layout = Layout::contiguous(super::element::ElementType::Byte, bytes)?;
+                super::window_data::check_attached(own, at, &layout)?;
+                std::ptr::with_exposed_provenance_mut(at as usize)
+            }
+        };
+        Ok((begin, bytes as usize))
+    }
+
+    /// # Safety
+    /// Elements inside this process's memory; operands are readable, and results writable.
+    unsafe fn apply(&self, domain: Domain, updates: &[Update]) -> Result<()> {
+        let own = self.own();
+        let elements: usize = updates.iter().map(|update| update.count).sum();
+        let execute = |domain| {
+            // SAFETY: as for this function, in the way that is asked for.
+            updates.iter().for_each(|update| unsafe { update.execute(domain) });
+        };
+        match domain {
+            Domain::Lock => {
+                return self.under_lock(own, || {
+                    execute(Domain::Lock);
+                    Ok(())
+                })
+            }
+            Domain::Element if self.is_in_bulk(own, updates[0].op, elements as u64) => self.in_bulk(own, execute),
+            Domain::Element => {
+                let _single = self.single(own);
+                execute(Domain::Element);
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As above.
+    unsafe fn swap_here(
+        &self,
+        kind: super::element::ElementType,
+        domain: Domain,
+        at: *mut u8,
+        (operand, compare, result): (*const u8, *const u8, *mut u8),
+    ) -> Result<()> {
+        let own = self.own();
+        match domain {
+            // SAFETY: as for this function.
+            Domain::Element => unsafe {
+                let _single = self.single(own);
+                super::reduce::compare_and_swap(kind, at, operand, compare, result);
+                Ok(())
+            },
+            Domain::Lock => self.under_lock(own, || {
+                // SAFETY: as above, with the lock held.
+                unsafe { swap_locked(kind.size(), at, operand, compare, result) };
+                Ok(())
+            }),
+        }
+    }
+
+    /// A member on another host wants the lock.
+    fn lock_for(&self, from: u32, header: &WindowHeader) {
+        // Once: a place in line is all there is for it.
+        let (service, lock) = (&self.group.service, self.own().control().lock());
+        if self.far_holds.lock().contains_key(&from) {
+            return service.answer(header, Status::INVALID_PARAM, Vec::new());
+        }
+        if service.awaits_lock_for(self, from) {
+            return service.answer(header, Status::INVALID_PARAM, Vec::new());
+        }
+        if lock.try_lock(from, header.how) {
+            self.grant_to(from, header, true);
+            service.answer(header, Status::OK, Vec::new());
+        } else {
+            lock.begin_waiting(from, header.how);
+            service.await_lock_for(self, from, header);
+        }
+    }
+
+    /// It has it, which is to be told. Where it has waited, inside the gate that its place in line was looked at in, lest it give up in between.
+    pub(super) fn grant_to(&self, from: u32, header: &WindowHeader, taken: bool) {
+        if !taken {
+            self.own().control().lock().set_known(from, false);
+        }
+        self.far_holds.lock().insert(from, FarHold { token: header.token, how: header.how, taken });
+    }
+
+    /// Locks that members on other hosts hold of this one are nobody's any more: those of this host, which may still lock its memory, would wait for ever.
+    pub(super) fn let_go_for_all(&self) {
+        for (from, hold) in std::mem::take(&mut *self.far_holds.lock()) {
+            self.let_go_for(from, &hold);
+        }
+    }
+
+    fn let_go_for(&self, from: u32, hold: &FarHold) {
+        let lock = self.own().control().lock();
+        if hold.taken {
+            // Whoever takes that member for dead has the lock already.
+            let _ = lock.unlock(from, hold.how);
+        } else {
+            lock.give_up(from);
+        }
+    }
+
+    /// It knows.
+    fn taken_by(&self, from: u32, token: u64) {
+        let mut holds = self.far_holds.lock();
+        if let Some(hold) = holds.get_mut(&from).filter(|hold| hold.token == token && !hold.taken) {
+            hold.taken = true;
+            self.own().control().lock().set_known(from, true);
+        }
+    }
+
+    /// It gives it back, if it holds it by this question.
+    fn unlock_for(&self, from: u32, token: Option<u64>) {
+        let mut holds = self.far_holds.lock();
+        if holds.get(&from).is_none_or(|hold| token.is_some_and(|token| token != hold.token)) {
+            return;
+        }
+        let hold = holds.remove(&from);
+        drop(holds);
+        if let Some(hold) = hold {
+            self.let_go_for(from, &hold);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "window_messages_tests.rs"]
+mod tests;

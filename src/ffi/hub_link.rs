@@ -1,0 +1,437 @@
+//! Links, and the envelopes that they lease.
+
+use super::guard;
+use super::handle::{self, null, place, ucxx_endpoint_t, ucxx_envelope_t, ucxx_hub_t, ucxx_link_t, ucxx_request_t};
+use super::hub::{give, kind_of, leased, to_handle, ucxx_memory_kind, ucxx_memory_kind_t};
+use super::operation::{submit, ucxx_op_params_t};
+use super::params::{self, sized};
+use super::status::ucxx_status_t;
+use crate::engine::hub_envelope::Lease;
+use crate::engine::hub_link::{Link, LinkParams};
+use crate::engine::hub_many::{lease_many, MOST_LINKS};
+use crate::engine::hub_memory::METADATA;
+use crate::engine::hub_state::Role;
+use crate::engine::status::{Error, Result, Status};
+use std::ffi::c_void;
+
+/// Runs when a lease can be had through the link (status OK), and once when none ever will be (CLOSED). Again if that is still so, or so again, after a lease has been tried through the link; but not for what the link has given back or changed itself, until something else changes in the hub. One call at a
+/// time for a link, outside every lock, inside the call that made the lease possible, whichever that is; what others make possible meanwhile may be told by the same call. It may call every function; those that wait return BUSY. It must not throw.
+pub type ucxx_link_callback_t =
+    Option<unsafe extern "C" fn(arg: *mut c_void, link: *mut ucxx_link_t, status: ucxx_status_t)>;
+
+/// What a link is made with; NULL means all defaults.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ucxx_link_params {
+    /// Set by UCXX_LINK_PARAMS_INIT.
+    pub struct_size: usize,
+    /// 1, for a link that consumes: it sees every chunk that is in the queue, or comes, while it is there, and a chunk stays until all such links have consumed it. Consumers without it compete for chunks: each is consumed by one of them. Up to 63 at a time.
+    pub broadcast: u8,
+    /// 1: ucxx_envelope_release commits. Without effect for a link that peeks.
+    pub autocommit: u8,
+    /// Optional.
+    pub on_ready: ucxx_link_callback_t,
+    /// Passed to it.
+    pub on_ready_arg: *mut c_void,
+}
+/// What a link is made with; NULL means all defaults.
+pub type ucxx_link_params_t = ucxx_link_params;
+
+/// What ucxx_envelope_query tells.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ucxx_envelope_attr {
+    /// Set by UCXX_ENVELOPE_ATTR_INIT.
+    pub struct_size: usize,
+    /// Its memory. Of a link that peeks or consumes only to be read.
+    pub data: *mut c_void,
+    /// Bytes of the chunk in it; 0 for one that is being produced.
+    pub length: usize,
+    /// Bytes that there is room for: the hub's envelope_size.
+    pub capacity: usize,
+    /// Where it is.
+    pub kind: ucxx_memory_kind_t,
+    /// 64 bytes of host memory that travel with the chunk; all zero for one that is being produced.
+    pub metadata: *mut u8,
+    /// 64.
+    pub metadata_length: usize,
+    /// NULL where nothing is to be waited for: everywhere but on CUDA devices.
+    pub ready_event: *mut c_void,
+}
+/// What ucxx_envelope_query tells.
+pub type ucxx_envelope_attr_t = ucxx_envelope_attr;
+
+sized! { ucxx_link_params, 32; ucxx_envelope_attr, 64; }
+
+/// More links than a caller means.
+const MOST: usize = 4096;
+
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+///
+/// # Safety
+/// NULL or writable for that many bytes.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_link_params_init(value: *mut ucxx_link_params_t, struct_size: usize) {
+    // SAFETY: as for this function.
+    unsafe { params::init(value, struct_size) };
+}
+
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+///
+/// # Safety
+/// NULL or writable for that many bytes.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_envelope_attr_init(value: *mut ucxx_envelope_attr_t, struct_size: usize) {
+    // SAFETY: as for this function.
+    unsafe { params::init(value, struct_size) };
+}
+
+/// The caller's list of links.
+///
+/// # Safety
+/// `count` links of this library, or NULL for one of them, at `pointer`, which is NULL or readable.
+pub(super) unsafe fn links<R>(
+    pointer: *const *mut ucxx_link_t,
+    count: usize,
+    f: impl FnOnce(&[&Link]) -> Result<R>,
+) -> Result<R> {
+    if count == 0 {
+        return f(&[]);
+    }
+    if pointer.is_null() {
+        return Err(null("links"));
+    }
+    if count > MOST {
+        return Err(Error::invalid(format!("count: {count} links are more than {MOST}")));
+    }
+    // SAFETY: as for this function.
+    let handles = unsafe { std::slice::from_raw_parts(pointer, count) };
+    let link = |place: usize| -> Result<&Link> {
+        // SAFETY: as for this function.
+        unsafe { handle::get(handles[place].cast_const()) }.map_err(|_| null(&format!("links[{place}]")))
+    };
+    if count > MOST_LINKS {
+        return f(&(0..count).map(link).collect::<Result<Vec<_>>>()?);
+    }
+    let mut few = [link(0)?; MOST_LINKS];
+    for (place, few) in few[..count].iter_mut().enumerate() {
+        *few = link(place)?;
+    }
+    f(&few[..count])
+}
+
+/// Makes a link of this UCXX_LINK_* type to envelopes of this kind, of which there may be none yet. It keeps the hub's memory, and counts as one that is served unless there is a dataflow strategy. on_ready may run before it returns, after `*link` was written. Any thread.
+///
+/// Errors: NO_DEVICE for a device that is not there; EXCEEDS_LIMIT for over 32 kinds of memory or 63 broadcast consumers in a hub.
+///
+/// # Safety
+/// A hub of this library; `params` is NULL or a struct whose `struct_size` is set; `link` is valid for a write.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_link_create(
+    hub: *mut ucxx_hub_t,
+    r#type: i32,
+    kind: ucxx_memory_kind_t,
+    params: *const ucxx_link_params_t,
+    link: *mut *mut ucxx_link_t,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        unsafe {
+            let hub = handle::share(hub)?;
+            let place = place(link, "link")?;
+            let role = match r#type {
+                1 => Role::Produce,
+                2 => Role::Consume,
+                3 => Role::Peek,
+                4 => Role::Modify,
+                other => return Err(Error::invalid(format!("type: {other} is no UCXX_LINK_* value"))),
+            };
+            let params = params::with(params, "params", convert)?;
+            Link::make(&hub, role, kind_of(kind), &params, |made| place.write(made.cast()))?;
+        }
+        Ok(Status::OK)
+    })
+}
+
+fn convert(params: &ucxx_link_params) -> Result<LinkParams> {
+    let flag = |value: u8, name: &str| match value {
+        0 | 1 => Ok(value == 1),
+        _ => Err(Error::invalid(format!("{name}: {value} is neither 0 nor 1"))),
+    };
+    // SAFETY: two pointers to functions that take the same: the engine does not know the handle's type.
+    let on_ready = unsafe { std::mem::transmute::<ucxx_link_callback_t, Option<_>>(params.on_ready) };
+    Ok(LinkParams {
+        broadcast: flag(params.broadcast, "broadcast")?,
+        autocommit: flag(params.autocommit, "autocommit")?,
+        on_ready,
+        on_ready_arg: params.on_ready_arg,
+    })
+}
+
+/// Ends a link. Leases that it has given go on. Chunks that wait for this consumer alone are done if another one has had them, and stay otherwise. When it returns, its on_ready does not run and will not, but for one that it was called from. NULL is ignored. No other call on the link may be under way. Any thread.
+///
+/// # Safety
+/// NULL or a link of this library, not used afterwards.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_link_destroy(link: *mut ucxx_link_t) {
+    guard::quietly((), || {
+        if !link.is_null() {
+            // SAFETY: as for this function.
+            unsafe { Link::destroy(link.cast()) };
+        }
+    });
+}
+
+/// Leases an envelope: through a link that produces an empty one; through one that consumes the oldest chunk that it, or for links that compete any of them, has not had and nobody of them holds; through one that peeks or modifies the top chunk, the oldest in the queue. A link may have several leases at a time.
+/// Waits up to `timeout_ns` for it.
+///
+/// A chunk is not consumed while it is changed, nor changed while somebody consumes it, or reads the same envelope. Links that modify share it when they are on the same device. What is read on other devices while it is changed is what it was.
+///
+/// Errors: NO_RESOURCE, for a timeout of 0, and TIMED_OUT: there is none yet; CLOSED: there will be none; STARVED: the hub has no envelope on the link's device, and the message says how many are missing; BUSY from a callback, but for a timeout of 0. Of these NO_RESOURCE and TIMED_OUT leave the thread's
+/// message as it was. Any thread.
+///
+/// # Safety
+/// A link of this library; `envelope` is valid for a write.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_link_lease(
+    link: *mut ucxx_link_t,
+    timeout_ns: u64,
+    envelope: *mut *mut ucxx_envelope_t,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        unsafe {
+            let link = handle::get(link)?;
+            let place = place(envelope, "envelope")?;
+            let lease = link.lease(timeout_ns)?;
+            give(place, lease, timeout_ns)
+        }
+    })
+}
+
+/// Leases through all of the links at once, also of several hubs, or through none of them. STARVED also where the hub has too few envelopes for all of them together. Up to 64 links (EXCEEDS_LIMIT). The rest as ucxx_link_lease.
+///
+/// # Safety
+/// `count` links of this library in `links`; `envelopes` is valid for as many writes.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_link_lease_many(
+    links: *const *mut ucxx_link_t,
+    count: usize,
+    timeout_ns: u64,
+    envelopes: *mut *mut ucxx_envelope_t,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let done = unsafe {
+            self::links(links, count, |links| {
+                if count > 0 && envelopes.is_null() {
+                    return Err(null("envelopes"));
+                }
+                let mut leases = [std::ptr::null(); MOST_LINKS];
+                let done = lease_many(links, timeout_ns, &mut leases)?;
+                if done {
+                    for (place, lease) in leases[..links.len()].iter().enumerate() {
+                        // SAFETY: as for this function.
+                        envelopes.add(place).write(to_handle(*lease));
+                    }
+                }
+                Ok(done)
+            })
+        }?;
+        Ok(leased(done, timeout_ns))
+    })
+}
+
+/// Ends a lease for good. What was produced is a new chunk of `length` bytes; what was consumed has been, and when it has been by all who are to, its envelopes are free; what was modified has `length` bytes now, and is no longer on other devices. For links that consume and peek `length` is not looked at. `stream` is
+/// the CUstream whose work so far has to finish first, or NULL; without CUDA only that (NO_DEVICE). The handle is gone, unless the call fails: then the lease goes on.
+///
+/// Errors: INVALID_PARAM for a length beyond the envelope; CLOSED when the hub has been destroyed. Any thread.
+///
+/// # Safety
+/// An envelope of this library, on lease.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_envelope_commit(
+    envelope: *mut ucxx_envelope_t,
+    length: usize,
+    stream: *mut c_void,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let retired = unsafe { handle::get(envelope) }?.commit(length as u64, stream)?;
+        drop(retired);
+        Ok(Status::OK)
+    })
+}
+
+/// Ends a lease as if it had not been. What was produced is gone; what was consumed stays where it was in the queue, and so comes first; what was modified is what it was before where the chunk is on another device, too, and else what has been written stays. `stream` and the rest as ucxx_envelope_commit.
+///
+/// # Safety
+/// An envelope of this library, on lease.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_envelope_abort(envelope: *mut ucxx_envelope_t, stream: *mut c_void) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let retired = unsafe { handle::get(envelope) }?.abort(stream)?;
+        drop(retired);
+        Ok(Status::OK)
+    })
+}
+
+/// Ends a lease: commits it where the link was made with autocommit, else aborts it. What is produced then has the length of the envelope, or that which a swap has brought; what is modified keeps its length. After the hub's end it aborts. The rest as ucxx_envelope_commit.
+///
+/// # Safety
+/// An envelope of this library, on lease.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_envelope_release(envelope: *mut ucxx_envelope_t, stream: *mut c_void) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let retired = unsafe { handle::get(envelope) }?.release(stream)?;
+        drop(retired);
+        Ok(Status::OK)
+    })
+}
+
+/// Exchanges memory, length and metadata of two envelopes on lease without a copy: of the same or of two hubs, both of the same kind and envelope_size (INVALID_PARAM). Query them again afterwards. A consumer that aborts after a swap leaves the chunk with what the swap has brought, unless it is on another device as well.
+///
+/// Errors: INVALID_PARAM for a link that peeks, or consumes with others; BUSY while others look at either, or are still to; UNSUPPORTED for buffers of the caller's. Any thread; nobody else may use either at the time.
+///
+/// # Safety
+/// Envelopes of this library, on lease.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_envelope_swap(a: *mut ucxx_envelope_t, b: *mut ucxx_envelope_t) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let named = |envelope: *mut ucxx_envelope_t, name| unsafe { handle::get(envelope) }.map_err(|_| null(name));
+        let (a, b): (&Lease, &Lease) = (named(a, "a")?, named(b, "b")?);
+        a.swap(b)?;
+        Ok(Status::OK)
+    })
+}
+
+/// Where an envelope on lease is, and what is in it. Any thread.
+///
+/// # Safety
+/// An envelope of this library, on lease; `attr` is a struct whose `struct_size` is set.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_envelope_query(
+    envelope: *const ucxx_envelope_t,
+    attr: *mut ucxx_envelope_attr_t,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let view = unsafe { handle::get(envelope) }?.view()?;
+        let kind = ucxx_memory_kind { memory_type: view.kind.memory_type, device_id: view.kind.device_id };
+        let value = ucxx_envelope_attr {
+            struct_size: size_of::<ucxx_envelope_attr>(),
+            data: view.data.cast(),
+            length: view.length as usize,
+            capacity: view.capacity as usize,
+            kind,
+            metadata: view.metadata,
+            metadata_length: METADATA,
+            ready_event: std::ptr::null_mut(),
+        };
+        // SAFETY: as above.
+        unsafe { params::store(attr, "attr", &value) }.map(|()| Status::OK)
+    })
+}
+
+/// Receives a message whose tag matches into an envelope of a link that produces, straight, and commits it as a chunk of its length: before the callback runs, or the notifier reports, or anyone who waits for the request is released. What ends otherwise, a message that is longer than the envelope too, is aborted. Chunks come in the order in which their messages are complete, so a short one may be before a long one that was sent earlier. The envelope is leased before the call returns: NO_RESOURCE when there is none. Needs a hub with a worker, on which it is received. In all else as ucxx_tag_recv; memory_type is not looked at.
+///
+/// # Safety
+/// A link of this library; the rest as for `ucxx_tag_recv`.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_link_recv(
+    produce_link: *mut ucxx_link_t,
+    tag: u64,
+    tag_mask: u64,
+    params: *const ucxx_op_params_t,
+    request: *mut *mut ucxx_request_t,
+) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    unsafe {
+        submit(params, request, |params, out| handle::get(produce_link.cast_const())?.recv(tag, tag_mask, params, out))
+    }
+}
+
+/// Sends the oldest chunk of a link that consumes, straight from its envelope, and consumes it when the buffer is free again: before the callback runs, or the notifier reports, or anyone who waits for the request is released. A send that fails aborts: the chunk is offered again. NO_RESOURCE when
+/// there is no chunk, CLOSED when there will be none. The endpoint is of the hub's worker. Metadata does not go along. In all else as ucxx_tag_send; memory_type is not looked at.
+///
+/// # Safety
+/// A link and an endpoint of this library; the rest as for `ucxx_tag_send`.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_link_send(
+    consume_link: *mut ucxx_link_t,
+    endpoint: *mut ucxx_endpoint_t,
+    tag: u64,
+    params: *const ucxx_op_params_t,
+    request: *mut *mut ucxx_request_t,
+) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    unsafe {
+        submit(params, request, |params, out| {
+            let link = handle::get(consume_link.cast_const())?;
+            link.send(handle::get(endpoint.cast_const())?, tag, params, out)
+        })
+    }
+}
+
+/// Connects a link that consumes with one that produces, at the other end of the endpoint, as one stream: every chunk here becomes a chunk there, in its order, with its metadata. Both sides call it, in any order, each with its endpoint to the other one's worker and the same `stream_id`; a stream of that number
+/// in each direction may be under way between two workers. `window` is how many chunks may be on their way at a time; the smaller one of both sides holds. Needs a hub with a worker on each side; chunks move while both workers are progressed, and what the stream does, callbacks of its hub included, is done
+/// in their passes. Returns at once; the end that is alone waits, and leases nothing.
+///
+/// The receiving side leases up to `window` envelopes before anything comes, and nothing is sent without one: a hub that is full makes the sender wait (credit_stalls). A chunk is consumed at its sender when it has become a chunk at the receiver. The envelopes may be of different sizes; a chunk that is too long for those of the receiver
+/// ends the stream. When the sending hub is closed and empty, the receiving one is closed, so that its readers get CLOSED after the last chunk; one that several streams feed, with the last of them. ucxx_hub_drain of a closed hub waits until that has been told: then the endpoint may be closed.
+///
+/// As long as a link is connected leases through it return BUSY, and its on_ready is not called. That ends with the endpoint, with the stream, and with ucxx_link_destroy. With the endpoint, chunks that have not been acknowledged are offered again to the consumers of the sending hub, oldest first, before on_close runs; the receiving hub has
+/// a beginning of what was sent, and perhaps the first of those. Connect anew, on another endpoint, to go on. A link that is destroyed, or whose hub is, or a receiving hub that is closed, leaves the stream in peace: nothing is lost or doubled, and the link at the other end waits for another one to be connected there.
+///
+/// Errors: INVALID_PARAM for a link that peeks or modifies, a hub without a worker, an endpoint of another worker, window 0; EXCEEDS_LIMIT for one above 65536; BUSY for a link that is connected; ALREADY_EXISTS for a stream of this number and direction to this peer; UNSUPPORTED without UCXX_FEATURE_AM; CLOSED and the others of an endpoint that has
+/// ended. Threads as ucxx_am_send.
+///
+/// # Safety
+/// A link and an endpoint of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_link_connect(
+    link: *mut ucxx_link_t,
+    endpoint: *mut ucxx_endpoint_t,
+    stream_id: u64,
+    window: u32,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let (link, endpoint) = unsafe { (handle::get(link.cast_const())?, handle::share(endpoint)?) };
+        link.connect(&endpoint, stream_id, window)?;
+        Ok(Status::OK)
+    })
+}
+
+/// The link's descriptor for the caller's own event loop: readable when a lease can be had, or none ever will, after ucxx_link_arm. It stays the library's. UNSUPPORTED where the context was made without UCXX_FEATURE_WAKEUP. Any thread.
+///
+/// # Safety
+/// A link of this library; `fd` is valid for a write.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_link_event_fd(link: *mut ucxx_link_t, fd: *mut i32) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        unsafe {
+            let link = handle::get(link)?;
+            let place = place(fd, "fd")?;
+            place.write(link.event_fd()?);
+        }
+        Ok(Status::OK)
+    })
+}
+
+/// Has the link's descriptor become readable, once, when a lease can be had. BUSY: one can be had now, so lease first, and do not sleep. CLOSED: none ever will be. It is written to only when it is armed. Any thread, one at a time for a link.
+///
+/// # Safety
+/// A link of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_link_arm(link: *mut ucxx_link_t) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let armed = unsafe { handle::get(link) }?.arm()?;
+        Ok(if armed { Status::OK } else { Status::BUSY })
+    })
+}

@@ -1,0 +1,220 @@
+//! Layouts: which elements of a buffer a window's call is about.
+
+use super::handle::null;
+use super::params::{self, sized};
+use crate::engine::element::{self, ElementType};
+use crate::engine::layout::{Block, Layout};
+use crate::engine::status::{Error, Result};
+
+/// A block of an explicit list.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ucxx_block {
+    /// Elements from the address that the call names; may be negative.
+    pub offset: i64,
+    /// Elements that follow each other.
+    pub length: u64,
+}
+/// A block of an explicit list.
+pub type ucxx_block_t = ucxx_block;
+
+const _: () = assert!(size_of::<ucxx_block>() == size_of::<Block>());
+
+/// Which elements of a buffer a call is about, on either side: `count` blocks of `block_length` elements, whose beginnings are `stride` elements apart; or, with `blocks`, an explicit list. The two sides may differ as long as they have the same
+/// number of bytes (put, get) or elements (accumulates).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ucxx_layout {
+    /// Set by the ucxx_layout_init_* functions.
+    pub struct_size: usize,
+    /// UCXX_TYPE_*.
+    pub r#type: i32,
+    /// Blocks.
+    pub count: u64,
+    /// Elements of each.
+    pub block_length: u64,
+    /// From beginning to beginning, in elements; may be negative, or shorter than a block: an element that is named twice is read or written twice.
+    pub stride: i64,
+    /// In place of the three above: blocks in the order of the list, which need not be sorted. Read during the call.
+    pub blocks: *const ucxx_block_t,
+    /// How many of them.
+    pub block_count: usize,
+    /// Zero.
+    pub reserved: [u64; 2],
+}
+/// Which elements of a buffer a call is about.
+pub type ucxx_layout_t = ucxx_layout;
+
+sized! { ucxx_layout, 72; }
+
+/// The caller's layout, checked. NULL is an error.
+///
+/// # Safety
+/// NULL, or a struct whose `struct_size` is set, and whose list, if it has one, is readable while the result is in use.
+#[inline]
+pub(crate) unsafe fn layout<'a>(pointer: *const ucxx_layout_t, argument: &str) -> Result<Layout<'a>> {
+    if pointer.is_null() {
+        return Err(null(argument));
+    }
+    // SAFETY: as for this function.
+    unsafe { params::with(pointer, argument, |layout| convert(layout, argument)) }
+}
+
+/// Type and bytes of a layout that is elements in one piece, and says so in the simplest way. None for all others, for those without elements, and for
+/// whatever `layout` has an error for.
+///
+/// # Safety
+/// As for `layout`.
+#[inline(always)]
+pub(crate) unsafe fn plain(pointer: *const ucxx_layout_t) -> Option<(ElementType, u64)> {
+    // SAFETY: the first field, as promised.
+    if pointer.is_null() || unsafe { pointer.cast::<usize>().read() } != size_of::<ucxx_layout>() {
+        return None;
+    }
+    // SAFETY: readable in full, as the size says.
+    let layout = unsafe { &*pointer };
+    let listed = !layout.blocks.is_null() || layout.block_count != 0;
+    if layout.count != 1 || listed || layout.reserved != [0, 0] {
+        return None;
+    }
+    let kind = *ElementType::ALL.get(usize::try_from(layout.r#type).ok()?)?;
+    let bytes = layout.block_length.checked_mul(kind.size() as u64)?;
+    (1..=i64::MAX as u64).contains(&bytes).then_some((kind, bytes))
+}
+
+#[inline]
+unsafe fn convert<'a>(layout: &ucxx_layout, argument: &str) -> Result<Layout<'a>> {
+    let kind = ElementType::from_number(layout.r#type)?;
+    if layout.reserved != [0, 0] {
+        return Err(Error::invalid(format!("{argument}: reserved is not zero")));
+    }
+    if !layout.blocks.is_null() {
+        if layout.block_count > isize::MAX as usize / size_of::<Block>() {
+            return Err(Error::invalid(format!(
+                "{argument}: {} blocks do not fit into any memory",
+                layout.block_count
+            )));
+        }
+        // SAFETY: as for this function; a block is the same on both sides.
+        let blocks = unsafe { std::slice::from_raw_parts(layout.blocks.cast::<Block>(), layout.block_count) };
+        return Layout::blocks(kind, blocks);
+    }
+    if layout.block_count != 0 {
+        return Err(Error::invalid(format!("{argument}: blocks is NULL, and block_count is {}", layout.block_count)));
+    }
+    Layout::vector(kind, layout.count, layout.block_length, layout.stride)
+}
+
+/// Bytes of an element of that type (UCXX_TYPE_*); 0 if there is none. A pair is a struct { value; int32_t index; } as C lays it out, whose padding may be overwritten. Any thread.
+#[no_mangle]
+pub extern "C" fn ucxx_type_size(r#type: i32) -> usize {
+    element::type_size(r#type)
+}
+
+fn initial(r#type: i32) -> ucxx_layout {
+    ucxx_layout {
+        struct_size: size_of::<ucxx_layout>(),
+        r#type,
+        count: 0,
+        block_length: 0,
+        stride: 0,
+        blocks: std::ptr::null(),
+        block_count: 0,
+        reserved: [0; 2],
+    }
+}
+
+/// `count` elements that follow each other. Nothing is checked before the layout is used. NULL is ignored. Any thread.
+///
+/// # Safety
+/// NULL or writable.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_layout_init_contiguous(layout: *mut ucxx_layout_t, r#type: i32, count: u64) {
+    if !layout.is_null() {
+        // SAFETY: as for this function.
+        unsafe { layout.write(ucxx_layout { count: 1, block_length: count, ..initial(r#type) }) };
+    }
+}
+
+/// `count` blocks of `block_length` elements, `stride` elements from beginning to beginning. The rest as ucxx_layout_init_contiguous.
+///
+/// # Safety
+/// NULL or writable.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_layout_init_vector(
+    layout: *mut ucxx_layout_t,
+    r#type: i32,
+    count: u64,
+    block_length: u64,
+    stride: i64,
+) {
+    if !layout.is_null() {
+        // SAFETY: as for this function.
+        unsafe { layout.write(ucxx_layout { count, block_length, stride, ..initial(r#type) }) };
+    }
+}
+
+/// The blocks of a list, which stays the caller's, and is read whenever the layout is used. The rest as ucxx_layout_init_contiguous.
+///
+/// # Safety
+/// NULL or writable.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_layout_init_blocks(
+    layout: *mut ucxx_layout_t,
+    r#type: i32,
+    blocks: *const ucxx_block_t,
+    block_count: usize,
+) {
+    if !layout.is_null() {
+        // SAFETY: as for this function.
+        unsafe { layout.write(ucxx_layout { blocks, block_count, ..initial(r#type) }) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of whatever says the same in a way that is not the simplest, and of all errors, nothing is known here.
+    #[test]
+    fn what_is_plain_is_what_the_layout_says() {
+        let plain_of = |raw: &ucxx_layout| {
+            // SAFETY: initialised, with a list that is readable or empty.
+            let (plain, layout) = unsafe { (plain(raw), layout(raw, "layout")) };
+            if let Some((kind, bytes)) = plain {
+                let layout = layout.unwrap();
+                assert!(layout.is_contiguous() && bytes > 0);
+                assert_eq!((kind, bytes), (layout.kind(), layout.bytes()));
+            }
+            plain
+        };
+        let block = ucxx_block { offset: 0, length: 1 };
+        for r#type in -1..=19 {
+            let size = element::type_size(r#type) as u64;
+            for block_length in [0, 1, 3, i64::MAX as u64 / 16, i64::MAX as u64 / 16 + 1, i64::MAX as u64, u64::MAX] {
+                let raw = ucxx_layout { count: 1, block_length, ..initial(r#type) };
+                let expected = block_length.checked_mul(size).filter(|bytes| (1..=i64::MAX as u64).contains(bytes));
+                assert_eq!(plain_of(&raw).map(|(_, bytes)| bytes), expected, "{block_length} of {type}");
+                for stride in [-1, 0, 1, 3, i64::MAX] {
+                    assert_eq!(plain_of(&ucxx_layout { stride, ..raw }).map(|(_, bytes)| bytes), expected);
+                    for count in [0, 2, u64::MAX] {
+                        assert_eq!(plain_of(&ucxx_layout { count, stride, ..raw }), None);
+                    }
+                }
+                for strange in [
+                    ucxx_layout { blocks: &raw const block, block_count: 1, ..raw },
+                    ucxx_layout { blocks: &raw const block, block_count: 0, ..raw },
+                    ucxx_layout { block_count: 1, ..raw },
+                    ucxx_layout { reserved: [1, 0], ..raw },
+                    ucxx_layout { reserved: [0, 1], ..raw },
+                    ucxx_layout { struct_size: 71, ..raw },
+                    ucxx_layout { struct_size: 0, ..raw },
+                ] {
+                    assert_eq!(plain_of(&strange), None);
+                }
+            }
+        }
+        // SAFETY: NULL is an error of `layout`.
+        assert_eq!(unsafe { plain(std::ptr::null()) }, None);
+    }
+}
