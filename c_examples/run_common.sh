@@ -45,6 +45,56 @@ hear_server() {
   [[ $word == port ]] || bad "the server does not tell its port"
 }
 
+# skip WHY: for what this machine does not have; CTest shows it as skipped.
+skip() {
+  echo "SKIPPED: $*"
+  exit 77
+}
+
+# Ends the background jobs that are behind `limit`: it passes on what asks them to end, and a KILL would reach nobody but itself.
+end_limited() {
+  trap '' TERM INT
+  # shellcheck disable=SC2046 # words
+  kill -TERM $(jobs -p) 2>/dev/null || true
+  wait 2>/dev/null || true
+}
+
+# One below those that the kernel gives to whoever connects, so that nobody gets it by chance before it is used.
+free_port() {
+  local highest port
+  highest=$(cut -f 1 /proc/sys/net/ipv4/ip_local_port_range)
+  for _ in {1..100}; do
+    port=$((10000 + (RANDOM * 32768 + RANDOM) % (highest - 10000)))
+    if ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+      echo "$port"
+      return
+    fi
+  done
+  bad "no free port"
+}
+
+# new_group SIZE: what the members of a group find in their environment; the rank is each one's own.
+new_group() {
+  MASTER_ADDR=127.0.0.1
+  MASTER_PORT=$(free_port)
+  UCXX_RS_GROUP_SECRET=$(head -c 32 /dev/urandom | base64)
+  WORLD_SIZE=$1
+  export MASTER_ADDR MASTER_PORT UCXX_RS_GROUP_SECRET WORLD_SIZE
+}
+
+# start_members SIZE WORD...: starts the words as a group of so many on this machine; `members` are their pids, by rank, and $scratch/RANK is what each prints.
+# With EXAMPLE_HOSTS they count as those of so many hosts, in turns.
+start_members() {
+  local rank host=()
+  members=()
+  new_group "$1"
+  for ((rank = 0; rank < $1; rank++)); do
+    if [[ -n ${EXAMPLE_HOSTS:-} ]]; then host=("UCXX_RS_HOST_ID=$((rank % EXAMPLE_HOSTS))"); fi
+    RANK=$rank env "${host[@]}" "${limit[@]}" "${@:2}" >"$scratch/$rank" 2>&1 &
+    members+=($!)
+  done
+}
+
 # killed PID: with SIGKILL, and gone. bash reports that on stderr, which is the point here.
 killed() {
   {

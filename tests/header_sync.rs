@@ -32,8 +32,26 @@ fn the_committed_header_is_the_generated_one() {
     let groups =
         ["constants", "status", "version", "log", "handle", "context", "worker", "notifier", "address", "operation"];
     let groups = groups.iter().chain(&[
-        "request", "endpoint", "listener", "tag", "stream", "am", "buffers", "multi", "am_multi", "am_queue", "fetch",
-        "memory", "rma",
+        "request",
+        "endpoint",
+        "listener",
+        "tag",
+        "stream",
+        "am",
+        "buffers",
+        "multi",
+        "am_multi",
+        "am_queue",
+        "fetch",
+        "memory",
+        "rma",
+        "group",
+        "layout",
+        "window",
+        "window_sync",
+        "window_data",
+        "hub",
+        "hub_link",
     ]);
     let with_groups = groups.fold(cbindgen::Builder::new().with_config(config), |builder, group| {
         builder.with_src(root.join(format!("src/ffi/{group}.rs")))

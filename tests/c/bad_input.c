@@ -1,5 +1,6 @@
 /* Runs the table of bad input (bad_input.h) row by row. */
 #include "bad_input.h"
+#include "rma.h"
 
 #define GROUPS(GROUP) \
   GROUP(context)      \
@@ -12,7 +13,10 @@
   GROUP(am)           \
   GROUP(stream)       \
   GROUP(fetch)        \
-  GROUP(notifier)
+  GROUP(memory)       \
+  GROUP(notifier)     \
+  GROUP(window)       \
+  GROUP(hub)
 
 #define DECLARE(group) extern const bad_input_row_t bad_input_##group[];
 GROUPS(DECLARE)
@@ -41,6 +45,19 @@ const ucxx_op_params_t *op_memory(fixture_t *f, int32_t memory_type) {
   op_flags(f, 0);
   f->op.memory_type = memory_type;
   return &f->op;
+}
+
+void fill_entries(ucxx_buffer_t *entries, void *data, uint64_t length, int32_t memory_type) {
+  memset(entries, 0, 2 * sizeof *entries);
+  for (int at = 0; at < 2; at++) {
+    entries[at].data = data;
+    entries[at].length = length;
+    entries[at].memory_type = memory_type;
+  }
+}
+
+void fill_remote(fixture_t *f, enum remote which) {
+  test_fill(f->remote[which].bytes, REMOTE_BYTES, (uint64_t)which);
 }
 
 void *sized(fixture_t *f, size_t struct_size, size_t nonzero_at) {
@@ -75,21 +92,52 @@ static void set_marks(fixture_t *f) {
   f->out.message = (ucxx_tag_message_t *)mark;
   f->out.notifier = (ucxx_notifier_t *)mark;
   f->out.listener = (ucxx_listener_t *)mark;
+  f->out.memory = (ucxx_memory_t *)mark;
+  f->out.rkey = (ucxx_rkey_t *)mark;
+  f->out.pointer = (void *)mark;
 }
 
 static int marks_stand(const fixture_t *f) {
   return f->out.context == mark && f->out.worker == mark && f->out.address == mark && f->out.endpoint == mark &&
-         f->out.request == mark && f->out.message == mark && f->out.notifier == mark && f->out.listener == mark;
+         f->out.request == mark && f->out.message == mark && f->out.notifier == mark && f->out.listener == mark &&
+         f->out.memory == mark && f->out.rkey == mark && f->out.pointer == mark;
+}
+
+static void open_remote(fixture_t *f) {
+  for (int which = 0; which < REMOTES; which++) {
+    uint8_t key[LONGEST_KEY];
+    if (which == ALLOCATED)
+      CHECK_OK(ucxx_memory_allocate(f->context, REMOTE_BYTES, UCXX_MEMORY_HOST, &f->remote[which].memory));
+    else
+      CHECK_OK(ucxx_memory_register(f->context, test_alloc(REMOTE_BYTES), REMOTE_BYTES, UCXX_MEMORY_HOST, &f->remote[which].memory));
+    f->remote[which].bytes = ucxx_memory_base(f->remote[which].memory);
+    fill_remote(f, which);
+    size_t length = pack(f->remote[which].memory, key);
+    CHECK_OK(ucxx_rkey_unpack(f->endpoint, key, length, &f->remote[which].rkey));
+    CHECK_OK(ucxx_rkey_unpack(f->closed, key, length, &f->remote[which].closed));
+  }
+}
+
+static void close_remote(fixture_t *f) {
+  for (int which = 0; which < REMOTES; which++) {
+    ucxx_rkey_destroy(f->remote[which].rkey);
+    ucxx_rkey_destroy(f->remote[which].closed);
+    ucxx_memory_destroy(f->remote[which].memory);
+  }
+  free(f->remote[REGISTERED].bytes);
 }
 
 static void fixture_open(fixture_t *f) {
   memset(f, 0, sizeof *f);
-  duo_open(&f->duo, NULL);
+  ucxx_context_params_t all = UCXX_CONTEXT_PARAMS_INIT;
+  all.features = RMA_FEATURES | UCXX_FEATURE_STREAM | UCXX_FEATURE_AM;
+  duo_open(&f->duo, &all);
   f->context = f->duo.context;
   f->worker = f->duo.left;
   f->endpoint = f->duo.to_right;
   ucxx_request_t *request = NULL;
   f->closed = connect_workers(f->duo.left, f->duo.right);
+  open_remote(f);
   CHECK_OK(duo_finish(&f->duo, ucxx_endpoint_close(f->closed, UCXX_CLOSE_FORCE, NULL, &request), &request));
   CHECK_STATUS(ucxx_tag_recv(f->worker, f->bytes, 8, UINT64_C(0x6e6f7468), UINT64_MAX, NULL, &f->pending), UCXX_INPROGRESS);
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
@@ -101,6 +149,7 @@ static void fixture_close(fixture_t *f) {
   CHECK_STATUS(ucxx_request_status(f->pending), UCXX_INPROGRESS);
   CHECK_OK(ucxx_request_cancel(f->pending));
   CHECK_STATUS(duo_finish(&f->duo, UCXX_INPROGRESS, &f->pending), UCXX_ERR_CANCELED);
+  close_remote(f);
   ucxx_endpoint_destroy(f->closed);
   duo_close(&f->bare);
   duo_close(&f->duo);
@@ -139,6 +188,11 @@ static int run_row(fixture_t *f, const bad_input_row_t *row, uint64_t seed, int 
   *left_out += status == LEFT_OUT;
   int right = judge(f, row, status);
   STEP("transfer after row %s", row->name);
+  /* What a refused put has sent after all is there after a flush. */
+  ucxx_request_t *flushed = NULL;
+  CHECK_OK(duo_finish(&f->duo, ucxx_endpoint_flush(f->endpoint, NULL, &flushed), &flushed));
+  for (int which = 0; which < REMOTES; which++)
+    CHECK_CONTENT(f->remote[which].bytes, REMOTE_BYTES, (uint64_t)which);
   duo_transfer(&f->duo, 8, seed);
   duo_transfer(&f->duo, 40000, seed + 1);
   return right;

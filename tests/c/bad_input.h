@@ -4,7 +4,7 @@
  *   ROW(name, expected status, word that the message has to contain, expression)
  *
  * The expression sees the fixture as `f` and gives the status. After each row the driver checks status and message, that no
- * out-pointer was written by a failure, and that the worker still transfers. A new group adds its .inc, a bad_input_GROUP.c that includes
+ * out-pointer was written by a failure, that the memory that peers can reach has not changed, and that the worker still transfers. A new group adds its .inc, a bad_input_GROUP.c that includes
  * bad_input_table.h, and its name to GROUPS in bad_input.c.
  */
 #ifndef UCXX_RS_BAD_INPUT_H
@@ -16,7 +16,10 @@
 /* From a row that cannot be tried with the transports at hand. */
 #define LEFT_OUT INT32_MAX
 
-enum { BYTES = 4096, SIZED_ROOM = 1024 };
+enum { BYTES = 4096, SIZED_ROOM = 1024, REMOTE_BYTES = 4096 };
+
+/* Memory that is registered, and memory that is allocated: of this only, and where shared memory is in use, the peer sees the bytes. */
+enum remote { REGISTERED, ALLOCATED, REMOTES };
 
 typedef struct fixture {
   duo_t duo;
@@ -25,7 +28,13 @@ typedef struct fixture {
   ucxx_endpoint_t *endpoint; /* duo.to_right */
   ucxx_endpoint_t *closed;   /* an endpoint of `worker` that has been closed */
   ucxx_request_t *pending;   /* a receive on `worker` that nothing matches */
-  duo_t bare;                /* made without the features TAG and WAKEUP */
+  duo_t bare;                /* made with the feature AM alone */
+  struct {
+    ucxx_memory_t *memory; /* of `context` */
+    uint8_t *bytes;        /* its; filled from the seed, and found to be so after each row */
+    ucxx_rkey_t *rkey;     /* to it, on `endpoint` */
+    ucxx_rkey_t *closed;   /* to it, on `closed` */
+  } remote[REMOTES];
   ucxx_op_params_t op;
   union {
     size_t struct_size;
@@ -43,6 +52,9 @@ typedef struct fixture {
     ucxx_tag_message_t *message;
     ucxx_notifier_t *notifier;
     ucxx_listener_t *listener;
+    ucxx_memory_t *memory;
+    ucxx_rkey_t *rkey;
+    void *pointer;
   } out;
 } fixture_t;
 
@@ -57,6 +69,10 @@ typedef struct bad_input_row {
 const ucxx_op_params_t *op_flags(fixture_t *f, uint64_t flags);
 const ucxx_op_params_t *op_flags_callback(fixture_t *f, uint64_t flags);
 const ucxx_op_params_t *op_memory(fixture_t *f, int32_t memory_type);
+/* Two entries of this data and length. */
+void fill_entries(ucxx_buffer_t *entries, void *data, uint64_t length, int32_t memory_type);
+/* What memory holds at rest. */
+void fill_remote(fixture_t *f, enum remote which);
 /* A zeroed struct that says it has this size; when nonzero_at is not 0, that byte is 1. */
 void *sized(fixture_t *f, size_t struct_size, size_t nonzero_at);
 /* An output struct of `known` bytes and a dirty tail: the tail has to come back zeroed. */

@@ -63,15 +63,6 @@ static ucxx_status_t try_am_empty(fixture_t *f) {
   return take(f, status, f->out.request, 0, 0);
 }
 
-static void fill_entries(ucxx_buffer_t *entries, void *data, uint64_t length, int32_t memory_type) {
-  memset(entries, 0, 2 * sizeof *entries);
-  for (int at = 0; at < 2; at++) {
-    entries[at].data = data;
-    entries[at].length = length;
-    entries[at].memory_type = memory_type;
-  }
-}
-
 static ucxx_status_t try_am_send_iov(fixture_t *f, const void *params) {
   ucxx_buffer_t entries[2];
   fill_entries(entries, (void *)(uintptr_t)text, 12, UCXX_MEMORY_AUTO);

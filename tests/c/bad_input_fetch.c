@@ -48,15 +48,6 @@ static ucxx_status_t try_fetch(fixture_t *f, const void *params) {
   return finish_fetch(f, ucxx_am_fetch(f->endpoint, ID, text, 4, f->bytes, 24, params, &f->out.request));
 }
 
-static void fill_entries(ucxx_buffer_t *entries, void *data, uint64_t length, int32_t memory_type) {
-  memset(entries, 0, 2 * sizeof *entries);
-  for (int at = 0; at < 2; at++) {
-    entries[at].data = data;
-    entries[at].length = length;
-    entries[at].memory_type = memory_type;
-  }
-}
-
 static ucxx_status_t try_fetch_iov(fixture_t *f, const void *params) {
   ucxx_buffer_t entries[2];
   fill_entries(entries, f->bytes, 12, UCXX_MEMORY_AUTO);

@@ -1,9 +1,5 @@
 #include "bad_input.h"
 
-static void see_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
-  see_completion(arg, (ucxx_request_t *)endpoint, status);
-}
-
 static ucxx_listener_params_t answering(ucxx_listener_callback_t on_connect, void *arg) {
   ucxx_listener_params_t params = UCXX_LISTENER_PARAMS_INIT;
   params.on_connect = on_connect;
@@ -71,7 +67,7 @@ static ucxx_status_t on_request(fixture_t *f, attempt_t attempt, void *params) {
   ucxx_listener_t *listener = NULL;
   ucxx_endpoint_t *client = NULL;
   seen_t closed = {0, 0, UCXX_OK};
-  client_params.on_close = see_close;
+  client_params.on_close = see_endpoint;
   client_params.on_close_arg = &closed;
   CHECK_OK(ucxx_listener_create(f->duo.right, &listener_params, &listener));
   CHECK_OK(ucxx_endpoint_connect(f->worker, "127.0.0.1", ucxx_listener_port(listener), &client_params, &client));

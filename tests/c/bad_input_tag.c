@@ -35,15 +35,6 @@ static ucxx_status_t try_send_sync(fixture_t *f, const void *params) {
   return status < 0 ? status : take(f, status, f->out.request, 24);
 }
 
-static void fill_entries(ucxx_buffer_t *entries, void *data, uint64_t length, int32_t memory_type) {
-  memset(entries, 0, 2 * sizeof *entries);
-  for (int at = 0; at < 2; at++) {
-    entries[at].data = data;
-    entries[at].length = length;
-    entries[at].memory_type = memory_type;
-  }
-}
-
 static ucxx_status_t try_send_iov(fixture_t *f, const void *params) {
   ucxx_buffer_t entries[2];
   fill_entries(entries, (void *)(uintptr_t)text, 12, UCXX_MEMORY_AUTO);

@@ -179,15 +179,10 @@ static void close_endpoint(scene_t *scene) {
   CHECK_STATUS(ucxx_endpoint_close(scene->endpoint, UCXX_CLOSE_FLUSH, &params, &scene->request), UCXX_INPROGRESS);
 }
 
-static void see_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
-  (void)endpoint;
-  see_completion(arg, (ucxx_request_t *)endpoint, status);
-}
-
 /* A connected endpoint from right to left, closed or destroyed in a callback. */
 static ucxx_endpoint_t *endpoint_with_on_close(seen_t *seen) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
-  params.on_close = see_close;
+  params.on_close = see_endpoint;
   params.on_close_arg = seen;
   ucxx_address_t *address = NULL;
   ucxx_endpoint_t *endpoint = NULL;

@@ -35,10 +35,6 @@ typedef struct site {
   int asked; /* counted with atomic operations */
 } site_t;
 
-static inline void see_endpoint(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
-  see_completion(arg, (ucxx_request_t *)endpoint, status);
-}
-
 static inline ucxx_endpoint_params_t watching(ends_t *ends) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   memset(ends, 0, sizeof *ends);

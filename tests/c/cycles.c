@@ -38,10 +38,6 @@ static footprint_t settled(void) {
   return footprint_now();
 }
 
-static void see_endpoint(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
-  see_completion(arg, (ucxx_request_t *)endpoint, status);
-}
-
 /* A message each way, so that the connection stands. */
 static void greet(const pair_t *pair, ucxx_endpoint_t *endpoint) {
   uint64_t out = pair->seed, in = 0;

@@ -16,10 +16,6 @@ typedef struct scene {
   int gone[OBJECTS];
 } scene_t;
 
-static void see_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
-  see_completion(arg, (ucxx_request_t *)endpoint, status);
-}
-
 /*
  * A flush over TCP is answered by the other worker. With all flushed no destroy below has to wait for one that makes no
  * progress, which would end by force, after seconds.
@@ -36,7 +32,7 @@ static void open_scene(scene_t *scene) {
   CHECK_OK(ucxx_worker_create(scene->context, NULL, &scene->right));
   CHECK_OK(ucxx_worker_address(scene->right, &scene->address));
   ucxx_endpoint_params_t endpoint_params = UCXX_ENDPOINT_PARAMS_INIT;
-  endpoint_params.on_close = see_close;
+  endpoint_params.on_close = see_endpoint;
   endpoint_params.on_close_arg = &scene->closed;
   CHECK_OK(ucxx_endpoint_create(scene->left, scene->address, &endpoint_params, &scene->endpoint));
   duo_t way = {scene->context, scene->left, scene->right, scene->endpoint, NULL};

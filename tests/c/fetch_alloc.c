@@ -1,5 +1,5 @@
 /* Fetches with data along, and with buffers that are made when the answer has come: who makes them, who gets them, and who frees them. */
-#include "test_util.h"
+#include "maker.h"
 
 enum { ID = 7, UNKNOWN = 8, LARGE = 3 << 20, WITH_QUESTION = 8 << 20, APPLICATION = -1007 };
 
@@ -11,43 +11,6 @@ static void hold(void *arg, ucxx_fetch_t *fetch) {
   inbox_t *inbox = arg;
   CHECK(inbox->last == NULL);
   inbox->last = fetch;
-}
-
-/* ------------------------------------------------------------------ an allocator that counts */
-
-typedef struct maker {
-  int made, freed;
-  size_t length;
-  ucxx_status_t fails; /* with this */
-  int nothing;         /* says OK and gives NULL */
-} maker_t;
-
-static ucxx_status_t allocate(void *arg, size_t length, int32_t memory_type, int32_t device_id, void **data) {
-  maker_t *maker = arg;
-  CHECK(length > 0 && memory_type == UCXX_MEMORY_HOST && device_id == 0);
-  maker->length = length;
-  if (maker->fails != UCXX_OK)
-    return maker->fails;
-  if (!maker->nothing) {
-    *data = malloc(length);
-    maker->made++;
-  }
-  return UCXX_OK;
-}
-
-static void deallocate(void *arg, void *data, size_t length, int32_t memory_type, int32_t device_id) {
-  maker_t *maker = arg;
-  CHECK(data != NULL && length == maker->length && memory_type == UCXX_MEMORY_HOST && device_id == 0);
-  free(data);
-  maker->freed++;
-}
-
-static ucxx_allocator_t allocator_of(maker_t *maker) {
-  ucxx_allocator_t allocator = UCXX_ALLOCATOR_INIT;
-  allocator.allocate = allocate;
-  allocator.deallocate = deallocate;
-  allocator.arg = maker;
-  return allocator;
 }
 
 /* ------------------------------------------------------------------ */
@@ -99,7 +62,7 @@ static void sizes(const duo_t *duo, inbox_t *inbox) {
   static const uint64_t protocols[] = {0, UCXX_FLAG_EAGER, UCXX_FLAG_RNDV};
   uint8_t *data = test_alloc(WITH_QUESTION), *answer = test_alloc(LARGE);
   maker_t maker = {0};
-  ucxx_allocator_t allocator = allocator_of(&maker);
+  ucxx_allocator_t allocator = maker_allocator(&maker);
   int made = 0;
   for (int at = 0; at < 5; at++)
     for (int other = 0; other < 5; other++) {
@@ -147,7 +110,7 @@ static void taken(const duo_t *duo, inbox_t *inbox) {
   maker_t maker = {0};
   for (int own = 0; own < 2; own++) {
     asked_t asked;
-    ucxx_allocator_t allocator = allocator_of(&maker);
+    ucxx_allocator_t allocator = maker_allocator(&maker);
     ucxx_buffers_t *buffers = NULL, *again = NULL;
     ucxx_buffer_t first, buffer;
     CHECK_STATUS(ask(&asked, duo, ID, NULL, 0, own ? &allocator : NULL), UCXX_INPROGRESS);
@@ -167,7 +130,7 @@ static void taken(const duo_t *duo, inbox_t *inbox) {
     CHECK(strcmp(first.data, "answer") == 0);
     CHECK_EQ(maker.freed, 0);
     if (own)
-      deallocate(&maker, first.data, first.length, first.memory_type, first.device_id);
+      maker_deallocate(&maker, first.data, first.length, first.memory_type, first.device_id);
     else
       free(first.data);
   }
@@ -177,7 +140,7 @@ static void taken(const duo_t *duo, inbox_t *inbox) {
 
 static void not_taken(const duo_t *duo, inbox_t *inbox) {
   maker_t maker = {0};
-  ucxx_allocator_t allocator = allocator_of(&maker);
+  ucxx_allocator_t allocator = maker_allocator(&maker);
   asked_t asked;
   static const size_t lengths[] = {100, LARGE};
   uint8_t *answer = calloc(1, LARGE);
@@ -221,7 +184,7 @@ static void from_callback(const duo_t *duo, inbox_t *inbox) {
   for (int kept = 0; kept < 2; kept++) {
     STEP("taken in the callback, %s request", kept ? "with a" : "without a");
     maker_t maker = {0};
-    ucxx_allocator_t allocator = allocator_of(&maker);
+    ucxx_allocator_t allocator = maker_allocator(&maker);
     taker_t taker = {0};
     ucxx_request_t *request = NULL;
     ucxx_buffers_t *again = NULL;
@@ -261,7 +224,7 @@ static void failures(const duo_t *duo, inbox_t *inbox) {
   for (int at = 0; at < 8; at++) {
     STEP("%s, of %zu bytes", ways[at / 2].name, lengths[at % 2]);
     maker_t maker = {.fails = ways[at / 2].fails, .nothing = ways[at / 2].nothing};
-    ucxx_allocator_t allocator = allocator_of(&maker);
+    ucxx_allocator_t allocator = maker_allocator(&maker);
     ucxx_buffers_t *buffers = NULL;
     asked_t asked;
     allocator.max_total_bytes = ways[at / 2].most;
@@ -277,7 +240,7 @@ static void failures(const duo_t *duo, inbox_t *inbox) {
   }
   STEP("exactly max_total_bytes");
   maker_t maker = {0};
-  ucxx_allocator_t allocator = allocator_of(&maker);
+  ucxx_allocator_t allocator = maker_allocator(&maker);
   asked_t asked;
   allocator.max_total_bytes = 99;
   CHECK_STATUS(ask(&asked, duo, ID, NULL, 0, &allocator), UCXX_INPROGRESS);
@@ -315,7 +278,7 @@ static void refused(const duo_t *duo) {
   ucxx_request_t *request = NULL;
   asked_t asked;
   maker_t maker = {0};
-  ucxx_allocator_t allocator = allocator_of(&maker);
+  ucxx_allocator_t allocator = maker_allocator(&maker);
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   CHECK_STATUS(ucxx_am_fetch_alloc(duo->to_right, ID, NULL, 0, data, 8, NULL, NULL, NULL), UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("request");
@@ -336,7 +299,7 @@ static void refused(const duo_t *duo) {
   CHECK_STATUS(ask(&asked, duo, ID, data, 8, &allocator), UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("allocator");
   allocator.allocate = NULL;
-  allocator.deallocate = deallocate;
+  allocator.deallocate = maker_deallocate;
   CHECK_STATUS(ask(&asked, duo, ID, data, 8, &allocator), UCXX_ERR_INVALID_PARAM);
   CHECK(request == NULL && asked.request == NULL);
 }

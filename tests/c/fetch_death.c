@@ -4,45 +4,14 @@
  * A peer's process is killed while fetches are under way: who answers dies before and in the middle of its answers, who asks dies with
  * its questions in the other's hands. Everything ends once, what was taken back stays as it is, and whoever else is connected goes on.
  */
-#define _GNU_SOURCE
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "test_util.h"
+#include "victim.h"
 
 enum { ECHO = 1, HOLD = 2, QUESTIONS = 2000, LARGE_ONES = 3 };
 static const size_t LARGE = (size_t)48 << 20;
 
-typedef struct peer {
-  pair_t pair; /* its channel alone */
-  pid_t pid;
-  ucxx_endpoint_t *endpoint;
-  seen_t closed;
-} peer_t;
-
-typedef struct way {
-  const char *name;
-  int progress;
-  int waits; /* sleeps in between, where progress is manual */
-} way_t;
-
 static ucxx_context_t *context;
 static ucxx_worker_t *worker;
 static const way_t *mode;
-
-static void move_on(void) {
-  if (mode != NULL && mode->waits) {
-    ucxx_status_t status = ucxx_worker_wait(worker, UINT64_MAX);
-    CHECK(status == UCXX_OK || status == UCXX_ERR_TIMED_OUT);
-  } else {
-    progress(worker);
-  }
-}
 
 /* ------------------------------------------------------------------ the other side, until it is killed */
 
@@ -76,19 +45,14 @@ static ucxx_request_t *ask(ucxx_endpoint_t *to, uint16_t id, void *buffer, uint6
   return request;
 }
 
-static void victim(int channel, int asks) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  ucxx_endpoint_t *back = NULL;
-  pair_t pair = {.channel = channel};
+static void live(pair_t pair, int asks) {
   source = test_alloc(LARGE);
   test_fill(source, LARGE, 1);
   CHECK_OK(ucxx_context_create(NULL, &context));
   CHECK_OK(ucxx_worker_create(context, NULL, &worker));
   CHECK_OK(ucxx_worker_set_fetch_handler(worker, ECHO, answer, NULL, NULL));
   CHECK_OK(ucxx_worker_set_fetch_handler(worker, HOLD, never_answer, NULL, NULL));
-  ucxx_address_t *address = pair_exchange_address(&pair, worker);
-  CHECK_OK(ucxx_endpoint_create(worker, address, NULL, &back));
-  ucxx_address_destroy(address);
+  ucxx_endpoint_t *back = victim_answer(&pair, worker);
   for (int at = 0; asks && at < QUESTIONS; at++)
     ask(back, HOLD, test_alloc(64), 64, NULL);
   for (int at = 0; asks && at < LARGE_ONES; at++)
@@ -108,79 +72,37 @@ static void keep(void *arg, ucxx_fetch_t *fetch) {
   __atomic_fetch_add(&came, 1, __ATOMIC_RELEASE);
 }
 
-static void on_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
-  (void)endpoint;
-  see_completion(arg, NULL, status);
-}
-
-static void talk(peer_t *peer) {
+static void talk(victim_t *peer) {
   uint8_t buffer[100];
   ucxx_request_t *request = ask(peer->endpoint, ECHO, buffer, sizeof buffer, NULL);
   CHECK_OK(finish(UCXX_INPROGRESS, &request));
   CHECK_CONTENT(buffer, sizeof buffer, 1);
 }
 
-static void start_peer(peer_t *peer, const char *asks) {
-  int ends[2];
-  memset(peer, 0, sizeof *peer);
-  CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
-  peer->pid = fork();
-  CHECK(peer->pid >= 0);
-  if (peer->pid == 0) {
-    char number[16];
-    /* dup clears close-on-exec. */
-    snprintf(number, sizeof number, "%d", dup(ends[1]));
-    execl("/proc/self/exe", "fetch_death", number, asks, (char *)NULL);
-    _exit(127);
-  }
-  close(ends[1]);
-  peer->pair.channel = ends[0];
-  ucxx_address_t *address = pair_exchange_address(&peer->pair, worker);
-  ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
-  params.on_close = on_close;
-  params.on_close_arg = &peer->closed;
-  CHECK_OK(ucxx_endpoint_create(worker, address, &params, &peer->endpoint));
-  ucxx_address_destroy(address);
+static void start(victim_t *peer, const char *asks) {
+  victim_connect(peer, worker, asks);
   talk(peer);
 }
 
-static void kill_peer(peer_t *peer) {
-  CHECK(kill(peer->pid, SIGKILL) == 0);
-}
-
-static void await_close(peer_t *peer) {
-  while (seen_count(&peer->closed) == 0)
-    move_on();
-  CHECK_STATUS(peer->closed.status, UCXX_ERR_PEER_FAILED);
-  CHECK_STATUS(ucxx_endpoint_status(peer->endpoint), UCXX_ERR_PEER_FAILED);
-}
-
-static void bury(peer_t *peer) {
-  CHECK(waitpid(peer->pid, NULL, 0) == peer->pid);
-  close(peer->pair.channel);
-  ucxx_endpoint_destroy(peer->endpoint);
-  CHECK_EQ(seen_count(&peer->closed), 1);
-}
-
 /* It has these questions, and answers none. */
-static void dies_silent(peer_t *survivor) {
+static void dies_silent(victim_t *survivor) {
   STEP("%s: dies with %d questions in its hands", mode->name, QUESTIONS);
-  peer_t peer;
+  victim_t peer;
   static uint8_t buffers[QUESTIONS][64];
   static seen_t seen[QUESTIONS];
   ucxx_request_t *requests[QUESTIONS];
   memset(buffers, 0x77, sizeof buffers);
   memset(seen, 0, sizeof seen);
-  start_peer(&peer, "0");
+  start(&peer, "0");
   for (int at = 0; at < QUESTIONS; at++)
     requests[at] = ask(peer.endpoint, HOLD, buffers[at], sizeof buffers[at], &seen[at]);
   talk(&peer); /* behind them all: no credit was held back */
   /* What ended by this side's wish, while the peer lived, says nothing of how the peer ends. */
   CHECK_OK(ucxx_request_cancel(requests[0]));
   while (seen_count(&seen[0]) == 0)
-    move_on();
-  kill_peer(&peer);
-  await_close(&peer);
+    move_on(worker, mode);
+  victim_kill(&peer);
+  victim_await_end(&peer, worker, mode);
   for (int at = 0; at < QUESTIONS; at++) {
     CHECK_STATUS(finish(UCXX_INPROGRESS, &requests[at]), at == 0 ? UCXX_ERR_CANCELED : UCXX_ERR_PEER_FAILED);
     CHECK_EQ(seen_count(&seen[at]), 1);
@@ -191,26 +113,26 @@ static void dies_silent(peer_t *survivor) {
   CHECK_STATUS(ucxx_am_fetch(peer.endpoint, ECHO, NULL, 0, NULL, 0, NULL, &request), UCXX_ERR_PEER_FAILED);
   CHECK(request == NULL);
   talk(survivor);
-  bury(&peer);
+  victim_bury(&peer);
 }
 
 /* Its answers are somewhere on their way. */
-static void dies_answering(peer_t *survivor, int passes) {
+static void dies_answering(victim_t *survivor, int passes) {
   STEP("%s: dies after %d passes of answers", mode->name, passes);
-  peer_t peer;
+  victim_t peer;
   uint8_t *buffers[LARGE_ONES];
   ucxx_request_t *requests[LARGE_ONES];
   seen_t seen[LARGE_ONES];
   memset(seen, 0, sizeof seen);
-  start_peer(&peer, "0");
+  start(&peer, "0");
   for (int at = 0; at < LARGE_ONES; at++) {
     buffers[at] = test_alloc(LARGE);
     requests[at] = ask(peer.endpoint, ECHO, buffers[at], LARGE, &seen[at]);
   }
   for (int pass = 0; pass < passes; pass++)
     progress(worker);
-  kill_peer(&peer);
-  await_close(&peer);
+  victim_kill(&peer);
+  victim_await_end(&peer, worker, mode);
   int complete = 0;
   for (int at = 0; at < LARGE_ONES; at++) {
     ucxx_status_t status = finish(UCXX_INPROGRESS, &requests[at]);
@@ -223,7 +145,7 @@ static void dies_answering(peer_t *survivor, int passes) {
     memset(buffers[at], 0xee, LARGE);
   }
   talk(survivor);
-  bury(&peer);
+  victim_bury(&peer);
   for (int at = 0; at < LARGE_ONES; at++) {
     for (size_t byte = 0; byte < LARGE; byte += 512)
       CHECK(buffers[at][byte] == 0xee);
@@ -233,17 +155,17 @@ static void dies_answering(peer_t *survivor, int passes) {
 }
 
 /* It has asked, and is killed before, or while, it is answered. */
-static void dies_asking(peer_t *survivor) {
+static void dies_asking(victim_t *survivor) {
   STEP("%s: dies with %d answers outstanding", mode->name, QUESTIONS + LARGE_ONES);
-  peer_t peer;
+  victim_t peer;
   ucxx_request_t *replies[LARGE_ONES] = {0};
   ucxx_status_t statuses[LARGE_ONES];
   seen_t seen[LARGE_ONES];
   memset(seen, 0, sizeof seen);
   __atomic_store_n(&came, 0, __ATOMIC_RELAXED);
-  start_peer(&peer, "1");
+  start(&peer, "1");
   while (__atomic_load_n(&came, __ATOMIC_ACQUIRE) < QUESTIONS + LARGE_ONES)
-    move_on();
+    move_on(worker, mode);
   for (int at = 0; at < LARGE_ONES; at++) {
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
     params.callback = see_completion;
@@ -251,8 +173,8 @@ static void dies_asking(peer_t *survivor) {
     statuses[at] = ucxx_fetch_reply(kept[QUESTIONS + at], source, LARGE, &params, &replies[at]);
     CHECK(statuses[at] == UCXX_OK || statuses[at] == UCXX_INPROGRESS);
   }
-  kill_peer(&peer);
-  await_close(&peer);
+  victim_kill(&peer);
+  victim_await_end(&peer, worker, mode);
   for (int at = 0; at < LARGE_ONES; at++) {
     int given = replies[at] != NULL;
     ucxx_status_t status = finish(statuses[at], &replies[at]);
@@ -272,36 +194,34 @@ static void dies_asking(peer_t *survivor) {
       ucxx_fetch_destroy(kept[at]);
   }
   talk(survivor);
-  bury(&peer);
+  victim_bury(&peer);
   for (int at = 0; at < QUESTIONS + LARGE_ONES; at++)
     if (at % 2 == 0 || at >= QUESTIONS)
       ucxx_fetch_destroy(kept[at]);
 }
 
 int main(int argc, char **argv) {
-  static const way_t modes[] = {
-      {"polling", UCXX_PROGRESS_MANUAL, 0}, {"waiting", UCXX_PROGRESS_MANUAL, 1}, {"thread", UCXX_PROGRESS_THREAD_ADAPTIVE, 0}};
   test_begin("fetch_death", 120);
-  if (argc > 2) victim(atoi(argv[1]), atoi(argv[2]));
+  if (argc > 2) live(victim_channel(argv[1]), atoi(argv[2]));
   source = calloc(1, LARGE);
   CHECK(source != NULL);
-  for (size_t at = 0; at < sizeof modes / sizeof *modes; at++) {
-    peer_t survivor;
-    mode = &modes[at];
+  for (size_t at = 0; at < WAYS; at++) {
+    victim_t survivor;
+    mode = &ways[at];
     footprint_t before = footprint_now();
     CHECK_OK(ucxx_context_create(NULL, &context));
     ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
     params.progress_mode = mode->progress;
     CHECK_OK(ucxx_worker_create(context, &params, &worker));
     CHECK_OK(ucxx_worker_set_fetch_handler(worker, HOLD, keep, NULL, NULL));
-    start_peer(&survivor, "0");
+    start(&survivor, "0");
     dies_silent(&survivor);
     for (int passes = 0; passes < 1000; passes = 1 + 4 * passes)
       dies_answering(&survivor, passes);
     dies_asking(&survivor);
-    kill_peer(&survivor);
-    await_close(&survivor);
-    bury(&survivor);
+    victim_kill(&survivor);
+    victim_await_end(&survivor, worker, mode);
+    victim_bury(&survivor);
     ucxx_worker_destroy(worker);
     ucxx_context_destroy(context);
     /* The first context leaves what UCX opens once. */

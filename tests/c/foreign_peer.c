@@ -19,10 +19,6 @@ typedef struct ends {
   seen_t open, close;
 } ends_t;
 
-static void see_endpoint(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
-  see_completion(arg, (ucxx_request_t *)endpoint, status);
-}
-
 static ucxx_endpoint_params_t watching(ends_t *ends) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   memset(ends, 0, sizeof *ends);

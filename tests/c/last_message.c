@@ -13,10 +13,6 @@ static ucxx_worker_t *worker;
 static guest_t guests[ROUNDS];
 static int accepted;
 
-static void see_endpoint(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
-  see_completion(arg, (ucxx_request_t *)endpoint, status);
-}
-
 static void on_connect(void *arg, ucxx_conn_request_t *request) {
   (void)arg;
   guest_t *guest = &guests[accepted];

@@ -3,16 +3,12 @@
 
 enum { LARGE = 4 << 20, MANY = 100 };
 
-static void see_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
-  see_completion(arg, (ucxx_request_t *)endpoint, status);
-}
-
 static ucxx_endpoint_t *watched_endpoint(ucxx_worker_t *from, ucxx_worker_t *to, seen_t *closed) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   ucxx_address_t *address = NULL;
   ucxx_endpoint_t *endpoint = NULL;
   memset(closed, 0, sizeof *closed);
-  params.on_close = see_close;
+  params.on_close = see_endpoint;
   params.on_close_arg = closed;
   CHECK_OK(ucxx_worker_address(to, &address));
   CHECK_OK(ucxx_endpoint_create(from, address, &params, &endpoint));

@@ -1,6 +1,10 @@
 /*
  * Loading and using the library leaves the process as it was: signal handlers, signal mask, environment; and no thread that
  * it starts takes a signal. The library is loaded by hand, so that "before" can be looked at.
+ *
+ *   load LIBRARY
+ *   load LIBRARY often      loads and unloads it a thousand times, and uses it now and then
+ *   load LIBRARY copies     says that there are two images of libucp, where a second one has been mapped
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -96,9 +100,105 @@ static void handler(int number) {
   (void)number;
 }
 
+/* Descriptors and mappings of the process. */
+static void count_held(int held[2]) {
+  char line[512];
+  FILE *maps = fopen("/proc/self/maps", "r");
+  DIR *descriptors = opendir("/proc/self/fd");
+  CHECK(maps != NULL && descriptors != NULL);
+  for (held[0] = 0; fgets(line, sizeof line, maps) != NULL;)
+    held[0] += strchr(line, '\n') != NULL;
+  for (held[1] = 0; readdir(descriptors) != NULL;)
+    held[1]++;
+  fclose(maps);
+  closedir(descriptors);
+}
+
+static void *open_library(const char *path) {
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == NULL) {
+    fprintf(stderr, "%s\n", dlerror());
+    exit(1);
+  }
+  return library;
+}
+
+static void use(void *library) {
+  ucxx_status_t (*context_create)(const ucxx_context_params_t *, ucxx_context_t **);
+  ucxx_status_t (*worker_create)(ucxx_context_t *, const ucxx_worker_params_t *, ucxx_worker_t **);
+  void (*context_destroy)(ucxx_context_t *);
+  void (*worker_destroy)(ucxx_worker_t *);
+  *(void **)&context_create = dlsym(library, "ucxx_context_create");
+  *(void **)&worker_create = dlsym(library, "ucxx_worker_create");
+  *(void **)&context_destroy = dlsym(library, "ucxx_context_destroy");
+  *(void **)&worker_destroy = dlsym(library, "ucxx_worker_destroy");
+  ucxx_context_t *context = NULL;
+  ucxx_worker_t *worker = NULL;
+  ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
+  params.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
+  CHECK(context_create(NULL, &context) == UCXX_OK);
+  CHECK(worker_create(context, &params, &worker) == UCXX_OK);
+  worker_destroy(worker);
+  context_destroy(context);
+}
+
+static int load_often(const char *path) {
+  enum { TIMES = 1000, USED_EVERY = 50, WARM_UP = 200 };
+  int first[2] = {0}, last[2] = {0};
+  for (int time = 0; time < TIMES; time++) {
+    step = "loading and unloading";
+    void *library = open_library(path);
+    if (time % USED_EVERY == 0)
+      use(library);
+    CHECK(dlclose(library) == 0);
+    if (time == WARM_UP)
+      count_held(first);
+  }
+  count_held(last);
+  printf("%d to %d mappings, %d to %d descriptors\n", first[0], last[0], first[1], last[1]);
+  CHECK(last[0] <= first[0] + 8 && last[1] == first[1]);
+  return 0;
+}
+
+static uint32_t copies(void *library, char *path, size_t room) {
+  ucxx_status_t (*version_query)(ucxx_version_t *);
+  *(void **)&version_query = dlsym(library, "ucxx_version_query");
+  ucxx_version_t version = UCXX_VERSION_INIT;
+  CHECK(version_query(&version) == UCXX_OK);
+  snprintf(path, room, "%s", version.ucx_library_path);
+  return version.ucx_copies;
+}
+
+/* A copy of the file is another library to the loader. */
+static int load_copies(const char *path) {
+  char original[4096], folder[] = "/tmp/ucxx_rs_copies_XXXXXX", copy[64], block[65536];
+  void *library = open_library(path);
+  CHECK(copies(library, original, sizeof original) == 1);
+  CHECK(mkdtemp(folder) != NULL);
+  snprintf(copy, sizeof copy, "%s/libucp.so.0", folder);
+  FILE *from = fopen(original, "rb"), *to = fopen(copy, "wb");
+  CHECK(from != NULL && to != NULL);
+  for (size_t got; (got = fread(block, 1, sizeof block, from)) > 0;)
+    CHECK(fwrite(block, 1, got, to) == got);
+  CHECK(fclose(to) == 0);
+  fclose(from);
+  void *second = dlopen(copy, RTLD_NOW | RTLD_LOCAL);
+  const char *why = second == NULL ? dlerror() : "";
+  unlink(copy);
+  rmdir(folder);
+  if (second == NULL) {
+    fprintf(stderr, "%s\n", why);
+    return 1;
+  }
+  CHECK(copies(library, original, sizeof original) == 2);
+  return 0;
+}
+
 int main(int argc, char **argv) {
-  CHECK(argc == 2);
+  CHECK(argc == 2 || argc == 3);
   alarm(60);
+  if (argc == 3)
+    return strcmp(argv[2], "often") == 0 ? load_often(argv[1]) : load_copies(argv[1]);
   /* Some handlers of the application's own, among them one that UCX likes to replace. */
   struct sigaction own = {.sa_handler = handler, .sa_flags = SA_RESTART};
   sigaction(SIGSEGV, &own, NULL);
@@ -107,11 +207,7 @@ int main(int argc, char **argv) {
   surroundings_t before;
   look(&before);
 
-  void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
-  if (library == NULL) {
-    fprintf(stderr, "%s\n", dlerror());
-    return 1;
-  }
+  void *library = open_library(argv[1]);
   compare(&before, "after loading");
 
   ucxx_status_t (*context_create)(const ucxx_context_params_t *, ucxx_context_t **);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Multi-buffer transfer in tests: frames with contents that tell which they are, an allocator that counts, and the header's bytes. */
+/* Multi-buffer transfer in tests: frames with contents that tell which they are, and the header's bytes. */
 #ifndef UCXX_RS_TEST_MULTI_H
 #define UCXX_RS_TEST_MULTI_H
-#include "test_util.h"
+#include "maker.h"
 
 enum { HEADER_FRAMES = 100, HEADER_BYTES = 1209, MOST_FRAMES = 300 };
 
@@ -42,36 +42,6 @@ static inline void frames_check(const ucxx_buffers_t *buffers, size_t count, con
     CHECK_EQ(buffer.memory_type, UCXX_MEMORY_HOST);
     CHECK_CONTENT(buffer.data, lengths[at], frame_seed(seed, at));
   }
-}
-
-typedef struct maker {
-  int made, freed, calls;
-  int fails_at; /* at this call, counted from 1 */
-} maker_t;
-
-static inline ucxx_status_t maker_allocate(void *arg, size_t length, int32_t memory_type, int32_t device_id, void **data) {
-  maker_t *maker = (maker_t *)arg;
-  CHECK(length > 0 && memory_type == UCXX_MEMORY_HOST && device_id == 0);
-  if (++maker->calls == maker->fails_at)
-    return UCXX_ERR_NO_MEMORY;
-  *data = malloc(length);
-  maker->made++;
-  return UCXX_OK;
-}
-
-static inline void maker_deallocate(void *arg, void *data, size_t length, int32_t memory_type, int32_t device_id) {
-  maker_t *maker = (maker_t *)arg;
-  CHECK(data != NULL && length > 0 && memory_type == UCXX_MEMORY_HOST && device_id == 0);
-  free(data);
-  __atomic_fetch_add(&maker->freed, 1, __ATOMIC_RELAXED);
-}
-
-static inline ucxx_allocator_t maker_allocator(maker_t *maker) {
-  ucxx_allocator_t allocator = UCXX_ALLOCATOR_INIT;
-  allocator.allocate = maker_allocate;
-  allocator.deallocate = maker_deallocate;
-  allocator.arg = maker;
-  return allocator;
 }
 
 /* A header by hand, as UCXX 0.52 lays it out. */

@@ -5,14 +5,9 @@
  * ended well is whole, and buffers are freed once.
  */
 #include "multi.h"
+#include "victim.h"
 
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-enum { ID = 9, FRAMES = 20, AT_ONCE = 6, MOST_CAME = 4000 };
+enum { ID = 9, FRAMES = 20, AT_ONCE = 6, TAG = 100 };
 static const size_t LENGTHS[2] = {3 << 20, 900};
 
 static ucxx_context_t *context;
@@ -35,10 +30,8 @@ static void drop(void *arg, ucxx_endpoint_t *reply, const void *header, size_t h
   ucxx_buffers_destroy(buffers);
 }
 
-static void victim(int channel, uint64_t tag) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  pair_t pair = {.channel = channel};
-  ucxx_endpoint_t *back = NULL;
+static void live(pair_t pair) {
+  const uint64_t tag = TAG;
   size_t lengths[FRAMES];
   frames_t frames;
   plan(lengths);
@@ -46,9 +39,7 @@ static void victim(int channel, uint64_t tag) {
   CHECK_OK(ucxx_context_create(NULL, &context));
   CHECK_OK(ucxx_worker_create(context, NULL, &worker));
   CHECK_OK(ucxx_worker_set_multi_handler(worker, ID, drop, NULL, NULL, NULL));
-  ucxx_address_t *address = pair_exchange_address(&pair, worker);
-  CHECK_OK(ucxx_endpoint_create(worker, address, NULL, &back));
-  ucxx_address_destroy(address);
+  ucxx_endpoint_t *back = victim_answer(&pair, worker);
   ucxx_request_t *received = NULL;
   for (;;) {
     ucxx_request_t *sent[2] = {0};
@@ -85,11 +76,6 @@ static void on_multi(void *arg, ucxx_endpoint_t *reply, const void *header, size
   ucxx_buffers_destroy(buffers);
 }
 
-static void on_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
-  (void)endpoint;
-  see_completion(arg, NULL, status);
-}
-
 static void await(ucxx_request_t *request) {
   while (ucxx_request_status(request) == UCXX_INPROGRESS)
     progress(worker);
@@ -97,29 +83,10 @@ static void await(ucxx_request_t *request) {
 
 static void dies_after(int messages) {
   STEP("%s: dies when %d messages have come", threaded ? "thread" : "manual", messages);
-  enum { TAG = 100 };
   const uint64_t tag = TAG;
-  int ends[2];
-  CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
-  pid_t pid = fork();
-  CHECK(pid >= 0);
-  if (pid == 0) {
-    char number[16], text[24];
-    snprintf(number, sizeof number, "%d", dup(ends[1]));
-    snprintf(text, sizeof text, "%d", (int)tag);
-    execl("/proc/self/exe", "multi_death", number, text, (char *)NULL);
-    _exit(127);
-  }
-  close(ends[1]);
-  pair_t pair = {.channel = ends[0]};
-  seen_t closed = {0};
-  ucxx_endpoint_t *endpoint = NULL;
-  ucxx_address_t *address = pair_exchange_address(&pair, worker);
-  ucxx_endpoint_params_t endpoint_params = UCXX_ENDPOINT_PARAMS_INIT;
-  endpoint_params.on_close = on_close;
-  endpoint_params.on_close_arg = &closed;
-  CHECK_OK(ucxx_endpoint_create(worker, address, &endpoint_params, &endpoint));
-  ucxx_address_destroy(address);
+  victim_t victim;
+  victim_connect(&victim, worker, NULL);
+  ucxx_endpoint_t *endpoint = victim.endpoint;
   size_t lengths[FRAMES];
   frames_t frames;
   plan(lengths);
@@ -137,10 +104,8 @@ static void dies_after(int messages) {
   int before = __atomic_load_n(&wholes, __ATOMIC_RELAXED);
   while (__atomic_load_n(&wholes, __ATOMIC_RELAXED) < before + messages)
     progress(worker);
-  CHECK(kill(pid, SIGKILL) == 0);
-  while (seen_count(&closed) == 0)
-    progress(worker);
-  CHECK_STATUS(closed.status, UCXX_ERR_PEER_FAILED);
+  victim_kill(&victim);
+  victim_await_end(&victim, worker, &ways[0]);
   int whole = 0;
   for (int at = 0; at < AT_ONCE; at++) {
     await(in[at]);
@@ -166,16 +131,13 @@ static void dies_after(int messages) {
   }
   printf("%d of %d receives whole; %d messages whole so far, %d failed\n", whole, AT_ONCE, __atomic_load_n(&wholes, __ATOMIC_RELAXED),
          __atomic_load_n(&failures, __ATOMIC_RELAXED));
-  CHECK(waitpid(pid, NULL, 0) == pid);
-  ucxx_endpoint_destroy(endpoint);
-  CHECK_EQ(seen_count(&closed), 1);
-  close(ends[0]);
+  victim_bury(&victim);
   frames_free(&frames);
 }
 
 int main(int argc, char **argv) {
   test_begin("multi_death", 120);
-  if (argc > 2) victim(atoi(argv[1]), strtoull(argv[2], NULL, 10));
+  if (argc > 1) live(victim_channel(argv[1]));
   ucxx_version_t version = UCXX_VERSION_INIT;
   const char *transports = getenv("UCX_TLS");
   CHECK_OK(ucxx_version_query(&version));

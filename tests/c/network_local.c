@@ -120,10 +120,6 @@ static void must_not_ask(void *arg, ucxx_conn_request_t *request) {
   FAIL("somebody asked");
 }
 
-static void see_endpoint(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
-  see_completion(arg, (ucxx_request_t *)endpoint, status);
-}
-
 static void accept_it(void *arg, ucxx_conn_request_t *request) {
   CHECK_OK(ucxx_endpoint_accept(request, NULL, arg));
   ucxx_conn_request_destroy(request);

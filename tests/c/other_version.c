@@ -179,10 +179,6 @@ static ucxx_address_t *disguised(ucxx_context_t *context) {
   return made;
 }
 
-static void see_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
-  see_completion(arg, (ucxx_request_t *)endpoint, status);
-}
-
 static void we_are_older(ucxx_context_t *context) {
   STEP("our Hello is refused by version %d", THEIRS);
   seen_t closed;
@@ -191,7 +187,7 @@ static void we_are_older(ucxx_context_t *context) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   ucxx_endpoint_t *endpoint = NULL;
   params.error_handling = UCXX_ENDPOINT_ERROR_HANDLING_NONE;
-  params.on_close = see_close;
+  params.on_close = see_endpoint;
   params.on_close_arg = &closed;
   refuses = 1;
   CHECK_OK(ucxx_endpoint_create(worker, address, &params, &endpoint));

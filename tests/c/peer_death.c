@@ -4,48 +4,22 @@
  * A peer's process is killed: its endpoint closes once, with PEER_FAILED, everything of it completes with an error, and
  * whoever else is connected does not notice. The dead are not reaped before that: a process that nobody has reaped is dead, too.
  */
-#define _GNU_SOURCE
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
+#include "victim.h"
 
-#include "test_util.h"
+#include <time.h>
 
 enum { TAG_THERE = 1, TAG_BACK = 2, TAG_NEVER = 3, MANY = 10000 };
 static const size_t LARGE = (size_t)64 << 20, MEDIUM = (size_t)256 << 10;
-
-typedef struct peer {
-  pair_t pair; /* its channel alone */
-  pid_t pid;
-  ucxx_endpoint_t *endpoint;
-  seen_t closed;
-} peer_t;
-
-typedef struct way {
-  const char *name;
-  int progress;
-  int waits; /* sleeps in between, where progress is manual */
-} way_t;
 
 static ucxx_context_t *context;
 static ucxx_worker_t *worker;
 static const way_t *mode;
 
 /* The other side: sends back what it gets, until it is killed or its parent has gone. */
-static void echo(int channel) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  ucxx_endpoint_t *back = NULL;
-  pair_t pair = {.channel = channel};
+static void echo(pair_t pair) {
   CHECK_OK(ucxx_context_create(NULL, &context));
   CHECK_OK(ucxx_worker_create(context, NULL, &worker));
-  ucxx_address_t *address = pair_exchange_address(&pair, worker);
-  CHECK_OK(ucxx_endpoint_create(worker, address, NULL, &back));
-  ucxx_address_destroy(address);
+  ucxx_endpoint_t *back = victim_answer(&pair, worker);
   for (;;) {
     uint64_t word = 0;
     ucxx_request_t *request = NULL;
@@ -54,22 +28,7 @@ static void echo(int channel) {
   }
 }
 
-static void on_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
-  (void)endpoint;
-  see_completion(arg, NULL, status);
-}
-
-/* Until it is true; the guard of the test is the bound. */
-static void move_on(void) {
-  if (mode->waits) {
-    ucxx_status_t status = ucxx_worker_wait(worker, UINT64_MAX);
-    CHECK(status == UCXX_OK || status == UCXX_ERR_TIMED_OUT);
-  } else {
-    progress(worker);
-  }
-}
-
-static void talk(peer_t *peer, uint64_t word) {
+static void talk(victim_t *peer, uint64_t word) {
   uint64_t answer = 0;
   ucxx_request_t *receive = NULL, *send = NULL;
   ucxx_status_t received = ucxx_tag_recv(worker, &answer, sizeof answer, TAG_BACK, UINT64_MAX, NULL, &receive);
@@ -78,32 +37,8 @@ static void talk(peer_t *peer, uint64_t word) {
   CHECK_EQ(answer, word);
 }
 
-/* Starts this program again as a peer; its address. */
-static ucxx_address_t *spawn(peer_t *peer) {
-  int ends[2];
-  memset(peer, 0, sizeof *peer);
-  CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
-  peer->pid = fork();
-  CHECK(peer->pid >= 0);
-  if (peer->pid == 0) {
-    char number[16];
-    /* dup clears close-on-exec. */
-    snprintf(number, sizeof number, "%d", dup(ends[1]));
-    execl("/proc/self/exe", "peer_death", number, (char *)NULL);
-    _exit(127);
-  }
-  close(ends[1]);
-  peer->pair.channel = ends[0];
-  return pair_exchange_address(&peer->pair, worker);
-}
-
-static void start_peer(peer_t *peer) {
-  ucxx_address_t *address = spawn(peer);
-  ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
-  params.on_close = on_close;
-  params.on_close_arg = &peer->closed;
-  CHECK_OK(ucxx_endpoint_create(worker, address, &params, &peer->endpoint));
-  ucxx_address_destroy(address);
+static void start(victim_t *peer) {
+  victim_connect(peer, worker, NULL);
   talk(peer, (uint64_t)peer->pid);
 }
 
@@ -113,16 +48,11 @@ static double now(void) {
   return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-static void reap(peer_t *peer) {
-  CHECK(waitpid(peer->pid, NULL, 0) == peer->pid);
-  close(peer->pair.channel);
-}
-
 /* Kills a peer with this many sends of this size under way, and a receive that is to end with its endpoint. */
-static void kill_one(peer_t *survivor, int sends, size_t size) {
+static void kill_one(victim_t *survivor, int sends, size_t size) {
   STEP("%s: killed with %d sends of %zu bytes under way", mode->name, sends, size);
-  peer_t victim;
-  start_peer(&victim);
+  victim_t victim;
+  start(&victim);
   uint8_t *data = test_alloc(size + 1);
   ucxx_request_t **requests = calloc((size_t)sends + 1, sizeof *requests);
   CHECK(requests != NULL);
@@ -148,10 +78,9 @@ static void kill_one(peer_t *survivor, int sends, size_t size) {
      */
     if (at == 0) talk(&victim, 99);
   }
-  CHECK(kill(victim.pid, SIGKILL) == 0);
+  victim_kill(&victim);
   double killed = now();
-  while (seen_count(&victim.closed) == 0)
-    move_on();
+  victim_await_end(&victim, worker, mode);
   double closed = now();
   for (int at = 0; at <= sends; at++) {
     if (requests[at] == NULL) continue;
@@ -165,26 +94,22 @@ static void kill_one(peer_t *survivor, int sends, size_t size) {
          closed - killed, now() - killed);
   /* Nothing of UCX's touches it any more. */
   memset(data, 0xee, size);
-  CHECK_STATUS(victim.closed.status, UCXX_ERR_PEER_FAILED);
-  CHECK_STATUS(ucxx_endpoint_status(victim.endpoint), UCXX_ERR_PEER_FAILED);
   CHECK_STATUS(ucxx_tag_send(victim.endpoint, data, 8, TAG_NEVER, NULL, NULL), UCXX_ERR_PEER_FAILED);
   talk(survivor, (uint64_t)sends);
-  reap(&victim);
-  ucxx_endpoint_destroy(victim.endpoint);
-  CHECK_EQ(seen_count(&victim.closed), 1);
+  victim_bury(&victim);
   free(seen);
   free(requests);
   free(data);
 }
 
 /* An address of a process that has ended. */
-static void too_late(peer_t *survivor) {
+static void too_late(victim_t *survivor) {
   STEP("%s: an endpoint to one that has ended", mode->name);
-  peer_t gone;
+  victim_t gone;
   ucxx_endpoint_t *endpoint = NULL;
-  ucxx_address_t *address = spawn(&gone);
-  CHECK(kill(gone.pid, SIGKILL) == 0);
-  reap(&gone);
+  ucxx_address_t *address = victim_start(&gone, worker, NULL);
+  victim_kill(&gone);
+  victim_reap(&gone);
   CHECK_STATUS(ucxx_endpoint_create(worker, address, NULL, &endpoint), UCXX_ERR_UNREACHABLE);
   CHECK_MESSAGE("has ended");
   CHECK(endpoint == NULL);
@@ -193,28 +118,26 @@ static void too_late(peer_t *survivor) {
 }
 
 int main(int argc, char **argv) {
-  static const way_t modes[] = {
-      {"polling", UCXX_PROGRESS_MANUAL, 0}, {"waiting", UCXX_PROGRESS_MANUAL, 1}, {"thread", UCXX_PROGRESS_THREAD_ADAPTIVE, 0}};
   test_begin("peer_death", 240);
-  if (argc > 1) echo(atoi(argv[1]));
-  for (size_t at = 0; at < sizeof modes / sizeof *modes; at++) {
-    peer_t survivor;
-    mode = &modes[at];
+  if (argc > 1) echo(victim_channel(argv[1]));
+  for (size_t at = 0; at < WAYS; at++) {
+    victim_t survivor;
+    mode = &ways[at];
     footprint_t before = footprint_now();
     CHECK_OK(ucxx_context_create(NULL, &context));
     ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
     params.progress_mode = mode->progress;
     params.submission_queue_depth = 2 * MANY;
     CHECK_OK(ucxx_worker_create(context, &params, &worker));
-    start_peer(&survivor);
+    start(&survivor);
     kill_one(&survivor, 0, 0);
     for (int round = 0; round < 4; round++)
       kill_one(&survivor, 1, LARGE);
     kill_one(&survivor, MANY, MEDIUM);
     too_late(&survivor);
     ucxx_endpoint_destroy(survivor.endpoint);
-    CHECK(kill(survivor.pid, SIGKILL) == 0);
-    reap(&survivor);
+    victim_kill(&survivor);
+    victim_reap(&survivor);
     ucxx_worker_destroy(worker);
     ucxx_context_destroy(context);
     /* The first context leaves what UCX opens once. */

@@ -142,6 +142,10 @@ void see_completion(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   __atomic_add_fetch(&seen->count, 1, __ATOMIC_RELEASE);
 }
 
+void see_endpoint(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
+  see_completion(arg, (ucxx_request_t *)endpoint, status);
+}
+
 int seen_count(const seen_t *seen) {
   return __atomic_load_n(&seen->count, __ATOMIC_ACQUIRE);
 }

@@ -62,6 +62,8 @@ typedef struct seen {
 } seen_t;
 /* A request callback: arg is a seen_t. Counts with atomic operations, so any thread may look. */
 void see_completion(void *arg, ucxx_request_t *request, ucxx_status_t status);
+/* The same for what an endpoint calls: on_open, on_close. */
+void see_endpoint(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status);
 int seen_count(const seen_t *seen);
 
 /*

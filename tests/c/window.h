@@ -27,10 +27,6 @@ typedef struct line {
   seen_t closed;
 } line_t;
 
-static inline void see_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
-  see_completion(arg, (ucxx_request_t *)endpoint, status);
-}
-
 static inline int is_threaded(const line_t *line) {
   return line->way->progress_mode != UCXX_PROGRESS_MANUAL;
 }
@@ -102,7 +98,7 @@ static inline void line_open(line_t *line, const way_t *way, ucxx_endpoint_param
   CHECK_OK(ucxx_worker_create(line->context, &worker, &line->from));
   CHECK_OK(ucxx_worker_create(line->context, NULL, &line->to));
   if (params.on_close == NULL) {
-    params.on_close = see_close;
+    params.on_close = see_endpoint;
     params.on_close_arg = &line->closed;
   }
   line->endpoint = add_endpoint(line, &params);

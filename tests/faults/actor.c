@@ -171,8 +171,12 @@ static void create_worker(const command_t *command) {
       params.progress_mode = modes[at].progress_mode;
     }
   }
+  ucxx_context_params_t context_params = UCXX_CONTEXT_PARAMS_INIT;
+  context_params.features = UCXX_FEATURE_TAG | UCXX_FEATURE_STREAM | UCXX_FEATURE_AM | UCXX_FEATURE_WAKEUP;
+  if (word_is(text_of(command, "features", "plain"), "rma"))
+    context_params.features |= UCXX_FEATURE_RMA | UCXX_FEATURE_ATOMIC;
   if (context == NULL)
-    check(ucxx_context_create(NULL, &context), "ucxx_context_create");
+    check(ucxx_context_create(&context_params, &context), "ucxx_context_create");
   check(ucxx_worker_create(context, &params, &worker), "ucxx_worker_create");
   threaded = params.progress_mode != UCXX_PROGRESS_MANUAL;
   ucxx_address_t *address = NULL;
@@ -257,6 +261,7 @@ static void counters(const command_t *command) {
 static void forget(const command_t *command) {
   size_t operations = operations_forget(), endpoints = connections_forget();
   multi_forget();
+  rma_forget();
   buffers_forget();
   groups_forget();
   answer(command, UCXX_OK, "operations=%zu endpoints=%zu", operations, endpoints);
@@ -292,6 +297,8 @@ static void leave(const command_t *command) {
   context = NULL;
   uint64_t took = now_ns() - start;
   size_t left = operations_forget();
+  /* Keys and memory outlive what they were made with. */
+  rma_forget();
   multi_leave();
   buffers_forget();
   answer(command, UCXX_OK, "took=%" PRIu64 " left=%zu", took, left);
@@ -301,7 +308,7 @@ static void leave(const command_t *command) {
 static void obey(const command_t *command) {
   const char *verb = command->verb;
   if (command_operations(command) || command_handlers(command) || command_connections(command) || command_groups(command) ||
-      command_multi(command))
+      command_multi(command) || command_rma(command) || command_process_groups(command) || command_process_windows(command))
     return;
   if (word_is(verb, "worker")) {
     create_worker(command);

@@ -112,6 +112,19 @@ void multi_forget(void);
 /* The worker has gone: so has everything of it. */
 void multi_leave(void);
 
+/* ------------------------------------------------------------------ registered memory (rma.c) */
+
+bool command_rma(const command_t *command);
+/* Is it an operation of many, by a key? */
+bool rma_is(const char *verb);
+ucxx_status_t rma_submit(const command_t *command, void *data, size_t length, uint64_t index, const ucxx_op_params_t *params, ucxx_request_t **request);
+/* What is added, and to what: before it is asked for, when it is refused, and when it has been done, with what was there. */
+typedef struct tally tally_t;
+tally_t *rma_asks(const command_t *command, uint64_t index);
+void rma_refused(tally_t *tally);
+void rma_added(tally_t *tally, const void *result);
+void rma_forget(void);
+
 /* ------------------------------------------------------------------ what it is received into (buffers.c) */
 
 /* Which fails once in so many times, if that is not 0. */
@@ -121,6 +134,19 @@ void buffers_free(void *data, size_t length);
 /* How many the library has. */
 uint64_t buffers_lent(void);
 void buffers_forget(void);
+
+/* ------------------------------------------------------------------ groups of processes (process_groups.c) */
+
+bool command_process_groups(const command_t *command);
+/* The one that the command names, and its place among the kinds. */
+enum { WHOLE, REST, KINDS_OF_GROUP };
+ucxx_group_t *process_group(const command_t *command, int *kind);
+/* Whom the last error message of this thread blames: the first rank in it, or -1. */
+int blamed_rank(void);
+
+/* ------------------------------------------------------------------ windows of those (process_windows.c) */
+
+bool command_process_windows(const command_t *command);
 
 /* ------------------------------------------------------------------ endpoints and listeners (connections.c) */
 

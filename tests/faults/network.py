@@ -1,9 +1,11 @@
-"""Two network namespaces joined by a veth pair, whose link can be cut. Needs root and `ip`."""
+"""Network namespaces: two joined by a veth pair, whose link can be cut, or three by a wire that delays and loses. Needs root and `ip`."""
 
 import os
 import shutil
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 NOBODY = "02:00:00:00:00:99"
 
@@ -19,16 +21,74 @@ def run(*command):
     return done.stdout
 
 
+def check():
+    if os.geteuid() != 0:
+        raise Unavailable("not root")
+    if not shutil.which("ip"):
+        raise Unavailable("no ip command")
+
+
+class Hosts:
+    """Three namespaces on a wire (wire.py), whose processes count as those of three hosts."""
+
+    PLACES = ("a", "b", "c")
+
+    def __init__(self, seed):
+        check()
+        self.names = {place: f"ucxx-rs-{os.getpid()}-{place}" for place in self.PLACES}
+        self.made = []
+        self.wire = None
+        try:
+            for name in self.names.values():
+                run("ip", "netns", "add", name)
+                self.made.append(name)
+            command = (sys.executable, str(Path(__file__).with_name("wire.py")), seed, *self.names.values())
+            self.wire = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.hear("ready")
+            for place in self.PLACES:
+                self.inside(place, "ip", "addr", "add", f"{self.address(place)}/24", "dev", "wire0")
+                self.inside(place, "ip", "link", "set", "lo", "up")
+                self.inside(place, "ip", "link", "set", "wire0", "txqueuelen", "5000", "up")
+        except Unavailable:
+            self.close()
+            raise
+
+    def hear(self, word):
+        if self.wire.stdout.readline().strip() != word:
+            raise Unavailable(f"no wire: {self.wire.stderr.read().strip()[-300:]}")
+
+    def inside(self, place, *command):
+        return run("ip", "netns", "exec", self.names[place], *command)
+
+    def prefix(self, place):
+        return ("ip", "netns", "exec", self.names[place], "env", f"UCXX_RS_HOST_ID={place}")
+
+    def address(self, place):
+        return f"198.51.100.{self.PLACES.index(place) + 1}"
+
+    def disturb(self, delay_ms, loss_percent):
+        """From now on each frame takes so long, and of a hundred so many do not arrive."""
+        self.wire.stdin.write(f"{delay_ms} {loss_percent}\n")
+        self.wire.stdin.flush()
+        self.hear("set")
+
+    def close(self):
+        if self.wire is not None:
+            self.wire.stdin.close()
+            self.wire.wait()
+            self.wire = None
+        for name in self.made:
+            subprocess.run(("ip", "netns", "delete", name), capture_output=True, check=False)
+        self.made = []
+
+
 class Network:
     """Sides "near" and "far"; the device of each is called veth0."""
 
     SIDES = ("near", "far")
 
     def __init__(self):
-        if os.geteuid() != 0:
-            raise Unavailable("not root")
-        if not shutil.which("ip"):
-            raise Unavailable("no ip command")
+        check()
         self.names = {side: f"ucxx-rs-{os.getpid()}-{side}" for side in self.SIDES}
         self.made = []
         try:

@@ -8,7 +8,7 @@
 
 #include <sched.h>
 
-enum kind { PLAIN, SENT, RECEIVED };
+enum kind { PLAIN, SENT, RECEIVED, ADDED };
 enum state { UNUSED, PENDING, CHECKING, DONE };
 enum { FIRST_SLOTS = 1024 };
 
@@ -21,6 +21,7 @@ typedef struct operation {
   int32_t how;
   bool early; /* its request was destroyed while it was in progress */
   transfer_t *transfer; /* what it does, where that is more than one buffer */
+  tally_t *tally;       /* of what it adds to */
   uint8_t *data;
   size_t length, scribbled;
   uint8_t scribble;
@@ -59,6 +60,7 @@ static operation_t *take(enum kind kind, unsigned group, size_t length) {
   operation->early = false;
   operation->closes = NULL;
   operation->transfer = NULL;
+  operation->tally = NULL;
   operation->length = length;
   operation->scribbled = 0;
   operation->data = NULL;
@@ -117,6 +119,8 @@ static void complete(uint64_t ticket, ucxx_request_t *request, ucxx_status_t sta
   }
   if (operation->kind == RECEIVED)
     examine(operation, status);
+  if (operation->tally != NULL && status == UCXX_OK)
+    rma_added(operation->tally, operation->data);
   if (operation->transfer != NULL)
     transfer_completed(operation->transfer, operation->group, request, status);
   if (operation->kind != PLAIN) {
@@ -169,6 +173,8 @@ static void settle(operation_t *operation, uint64_t ticket, ucxx_status_t status
     refused++;
     pthread_mutex_unlock(&tables);
     group_refused(operation->group);
+    if (operation->tally != NULL)
+      rma_refused(operation->tally);
     give_back(operation);
   } else if (operation->early) {
     ucxx_request_destroy(request);
@@ -229,10 +235,12 @@ bool make_room(uint64_t deadline) {
   return true;
 }
 
-/* Of one operation, with its length as the header where there is one. */
-static ucxx_status_t submit(const command_t *command, const operation_t *operation, ucxx_endpoint_t *endpoint, uint64_t tag,
+/* Of one operation of many, with its length as the header where there is one. */
+static ucxx_status_t submit(const command_t *command, const operation_t *operation, uint64_t index, ucxx_endpoint_t *endpoint, uint64_t tag,
                             const ucxx_op_params_t *params, ucxx_request_t **place) {
   uint64_t length = operation->length;
+  if (rma_is(command->verb))
+    return rma_submit(command, operation->data, length, index, params, place);
   if (word_is(command->verb, "recv"))
     return ucxx_tag_recv(worker, operation->data, length, tag, UINT64_MAX, params, place);
   if (word_is(command->verb, "active"))
@@ -246,7 +254,7 @@ static ucxx_status_t submit(const command_t *command, const operation_t *operati
 
 static void many(const command_t *command, enum kind kind) {
   uint64_t count = number_of(command, "count", 1), done = 0, tag = number_of(command, "tag", 1);
-  size_t size = (size_t)number_of(command, "size", 8);
+  size_t size = kind == ADDED ? sizeof(uint64_t) : (size_t)number_of(command, "size", 8);
   unsigned group = (unsigned)number_of(command, "group", 0) % GROUPS;
   uint64_t sender = number_of(command, "sender", 0), deadline = now_ns() + 20 * UINT64_C(1000000000);
   const char *handle = text_of(command, "handle", "keep");
@@ -275,10 +283,13 @@ static void many(const command_t *command, enum kind kind) {
       message_fill(operation->data, operation->length, sender, __atomic_fetch_add(&sequence, 1, __ATOMIC_RELAXED));
     } else {
       params.from = matched ? endpoint : NULL;
-      params.recv_info = &operation->info;
+      /* One-sided operations tell nothing by it. */
+      params.recv_info = rma_is(command->verb) ? NULL : &operation->info;
+      operation->info.length = operation->length;
+      operation->tally = kind == ADDED ? rma_asks(command, done) : NULL;
     }
     begin(operation);
-    status = submit(command, operation, endpoint, tag, &params, place);
+    status = submit(command, operation, done, endpoint, tag, &params, place);
     settle(operation, ticket, status, request);
     if (status == UCXX_ERR_NO_RESOURCE && make_room(deadline))
       continue;
@@ -326,10 +337,12 @@ static void cancel(const command_t *command) {
 }
 
 bool command_operations(const command_t *command) {
-  if (word_is(command->verb, "send") || word_is(command->verb, "active"))
+  if (word_is(command->verb, "send") || word_is(command->verb, "active") || word_is(command->verb, "put"))
     many(command, SENT);
-  else if (word_is(command->verb, "recv") || word_is(command->verb, "fetch"))
+  else if (word_is(command->verb, "recv") || word_is(command->verb, "fetch") || word_is(command->verb, "get"))
     many(command, RECEIVED);
+  else if (word_is(command->verb, "add"))
+    many(command, ADDED);
   else if (word_is(command->verb, "flush"))
     flush(command);
   else if (word_is(command->verb, "cancel"))

@@ -24,11 +24,14 @@ class FifoStopped(Exception):
 class Pool:
     """The survivors of one choice of transports: three processes that live through all rounds, each connected to the others."""
 
-    def __init__(self, field, transports, network=None):
+    def __init__(self, field, transports, network=None, places=None, **worker):
         self.field = field
         self.transports = transports
+        self.worker = worker  # what its processes have that others have not
         self.network = network
-        self.prefix = network.prefix("near") if network else ()
+        # Which side of the network each is at.
+        self.places = places or ("near",) * 3
+        self.prefix = network.prefix(self.places[0]) if network else ()
         self.actors = []
 
     def ready(self):
@@ -36,8 +39,11 @@ class Pool:
         if any(actor.ended for actor in self.actors):
             self.retire()
         if not self.actors:
-            self.actors = [self.field.start(f"survivor-{self.transports}-{mode}", self.transports, self.prefix, mode=mode, queue=16384)
-                           for mode in MODES]
+            for mode, place in zip(MODES, self.places):
+                prefix = self.network.prefix(place) if self.network else ()
+                actor = self.field.start(f"survivor-{self.transports}-{mode}", self.transports, prefix, mode=mode, queue=16384, **self.worker)
+                actor.place = place
+                self.actors.append(actor)
             for actor in self.actors:
                 actor.history = footprint.History()
                 actor.mesh = {}
@@ -67,6 +73,7 @@ class Round:
         self.violations = []
         self.guests = []  # processes of this round only
         self.survivors = []
+        self.pool = None  # theirs
         self.groups = 0
         self.waited = {}  # how long each had waited for a processor before the fault
         self.cut_short = set()  # groups whose sender may end by force while the receiver reads: documented
@@ -91,10 +98,11 @@ class Round:
         count = self.choose("count", [min(most, c) for c in (1, 1, 3, 10, 100, 1000, 10000)])
         return count, size
 
-    def take_part(self, transports=None, drives=DRIVES):
+    def take_part(self, transports=None, drives=DRIVES, features=None):
         """The survivors; each drives its worker in a way of this round."""
         transports = transports or self.choose("transports", ("shm", "tcp", "default"))
-        self.survivors = self.pools[transports].ready()
+        self.pool = self.pools[f"{transports}-{features}" if features else transports]
+        self.survivors = self.pool.ready()
         for actor in self.survivors:
             if actor.mode != "thread":
                 actor.call("drive", how=self.choose(f"drive_{actor.mode}", drives))
@@ -105,7 +113,7 @@ class Round:
             worker["mode"] = self.choose(f"mode_{name}", MODES)
         if "drive" not in worker and worker["mode"] != "thread":
             worker["drive"] = self.choose(f"drive_{name}", DRIVES)
-        actor = self.field.start(f"r{self.number}-{name}", transports, worker.pop("prefix", ()), queue=16384, **worker)
+        actor = self.field.start(f"r{self.number}-{name}", transports, worker.pop("prefix", ()), queue=16384, **{**self.pool.worker, **worker})
         self.guests.append(actor)
         return actor
 
@@ -334,7 +342,7 @@ class Round:
         """Among survivors, and with a process that is new."""
         among = [(actor, endpoint, other) for actor in self.survivors for other, endpoint in actor.mesh.items()]
         transports = self.survivors[0].transports
-        fresh = self.guest("fresh", transports, prefix=self.pools[transports].prefix)
+        fresh = self.guest("fresh", transports, prefix=self.pool.prefix)
         pairs = [(actor, *self.connect(actor, fresh)) for actor in self.survivors]
         lines = [(actor, here, fresh) for actor, here, _ in pairs] + [(fresh, there, actor) for actor, _, there in pairs]
         began = time.monotonic()

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import scenarios
 from actors import WATCHDOG, Field, KnownAbort, Violation
-from network import Network, Unavailable
+from network import Hosts, Network, Unavailable
 from rounds import FifoStopped, Pool, Round
 
 HERE = Path(__file__).resolve().parent
@@ -72,6 +72,23 @@ def link(field):
     field.clear()
     if refused:
         print(f"LEFT OUT: cut_link: this UCX finds no way between two namespaces ({refused})")
+        return None
+    return network
+
+
+def hosts(field, seed):
+    """Three namespaces on a wire, or None with the reason printed."""
+    try:
+        network = Hosts(seed)
+    except Unavailable as why:
+        print(f"LEFT OUT: window_*: no network namespaces on a wire here ({why})")
+        return None
+    atexit.register(network.close)
+    one, other = (field.start(f"probe-{place}", "hosts", network.prefix(place)) for place in network.PLACES[:2])
+    refused = one.result(token=one.send("ep", {"ep": 1, "address": other.address})).get("failed")
+    field.clear()
+    if refused:
+        print(f"LEFT OUT: window_*: this UCX finds no way over a wire ({refused})")
         return None
     return network
 
@@ -150,6 +167,8 @@ def main():
     field.remove(probe)
     network = link(field)
     options.link = network is not None
+    wire = hosts(field, seed)
+    options.hosts = wire is not None
     options.scenarios = scenarios.available(options)
     if options.only:
         unknown = set(options.only) - set(options.scenarios)
@@ -158,8 +177,13 @@ def main():
         options.scenarios = {name: options.scenarios[name] for name in options.only}
     print(f"seed {seed}, UCX {field.ucx}, scenarios: {', '.join(sorted(options.scenarios))}", flush=True)
     pools = {transports: Pool(field, transports) for transports in ("shm", "tcp", "default")}
+    # Apart, so that the others are as most programs are.
+    pools.update({f"{transports}-rma": Pool(field, transports, features="rma") for transports in list(pools)})
     if network:
         pools["link"] = Pool(field, "link", network)
+    if wire:
+        # Two of one host and one of another; and each of its own.
+        pools.update({f"hosts-{''.join(places)}": Pool(field, "hosts", wire, places) for places in (("a", "a", "b"), ("a", "b", "c"))})
     summary = Summary()
     try:
         for number in options.replay or range(options.rounds):

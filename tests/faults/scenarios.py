@@ -17,10 +17,13 @@ def every():
     # pylint: disable=import-outside-toplevel,unused-import
     import scenarios_close  # noqa: F401
     import scenarios_connect  # noqa: F401
+    import scenarios_group  # noqa: F401
     import scenarios_kill  # noqa: F401
     import scenarios_messages  # noqa: F401
     import scenarios_multi  # noqa: F401
+    import scenarios_rma  # noqa: F401
     import scenarios_silence  # noqa: F401
+    import scenarios_window  # noqa: F401
     return ALL
 
 

@@ -9,12 +9,14 @@
 
 mod engine;
 
+mod bulk;
 mod control;
 mod handover;
 mod notifier;
 mod ring;
 mod sleep;
 mod waiting;
+mod window_lock;
 
 use loom::sync::{Condvar, Mutex};
 

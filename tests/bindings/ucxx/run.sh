@@ -33,12 +33,8 @@ compile() { # source, program
 import pathlib, sys
 from suite import Unavailable, build
 peers, source, program = map(pathlib.Path, sys.argv[1:])
-package = peers / "libucxx"
 try:
-    paths, libraries = build.Programs._ucx_flags()
-    build._run([*build.Programs._compiler("CXX", "c++"), *build.CXX_FLAGS, "-Werror", "-DUCXX_ENABLE_CCCL",
-                "-isystem", str(package / "include"), *paths, str(source), "-o", str(program),
-                f"-L{package / 'lib64'}", "-lucxx", *libraries, f"-Wl,-rpath,{package / 'lib64'}"])
+    build.compile_with_ucxx(peers, ["-Werror", source], program)
 except Unavailable as reason:
     sys.exit(str(reason))
 PYTHON

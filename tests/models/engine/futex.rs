@@ -37,7 +37,41 @@ impl Word {
     }
 }
 
+/// The same: whose memory it is does not matter here. Who does not sleep lets others go on first.
+pub(crate) struct SharedWord(Word);
+
+impl Default for SharedWord {
+    fn default() -> Self {
+        SharedWord(Word::new(0))
+    }
+}
+
+impl std::ops::Deref for SharedWord {
+    type Target = AtomicU32;
+    fn deref(&self) -> &AtomicU32 {
+        &self.0
+    }
+}
+
+impl SharedWord {
+    pub(crate) fn wait(&self, expected: u32, longest: Option<Duration>) {
+        if longest.is_some() {
+            loom::thread::yield_now();
+        }
+        self.0.wait(expected, longest);
+    }
+
+    pub(crate) fn wake_all(&self) {
+        self.0.wake_all();
+    }
+}
+
 /// Looking again and again only adds orders to try.
 pub(crate) fn look_shortly(_ready: &dyn Fn() -> bool) -> bool {
+    false
+}
+
+/// As above.
+pub(crate) fn look_in_turns(_ready: &mut dyn FnMut() -> bool) -> bool {
     false
 }

@@ -1,10 +1,13 @@
 //! The engine's files under the names by which they know each other, on the stand-ins beside this file.
 #![allow(dead_code, unreachable_pub)]
 
+pub(crate) mod asymmetric;
 pub(crate) mod futex;
 pub(crate) mod sync;
 pub(crate) mod timer;
 
+#[path = "../../../src/engine/bulk.rs"]
+pub(crate) mod bulk;
 #[path = "../../../src/engine/cache_line.rs"]
 pub(crate) mod cache_line;
 #[path = "../../../src/engine/completion_queue.rs"]
@@ -23,3 +26,9 @@ pub(crate) mod presence;
 pub(crate) mod sleep_flag;
 #[path = "../../../src/engine/stage.rs"]
 pub(crate) mod stage;
+#[path = "../../../src/engine/status.rs"]
+pub(crate) mod status;
+#[path = "../../../src/engine/sync_call.rs"]
+pub(crate) mod sync_call;
+#[path = "../../../src/engine/window_lock.rs"]
+pub(crate) mod window_lock;

@@ -1,8 +1,9 @@
 //! loom's atomics and locks, and a bounded queue made of them.
 
 pub(crate) use loom::hint::spin_loop;
-pub(crate) use loom::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+pub(crate) use loom::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+pub(crate) use loom::thread::yield_now;
 
 use loom::cell::UnsafeCell;
 use std::time::Duration;
@@ -13,6 +14,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 pub(crate) fn sleep<'a, T>(on: &Condvar, guard: MutexGuard<'a, T>, _longest: Option<Duration>) -> MutexGuard<'a, T> {
     on.wait(guard).unwrap()
+}
+
+/// loom does less for SeqCst accesses than the standard promises: the fence makes up for it, between two of them.
+pub(crate) fn in_one_order() {
+    fence(Ordering::SeqCst);
 }
 
 /// Stands in for crossbeam's: a ring of places, each with the turn it is in, and two counters that are moved by

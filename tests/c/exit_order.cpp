@@ -1,0 +1,120 @@
+/*
+ * A program may end while the library is at work, and in any order with static destructors: handles that are destroyed there, in the order of their making or against it, that
+ * are destroyed by functions of atexit, or never. Each way is a process of its own, which has to end with 0, to say nothing, and not to hang.
+ */
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <ucxx_rs.h>
+#include <unistd.h>
+
+namespace {
+
+int how; // bits: what is destroyed, and when
+enum { DESTROY = 1, BACKWARDS = 2, AT_EXIT = 4, THREAD = 8, BUSY = 16, WAYS = 32 };
+
+void require(bool so, const char *what) {
+  if (so)
+    return;
+  std::fprintf(stderr, "exit_order: way %d: %s: %s\n", how, what, ucxx_last_error_message());
+  std::_Exit(1);
+}
+
+// Static objects are destroyed against the order of their definition, so the first holder's destructor runs last.
+struct Holder {
+  ucxx_context_t *context = nullptr;
+  ucxx_worker_t *worker = nullptr;
+  ucxx_endpoint_t *endpoint = nullptr;
+  ucxx_request_t *request = nullptr;
+  ucxx_notifier_t *notifier = nullptr;
+  void drop() {
+    ucxx_request_destroy(request);
+    ucxx_endpoint_destroy(endpoint);
+    ucxx_notifier_destroy(notifier);
+    ucxx_worker_destroy(worker);
+    ucxx_context_destroy(context);
+    *this = Holder();
+  }
+};
+struct Static : Holder {
+  ~Static() {
+    if (how & DESTROY)
+      drop();
+  }
+};
+
+Static first;  // the context's, or all, by way
+Static second; // the rest
+uint64_t word;
+char message[100];
+
+void at_exit() {
+  second.drop();
+  first.drop();
+}
+
+void open_all() {
+  Holder &parents = how & BACKWARDS ? second : first, &children = how & BACKWARDS ? first : second;
+  ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
+  if (how & THREAD)
+    params.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
+  ucxx_address_t *address = nullptr;
+  require(ucxx_context_create(nullptr, &parents.context) == UCXX_OK, "a context");
+  if (how & AT_EXIT)
+    std::atexit(at_exit);
+  require(ucxx_notifier_create(parents.context, &children.notifier) == UCXX_OK, "a notifier");
+  require(ucxx_worker_create(parents.context, &params, &parents.worker) == UCXX_OK, "a worker");
+  require(ucxx_worker_address(parents.worker, &address) == UCXX_OK, "an address");
+  require(ucxx_endpoint_create(parents.worker, address, nullptr, &children.endpoint) == UCXX_OK, "an endpoint");
+  ucxx_address_destroy(address);
+  if (how & BUSY) {
+    require(ucxx_tag_recv(parents.worker, &word, sizeof word, 1, UINT64_MAX, nullptr, &children.request) == UCXX_INPROGRESS, "a receive");
+    require(ucxx_tag_send(children.endpoint, message, sizeof message, 2, nullptr, nullptr) >= 0, "a send");
+  }
+}
+
+int one_way() {
+  alarm(60);
+  open_all();
+  return 0;
+}
+
+bool try_way(const char *program, int way) {
+  char number[16], said[4096];
+  std::snprintf(number, sizeof number, "%d", way);
+  std::FILE *output = std::tmpfile();
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(fileno(output), STDOUT_FILENO);
+    dup2(fileno(output), STDERR_FILENO);
+    execlp(program, program, number, static_cast<char *>(nullptr));
+    _exit(127);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  std::rewind(output);
+  const size_t length = std::fread(said, 1, sizeof said, output);
+  std::fclose(output);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && length == 0)
+    return true;
+  std::fprintf(stderr, "way %d ended with %s %d, and said: %.*s\n", way, WIFEXITED(status) ? "status" : "signal", WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status),
+               static_cast<int>(length), said);
+  return false;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  if (argc > 1) {
+    how = std::atoi(argv[1]);
+    return one_way();
+  }
+  int wrong = 0;
+  for (int way = 0; way < WAYS; way++)
+    wrong += !try_way(argv[0], way);
+  std::printf("%d ways to exit, %d wrong\n", static_cast<int>(WAYS), wrong);
+  return wrong > 0;
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright the ucxx_rs developers */
+/*
+ * Processes that make a group: a launcher, which never uses UCX, forks them, and sees how they end. They meet by callbacks over memory that
+ * they share with it.
+ */
+#ifndef UCXX_RS_TEST_GROUP_H
+#define UCXX_RS_TEST_GROUP_H
+#include "test_util.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST_MEMBERS = 64, MOST_SHARED = 1 << 16 };
+
+/* What launcher and members have in common. */
+typedef struct board {
+  pthread_barrier_t all; /* of the members */
+  uint32_t size;
+  uint64_t seed;
+  uint64_t count[8];     /* for the tests */
+  unsigned char cards[MOST_MEMBERS][MOST_SHARED];
+} board_t;
+
+typedef struct member {
+  board_t *board;
+  uint32_t rank, size;
+  ucxx_context_t *context;
+  ucxx_worker_t *worker;
+  ucxx_group_t *group;
+} member_t;
+
+static ucxx_status_t gather_on_board(void *arg, const void *in, size_t length, void *out) {
+  member_t *member = arg;
+  if (length > MOST_SHARED)
+    return UCXX_ERR_EXCEEDS_LIMIT;
+  memcpy(member->board->cards[member->rank], in, length);
+  pthread_barrier_wait(&member->board->all);
+  for (uint32_t rank = 0; rank < member->size; rank++)
+    memcpy((char *)out + rank * length, member->board->cards[rank], length);
+  pthread_barrier_wait(&member->board->all);
+  return UCXX_OK;
+}
+
+/* With what lets peers touch memory. */
+static inline void member_open_for_rma(member_t *member, const ucxx_worker_params_t *worker_params) {
+  ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
+  params.features = UCXX_FEATURE_AM | UCXX_FEATURE_WAKEUP | UCXX_FEATURE_RMA | UCXX_FEATURE_ATOMIC;
+  CHECK_OK(ucxx_context_create(&params, &member->context));
+  CHECK_OK(ucxx_worker_create(member->context, worker_params, &member->worker));
+}
+
+static inline void member_open(member_t *member, const ucxx_worker_params_t *worker_params) {
+  if (getenv("UCXX_TEST_WIN_MEMORY") != NULL) {
+    member_open_for_rma(member, worker_params);
+    return;
+  }
+  CHECK_OK(ucxx_context_create(NULL, &member->context));
+  CHECK_OK(ucxx_worker_create(member->context, worker_params, &member->worker));
+}
+
+static inline ucxx_group_params_t by_callbacks(member_t *member) {
+  ucxx_group_params_t params = UCXX_GROUP_PARAMS_INIT;
+  params.bootstrap = UCXX_BOOTSTRAP_CALLBACKS;
+  params.rank = member->rank;
+  params.size = member->size;
+  params.allgather = gather_on_board;
+  params.allgather_arg = member;
+  return params;
+}
+
+static inline void member_join(member_t *member, uint64_t collective_timeout_ns) {
+  ucxx_group_params_t params = by_callbacks(member);
+  params.collective_timeout_ns = collective_timeout_ns;
+  CHECK_OK(ucxx_group_create(member->worker, &params, &member->group));
+  CHECK_EQ(ucxx_group_rank(member->group), member->rank);
+  CHECK_EQ(ucxx_group_size(member->group), member->size);
+}
+
+static inline void member_close(member_t *member) {
+  ucxx_group_destroy(member->group);
+  ucxx_worker_destroy(member->worker);
+  ucxx_context_destroy(member->context);
+}
+
+static inline board_t *board_open(uint32_t size, uint64_t seed) {
+  board_t *board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK(board != MAP_FAILED);
+  pthread_barrierattr_t attr;
+  CHECK_EQ(pthread_barrierattr_init(&attr), 0);
+  CHECK_EQ(pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED), 0);
+  CHECK_EQ(pthread_barrier_init(&board->all, &attr, size), 0);
+  board->size = size;
+  board->seed = seed;
+  return board;
+}
+
+static inline void board_close(board_t *board) { munmap(board, sizeof *board); }
+
+/* With UCXX_TEST_HOSTS=N the members count as those of N hosts, in turns. */
+static inline uint32_t test_hosts(void) {
+  const char *hosts = getenv("UCXX_TEST_HOSTS");
+  return hosts == NULL ? 1 : (uint32_t)strtoul(hosts, NULL, 10);
+}
+
+static inline int on_another_host(uint32_t rank, uint32_t other) { return rank % test_hosts() != other % test_hosts(); }
+
+/* With UCXX_TEST_FORBID_COPYING the kernel does not let a process reach another one's memory, as some containers have it. */
+static inline void forbid_copying(void) {
+  struct sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+  CHECK_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  CHECK_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0), 0);
+}
+
+static inline void member_settle(uint32_t rank) {
+  if (getenv("UCXX_TEST_FORBID_COPYING") != NULL)
+    forbid_copying();
+  char host[16];
+  snprintf(host, sizeof host, "%u", (unsigned)(rank % test_hosts()));
+  if (test_hosts() > 1)
+    setenv("UCXX_RS_HOST_ID", host, 1);
+}
+
+/* Forks the members; each runs `body` and ends. */
+static inline void members_start(board_t *board, pid_t *pids, void (*body)(member_t *member)) {
+  fflush(NULL);
+  for (uint32_t rank = 0; rank < board->size; rank++) {
+    pids[rank] = fork();
+    CHECK(pids[rank] >= 0);
+    if (pids[rank] == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      char name[64];
+      snprintf(name, sizeof name, "rank %u of %u", (unsigned)rank, (unsigned)board->size);
+      test_begin(name, 120);
+      member_settle(rank);
+      member_t member = {.board = board, .rank = rank, .size = board->size};
+      body(&member);
+      exit(0);
+    }
+  }
+}
+
+/* Waits for all of them; `killed` is the rank that a signal is to have ended, or -1. */
+static inline void members_end(const board_t *board, const pid_t *pids, int killed) {
+  for (uint32_t rank = 0; rank < board->size; rank++) {
+    int status = 0;
+    CHECK_EQ(waitpid(pids[rank], &status, 0), pids[rank]);
+    if ((int)rank == killed) {
+      CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    } else if (status != 0) {
+      FAIL("rank %u ended with 0x%x", (unsigned)rank, (unsigned)status);
+    }
+  }
+}
+
+/*
+ * Are all threads of a process that was stopped inside system calls? They are not in the midst of UCX's own work then. 0 also while some still run; where the kernel does not
+ * tell, it is taken to be so.
+ */
+static inline int stopped_in_calls(pid_t pid) {
+  char path[64], state[32];
+  int all = 1;
+  snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+  DIR *threads = opendir(path);
+  CHECK(threads != NULL);
+  for (struct dirent *thread; (thread = readdir(threads)) != NULL;) {
+    if (thread->d_name[0] == '.')
+      continue;
+    snprintf(path, sizeof path, "/proc/%d/task/%.16s/syscall", (int)pid, thread->d_name);
+    FILE *file = fopen(path, "r");
+    CHECK(file != NULL);
+    if (fgets(state, sizeof state, file) != NULL)
+      all &= state[0] >= '0' && state[0] <= '9';
+    fclose(file);
+  }
+  closedir(threads);
+  return all;
+}
+
+/*
+ * Not while it fills a place in another one's queue of UCX's shared memory: that queue stops for good (docs/groups.md, Limits). So it is stopped, let
+ * go on, and stopped again, until all its threads are inside system calls, of which copying memory to another process is one.
+ */
+static inline void member_kill(pid_t pid) {
+  for (;;) {
+    int status = 0;
+    CHECK_EQ(kill(pid, SIGSTOP), 0);
+    CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
+    CHECK(WIFSTOPPED(status));
+    if (stopped_in_calls(pid))
+      break;
+    CHECK_EQ(kill(pid, SIGCONT), 0);
+    sched_yield();
+  }
+  CHECK_EQ(kill(pid, SIGKILL), 0);
+}
+
+static inline void run_members(uint32_t size, uint64_t seed, void (*body)(member_t *member)) {
+  board_t *board = board_open(size, seed);
+  pid_t pids[MOST_MEMBERS];
+  members_start(board, pids, body);
+  members_end(board, pids, -1);
+  board_close(board);
+}
+#endif

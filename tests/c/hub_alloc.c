@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright the ucxx_rs developers */
+/* Once all that is in use at a time has been made, hubs allocate nothing, whichever way a chunk goes. */
+#include "allocations.h"
+#include "hub.h"
+
+enum { SIZE = 64, WARM = 100, ROUNDS = 20000 };
+
+typedef struct ways {
+  ucxx_hub_t *hub;
+  ucxx_link_t *in, *out, *modify, *all;
+  int called;
+} ways_t;
+
+static void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
+  ways_t *ways = arg;
+  (void)link;
+  CHECK_OK(status);
+  ways->called++;
+}
+
+/* Produced, copied, modified, consumed through several links at once; refused; pushed, peeked at and popped. */
+static void go_all_ways(ways_t *ways, uint64_t word) {
+  ucxx_envelope_t *envelope = NULL, *envelopes[3];
+  ucxx_link_t *several[] = {ways->out, ways->all, ways->in};
+  produce_word(ways->in, word);
+  CHECK_OK(ucxx_hub_set_flow(ways->hub, &ways->modify, 1));
+  envelope = lease_now(ways->modify);
+  (*word_of(envelope))++;
+  CHECK_OK(ucxx_envelope_commit(envelope, 8, NULL));
+  CHECK_OK(ucxx_hub_set_flow(ways->hub, NULL, 0));
+  CHECK_OK(ucxx_link_lease_many(several, 3, 0, envelopes));
+  CHECK_EQ(*word_of(envelopes[0]), word + 1);
+  CHECK_EQ(*word_of(envelopes[1]), word + 1);
+  CHECK_OK(ucxx_envelope_abort(envelopes[2], NULL));
+  CHECK_OK(ucxx_envelope_commit(envelopes[0], 0, NULL));
+  CHECK_OK(ucxx_envelope_commit(envelopes[1], 0, NULL));
+  lease_none(ways->out, UCXX_ERR_NO_RESOURCE);
+  push_word(ways->hub, on_host, word);
+  CHECK_EQ(peek_word(ways->hub, on_dummy), word);
+  CHECK_OK(ucxx_hub_pop(ways->hub));
+  CHECK_OK(ucxx_link_arm(ways->out));
+}
+
+int main(void) {
+  test_begin("hub_alloc", 60);
+  STEP("what is counted: a hub that is made");
+  counting = 1;
+  hub_t hub = hub_open(SIZE, 4, 4);
+  CHECK(allocations > 0);
+  counting = 0;
+  allocations = 0;
+  ways_t ways = {.hub = hub.hub};
+  ucxx_link_params_t params = UCXX_LINK_PARAMS_INIT;
+  params.broadcast = 1;
+  params.on_ready = on_ready;
+  params.on_ready_arg = &ways;
+  ways.in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host);
+  ways.out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
+  ways.modify = hub_link(hub.hub, UCXX_LINK_MODIFY, on_dummy);
+  CHECK_OK(ucxx_link_create(hub.hub, UCXX_LINK_CONSUME, on_host, &params, &ways.all));
+  for (uint64_t round = 0; round < WARM; round++)
+    go_all_ways(&ways, round);
+  STEP("then nothing");
+  counting = 1;
+  for (uint64_t round = 0; round < ROUNDS; round++)
+    go_all_ways(&ways, round);
+  counting = 0;
+  CHECK_EQ(allocations, 0);
+  CHECK(ways.called >= ROUNDS);
+  ucxx_link_destroy(ways.in);
+  ucxx_link_destroy(ways.out);
+  ucxx_link_destroy(ways.modify);
+  ucxx_link_destroy(ways.all);
+  hub_close(&hub);
+  return 0;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright the ucxx_rs developers */
+/* Limits of the queue, leases through several links at once, and envelopes that are swapped. */
+#include "hub.h"
+
+enum { SIZE = 64 };
+
+static void chunks(void) {
+  STEP("a limit in chunks: leases count, so it is not overshot however many commit");
+  ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
+  params.envelope_size = SIZE;
+  params.max_queue_chunks = 2;
+  hub_t hub = hub_open_with(&params, 8, 0);
+  ucxx_link_t *a = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *b = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host);
+  ucxx_link_t *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_envelope_t *first = lease_now(a), *second = lease_now(b), *none = NULL;
+  lease_none(a, UCXX_ERR_NO_RESOURCE);
+  lease_none(b, UCXX_ERR_NO_RESOURCE);
+  CHECK_STATUS(ucxx_hub_push(hub.hub, on_host, &none), UCXX_ERR_NO_RESOURCE);
+  CHECK_OK(ucxx_envelope_abort(first, NULL));
+  first = lease_now(a);
+  put_word(first, 1);
+  put_word(second, 2);
+  lease_none(a, UCXX_ERR_NO_RESOURCE);
+  STEP("a chunk that is held is still in the queue");
+  ucxx_envelope_t *held = lease_now(out);
+  lease_none(a, UCXX_ERR_NO_RESOURCE);
+  CHECK_OK(ucxx_envelope_commit(held, 0, NULL));
+  produce_word(a, 3);
+  CHECK_EQ(hub_stats(hub.hub).queue_high_water, 2);
+  ucxx_link_destroy(a);
+  ucxx_link_destroy(b);
+  ucxx_link_destroy(out);
+  hub_close(&hub);
+}
+
+static void bytes(void) {
+  STEP("a limit in bytes: a whole envelope for each lease, its length for each chunk");
+  ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
+  params.envelope_size = SIZE;
+  params.max_queue_bytes = 2 * SIZE;
+  hub_t hub = hub_open_with(&params, 8, 0);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_envelope_t *first = lease_now(in), *second = lease_now(in);
+  lease_none(in, UCXX_ERR_NO_RESOURCE);
+  CHECK_OK(ucxx_envelope_commit(first, SIZE / 2, NULL));
+  lease_none(in, UCXX_ERR_NO_RESOURCE);
+  CHECK_OK(ucxx_envelope_commit(second, SIZE / 2, NULL));
+  second = lease_now(in);
+  lease_none(in, UCXX_ERR_NO_RESOURCE);
+  CHECK_OK(ucxx_envelope_commit(second, 1, NULL));
+  lease_none(in, UCXX_ERR_NO_RESOURCE);
+  CHECK_OK(ucxx_envelope_commit(lease_now(out), 0, NULL));
+  CHECK_OK(ucxx_envelope_abort(lease_now(in), NULL));
+  STEP("chunks of no bytes need no room");
+  CHECK_OK(ucxx_hub_pop(hub.hub));
+  CHECK_OK(ucxx_hub_pop(hub.hub));
+  for (int at = 0; at < 8; at++)
+    CHECK_OK(ucxx_envelope_commit(lease_now(in), 0, NULL));
+  lease_none(in, UCXX_ERR_NO_RESOURCE);
+  CHECK_EQ(ucxx_hub_length(hub.hub), 8);
+  ucxx_link_destroy(in);
+  ucxx_link_destroy(out);
+  hub_close(&hub);
+}
+
+static void at_once(void) {
+  STEP("leases through links of two hubs: all or none");
+  hub_t from = hub_open(SIZE, 2, 0), to = hub_open(SIZE, 1, 0);
+  ucxx_link_t *in = hub_link(from.hub, UCXX_LINK_CONSUME, on_host), *out = hub_link(to.hub, UCXX_LINK_PRODUCE, on_host);
+  ucxx_link_t *end = hub_link(to.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_link_t *both[] = {in, out}, *reversed[] = {out, in};
+  ucxx_envelope_t *envelopes[2] = {NULL, NULL};
+  CHECK_STATUS(ucxx_link_lease_many(both, 2, 0, envelopes), UCXX_ERR_NO_RESOURCE);
+  CHECK_STATUS(ucxx_link_lease_many(reversed, 2, MILLISECOND, envelopes), UCXX_ERR_TIMED_OUT);
+  CHECK(envelopes[0] == NULL && envelopes[1] == NULL);
+  CHECK_EQ(hub_stats(to.hub).free_envelopes, 1);
+  push_word(from.hub, on_host, 1);
+  push_word(from.hub, on_host, 2);
+  for (uint64_t word = 1; word <= 2; word++) {
+    CHECK_OK(ucxx_link_lease_many(word == 1 ? both : reversed, 2, 0, envelopes));
+    ucxx_envelope_t *source = envelopes[word - 1], *target = envelopes[2 - word];
+    CHECK_EQ(*word_of(source), word);
+    put_word(target, 10 * word);
+    CHECK_OK(ucxx_envelope_commit(source, 0, NULL));
+    if (word == 1) {
+      ucxx_envelope_t *none[2] = {NULL, NULL};
+      CHECK_STATUS(ucxx_link_lease_many(both, 2, 0, none), UCXX_ERR_NO_RESOURCE);
+      CHECK(none[0] == NULL && none[1] == NULL);
+      CHECK_EQ(hub_stats(from.hub).leased_envelopes, 0);
+    }
+    CHECK_EQ(consume_word(end), 10 * word);
+  }
+  STEP("two chunks through one link; one link twice is two leases");
+  push_word(from.hub, on_host, 3);
+  push_word(from.hub, on_host, 4);
+  ucxx_link_t *twice[] = {in, in};
+  CHECK_OK(ucxx_link_lease_many(twice, 2, 0, envelopes));
+  CHECK_EQ(*word_of(envelopes[0]), 3);
+  CHECK_EQ(*word_of(envelopes[1]), 4);
+  CHECK_OK(ucxx_envelope_abort(envelopes[0], NULL));
+  CHECK_OK(ucxx_envelope_commit(envelopes[1], 0, NULL));
+  CHECK_EQ(consume_word(in), 3);
+  STEP("nothing, too much, and the end");
+  CHECK_OK(ucxx_link_lease_many(NULL, 0, FOR_EVER, NULL));
+  ucxx_link_t *many[65];
+  ucxx_envelope_t *places[65] = {NULL};
+  for (int at = 0; at < 65; at++)
+    many[at] = in;
+  CHECK_STATUS(ucxx_link_lease_many(many, 65, 0, places), UCXX_ERR_EXCEEDS_LIMIT);
+  CHECK_STATUS(ucxx_link_lease_many(many, 64, FOR_EVER, places), UCXX_ERR_STARVED);
+  CHECK_MESSAGE("62 more");
+  CHECK_OK(ucxx_hub_close(from.hub));
+  CHECK_STATUS(ucxx_link_lease_many(both, 2, FOR_EVER, envelopes), UCXX_ERR_CLOSED);
+  CHECK_EQ(hub_stats(to.hub).free_envelopes, 1);
+  ucxx_link_destroy(in);
+  ucxx_link_destroy(out);
+  ucxx_link_destroy(end);
+  hub_close(&from);
+  hub_close(&to);
+}
+
+static void swap_between_hubs(void) {
+  STEP("a chunk passes from hub to hub by a swap, with its metadata, without a copy");
+  hub_t from = hub_open(SIZE, 1, 0), to = hub_open(SIZE, 1, 0);
+  ucxx_link_t *in = hub_link(from.hub, UCXX_LINK_CONSUME, on_host), *out = hub_link(to.hub, UCXX_LINK_PRODUCE, on_host);
+  ucxx_link_t *end = hub_link(to.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_envelope_t *source = NULL;
+  CHECK_OK(ucxx_hub_push(from.hub, on_host, &source));
+  look_at(source).metadata[63] = 9;
+  uint64_t *memory = word_of(source);
+  put_word(source, 77);
+  source = lease_now(in);
+  ucxx_envelope_t *target = lease_now(out);
+  CHECK(word_of(source) == memory && word_of(target) != memory);
+  CHECK_OK(ucxx_envelope_swap(source, target));
+  CHECK(word_of(target) == memory && word_of(source) != memory);
+  CHECK_EQ(look_at(target).length, 8);
+  CHECK_EQ(look_at(target).metadata[63], 9);
+  CHECK_EQ(look_at(source).length, 0);
+  CHECK_OK(ucxx_envelope_commit(source, 0, NULL));
+  CHECK_OK(ucxx_envelope_commit(target, look_at(target).length, NULL));
+  STEP("the memory outlives the hub that has made it");
+  ucxx_link_destroy(in);
+  hub_close(&from);
+  target = lease_now(end);
+  CHECK_EQ(*word_of(target), 77);
+  CHECK_EQ(look_at(target).metadata[63], 9);
+  CHECK_OK(ucxx_envelope_commit(target, 0, NULL));
+  ucxx_link_destroy(out);
+  ucxx_link_destroy(end);
+  hub_close(&to);
+}
+
+static void swap_within(void) {
+  STEP("swaps within a hub: an accumulator that is replaced");
+  hub_t hub = hub_open(SIZE, 2, 1);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_link_t *modify = hub_link(hub.hub, UCXX_LINK_MODIFY, on_host), *peek = hub_link(hub.hub, UCXX_LINK_PEEK, on_host);
+  push_word(hub.hub, on_host, 1);
+  ucxx_envelope_t *fresh = lease_now(in), *chunk = lease_now(modify);
+  *word_of(fresh) = 2;
+  CHECK_OK(ucxx_envelope_swap(fresh, chunk));
+  CHECK_EQ(*word_of(chunk), 2);
+  CHECK_OK(ucxx_envelope_swap(chunk, chunk));
+  CHECK_OK(ucxx_envelope_commit(chunk, 8, NULL));
+  CHECK_EQ(*word_of(fresh), 1);
+  CHECK_OK(ucxx_envelope_abort(fresh, NULL));
+  CHECK_EQ(peek_word(hub.hub, on_host), 2);
+  STEP("a consumer that aborts after a swap: what it has brought is the chunk, unless it was elsewhere, too");
+  fresh = lease_now(in);
+  chunk = lease_now(out);
+  *word_of(fresh) = 3;
+  CHECK_OK(ucxx_envelope_swap(fresh, chunk));
+  lease_none(peek, UCXX_ERR_NO_RESOURCE);
+  CHECK_OK(ucxx_envelope_abort(chunk, NULL));
+  CHECK_OK(ucxx_envelope_abort(fresh, NULL));
+  CHECK_EQ(peek_word(hub.hub, on_host), 3);
+  CHECK_OK(ucxx_hub_pop(hub.hub));
+  push_word(hub.hub, on_host, 4);
+  CHECK_EQ(peek_word(hub.hub, on_dummy), 4);
+  fresh = lease_now(in);
+  chunk = lease_now(out);
+  *word_of(fresh) = 5;
+  CHECK_OK(ucxx_envelope_swap(fresh, chunk));
+  CHECK_OK(ucxx_envelope_abort(chunk, NULL));
+  CHECK_OK(ucxx_envelope_abort(fresh, NULL));
+  CHECK_EQ(peek_word(hub.hub, on_host), 4);
+  STEP("what is not swapped: what others look at, what only reads, what is elsewhere, what is of another size or the caller's");
+  CHECK_OK(ucxx_hub_pop(hub.hub));
+  push_word(hub.hub, on_host, 6);
+  fresh = lease_now(in);
+  ucxx_envelope_t *looking = lease_now(peek);
+  chunk = lease_now(out);
+  CHECK_STATUS(ucxx_envelope_swap(fresh, chunk), UCXX_ERR_BUSY);
+  CHECK_STATUS(ucxx_envelope_swap(fresh, looking), UCXX_ERR_INVALID_PARAM);
+  CHECK_OK(ucxx_envelope_release(looking, NULL));
+  ucxx_envelope_t *elsewhere = NULL;
+  CHECK_OK(ucxx_hub_push(hub.hub, on_dummy, &elsewhere));
+  CHECK_STATUS(ucxx_envelope_swap(fresh, elsewhere), UCXX_ERR_INVALID_PARAM);
+  CHECK_MESSAGE("dummy device 0");
+  CHECK_OK(ucxx_envelope_abort(elsewhere, NULL));
+  hub_t wide = hub_open(2 * SIZE, 1, 0);
+  CHECK_OK(ucxx_hub_push(wide.hub, on_host, &elsewhere));
+  CHECK_STATUS(ucxx_envelope_swap(fresh, elsewhere), UCXX_ERR_INVALID_PARAM);
+  CHECK_OK(ucxx_envelope_abort(elsewhere, NULL));
+  hub_close(&wide);
+  hub_t mine = hub_open(SIZE, 0, 0);
+  uint64_t memory[SIZE / 8] = {0};
+  CHECK_OK(ucxx_hub_add_buffer(mine.hub, on_host, memory, NULL, NULL));
+  CHECK_OK(ucxx_hub_push(mine.hub, on_host, &elsewhere));
+  CHECK_STATUS(ucxx_envelope_swap(fresh, elsewhere), UCXX_ERR_UNSUPPORTED);
+  CHECK_STATUS(ucxx_envelope_swap(elsewhere, fresh), UCXX_ERR_UNSUPPORTED);
+  CHECK_OK(ucxx_envelope_abort(elsewhere, NULL));
+  hub_close(&mine);
+  STEP("nor what another consumer is still to have there");
+  ucxx_link_t *all = hub_broadcast(hub.hub, on_host);
+  CHECK_STATUS(ucxx_envelope_swap(fresh, chunk), UCXX_ERR_BUSY);
+  CHECK_EQ(consume_word(all), 6);
+  CHECK_OK(ucxx_envelope_swap(fresh, chunk));
+  CHECK_EQ(*word_of(fresh), 6);
+  CHECK_OK(ucxx_envelope_commit(chunk, 0, NULL));
+  STEP("and the rest of the queue goes on");
+  CHECK_OK(ucxx_envelope_commit(fresh, look_at(fresh).length, NULL));
+  CHECK_EQ(consume_word(all), 6);
+  ucxx_link_destroy(all);
+  CHECK_EQ(ucxx_hub_length(hub.hub), 1);
+  ucxx_link_destroy(in);
+  ucxx_link_destroy(out);
+  ucxx_link_destroy(modify);
+  ucxx_link_destroy(peek);
+  hub_close(&hub);
+}
+
+int main(void) {
+  test_begin("hub_limits", 60);
+  chunks();
+  bytes();
+  at_once();
+  swap_between_hubs();
+  swap_within();
+  return 0;
+}

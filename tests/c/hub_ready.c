@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright the ucxx_rs developers */
+/* How a link tells that a lease can be had: callbacks and the descriptor. */
+#include <poll.h>
+#include <pthread.h>
+
+#include "hub.h"
+
+enum { SIZE = 64 };
+
+typedef struct watcher {
+  ucxx_link_t *link;
+  ucxx_hub_t *next; /* where what is consumed goes */
+  int ready, closed, act, depth, deepest;
+  uint64_t sum;
+} watcher_t;
+
+enum { LOOK = 0, CONSUME = 1, GIVE_BACK = 2, FORWARD = 3, DESTROY = 4, DESTROY_ALL = 5 };
+
+static void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
+  watcher_t *watcher = arg;
+  ucxx_envelope_t *envelope = NULL;
+  watcher->depth++;
+  if (watcher->depth > watcher->deepest)
+    watcher->deepest = watcher->depth;
+  CHECK(watcher->link == NULL || watcher->link == link);
+  if (status == UCXX_ERR_CLOSED) {
+    watcher->closed++;
+  } else {
+    CHECK_OK(status);
+    watcher->ready++;
+    if (watcher->act == CONSUME) {
+      CHECK_STATUS(ucxx_link_lease(link, FOR_EVER, &envelope), UCXX_ERR_BUSY);
+      watcher->sum += consume_word(link);
+    } else if (watcher->act == GIVE_BACK) {
+      CHECK_OK(ucxx_envelope_abort(lease_now(link), NULL));
+    } else if (watcher->act == FORWARD) {
+      uint64_t word = consume_word(link);
+      watcher->sum += word;
+      push_word(watcher->next, on_host, word + 1);
+    } else if (watcher->act == DESTROY_ALL) {
+      ucxx_link_destroy(link);
+      ucxx_hub_destroy(watcher->next);
+    } else if (watcher->act == DESTROY) {
+      ucxx_link_destroy(link);
+      watcher->link = NULL;
+    }
+  }
+  watcher->depth--;
+}
+
+static ucxx_link_t *watched(ucxx_hub_t *hub, int32_t type, ucxx_memory_kind_t kind, watcher_t *watcher) {
+  ucxx_link_params_t params = UCXX_LINK_PARAMS_INIT;
+  params.on_ready = on_ready;
+  params.on_ready_arg = watcher;
+  CHECK_OK(ucxx_link_create(hub, type, kind, &params, &watcher->link));
+  return watcher->link;
+}
+
+static void once(void) {
+  STEP("a link is told when a lease can be had, and again when a lease was tried in between");
+  hub_t hub = hub_open(SIZE, 4, 1);
+  watcher_t out = {0}, elsewhere = {0};
+  watched(hub.hub, UCXX_LINK_CONSUME, on_host, &out);
+  CHECK_EQ(out.ready, 0);
+  push_word(hub.hub, on_host, 1);
+  CHECK_EQ(out.ready, 1);
+  push_word(hub.hub, on_host, 2);
+  CHECK_EQ(out.ready, 1);
+  CHECK_EQ(consume_word(out.link), 1);
+  CHECK_EQ(out.ready, 2);
+  CHECK_EQ(consume_word(out.link), 2);
+  CHECK_EQ(out.ready, 2);
+  lease_none(out.link, UCXX_ERR_NO_RESOURCE);
+  push_word(hub.hub, on_host, 3);
+  CHECK_EQ(out.ready, 3);
+  STEP("a link that is made when there is something is told at once; one elsewhere, when it has been copied");
+  watched(hub.hub, UCXX_LINK_PEEK, on_dummy, &elsewhere);
+  CHECK_EQ(elsewhere.ready, 1);
+  CHECK_EQ(hub_stats(hub.hub).transfers, 1);
+  ucxx_link_destroy(elsewhere.link);
+  STEP("the end is told once");
+  CHECK_OK(ucxx_hub_close(hub.hub));
+  CHECK_EQ(out.closed, 0);
+  CHECK_EQ(consume_word(out.link), 3);
+  CHECK_EQ(out.closed, 1);
+  lease_none(out.link, UCXX_ERR_CLOSED);
+  CHECK_EQ(out.closed, 1);
+  ucxx_link_destroy(out.link);
+  hub_close(&hub);
+}
+
+static void acting(void) {
+  STEP("a callback that consumes empties the queue, one call after the other");
+  hub_t hub = hub_open(SIZE, 8, 0);
+  watcher_t out = {.act = LOOK};
+  watched(hub.hub, UCXX_LINK_CONSUME, on_host, &out);
+  for (uint64_t word = 1; word <= 8; word++)
+    push_word(hub.hub, on_host, word);
+  CHECK_EQ(out.ready, 1);
+  out.act = CONSUME;
+  CHECK_EQ(consume_word(out.link), 1);
+  CHECK_EQ(out.ready, 8);
+  CHECK_EQ(out.deepest, 1);
+  CHECK_EQ(out.sum, 35);
+  CHECK_EQ(ucxx_hub_length(hub.hub), 0);
+  ucxx_link_destroy(out.link);
+  hub_close(&hub);
+}
+
+static void chain(void) {
+  STEP("a chain of hubs that runs by callbacks alone");
+  hub_t hubs[3] = {hub_open(SIZE, 1, 0), hub_open(SIZE, 1, 0), hub_open(SIZE, 1, 0)};
+  watcher_t watchers[3];
+  memset(watchers, 0, sizeof watchers);
+  for (int at = 0; at < 3; at++) {
+    watchers[at].act = at < 2 ? FORWARD : CONSUME;
+    watchers[at].next = at < 2 ? hubs[at + 1].hub : NULL;
+    watched(hubs[at].hub, UCXX_LINK_CONSUME, on_host, &watchers[at]);
+  }
+  for (uint64_t word = 1; word <= 100; word++)
+    push_word(hubs[0].hub, on_host, 10 * word);
+  CHECK_EQ(watchers[2].ready, 100);
+  CHECK_EQ(watchers[2].sum, 10 * 5050 + 2 * 100);
+  for (int at = 0; at < 3; at++) {
+    CHECK_EQ(watchers[at].deepest, 1);
+    ucxx_link_destroy(watchers[at].link);
+    hub_close(&hubs[at]);
+  }
+}
+
+static void giving_back(void) {
+  STEP("who gives back what it has got is not told of that over and over");
+  hub_t hub = hub_open(SIZE, 4, 0);
+  watcher_t out = {.act = GIVE_BACK}, in = {.act = GIVE_BACK};
+  watched(hub.hub, UCXX_LINK_CONSUME, on_host, &out);
+  push_word(hub.hub, on_host, 1);
+  CHECK_EQ(out.ready, 1);
+  push_word(hub.hub, on_host, 2);
+  CHECK_EQ(out.ready, 2);
+  watched(hub.hub, UCXX_LINK_PRODUCE, on_host, &in);
+  CHECK_EQ(in.ready, 1);
+  CHECK_EQ(ucxx_hub_length(hub.hub), 2);
+  STEP("a link that is destroyed from inside its callback");
+  out.act = DESTROY;
+  push_word(hub.hub, on_host, 3);
+  CHECK_EQ(out.ready, 3);
+  CHECK(out.link == NULL);
+  push_word(hub.hub, on_host, 4);
+  CHECK_EQ(out.ready, 3);
+  ucxx_link_destroy(in.link);
+  hub_close(&hub);
+}
+
+static void ending_all(void) {
+  STEP("a callback that takes the hub down, from inside the commit that it came from");
+  hub_t hub = hub_open(SIZE, 1, 1);
+  watcher_t out = {.act = DESTROY_ALL, .next = hub.hub};
+  watched(hub.hub, UCXX_LINK_CONSUME, on_dummy, &out);
+  push_word(hub.hub, on_host, 1);
+  CHECK_EQ(out.ready, 1);
+  CHECK_EQ(out.closed, 0);
+  ucxx_context_destroy(hub.context);
+}
+
+static int readable(int fd) {
+  struct pollfd entry = {fd, POLLIN, 0};
+  return poll(&entry, 1, 0) == 1;
+}
+
+static void descriptor(void) {
+  STEP("the descriptor is written to when it is armed, and only then");
+  hub_t hub = hub_open(SIZE, 2, 0);
+  ucxx_link_t *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host), *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host);
+  int fd = -1, same = -1, room = -1;
+  CHECK_OK(ucxx_link_event_fd(out, &fd));
+  CHECK_OK(ucxx_link_event_fd(out, &same));
+  CHECK_OK(ucxx_link_event_fd(in, &room));
+  CHECK_EQ(fd, same);
+  CHECK(fd != room);
+  push_word(hub.hub, on_host, 1);
+  CHECK(!readable(fd));
+  CHECK_STATUS(ucxx_link_arm(out), UCXX_ERR_BUSY);
+  CHECK_EQ(consume_word(out), 1);
+  CHECK_OK(ucxx_link_arm(out));
+  CHECK_OK(ucxx_link_arm(out));
+  CHECK(!readable(fd));
+  CHECK_STATUS(ucxx_link_arm(in), UCXX_ERR_BUSY);
+  push_word(hub.hub, on_host, 2);
+  CHECK(readable(fd));
+  push_word(hub.hub, on_host, 3);
+  CHECK_OK(ucxx_link_arm(in));
+  CHECK(!readable(room));
+  CHECK_STATUS(ucxx_link_arm(out), UCXX_ERR_BUSY);
+  CHECK(!readable(fd));
+  CHECK_EQ(consume_word(out), 2);
+  CHECK(readable(room));
+  CHECK_EQ(consume_word(out), 3);
+  CHECK_OK(ucxx_link_arm(out));
+  CHECK_OK(ucxx_hub_close(hub.hub));
+  CHECK(readable(fd));
+  CHECK_STATUS(ucxx_link_arm(out), UCXX_ERR_CLOSED);
+  lease_none(out, UCXX_ERR_CLOSED);
+  ucxx_link_destroy(out);
+  ucxx_link_destroy(in);
+  hub_close(&hub);
+}
+
+typedef struct sleeper {
+  ucxx_link_t *link;
+  uint64_t taken;
+} sleeper_t;
+
+static void *sleep_in_poll(void *arg) {
+  sleeper_t *sleeper = arg;
+  struct pollfd entry = {-1, POLLIN, 0};
+  CHECK_OK(ucxx_link_event_fd(sleeper->link, &entry.fd));
+  for (;;) {
+    ucxx_envelope_t *envelope = NULL;
+    ucxx_status_t status = ucxx_link_lease(sleeper->link, 0, &envelope);
+    if (status == UCXX_ERR_CLOSED)
+      return NULL;
+    if (status == UCXX_OK) {
+      CHECK_EQ(*word_of(envelope), sleeper->taken);
+      sleeper->taken++;
+      CHECK_OK(ucxx_envelope_commit(envelope, 0, NULL));
+      continue;
+    }
+    CHECK_STATUS(status, UCXX_ERR_NO_RESOURCE);
+    status = ucxx_link_arm(sleeper->link);
+    if (status == UCXX_OK)
+      CHECK(poll(&entry, 1, -1) == 1);
+    else
+      CHECK(status == UCXX_ERR_BUSY || status == UCXX_ERR_CLOSED);
+  }
+}
+
+static void sleeping(void) {
+  STEP("a consumer that sleeps in poll misses nothing");
+  enum { COUNT = 30000 };
+  hub_t hub = hub_open(SIZE, 2, 2);
+  sleeper_t sleeper = {hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy), 0};
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host);
+  pthread_t thread;
+  CHECK_EQ(pthread_create(&thread, NULL, sleep_in_poll, &sleeper), 0);
+  for (uint64_t word = 0; word < COUNT; word++) {
+    ucxx_envelope_t *envelope = NULL;
+    CHECK_OK(ucxx_link_lease(in, FOR_EVER, &envelope));
+    put_word(envelope, word);
+  }
+  CHECK_OK(ucxx_hub_close(hub.hub));
+  CHECK_EQ(pthread_join(thread, NULL), 0);
+  CHECK_EQ(sleeper.taken, COUNT);
+  ucxx_link_destroy(in);
+  ucxx_link_destroy(sleeper.link);
+  hub_close(&hub);
+}
+
+typedef struct loop {
+  ucxx_hub_t *hub;
+  uint64_t count;
+} loop_t;
+
+static void *push_many(void *arg) {
+  loop_t *loop = arg;
+  for (uint64_t at = 0; at < loop->count; at++) {
+    ucxx_envelope_t *envelope = NULL;
+    while (ucxx_hub_push(loop->hub, on_host, &envelope) != UCXX_OK)
+      sched_yield();
+    put_word(envelope, 1);
+  }
+  return NULL;
+}
+
+static void called_on_threads(void) {
+  STEP("callbacks on the threads of producers: one at a time for a link, none after its end");
+  for (int round = 0; round < 20; round++) {
+    enum { COUNT = 500 };
+    hub_t hub = hub_open(SIZE, 4, 0);
+    watcher_t out = {.act = CONSUME};
+    loop_t loop = {hub.hub, COUNT};
+    pthread_t threads[2];
+    watched(hub.hub, UCXX_LINK_CONSUME, on_host, &out);
+    for (int at = 0; at < 2; at++)
+      CHECK_EQ(pthread_create(&threads[at], NULL, push_many, &loop), 0);
+    for (int at = 0; at < 2; at++)
+      CHECK_EQ(pthread_join(threads[at], NULL), 0);
+    CHECK_EQ(out.sum, 2 * COUNT);
+    CHECK_EQ(out.deepest, 1);
+    ucxx_link_destroy(out.link);
+    hub_close(&hub);
+  }
+}
+
+int main(void) {
+  test_begin("hub_ready", 60);
+  once();
+  acting();
+  chain();
+  giving_back();
+  ending_all();
+  descriptor();
+  sleeping();
+  called_on_threads();
+  return 0;
+}

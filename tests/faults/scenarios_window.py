@@ -1,0 +1,120 @@
+"""Windows of groups whose members are on several hosts, as far as they can tell: namespaces on a wire that delays and loses. A member dies or stops while all
+go through epochs of all kinds."""
+
+import secrets
+import signal
+
+from rounds import DEATH, NANO
+from scenarios import scenario
+from scenarios_group import COLLECTIVE, FOR_EVER, PARTING, Crew
+
+# A frame that is lost is sent again after 200 ms at first, and later each time: what tells of a death may be among them.
+LOST = 2.0
+
+
+class Windows(Crew):
+    """The survivors and a guest, in a group of four, with a window; and one of the survivors alone."""
+
+    def __init__(self, r):
+        # pylint: disable=super-init-not-called
+        self.r = r
+        places = r.choose("places", ("aab", "abc"))
+        self.transports = r.take_part(f"hosts-{places}")
+        self.network = r.pool.network
+        self.delay = r.choose("delay_ms", (0, 1, 5))
+        self.loss = r.choose("loss_percent", (0, 0, 0.5, 2))
+        self.network.disturb(self.delay, self.loss)
+        self.place = r.choose("place", sorted(set(places)))
+        self.victim = r.guest("victim", "hosts", prefix=self.network.prefix(self.place))
+        self.victim.place = self.place
+        self.rank = r.choose("rank", range(len(r.survivors) + 1))
+        self.members = list(r.survivors)
+        self.members.insert(self.rank, self.victim)
+        self.seed = r.random.getrandbits(60)
+        self.join()
+        self.all("make_rest", r.survivors, **{"except": self.rank})
+        largest = r.choose("largest", (8, 4096, 40000, 300000))
+        flavor = r.choose("flavor", ("allocate", "create", "dynamic"))
+        self.all("open_window", flavor=flavor, largest=largest)
+        self.all("open_window", r.survivors, which="rest", flavor=flavor, largest=largest)
+
+    def join(self):
+        # Nobody else listens in the namespace.
+        root = f"{self.network.address(self.members[0].place)}:{self.r.random.randrange(10000, 30000)}"
+        secret = secrets.token_hex(16)
+        for rank, member in enumerate(self.members):
+            member.post("join_group", rank=rank, size=len(self.members), root=root, secret=secret, timeout=int(COLLECTIVE / NANO))
+        self.taken("join_group", self.members)
+
+    def begin(self, rounds=FOR_EVER, victim_rounds=None, **_):
+        for member in self.members:
+            member.post("epochs", rounds=rounds, seed=self.seed)
+
+    def told(self, since):
+        """All survivors are told whose fault it is, in time: that the victim has ended, or had a lock alone, or that somebody has left who was told that."""
+        answers = self.taken("epochs", self.r.survivors)
+        ranks = {str(self.members.index(member)) for member, _ in answers}
+        for member, values in answers:
+            of_victim = values["blamed"] == str(self.rank) and values["left"] == "0"
+            of_others = values["blamed"] in ranks and values["left"] == "1"
+            if values["status"] != "RMA_POISONED" and not (values["status"] == "PEER_FAILED" and (of_victim or of_others)):
+                self.r.fail("completion", f"{member.name}: expected PEER_FAILED by rank {self.rank}, got {values}\n{member.said()[-1000:]}")
+            else:
+                self.r.took("told", int(values["at"]) * NANO - since, DEATH + (LOST if self.loss else 0), member)
+
+        if all(values["left"] == "1" for _, values in answers):
+            self.r.fail("completion", f"nobody was told of the victim: {answers}")
+
+    def others_go_on(self):
+        self.succeeded(self.all("epochs", self.r.survivors, which="rest", rounds=12, seed=self.seed))
+
+    def leave(self, bound=PARTING, members=None):
+        together = members is not None
+        members = members or self.r.survivors
+        for which, those, closes in (("whole", members, together), ("rest", self.r.survivors, True)):
+            for member, values in self.all("close_window", those, which=which, together=int(closes)):
+                self.r.took("closed the window", int(values["took"]) * NANO, bound, member)
+            self.all("release_window", those, which=which)
+        self.network.disturb(0, 0)
+        super().leave(bound, members)
+
+
+@scenario("hosts")
+def window_kill(r):
+    """SIGKILL of a member on another host, over a wire that delays and loses, while all go through epochs of a window; a window of the others goes on."""
+    crew = Windows(r)
+    crew.begin()
+    r.pause()
+    killed = r.strike(crew.victim, signal.SIGKILL)
+    crew.told(killed)
+    crew.others_go_on()
+    crew.leave()
+
+
+@scenario("hosts")
+def window_kill_stopped(r):
+    """SIGKILL of a member that has been stopped before, so that the others wait for its messages."""
+    crew = Windows(r)
+    crew.begin()
+    r.pause()
+    r.strike(crew.victim, signal.SIGSTOP)
+    r.rest(1)
+    killed = r.strike(crew.victim, signal.SIGKILL)
+    crew.told(killed)
+    crew.others_go_on()
+    crew.leave()
+
+
+@scenario("hosts")
+def window_stopped(r):
+    """SIGSTOP and SIGCONT of a member, over a wire that delays and loses: all wait for it, and every epoch succeeds."""
+    crew = Windows(r)
+    crew.begin(rounds=r.choose("rounds", (20, 60)))
+    r.pause()
+    r.strike(crew.victim, signal.SIGSTOP)
+    r.rest(r.choose("stopped_up_to", (0.1, 1.5, 3)))
+    r.strike(crew.victim, signal.SIGCONT)
+    crew.succeeded(crew.taken("epochs", crew.members))
+    crew.others_go_on()
+    crew.leave(members=crew.members)
+    r.leave(crew.victim)

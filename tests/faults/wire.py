@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""A wire between network namespaces that delays what it carries, and loses some of it: each gets a device wire0, and frames go from one to another through
+this process. netem would do the same, where the kernel has it. Run by network.py:
+
+    wire.py SEED NAMESPACE NAMESPACE ...
+
+Says "ready" when the devices are there. Each line on stdin is a delay in milliseconds each way, and a loss in per cent; the end of stdin is the wire's.
+"""
+
+import ctypes
+import fcntl
+import heapq
+import itertools
+import os
+import random
+import selectors
+import struct
+import sys
+import time
+
+CLONE_NEWNET = 0x40000000
+TUNSETIFF = 0x400454CA
+IFF_TAP, IFF_NO_PI = 0x0002, 0x1000
+LONGEST = 65536
+
+
+def tap(namespace):
+    """The end of a device in that namespace, in which this process is from now on."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(f"/run/netns/{namespace}", encoding="ascii") as file:
+        if libc.setns(file.fileno(), CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "setns")
+    end = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+    fcntl.ioctl(end, TUNSETIFF, struct.pack("16sH22x", b"wire0", IFF_TAP | IFF_NO_PI))
+    return end
+
+
+class Wire:
+    def __init__(self, seed, namespaces):
+        self.random = random.Random(seed)
+        self.ends = [tap(name) for name in namespaces]
+        self.known = {}  # hardware address: end
+        self.delay = self.loss = 0.0
+        self.under_way = []  # (when due, number, frame, end)
+        self.numbers = itertools.count()
+        self.selector = selectors.DefaultSelector()
+        for end in self.ends:
+            self.selector.register(end, selectors.EVENT_READ, self.take)
+        self.selector.register(sys.stdin, selectors.EVENT_READ, self.obey)
+
+    def obey(self, _):
+        line = sys.stdin.readline()
+        if not line:
+            sys.exit(0)
+        self.delay, self.loss = (float(word) for word in line.split())
+        self.delay /= 1000
+        self.loss /= 100
+        print("set", flush=True)
+
+    def take(self, end):
+        for _ in range(64):
+            try:
+                frame = os.read(end, LONGEST)
+            except OSError:
+                return
+            self.known[frame[6:12]] = end
+            to = self.known.get(frame[:6])
+            if self.random.random() < self.loss:
+                continue
+            due = time.monotonic() + self.delay
+            for other in self.ends if to is None else (to,):
+                if other != end:
+                    heapq.heappush(self.under_way, (due, next(self.numbers), frame, other))
+
+    def deliver(self):
+        while self.under_way and self.under_way[0][0] <= time.monotonic():
+            _, _, frame, end = heapq.heappop(self.under_way)
+            try:
+                os.write(end, frame)
+            except OSError:
+                pass  # what there is no room for is lost, as on any wire
+
+    def run(self):
+        while True:
+            limit = max(0, self.under_way[0][0] - time.monotonic()) if self.under_way else None
+            for key, _ in self.selector.select(limit):
+                key.data(key.fileobj)
+            self.deliver()
+
+
+if __name__ == "__main__":
+    wire = Wire(sys.argv[1], sys.argv[2:])
+    print("ready", flush=True)
+    wire.run()

@@ -1,0 +1,35 @@
+/* What the caller has to keep that types do not say. */
+#include "hostile.h"
+
+void polled(const ucxx_completion_t *completions, size_t count) {
+  for (size_t at = 0; at < count; at++) {
+    CHECK(completions[at].user_data != NULL && completions[at].status != UCXX_INPROGRESS);
+    tell(completions[at].user_data);
+  }
+}
+
+/*
+ * A group of one: whom it waits for in a start is itself, and so in a wait. What it has not posted, or not completed, it would wait for without an end.
+ */
+enum { POSTED = 1, STARTED = 2, COMPLETED = 4 };
+
+int may_start(slot_t *window, size_t count) {
+  return count == 0 || window->exposure == POSTED || window->exposure & STARTED;
+}
+
+int may_wait(slot_t *window) {
+  return window->exposure == 0 || window->exposure & COMPLETED;
+}
+
+void exposure_changed(slot_t *window, const char *function, ucxx_status_t status, size_t count, int32_t done) {
+  if (window == NULL || status != UCXX_OK)
+    return;
+  if (strcmp(function, "post") == 0 && count > 0)
+    window->exposure = POSTED;
+  if (strcmp(function, "start") == 0 && count > 0)
+    window->exposure |= STARTED;
+  if (strcmp(function, "complete") == 0 && window->exposure & STARTED)
+    window->exposure = COMPLETED;
+  if (strcmp(function, "wait") == 0 || done)
+    window->exposure = 0;
+}
