@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""Measures this library against raw UCP and UCXX in the same run.
+"""Measures this library against raw UCP, UCXX, Open MPI and MPICH in the same run.
 
 Rounds are interleaved (raw, ours, peer, raw, ours, peer, ...), each round its own processes, and what counts is the median
 of the ratios: absolute times mean little on a shared machine. A row that cannot be run says why and has no value.
 """
 
 import argparse
+import contextlib
 import fnmatch
 import json
 import os
@@ -22,9 +23,11 @@ from suite.build import Programs, fetch_python_ucxx, fetch_ucxx  # noqa: E402
 from suite.count import measure_count, profile  # noqa: E402
 from suite.measure import Runner, measure_row  # noqa: E402
 from suite.report import count_row, environment_facts, table, timed_rows  # noqa: E402
-from suite.rows import ROWS, Column, Count  # noqa: E402
+from suite.rows import ROWS as OTHER_ROWS, Column, Count  # noqa: E402
+from suite.windows import ROWS as WINDOW_ROWS  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
+ROWS = [*OTHER_ROWS, *WINDOW_ROWS]
 
 
 def arguments():
@@ -38,7 +41,7 @@ def arguments():
     parser.add_argument("--cpus", default=None, help="the CPUs of the two processes, e.g. 0,1 (default: the first two)")
     parser.add_argument("--peers", type=Path, default=out / "peers", help="where UCXX is unpacked")
     parser.add_argument("--fetch-peers", action="store_true", help="download UCXX with pip into --peers first")
-    parser.add_argument("--no-peers", action="store_true", help="leave UCXX out")
+    parser.add_argument("--no-peers", action="store_true", help="leave UCXX and the MPIs out")
     parser.add_argument("--out", type=Path, default=out, help="for the programs and report.json")
     parser.add_argument("--strict", action="store_true", help="exit status 1 when a target is missed or a row has no value")
     parser.add_argument("--profile", metavar="IMPL", choices=["raw", "ours"], action="append",
@@ -49,6 +52,8 @@ def arguments():
 
 def names_of(row):
     """The row, and what comes from the same runs."""
+    if getattr(row, "peers", ()):
+        return [f"{figure.name}_{peer.column}" for figure, peer in row.of_peers()]
     return [row.name, *(figure.name for figure in getattr(row, "also", ())), *filter(None, [getattr(row, "overhead", None)])]
 
 
@@ -114,18 +119,19 @@ def main():
     rows, ucx_version, facts = [], None, {}
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "report.json"
-    for row in chosen_rows(options.rows):
-        if isinstance(row, Count):
-            values, reports, missing = measure_count(runner, row, progress)
-            rows.append(count_row(row, values, reports, missing))
-        else:
-            reports, missing = measure_row(runner, row, options.rounds, progress)
-            rows.extend(timed_rows(row, reports, missing))
-            reports = {name: those[-1] for name, those in reports.items() if those}
-        ucx_version = ucx_version or reports.get("raw", reports.get("ours", {})).get("ucx")
-        facts = environment_facts(runner, ucx_version, load)
-        # After each row: what has been measured is not lost when the rest does not come to its end.
-        path.write_text(json.dumps({"environment": facts, "rounds": options.rounds, "rows": rows}, indent=2) + "\n")
+    with contextlib.closing(runner):
+        for row in chosen_rows(options.rows):
+            if isinstance(row, Count):
+                values, reports, missing = measure_count(runner, row, progress)
+                rows.append(count_row(row, values, reports, missing))
+            else:
+                reports, missing = measure_row(runner, row, options.rounds, progress)
+                rows.extend(timed_rows(row, reports, missing))
+                reports = {name: those[-1] for name, those in reports.items() if those}
+            ucx_version = ucx_version or reports.get("raw", reports.get("ours", {})).get("ucx")
+            facts = environment_facts(runner, ucx_version, load)
+            # After each row: what has been measured is not lost when the rest does not come to its end.
+            path.write_text(json.dumps({"environment": facts, "rounds": options.rounds, "rows": rows}, indent=2) + "\n")
     progress("")
     print(table(facts, rows))
     missed = [row["name"] for row in rows if row["met"] is False or row["ours"] is None]

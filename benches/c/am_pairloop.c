@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "link_am.h"
+#include "loop_pair.h"
 
 /* Never inlined: callgrind starts and stops collecting at this function. */
 __attribute__((noinline)) void measured_loop(struct link *links, struct inbox *inboxes, const struct options *options,
@@ -36,25 +37,14 @@ int main(int argc, char **argv) {
   static struct options options;
   static struct link links[2];
   static struct inbox inboxes[2];
-  char text[512];
-  size_t length;
-  options.size = 8;
-  options.iterations = 1000;
-  options.warmup = 2000;
-  options.peer_errors = 1;
-  options.cpu[0] = -1;
-  options.socket = -1;
-  harness_start(argc, argv, 0, &options);
+  pair_start(argc, argv, &options);
   unsigned char *out = buffer_create(options.size), *in = buffer_create(options.size);
   for (int side = 0; side < 2; side++) {
     inboxes[side] = (struct inbox){.buffers = in, .size = options.size, .count = 1};
     link_open(&links[side], &options);
     am_open(&links[side], &inboxes[side]);
   }
-  for (int side = 0; side < 2; side++) {
-    const void *address = link_address(&links[side], &length);
-    link_connect(&links[side ^ 1], address, length);
-  }
+  pair_connect(links);
 
   /* Wires both endpoints up before anything is counted. */
   measured_loop(links, inboxes, &options, out, options.warmup);
@@ -62,13 +52,8 @@ int main(int argc, char **argv) {
   measured_loop(links, inboxes, &options, out, options.iterations);
   if (options.markers) mark_end();
 
-  report_text(&options, "implementation", LINK_NAME);
-  link_version(text, sizeof text);
-  report_text(&options, "ucx", text);
-  link_transports(&links[0], text, sizeof text);
-  report_text(&options, "transports", text);
-  link_close(&links[0]);
-  link_close(&links[1]);
+  pair_report(&options, links);
+  pair_close(links);
   free(out);
   free(in);
   return 0;

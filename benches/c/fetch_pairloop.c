@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "link_fetch.h"
+#include "loop_pair.h"
 
 /* Never inlined: callgrind starts and stops collecting at this function. */
 __attribute__((noinline)) void measured_loop(struct fetches *asking, struct fetches *answering, long count);
@@ -25,15 +26,7 @@ int main(int argc, char **argv) {
   static struct options options;
   static struct link links[2];
   static struct fetches fetches[2];
-  char text[512];
-  size_t length;
-  options.size = 8;
-  options.iterations = 1000;
-  options.warmup = 2000;
-  options.peer_errors = 1;
-  options.cpu[0] = -1;
-  options.socket = -1;
-  harness_start(argc, argv, 0, &options);
+  pair_start(argc, argv, &options);
   unsigned char *out = buffer_create(options.size), *in = buffer_create(options.size);
   for (int side = 0; side < 2; side++) {
     fetches[side].buffers = in;
@@ -43,10 +36,7 @@ int main(int argc, char **argv) {
     link_open(&links[side], &options);
     fetch_open(&links[side], &fetches[side]);
   }
-  for (int side = 0; side < 2; side++) {
-    const void *address = link_address(&links[side], &length);
-    link_connect(&links[side ^ 1], address, length);
-  }
+  pair_connect(links);
 
   /* Wires both endpoints up before anything is counted. */
   measured_loop(&fetches[0], &fetches[1], options.warmup);
@@ -54,14 +44,9 @@ int main(int argc, char **argv) {
   measured_loop(&fetches[0], &fetches[1], options.iterations);
   if (options.markers) mark_end();
 
-  report_text(&options, "implementation", LINK_NAME);
-  link_version(text, sizeof text);
-  report_text(&options, "ucx", text);
-  link_transports(&links[0], text, sizeof text);
-  report_text(&options, "transports", text);
+  pair_report(&options, links);
   fetch_close(&fetches[1]);
-  link_close(&links[0]);
-  link_close(&links[1]);
+  pair_close(links);
   free(out);
   free(in);
   return 0;

@@ -44,7 +44,7 @@ static int choice(const char *name, const char *text, const char *const *names) 
   die("--%s: '%s' is not known", name, text);
 }
 
-static void parse(int argc, char **argv, struct options *options) {
+void harness_read(int argc, char **argv, struct options *options) {
   static const struct option known[] = {
       {"size", required_argument, NULL, 's'},       {"iterations", required_argument, NULL, 'n'},
       {"batches", required_argument, NULL, 'b'},    {"warmup", required_argument, NULL, 'w'},
@@ -55,7 +55,9 @@ static void parse(int argc, char **argv, struct options *options) {
       {"progress", required_argument, NULL, 'p'},   {"completion", required_argument, NULL, 'C'},
       {"thread-cpu", required_argument, NULL, 'T'}, {"protocol", required_argument, NULL, 'r'},
       {"operation", required_argument, NULL, 'o'},  {"memory", required_argument, NULL, 'M'},
-      {NULL, 0, NULL, 0}};
+      {"processes", required_argument, NULL, 'N'},  {"only", required_argument, NULL, 'O'},
+      {"own-memory", required_argument, NULL, 'U'}, {"busy", required_argument, NULL, 'B'},
+      {"hosts", required_argument, NULL, 'H'},      {NULL, 0, NULL, 0}};
   static const char *const progress[] = {"manual", "adaptive", "polling", "blocking", NULL};
   static const char *const completion[] = {"poll", "wait", "callback", "notifier", NULL};
   static const char *const protocol[] = {"default", "eager", "rendezvous", NULL};
@@ -87,6 +89,11 @@ static void parse(int argc, char **argv, struct options *options) {
     case 'r': options->protocol = choice("protocol", optarg, protocol); break;
     case 'o': options->operation = choice("operation", optarg, operation); break;
     case 'M': options->memory = choice("memory", optarg, memory); break;
+    case 'N': options->processes = number("processes", optarg, 1); break;
+    case 'O': options->only = optarg; break;
+    case 'U': options->own_memory = number("own-memory", optarg, 0) != 0; break;
+    case 'B': options->busy_us = number("busy", optarg, 0); break;
+    case 'H': options->hosts = number("hosts", optarg, 1); break;
     case 'm': options->markers = 1; break;
     case 'S': options->side = (int)number("side", optarg, 0); break;
     case 'f': options->socket = (int)number("socket", optarg, 0); break;
@@ -136,7 +143,7 @@ static void start_other_side(int argc, char **argv, struct options *options) {
 
 void harness_start(int argc, char **argv, int two_processes, struct options *options) {
   options->thread_cpu = -1;
-  parse(argc, argv, options);
+  harness_read(argc, argv, options);
   if (two_processes && options->side == 0) start_other_side(argc, argv, options);
   harness_pin(options->cpu[options->side != 0]);
 }
@@ -187,6 +194,16 @@ int harness_signalled(const struct options *options) {
 void harness_await(const struct options *options) {
   char mark;
   receive_all(options->socket, &mark, sizeof mark);
+}
+
+int harness_wants(const struct options *options, const char *name) {
+  const size_t length = strlen(name);
+  if (options->only == NULL) return 1;
+  for (const char *at = options->only; at != NULL; at = strchr(at, ',')) {
+    at += *at == ',';
+    if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0')) return 1;
+  }
+  return 0;
 }
 
 void harness_finish(const struct options *options) {

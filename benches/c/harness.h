@@ -32,6 +32,11 @@ struct options {
   int completion;    /* COMPLETION_* */
   int operation;     /* OPERATION_* */
   int memory;        /* MEMORY_* */
+  long processes;    /* of a world; see window.h */
+  int own_memory;    /* 1: windows of memory that the program has, not of what the library allocates */
+  long busy_us;      /* a target computes so long between two looks at the library; 0: it waits in a collective */
+  long hosts;        /* the processes count as those of so many; ucxx_rs alone */
+  const char *only;  /* names of measurements, with commas between them; NULL for all that the program has */
   int peer_errors;   /* 1: endpoints detect that their peer died; 0: they do not */
   int cpu[2];        /* CPU of each side; -1 leaves it unpinned */
   int thread_cpu;    /* CPU of the progress thread; -1 leaves it where the process is */
@@ -42,6 +47,9 @@ struct options {
 
 /* Ends the process with a message. A benchmark that meets an error has no result to give. */
 void die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+
+/* Reads the options, and does nothing else: for programs that are started in another way. */
+void harness_read(int argc, char **argv, struct options *options);
 
 /* Reads the options and, for programs of two processes, starts the other side: a fresh execution of the same program, so
  * that neither inherits anything of the other but a socket. Returns in both processes, each pinned to its CPU. */
@@ -61,6 +69,9 @@ void harness_pin(int cpu);
 
 /* Waits for the other process and ends with its status when that is not 0. Nothing to do on side 1. */
 void harness_finish(const struct options *options);
+
+/* Whether `name` is among the measurements that are asked for. */
+int harness_wants(const struct options *options, const char *name);
 
 /* Nanoseconds of a monotonic clock. */
 uint64_t now_ns(void);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "link.h"
+#include "loop_pair.h"
 
 /* Never inlined: callgrind starts and stops collecting at this function. */
 __attribute__((noinline)) void measured_loop(struct link *sender, struct link *receiver, const struct options *options,
@@ -39,22 +40,11 @@ void measured_loop(struct link *sender, struct link *receiver, const struct opti
 int main(int argc, char **argv) {
   static struct options options;
   static struct link links[2];
-  char text[512];
-  size_t length;
-  options.size = 8;
-  options.iterations = 1000;
-  options.warmup = 2000;
-  options.peer_errors = 1;
-  options.cpu[0] = -1;
-  options.socket = -1;
-  harness_start(argc, argv, 0, &options);
+  pair_start(argc, argv, &options);
   unsigned char *out = buffer_create(options.size), *in = buffer_create(options.size);
   link_open(&links[0], &options);
   link_open(&links[1], &options);
-  const void *address = link_address(&links[0], &length);
-  link_connect(&links[1], address, length);
-  address = link_address(&links[1], &length);
-  link_connect(&links[0], address, length);
+  pair_connect(links);
 
   /* Both directions, so that both endpoints are wired up before anything is counted. */
   for (long done = 0; done < options.warmup;) {
@@ -77,13 +67,8 @@ int main(int argc, char **argv) {
   measured_loop(&links[0], &links[1], &options, out, in, options.iterations);
   if (options.markers) mark_end();
 
-  report_text(&options, "implementation", LINK_NAME);
-  link_version(text, sizeof text);
-  report_text(&options, "ucx", text);
-  link_transports(&links[0], text, sizeof text);
-  report_text(&options, "transports", text);
-  link_close(&links[0]);
-  link_close(&links[1]);
+  pair_report(&options, links);
+  pair_close(links);
   free(out);
   free(in);
   return 0;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "link_rma.h"
+#include "loop_pair.h"
 
 /* Never inlined: callgrind starts and stops collecting at this function. */
 __attribute__((noinline)) void measured_loop(struct link *links, struct remote *remote, const struct options *options,
@@ -54,23 +55,13 @@ int main(int argc, char **argv) {
   static struct link links[2];
   static struct region region;
   static struct remote remote;
-  char text[512];
   size_t length;
-  options.size = 8;
-  options.iterations = 1000;
-  options.warmup = 2000;
-  options.peer_errors = 1;
-  options.cpu[0] = -1;
-  options.socket = -1;
-  harness_start(argc, argv, 0, &options);
+  pair_start(argc, argv, &options);
   if (options.operation == OPERATION_ADD && options.size != sizeof(uint64_t)) die("--operation add: with a size of 8");
   unsigned char *buffer = buffer_create(options.size);
   link_open(&links[0], &options);
   link_open(&links[1], &options);
-  for (int side = 0; side < 2; side++) {
-    const void *address = link_address(&links[side], &length);
-    link_connect(&links[side ^ 1], address, length);
-  }
+  pair_connect(links);
   wire_up(links);
   region_open(&links[1], &region, options.size, options.memory);
   memset(region.base, 0, options.size);
@@ -82,15 +73,10 @@ int main(int argc, char **argv) {
   measured_loop(links, &remote, &options, buffer, options.iterations);
   if (options.markers) mark_end();
 
-  report_text(&options, "implementation", LINK_NAME);
-  link_version(text, sizeof text);
-  report_text(&options, "ucx", text);
-  link_transports(&links[0], text, sizeof text);
-  report_text(&options, "transports", text);
+  pair_report(&options, links);
   remote_close(&remote);
   region_close(&region);
-  link_close(&links[0]);
-  link_close(&links[1]);
+  pair_close(links);
   free(buffer);
   return 0;
 }

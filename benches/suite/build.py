@@ -10,7 +10,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from . import NotWanted, Unavailable
+from . import NotWanted, Unavailable, mpi
 
 BENCHES = Path(__file__).resolve().parent.parent
 SOURCES = BENCHES / "c"
@@ -27,7 +27,8 @@ CXX_FLAGS = ["-O2", "-g", "-std=gnu++17", "-pthread", "-Wall", "-Wextra"]
 
 # The faster of the two ways to wait for a request in plain UCP differs: with one message in flight a request in the
 # program's own memory and a callback, with many the few hot requests of UCX's pool.
-RAW_FLAGS = {"stream": ["-DLINK_RAW_POLL"], "byte_stream": ["-DLINK_RAW_POLL"], "am_stream": ["-DLINK_RAW_POLL"]}
+RAW_FLAGS = {"stream": ["-DLINK_RAW_POLL"], "byte_stream": ["-DLINK_RAW_POLL"], "am_stream": ["-DLINK_RAW_POLL"],
+             "hub_stream": ["-DLINK_RAW_POLL"]}
 
 
 def _run(command, environment=None):
@@ -59,6 +60,15 @@ def fetch_python_ucxx(peers):
     _run([str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
           f"{PYTHON_PACKAGE}=={UCXX_VERSION}", CFFI])
     (environment / "complete").touch()
+
+
+def compile_with_ucxx(peers, sources, target):
+    """A program in C++ against the peer that was fetched: its sources, and the flags that go before them."""
+    package = peers / "libucxx"
+    # pylint: disable=protected-access
+    paths, libraries = Programs._ucx_flags()
+    _run([*Programs._compiler("CXX", "c++"), *CXX_FLAGS, "-DUCXX_ENABLE_CCCL", "-isystem", str(package / "include"), *paths, *sources, "-o", str(target),
+          f"-L{package / 'lib64'}", "-lucxx", *libraries, f"-Wl,-rpath,{package / 'lib64'}"])
 
 
 class Programs:
@@ -152,12 +162,29 @@ class Programs:
             raise Unavailable(f"UCXX is not in {self.peers}: run with --fetch-peers")
         target = self._target(f"{program}_ucxx")
         helper = self._target("harness.o")
-        paths, libraries = self._ucx_flags()
         _run([*self._compiler("CC", "cc"), *C_FLAGS, "-c", str(SOURCES / "harness.c"), "-o", str(helper)])
-        _run([*self._compiler("CXX", "c++"), *CXX_FLAGS, "-DLINK_UCXX", "-DUCXX_ENABLE_CCCL", f"-I{package / 'include'}",
-              *paths, "-x", "c++", str(SOURCES / f"{program}.c"), "-x", "none", str(helper), "-o", str(target),
-              f"-L{package / 'lib64'}", "-lucxx", *libraries, f"-Wl,-rpath,{package / 'lib64'}"])
+        compile_with_ucxx(self.peers, ["-DLINK_UCXX", "-x", "c++", str(SOURCES / f"{program}.c"), "-x", "none", str(helper)], target)
         return target
+
+    def _build_with_mpi(self, kind, program):
+        """For every component of one MPI the same."""
+        if self.peers is None:
+            raise NotWanted("MPI was left out")
+        target = self._target(f"{program}_{kind}")
+        _run([mpi.compiler(kind), *C_FLAGS, "-DLINK_MPI", str(SOURCES / f"{program}.c"), str(SOURCES / "harness.c"), "-o", str(target)])
+        return target
+
+    def _build_osc_sm(self, program):
+        return self._build_with_mpi("openmpi", program)
+
+    def _build_osc_ucx(self, program):
+        return self._build_with_mpi("openmpi", program)
+
+    def _build_osc_rdma(self, program):
+        return self._build_with_mpi("openmpi", program)
+
+    def _build_mpich(self, program):
+        return self._build_with_mpi("mpich", program)
 
     def _build_engine(self, program):
         """The program in Rust that calls both the engine and the C symbols. Built from the sources here, whatever is installed."""

@@ -7,7 +7,8 @@ import signal
 import statistics
 import subprocess
 
-from . import NotWanted, Unavailable, perftest
+from . import NotWanted, Unavailable, mpi, perftest
+from .hosts import Hosts
 from .rows import COMMON, PERFTEST, TRANSPORTS
 
 TIMEOUT_S = 120
@@ -21,6 +22,17 @@ class Runner:
         self.ucx = ucx
         self.error_handling = error_handling
         self.cpus = cpus
+        self._hosts = None
+
+    def hosts(self):
+        """Those of the rows that need two; made when the first does."""
+        if self._hosts is None:
+            self._hosts = Hosts()
+        return self._hosts
+
+    def close(self):
+        if self._hosts is not None:
+            self._hosts.close()
 
     def environment(self, transport, extra=None):
         # UCX settings of the caller would reach only what does not override them, so none are passed on.
@@ -42,15 +54,21 @@ class Runner:
             command += [f"--{key}", str(value)]
         return command
 
-    def run(self, command, environment, timeout_s=TIMEOUT_S):
-        """Runs one program to its end and returns its report as a dictionary."""
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   start_new_session=True)
+    def run(self, command, environment, timeout_s=TIMEOUT_S, beside=()):
+        """Runs one program to its end, and those beside it, and returns its report as a dictionary."""
+        started = [subprocess.Popen(one, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                    start_new_session=True) for one in (command, *beside)]
+        process, others = started[0], started[1:]
         try:
             out, err = process.communicate(timeout=timeout_s)
+            for other in others:
+                _, said = other.communicate(timeout=timeout_s)
+                if other.returncode != 0:
+                    err += said
         except BaseException as reason:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+            for one in started:
+                os.killpg(one.pid, signal.SIGKILL)
+                one.communicate()
             if isinstance(reason, subprocess.TimeoutExpired):
                 raise Unavailable(f"no end within {timeout_s} s") from None
             raise
@@ -73,10 +91,16 @@ class Runner:
             # The submitting threads on the one CPU, the progress thread on the other.
             arguments["thread-cpu"] = self.cpus.split(",")[1]
         program = self.programs.get(column.implementation, row.program)
+        hosts = self.hosts() if row.transport == "hosts" else None
+        if column.implementation in mpi.COMPONENTS:
+            program = [*mpi.launch(column.implementation, arguments["processes"], hosts), program]
         environment.update(self.programs.environment(column.implementation))
         if column.implementation.startswith("python") and self.ucx is None:
             environment["LD_LIBRARY_PATH"] = str(self.programs.python_ucx() or "")
-        report, _ = self.run(self.command(program, arguments, cpus, row.error_handling), environment, row.timeout_s)
+        command, beside = self.command(program, arguments, cpus, row.error_handling), ()
+        if hosts is not None and column.implementation not in mpi.COMPONENTS:
+            command, beside = hosts.commands(command)
+        report, _ = self.run(command, environment, row.timeout_s, beside)
         return report
 
 

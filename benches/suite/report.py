@@ -72,11 +72,11 @@ def _transports(reports):
     return next((report["transports"] for report in reports if report.get("transports")), None)
 
 
-def _timed(row, figure, samples, reports, note):
-    result = _empty(figure.name, figure.unit)
-    for name in samples:
-        result[name] = median(samples[name])
-    result["peer_name"] = (row.peer_name or PEER_NAME) if samples.get("peer") else None
+def _timed(name, figure, samples, reports, note, peer_name, targets):
+    result = _empty(name, figure.unit)
+    for column in samples:
+        result[column] = median(samples[column])
+    result["peer_name"] = peer_name if samples.get("peer") else None
     to_raw = ratios(samples.get("ours", []), samples.get("raw", []))
     to_peer = ratios(samples.get("ours", []), samples.get("peer", []))
     result.update(ratio_raw=median(to_raw), ratio_peer=median(to_peer))
@@ -85,15 +85,30 @@ def _timed(row, figure, samples, reports, note):
     result["samples"] = samples
     result["transports"] = _transports([those[-1] for those in reports.values() if those])
     result["note"] = note
-    return _finish(result, figure.targets)
+    return _finish(result, targets)
+
+
+def _rows_of_peers(row, reports, missing):
+    """What one peer lacks is no matter of the others."""
+    results = []
+    for figure, peer in row.of_peers():
+        samples = values_of(figure.key, figure.scale, {"ours": reports["ours"], "peer": reports[peer.column]})
+        lacks = {"ours" if name == "ours" else "peer": reason for name, reason in missing.items() if name in ("ours", peer.column)}
+        version = next((report["version"] for report in reports[peer.column]), None)
+        results.append(_timed(f"{figure.name}_{peer.column}", figure, samples, reports, _note(lacks, peer.name),
+                              f"{peer.name}, {version}" if version else peer.name, (figure.targets or {}).get(peer.column, ())))
+    return results
 
 
 def timed_rows(row, reports, missing):
     """The row, and those that come from the same runs."""
-    note = _note(missing, row.peer_name or PEER_NAME)
+    if row.peers:
+        return _rows_of_peers(row, reports, missing)
+    peer_name = row.peer_name or PEER_NAME
+    note = _note(missing, peer_name)
     results = []
     for figure in (row, *row.also):
-        results.append(_timed(row, figure, values_of(figure.key, figure.scale, reports), reports, note))
+        results.append(_timed(figure.name, figure, values_of(figure.key, figure.scale, reports), reports, note, peer_name, figure.targets))
     if row.overhead:
         samples = results[0]["samples"]
         extra = _empty(row.overhead, row.unit)
@@ -119,6 +134,10 @@ def count_row(count, values, reports, missing):
     notes = [f"{name}: {report['note']}" for name, report in reports.items() if report.get("note")]
     result["note"] = _note(missing, count.peer_name or PEER_NAME) or "; ".join(notes) or None
     return _finish(result, count.targets)
+
+
+def _listed(names):
+    return ", ".join(names) if len(names) <= 8 else f"{', '.join(names[:3])} and {len(names) - 3} more, to {names[-1]}"
 
 
 def _number(value):
@@ -149,7 +168,7 @@ def table(facts, rows):
     for row in rows:
         if row["note"]:
             named.setdefault(row["note"], []).append(row["name"])
-    notes = [f"{', '.join(names)}: {note}" for note, names in named.items()]
+    notes = [f"{_listed(names)}: {note}" for note, names in named.items()]
     transports = sorted({f"{row['name'].rsplit('_', 1)[-1]}: {row['transports']}" for row in rows if row["transports"]})
     if transports:
         lines += ["", "transports: " + "; ".join(transports)]
@@ -158,7 +177,7 @@ def table(facts, rows):
         if row["peer"] is not None:
             peers.setdefault(row["peer_name"], []).append(row["name"])
     for peer, names in peers.items():
-        lines.append(f"peer: {peer}" + ("" if peer == PEER_NAME else f", in {', '.join(names)}"))
+        lines.append(f"peer: {peer}" + ("" if peer == PEER_NAME else f", in {_listed(names)}"))
     lines.append("spread: of ours/raw, or of ours/peer where there is no raw; overhead_*: what ours and the peer add to raw UCP")
     if notes:
         lines += ["", *notes]

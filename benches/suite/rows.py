@@ -5,6 +5,8 @@
 from dataclasses import dataclass, field
 from typing import Optional
 
+from .hosts import DEVICE
+
 MIB = 1 << 20
 
 # The same for every implementation. Without the two *_ERROR_HANDLING/_INVALIDATE settings UCX leaves shared memory as soon
@@ -18,6 +20,8 @@ COMMON = {
 TRANSPORTS = {
     "shm": {"UCX_TLS": "posix,cma,self"},
     "tcp": {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo"},
+    # Between two namespaces: see hosts.py.
+    "hosts": {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": DEVICE},
 }
 
 
@@ -62,6 +66,16 @@ class Figure:
     key: object
     scale: float = 1.0
     targets: tuple = ()
+    # Of the row's peers those for which there is such a row; all, unless it says.
+    peers: Optional[tuple] = None
+
+
+@dataclass
+class Peer:
+    """One of several that ours is compared with, in rows of its own: its column, which ends their names, and what it is called."""
+
+    column: str
+    name: str
 
 
 @dataclass
@@ -82,6 +96,8 @@ class Row:
     overhead: Optional[str] = None
     overhead_target: Optional[Target] = None
     peer_name: Optional[str] = None
+    # Several, each with a column of its own: then the figures are those of `also` alone, with a row for each of these and targets by column.
+    peers: tuple = ()
     # Not the option's: endpoints to oneself detect no failures.
     error_handling: Optional[str] = None
     # A CPU for each process; otherwise the system places them.
@@ -90,6 +106,10 @@ class Row:
     most_rounds: Optional[int] = None
     # When a program that has not ended by itself is ended, and its column has no value.
     timeout_s: int = 60
+
+    def of_peers(self):
+        """Every figure with each of its peers."""
+        return [(figure, peer) for figure in self.also for peer in self.peers if figure.peers is None or peer in figure.peers]
 
 
 @dataclass
@@ -127,6 +147,12 @@ def _bandwidth(transport, label, size, window, batch, batches):
     return Row(f"bandwidth_{label}_{transport}", "GB/s", transport, "stream", "bytes_per_second",
                {"size": size, "iterations": batch, "batches": batches, "warmup": batch, "window": window},
                scale=1e-9, targets=(Target("ratio_raw", 0.98, at_least=True),))
+
+
+def _hub_bandwidth(transport, batches):
+    return Row(f"hub_bandwidth_1MiB_{transport}", "GB/s", transport, "hub_stream", "bytes_per_second",
+               {"size": MIB, "iterations": 160, "batches": batches, "warmup": 160, "window": 8},
+               scale=1e-9, targets=(Target("ratio_raw", 0.95, at_least=True),), columns=columns(Column("raw"), Column("ours")))
 
 
 def _bytes(name, unit, program, key, arguments, scale=1.0):
@@ -323,6 +349,8 @@ ROWS = [
     _bandwidth("shm", "64MiB", 64 * MIB, 1, 4, 10),
     _bandwidth("tcp", "1MiB", MIB, 8, 160, 7),
     _bandwidth("tcp", "64MiB", 64 * MIB, 1, 2, 7),
+    _hub_bandwidth("shm", 15),
+    _hub_bandwidth("tcp", 7),
     _bytes("latency_8B", "ns", "byte_pingpong", "half_round_trip_ns",
            {"size": 8, "iterations": 1000, "batches": 300, "warmup": 20000}),
     _bytes("bandwidth_1MiB", "GB/s", "byte_stream", "bytes_per_second",

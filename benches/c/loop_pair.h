@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright the ucxx_rs developers */
+/* What programs of two workers in one process share: their options, the two connections, and the report. Include it after the link. */
+#ifndef BENCH_LOOP_PAIR_H
+#define BENCH_LOOP_PAIR_H
+
+static inline void pair_start(int argc, char **argv, struct options *options) {
+  options->size = 8;
+  options->iterations = 1000;
+  options->warmup = 2000;
+  options->peer_errors = 1;
+  options->cpu[0] = -1;
+  options->socket = -1;
+  harness_start(argc, argv, 0, options);
+}
+
+/* Each to the other. */
+static inline void pair_connect(struct link *links) {
+  for (int side = 0; side < 2; side++) {
+    size_t length;
+    const void *address = link_address(&links[side], &length);
+    link_connect(&links[side ^ 1], address, length);
+  }
+}
+
+/* Which implementation it was, on which UCX, over what. */
+static inline void pair_report(const struct options *options, struct link *links) {
+  char text[512];
+  report_text(options, "implementation", LINK_NAME);
+  link_version(text, sizeof text);
+  report_text(options, "ucx", text);
+  link_transports(&links[0], text, sizeof text);
+  report_text(options, "transports", text);
+}
+
+static inline void pair_close(struct link *links) {
+  link_close(&links[0]);
+  link_close(&links[1]);
+}
+#endif
