@@ -6,17 +6,23 @@ DESTDIR ?=
 LIBDIR ?= lib
 INCLUDEDIR ?= include
 BINDIR ?= bin
+# Of `make soak`: anything for ten minutes.
+SHORT ?=
 # `no` leaves the command line tools out, which need a C compiler.
 TOOLS ?= yes
+# Of `make group`.
+N ?= 2
+PROGRAM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check-full bench setup build install header clean
+.PHONY: help demo test check-full soak bench group setup build install header clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  make install PREFIX=/usr/local DESTDIR= LIBDIR=lib INCLUDEDIR=include BINDIR=bin TOOLS=yes"
 	@echo "  make demo FILES='DIR ...'"
+	@echo "  make group N=4 PROGRAM='path/to/program argument ...'"
 
 demo: ## build, install into target/demo, and send files from process to process
 	scripts/setup.sh demo
@@ -30,9 +36,16 @@ check-full: ## the tests and the long checks: valgrind everywhere, repetitions
 	scripts/setup.sh full
 	scripts/check_full.sh
 
-bench: ## measure against raw UCP
+soak: ## the long forms: traffic for an hour, 2,000 faults, 10 million calls, decoders; SHORT=1 for ten minutes
+	scripts/setup.sh full
+	SHORT='$(SHORT)' scripts/soak.sh
+
+bench: ## measure against raw UCP, UCXX and the MPIs
 	scripts/setup.sh full
 	scripts/bench.sh
+
+group: ## start a program as the N members of a group on this machine
+	@scripts/group.sh '$(N)' $(PROGRAM)
 
 setup: ## install what building and the demo need (as root; otherwise print the command)
 	scripts/setup.sh demo

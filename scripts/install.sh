@@ -127,4 +127,5 @@ for doc in LICENSE README.md CHANGELOG.md; do
   if [ -f "$root/$doc" ]; then put 644 "$root/$doc" "$docdir" "$doc"; fi
 done
 for doc in "$root"/docs/*.md; do put 644 "$doc" "$docdir/docs" "$(basename "$doc")"; done
+for picture in "$root"/docs/pictures/*.svg; do put 644 "$picture" "$docdir/docs/pictures" "$(basename "$picture")"; done
 for example in "$root"/c_examples/*.{c,cpp,h,sh,txt}; do put 644 "$example" "$docdir/c_examples" "$(basename "$example")"; done

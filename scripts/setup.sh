@@ -34,6 +34,20 @@ have_compiler() { # compiler, language: a compiler without its C library is no c
 have_sanitizer() { printf 'int main(void) { return 0; }\n' | gcc -x c -fsanitize=address - -o /dev/null; }
 have_venv() { python3 -c 'import venv, ensurepip'; }
 have_python_headers() { test -f "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h"; }
+have_launcher() { # word in its version, programs
+  local program
+  for program in "${@:2}"; do
+    if command -v "$program" && grep -q "$1" <<< "$("$program" --version 2>&1)"; then return 0; fi
+  done
+  return 1
+}
+have_mpi_compiler() { # compilers: one of them, with its headers
+  local program
+  for program in "$@"; do
+    if printf '#include <mpi.h>\n' | "$program" -x c -fsyntax-only -; then return 0; fi
+  done
+  return 1
+}
 have_libclang() {
   local found
   # Not libclang-cpp.so, which is another library.
@@ -61,6 +75,13 @@ find_missing() {
   need strace strace have strace
   need gdb gdb have gdb
   need ucx-utils ucx have ucx_perftest
+  [ "$level" = full ] || return 0
+  # Launchers for groups, and with Open MPI's its PMIx. Fedora has them where only `module load` looks.
+  need openmpi-bin openmpi have_launcher 'Open MPI' mpirun.openmpi /usr/lib64/openmpi/bin/mpirun mpirun
+  need mpich mpich have_launcher HYDRA mpiexec.mpich /usr/lib64/mpich/bin/mpiexec mpiexec
+  # What windows are measured against.
+  need libopenmpi-dev openmpi-devel have_mpi_compiler mpicc.openmpi /usr/lib64/openmpi/bin/mpicc
+  need libmpich-dev mpich-devel have_mpi_compiler mpicc.mpich /usr/lib64/mpich/bin/mpicc
 }
 
 # The toolchain is no package: distributions carry one that is too old, or none.

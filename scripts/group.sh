@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Starts a program as the N members of a group on this machine (see docs/groups.md): each finds RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and
+# UCXX_RS_GROUP_SECRET in its environment.
+#
+#   scripts/group.sh N PROGRAM [ARGUMENT ...]
+#
+# When all have succeeded it ends with 0. The first that fails, or Ctrl-C, ends the others; the status is that one's. What the members print is
+# left as it is, and they have no standard input.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+[[ $# -ge 2 && $1 =~ ^[1-9][0-9]{0,3}$ ]] || die "usage: group.sh N PROGRAM [ARGUMENT ...]"
+size=$1
+shift
+command -v "$1" >/dev/null || die "no program '$1'"
+
+# Below the ports that the kernel gives to whoever connects, so that nobody gets it by chance before rank 0 has it.
+free_port() {
+  local highest port
+  highest=$(cut -f 1 /proc/sys/net/ipv4/ip_local_port_range)
+  for _ in {1..100}; do
+    port=$((10000 + (RANDOM * 32768 + RANDOM) % (highest - 10000)))
+    if ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+      say "$port"
+      return
+    fi
+  done
+  die "no free port"
+}
+
+# By rank: the process groups of those that have not ended. A group each, as a program may be a script that has started others.
+declare -A members
+signal_members() {
+  local member
+  for member in "${members[@]}"; do kill "-$1" -- "-$member" 2>/dev/null || true; done
+}
+# Who does not end when asked to is given five seconds.
+end_members() {
+  local member killer
+  trap '' INT TERM HUP
+  [ "${#members[@]}" -gt 0 ] || return 0
+  signal_members TERM
+  { sleep 5; signal_members KILL; } &
+  killer=$!
+  for member in "${members[@]}"; do wait "$member" 2>/dev/null || true; done
+  signal_members KILL
+  # Like this shell it does not end when asked to.
+  kill -KILL -- "-$killer" 2>/dev/null || true
+}
+trap end_members EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+trap 'exit 129' HUP
+
+MASTER_ADDR=127.0.0.1
+MASTER_PORT=$(free_port)
+UCXX_RS_GROUP_SECRET=$(head -c 32 /dev/urandom | base64)
+WORLD_SIZE=$size
+export MASTER_ADDR MASTER_PORT UCXX_RS_GROUP_SECRET WORLD_SIZE
+
+# Members tell by it how they have ended: which of several that was is more than `wait -n` says.
+scratch=$(mktemp -d)
+mkfifo "$scratch/ends"
+exec {ends}<>"$scratch/ends"
+rm -r "$scratch"
+
+run_member() { # rank, command
+  local status=0
+  # When the program has ended: it may take its time over that.
+  trap 'exit 143' TERM
+  RANK=$1 "${@:2}" </dev/null {ends}>&- || status=$?
+  say "$1 $status" >&"$ends"
+}
+
+# Background jobs get process groups of their own.
+set -m
+for ((rank = 0; rank < size; rank++)); do
+  run_member "$rank" "$@" &
+  members[$rank]=$!
+done
+
+while [ "${#members[@]}" -gt 0 ]; do
+  read -r rank status <&"$ends"
+  if [ "$status" -ne 0 ]; then
+    say "group.sh: rank $rank has ended with status $status; the others are ended" >&2
+    exit "$status"
+  fi
+  wait "${members[$rank]}"
+  unset "members[$rank]"
+done
