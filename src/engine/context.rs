@@ -2,6 +2,7 @@
 
 use super::config::Config;
 use super::fork::Generation;
+use super::late_workers::LateWorkers;
 use super::library;
 use super::memory::Exposed;
 use super::status::{Error, Result, Status};
@@ -51,6 +52,7 @@ pub struct Context {
     pub(crate) request_size: usize,
     memory_types: u64,
     pub(crate) exposed: Exposed,
+    pub(crate) late_workers: LateWorkers,
 }
 
 // SAFETY: ucp_context_h may be used from any thread (created with mt_workers_shared).
@@ -85,6 +87,7 @@ impl Context {
             request_size: 0,
             memory_types: 0,
             exposed: Exposed::default(),
+            late_workers: LateWorkers::default(),
         };
         // SAFETY: all-zero is valid for this struct of numbers.
         let mut attr: sys::ucp_context_attr_t = unsafe { std::mem::zeroed() };

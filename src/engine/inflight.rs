@@ -342,6 +342,7 @@ impl Worker {
     pub(crate) fn abandon(&self, slot: &Slot, status: Status) {
         self.keep_for_ucp(slot);
         slot.hold.set(slot.hold.get() | UCP);
+        self.abandoned.set(self.abandoned.get() + 1);
         slot.reason.set(status.0);
         self.complete(slot, status);
     }
@@ -349,6 +350,7 @@ impl Worker {
     /// UCP has given back what was abandoned.
     #[cold]
     pub(crate) fn abandoned_is_back(&self, slot: &Slot) {
+        self.abandoned.set(self.abandoned.get() - 1);
         self.give_up(slot, UCP);
     }
 

@@ -2,7 +2,7 @@
 
 use super::endpoint::{Endpoint, Phase};
 use super::events::{self, Event};
-use super::request::{Kind, Slot};
+use super::request::{mark, Kind, Slot};
 use super::status::Status;
 use super::timer;
 use super::worker::{Inside, Worker};
@@ -83,8 +83,10 @@ impl Worker {
         // What is completed below is not to signal a worker of UCP's that is gone.
         inside.armed.set(false);
         inside.nudge.end();
-        // SAFETY: inside the gate, closed to everyone else; nothing of UCP's is used afterwards.
-        unsafe { sys::ucp_worker_destroy(inside.ucp()) };
+        if !(inside.ucp_owes_something() && self.context.late_workers.keep(self)) {
+            inside.end_in_ucp();
+        }
+        self.context.late_workers.end().iter().for_each(|worker| worker.end_in_ucp());
         inside.is_over.set(true);
         inside.complete_the_rest();
         inside.free_what_was_left_to_ucp();
@@ -102,6 +104,22 @@ impl Worker {
         inside.shut_foreign();
         drop(inside);
         self.tell_others();
+    }
+
+    /// The end of UCP's half. Nothing of UCP's is used afterwards.
+    fn end_in_ucp(&self) {
+        // SAFETY: closed to everyone, and called once: by the one that closes it, or for one that was kept by the last of its context.
+        unsafe { sys::ucp_worker_destroy(self.ucp()) };
+    }
+
+    /// Has UCP transfers that it has not given back? Receives that nothing has come for have been cancelled.
+    fn ucp_owes_something(&self) -> bool {
+        let mut owes = self.abandoned.get() > 0;
+        self.for_each_live(|slot| {
+            let kind = slot.kind.get();
+            owes |= !slot.has_mark(mark::WAITING) && (kind.is_send() || kind.is_recv());
+        });
+        owes
     }
 
     /// As they are now: what is done with one may change the list.

@@ -112,6 +112,8 @@ pub struct Worker {
     pub(crate) live: Cell<*const Slot>,
     /// Sends in flight, on all endpoints: a flush of the worker waits for them.
     pub(crate) sends_in_flight: Cell<u32>,
+    /// Operations that have ended for their callers, and that UCP has not given back.
+    pub(crate) abandoned: Cell<usize>,
     /// Flushes under way, of the worker and of all endpoints.
     pub(crate) flushes_active: Cell<u32>,
     pub(crate) stats: Stats,
@@ -279,6 +281,7 @@ impl Worker {
             ready: SlotList::default(),
             live: Cell::new(std::ptr::null()),
             sends_in_flight: Cell::new(0),
+            abandoned: Cell::new(0),
             flushes: RefCell::default(),
             unreported: Cell::new(None),
             flushes_active: Cell::new(0),
@@ -312,6 +315,7 @@ impl Worker {
             delivering: Cell::new(0),
             coarse_now: Cell::new(timer::now_ns()),
         });
+        context.late_workers.begin();
         if let Err(error) = worker.register_handlers().and_then(|()| worker.max_am_header()) {
             worker.shut_down();
             return Err(error);

@@ -2,6 +2,7 @@
 #include "hostile.h"
 
 #include <dlfcn.h>
+#include <execinfo.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
@@ -167,6 +168,9 @@ static void on_crash(int number, siginfo_t *info, void *context) {
   write_text(number == SIGALRM ? "hostile: hangs\n" : "hostile: a signal that ends it\n");
   give_stderr_back();
   tell_where();
+  /* Of the thread that got the signal: file and offset, which is what is needed where no core is kept. */
+  void *frames[48];
+  backtrace_symbols_fd(frames, backtrace(frames, 48), real_stderr);
   if (number == SIGALRM) {
     write_text("  ");
     write_text(step);
