@@ -10,6 +10,7 @@ of the ratios: absolute times mean little on a shared machine. A row that cannot
 import argparse
 import contextlib
 import fnmatch
+import itertools
 import json
 import os
 import signal
@@ -76,13 +77,15 @@ def default_cpus():
     return f"{allowed[0]},{allowed[1]}" if len(allowed) > 1 else "none"
 
 
-def print_profiles(runner, implementations):
-    count = next(row for row in ROWS if isinstance(row, Count) and row.what == "instructions")
-    for implementation in implementations:
+def print_profiles(runner, rows, implementations):
+    counts = [row for row in rows if isinstance(row, Count) and row.what == "instructions"]
+    if not counts:
+        sys.exit("run.py: --profile: none of these rows counts instructions")
+    for count, implementation in itertools.product(counts, implementations):
         try:
             functions = profile(runner, count, Column(implementation))
         except Unavailable as reason:
-            sys.exit(f"run.py: {implementation}: {reason}")
+            sys.exit(f"run.py: {count.name}: {implementation}: {reason}")
         print(f"{implementation}: {sum(entry[0] for entry in functions):.0f} instructions an operation ({count.name})")
         for instructions, name in functions:
             print(f"{instructions:10.1f}  {name}")
@@ -108,7 +111,7 @@ def main():
     runner = Runner(programs, options.ucx.resolve() if options.ucx else None, options.error_handling,
                     options.cpus or default_cpus())
     if options.profile:
-        print_profiles(runner, options.profile)
+        print_profiles(runner, chosen_rows(options.rows), options.profile)
         return 0
 
     def progress(text):
