@@ -8,8 +8,10 @@
  *    its parent alive, so handles may be destroyed in any order without harm to memory; a call on a child of something that was
  *    shut down returns UCXX_ERR_CLOSED, and a worker that goes before its endpoints cuts short what they had under way.
  *  - A function that can fail returns ucxx_status_t: 0 done, 1 in progress, negative an error, which
- *    ucxx_last_error_message() explains to the thread that got it. NO_MESSAGE from a probe, BUSY from ucxx_worker_arm and
- *    TIMED_OUT from ucxx_worker_wait are answers, not failures, and leave the explanation as it was.
+ *    ucxx_last_error_message() explains to the thread that got it. These are answers, not failures, and leave the explanation as
+ *    it was: NO_MESSAGE from a probe; BUSY from ucxx_worker_arm and ucxx_link_arm; TIMED_OUT from ucxx_worker_wait,
+ *    ucxx_notifier_wait and ucxx_hub_drain; NO_RESOURCE from ucxx_hub_push; both of those from ucxx_link_lease,
+ *    ucxx_link_lease_many and ucxx_hub_peek; and the statuses of operations and endpoints that a function was asked for.
  *  - Parameter structs start with struct_size. All zero apart from that means default, NULL means all defaults. Set them
  *    up with UCXX_<NAME>_INIT or ucxx_<name>_init(&value, sizeof value). A larger struct than this library knows is taken
  *    when what it does not know is zero.
