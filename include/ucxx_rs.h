@@ -3205,7 +3205,7 @@ ucxx_status_t ucxx_envelope_abort(ucxx_envelope_t *envelope, void *stream);
 ucxx_status_t ucxx_envelope_release(ucxx_envelope_t *envelope, void *stream);
 
 /**
- * Exchanges memory, length and metadata of two envelopes on lease without a copy: of the same or of two hubs, both of the same kind and envelope_size (INVALID_PARAM). Query them again afterwards. A consumer that aborts after a swap leaves the chunk with what the swap has brought, unless it is on another device as well.
+ * Exchanges memory, length and metadata of two envelopes on lease without a copy: of the same or of two hubs, both of the same kind and envelope_size (INVALID_PARAM). Query them again afterwards: what has come from an envelope that is being filled has its length, if none was said that of the envelope. A consumer that aborts after a swap leaves the chunk with what the swap has brought, unless it is on another device as well.
  *
  * Errors: INVALID_PARAM for a link that peeks, or consumes with others; BUSY while others look at either, or are still to; UNSUPPORTED for buffers of the caller's. Any thread; nobody else may use either at the time.
  */

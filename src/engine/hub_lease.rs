@@ -368,9 +368,14 @@ impl State {
         }
     }
 
-    /// Consumers that hold a chunk have changed what is in their replica by a swap: nobody else gets it as long as they do.
+    /// A swap has changed what is in the envelope of a lease. A consumer's replica is nobody else's as long as it holds the chunk.
     pub(super) fn hide(&mut self, number: u32) {
         let terms = self.terms[number as usize];
+        let length = &mut self.envelopes[terms.envelope as usize].length;
+        if terms.role != Some(Role::Produce) && *length == UNSET {
+            // It was being filled, and is a chunk's now, which may be copied.
+            *length = self.size;
+        }
         let is_replica = self.envelopes[terms.envelope as usize].stage == Stage::Ready;
         if terms.role != Some(Role::Consume) || !is_replica || !self.is_there(terms.chunk, terms.order) {
             return;

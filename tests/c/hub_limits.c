@@ -137,7 +137,7 @@ static void swap_between_hubs(void) {
   CHECK(word_of(target) == memory && word_of(source) != memory);
   CHECK_EQ(look_at(target).length, 8);
   CHECK_EQ(look_at(target).metadata[63], 9);
-  CHECK_EQ(look_at(source).length, 0);
+  CHECK_EQ(look_at(source).length, SIZE);
   CHECK_OK(ucxx_envelope_commit(source, 0, NULL));
   CHECK_OK(ucxx_envelope_commit(target, look_at(target).length, NULL));
   STEP("the memory outlives the hub that has made it");
@@ -176,6 +176,7 @@ static void swap_within(void) {
   CHECK_OK(ucxx_envelope_abort(chunk, NULL));
   CHECK_OK(ucxx_envelope_abort(fresh, NULL));
   CHECK_EQ(peek_word(hub.hub, on_host), 3);
+  CHECK_EQ(peek_word(hub.hub, on_dummy), 3);
   CHECK_OK(ucxx_hub_pop(hub.hub));
   push_word(hub.hub, on_host, 4);
   CHECK_EQ(peek_word(hub.hub, on_dummy), 4);
