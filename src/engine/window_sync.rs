@@ -21,6 +21,7 @@ use super::window::Window;
 use super::window_awaited::Call as Asking;
 use super::window_control::Ended;
 use super::window_lock::{Patience, PACE};
+use super::window_mail::Attendant;
 use super::window_remote::Signal;
 use super::window_wire::What;
 use std::cell::Cell;
@@ -382,7 +383,14 @@ impl Window {
         let has_come = match self.targets[of as usize].remote {
             // It comes by the service, which has nobody who is nearer to it.
             Some(_) => self.group.service.assist(ready),
-            None => look_in_turns(&mut || ready()),
+            None => {
+                // Others may have something for it meanwhile.
+                let attendant = self.group.service.windows.mail.attend();
+                look_in_turns(&mut || {
+                    attendant.iter().for_each(Attendant::look);
+                    ready()
+                })
+            }
         };
         if has_come {
             return Ok(());
