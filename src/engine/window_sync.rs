@@ -260,7 +260,9 @@ impl Window {
             answered.and(self.signal(*rank, Signal::Completed))
         };
         let told = ranks.iter().map(finish).fold(begun, Result::and);
-        ranks.iter().map(|rank| self.await_answers(*rank)).fold(told, Result::and)
+        let completed = ranks.iter().map(|rank| self.await_answers(*rank)).fold(told, Result::and);
+        self.epoch.keep_list(ranks);
+        completed
     }
 
     /// Waits until all have completed that post has named.
