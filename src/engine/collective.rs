@@ -387,7 +387,7 @@ impl Collective<'_> {
     /// Waits, with the user's worker making progress. Where that has ended, or may not be used any more, this member is the one to blame.
     pub(super) fn drive(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<()> {
         let service = &self.group.service;
-        if service.assist(done) {
+        if service.assist_and_serve(done, deadline) {
             return Ok(());
         }
         let driven = service.user.drive(done, deadline);

@@ -130,15 +130,28 @@ struct Calls {
     /// What a lock that comes to nothing goes back to: whether a fence's permission was given up for it.
     came_from_fence: bool,
     /// Whom start has named.
-    started: Box<[u32]>,
+    started: Vec<u32>,
     exposure: Option<Exposure>,
+    /// The list of the last one, for the next.
+    spare: Vec<u32>,
+    /// In use while ranks are compared.
+    sorted: Vec<u32>,
 }
 
 /// From post to wait.
 struct Exposure {
-    ranks: Box<[u32]>,
+    ranks: Vec<u32>,
     /// So many of them have completed.
     waited: usize,
+}
+
+impl Calls {
+    fn end_exposure(&mut self) {
+        if let Some(Exposure { mut ranks, .. }) = self.exposure.take() {
+            ranks.clear();
+            self.spare = ranks;
+        }
+    }
 }
 
 #[cold]
@@ -369,7 +382,9 @@ impl Epoch {
     /// RMA_RANK for a rank that there is not, INVALID_PARAM for one that is named twice.
     pub fn check_group(&self, ranks: &[u32]) -> Result<()> {
         ranks.iter().try_for_each(|rank| self.check_rank(*rank))?;
-        let mut sorted = ranks.to_vec();
+        let sorted = &mut self.calls.lock().sorted;
+        sorted.clear();
+        sorted.extend_from_slice(ranks);
         sorted.sort_unstable();
         match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
             None => Ok(()),
@@ -385,7 +400,9 @@ impl Epoch {
         if self.now() == access::FENCE {
             self.set(access::NONE);
         }
-        calls.exposure = Some(Exposure { ranks: ranks.into(), waited: 0 });
+        let mut list = std::mem::take(&mut calls.spare);
+        list.extend_from_slice(ranks);
+        calls.exposure = Some(Exposure { ranks: list, waited: 0 });
         Ok(())
     }
 
@@ -400,13 +417,13 @@ impl Epoch {
             }
             exposure.waited += 1;
         }
-        calls.exposure = None;
+        calls.end_exposure();
         Ok(true)
     }
 
     /// Ends the exposure, whoever has not completed: after a failure.
     pub fn abandon_exposure(&self) {
-        self.calls.lock().exposure = None;
+        self.calls.lock().end_exposure();
     }
 
     /// These ranks have lent their memory. `check` comes before waiting for that.
@@ -415,19 +432,28 @@ impl Epoch {
         let mut calls = self.calls.lock();
         self.check_among(&calls, Call::Start)?;
         ranks.iter().for_each(|rank| self.set_target(*rank, target::STARTED));
-        calls.started = ranks.into();
+        calls.started.clear();
+        calls.started.extend_from_slice(ranks);
         self.set(access::START);
         Ok(())
     }
 
     /// Ends the epoch, and tells who is to be told so, after a flush. The rest is as for `unlock`.
-    pub fn complete(&self) -> Result<Box<[u32]>> {
+    pub fn complete(&self) -> Result<Vec<u32>> {
         let mut calls = self.calls.lock();
         self.check_among(&calls, Call::Complete)?;
         self.set(access::NONE);
         let started = std::mem::take(&mut calls.started);
         started.iter().for_each(|rank| self.set_target(*rank, target::CLOSED));
         Ok(started)
+    }
+
+    /// Takes back the list that `complete` gave, for the next one.
+    pub fn keep_list(&self, list: Vec<u32>) {
+        let mut calls = self.calls.lock();
+        if calls.started.capacity() == 0 {
+            calls.started = list;
+        }
     }
 
     /// Ends the epoch of the last fence, and tells what to do before `end_fence`, which follows whatever came of it.

@@ -304,6 +304,23 @@ impl Service {
         self.worker.assist(done, ASSIST_NS, &progress)
     }
 
+    /// The same as long as members of this host hand something over for their windows meanwhile, which is served; until `deadline`.
+    pub(crate) fn assist_and_serve(&self, done: &dyn Fn() -> bool, deadline: u64) -> bool {
+        let Some(attendant) = self.windows.mail.attend() else { return self.assist(done) };
+        loop {
+            let look = || {
+                attendant.look();
+                done()
+            };
+            if self.assist(&look) {
+                return true;
+            }
+            if !attendant.is_patient() || timer::now_ns() >= deadline {
+                return false;
+            }
+        }
+    }
+
     /// What has changed is seen by whoever waits, and has read this before it looked.
     pub(crate) fn news(&self) -> u64 {
         self.news.load(Ordering::Acquire)

@@ -1,6 +1,7 @@
 //! Who a process is: enough to tell whether two of them share a host, and whether a process is still the same one.
 #![deny(unsafe_code)]
 
+use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 
 /// The process that made an address, as its trailer tells.
@@ -98,13 +99,28 @@ fn field(stat: &str, number: usize) -> Option<u64> {
 }
 
 /// Does this process of ours or of a neighbour live, beyond doubt? The kernel marks one that is ending before it closes its
-/// sockets.
+/// sockets. Without allocation: whoever waits asks this all the time.
 pub(crate) fn lives(process: &Identity) -> bool {
     const FLAGS: usize = 6;
     const STARTED: usize = 19;
     const EXITING: u64 = 4;
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", process.pid)) else { return false };
-    field(&stat, STARTED) == Some(process.start_time) && field(&stat, FLAGS).is_some_and(|flags| flags & EXITING == 0)
+    let mut buffer = [0; 1024];
+    let Some(numbers) = numbers_of(process.pid, &mut buffer) else { return false };
+    let number = |at: usize| numbers.split_ascii_whitespace().nth(at)?.parse::<u64>().ok();
+    number(STARTED) == Some(process.start_time) && number(FLAGS).is_some_and(|flags| flags & EXITING == 0)
+}
+
+/// What stands in `/proc/PID/stat` behind the name, as much of it as there is room for.
+fn numbers_of(pid: u32, buffer: &mut [u8; 1024]) -> Option<&str> {
+    let mut path = [0; 32];
+    let mut rest = &mut path[..];
+    write!(rest, "/proc/{pid}/stat").ok()?;
+    let left = rest.len();
+    let path = std::str::from_utf8(&path[..path.len() - left]).ok()?;
+    let length = std::fs::File::open(path).ok()?.read(buffer).ok()?;
+    let stat = &buffer[..length];
+    let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
+    std::str::from_utf8(&stat[name_ends + 1..]).ok()
 }
 
 #[cfg(test)]

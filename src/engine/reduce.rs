@@ -376,6 +376,30 @@ pub unsafe fn compare_and_swap(
     });
 }
 
+/// Compare-and-swap of the bytes of one element, where nobody else changes them. True if it was replaced.
+///
+/// # Safety
+/// All are valid for so many bytes.
+pub(super) unsafe fn swap_locked(
+    size: usize,
+    at: *mut u8,
+    operand: *const u8,
+    compare: *const u8,
+    result: *mut u8,
+) -> bool {
+    // SAFETY: as for this function; the result may be any of the others.
+    unsafe {
+        let mut before = [0_u8; 16];
+        before.as_mut_ptr().copy_from_nonoverlapping(at, size);
+        let equal = std::slice::from_raw_parts(compare, size) == &before[..size];
+        if equal {
+            operand.copy_to(at, size);
+        }
+        before.as_ptr().copy_to(result, size);
+        equal
+    }
+}
+
 #[cfg(test)]
 #[path = "reduce_tests.rs"]
 mod tests;

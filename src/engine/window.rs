@@ -20,6 +20,7 @@ use super::sync_call::LockType;
 use super::window_control::{Control, Ended, MOST_REGIONS};
 use super::window_create::gather;
 use super::window_key::WindowKey;
+use super::window_mail::Pause;
 use super::window_messages::FarHold;
 use super::window_reach::Reach;
 use super::window_remote::Remote;
@@ -96,6 +97,8 @@ pub(super) struct Target {
     pub(super) process: Identity,
     /// Of this process's threads, before they take the lock that they share with other processes.
     pub(super) updates: Mutex<()>,
+    /// Until it is tried again to hand something over.
+    pub(super) pause: Pause,
 }
 
 impl Target {

@@ -9,7 +9,9 @@ use super::cache_line::CacheLine;
 use super::futex::SharedWord;
 use super::segment::Segment;
 use super::status::{Error, Result, Status};
+use super::window::Flavor;
 use super::window_lock::WindowLock;
+use super::window_mail::Slot;
 use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 
 /// Rounds of a barrier of as many processes as there can be.
@@ -64,6 +66,7 @@ struct Regions {
 pub struct Control {
     segment: Segment,
     ranks: u32,
+    has_mail: bool,
 }
 
 /// Why a process takes part in nothing any more.
@@ -93,8 +96,13 @@ const fn aligned(bytes: usize) -> usize {
 
 impl Control {
     /// Bytes of it.
-    pub fn bytes(ranks: u32, dynamic: bool) -> usize {
-        Self::regions_at(ranks) + if dynamic { size_of::<Regions>() } else { 0 }
+    pub fn bytes(ranks: u32, flavor: Flavor) -> usize {
+        Self::more_at(ranks)
+            + match flavor {
+                Flavor::Create => size_of::<Slot>(),
+                Flavor::Dynamic => size_of::<Regions>(),
+                Flavor::Allocate | Flavor::Shared => 0,
+            }
     }
 
     const fn lock_at(which: usize, ranks: u32) -> usize {
@@ -113,16 +121,17 @@ impl Control {
         Self::lanes_at(ranks) + ranks as usize * size_of::<Lanes>()
     }
 
-    const fn regions_at(ranks: u32) -> usize {
+    /// What only some windows have.
+    const fn more_at(ranks: u32) -> usize {
         Self::signals_at(ranks) + ranks as usize * size_of::<Signals>()
     }
 
     /// Those in this segment, which was made for as many ranks.
-    pub fn new(segment: Segment, ranks: u32, dynamic: bool) -> Result<Self> {
-        if segment.control_length() != Self::bytes(ranks, dynamic) {
+    pub fn new(segment: Segment, ranks: u32, flavor: Flavor) -> Result<Self> {
+        if segment.control_length() != Self::bytes(ranks, flavor) {
             return Err(Error::new(Status::INVALID_ADDR, "window: a member's control words are of another length"));
         }
-        Ok(Control { segment, ranks })
+        Ok(Control { segment, ranks, has_mail: flavor == Flavor::Create })
     }
 
     /// Where they are.
@@ -138,7 +147,14 @@ impl Control {
 
     fn regions(&self) -> &Regions {
         // SAFETY: as above; asked for with dynamic windows alone, which have them.
-        unsafe { &*self.segment.control().add(Self::regions_at(self.ranks)).cast() }
+        unsafe { &*self.segment.control().add(Self::more_at(self.ranks)).cast() }
+    }
+
+    /// Where short data calls are handed over to the process, in windows of memory of its own.
+    #[inline]
+    pub(super) fn mail(&self) -> Option<&Slot> {
+        // SAFETY: as above; what is no atomic in it is not referred to.
+        self.has_mail.then(|| unsafe { &*self.segment.control().add(Self::more_at(self.ranks)).cast() })
     }
 
     #[inline]
@@ -277,14 +293,14 @@ fn covers(regions: &Regions, mut begin: u64, end: u64) -> bool {
 mod tests {
     use super::*;
 
-    fn control(dynamic: bool) -> Control {
-        let segment = Segment::create(Control::bytes(3, dynamic), 0).unwrap();
-        Control::new(segment, 3, dynamic).unwrap()
+    fn control(flavor: Flavor) -> Control {
+        let segment = Segment::create(Control::bytes(3, flavor), 0).unwrap();
+        Control::new(segment, 3, flavor).unwrap()
     }
 
     #[test]
     fn attached_regions_are_found_whole_or_not() {
-        let control = control(true);
+        let control = control(Flavor::Dynamic);
         let has = |begin, end| control.has_attached(begin, end, &|| true).unwrap();
         assert!(!has(0, 1));
         control.set_regions(&[(100, 50), (150, 50), (300, 10)]);
@@ -302,14 +318,14 @@ mod tests {
 
     #[test]
     fn a_process_that_died_while_it_changed_its_regions_is_found() {
-        let control = control(true);
+        let control = control(Flavor::Dynamic);
         control.regions().version.store(7, Ordering::Relaxed);
         assert_eq!(control.has_attached(1, 2, &|| false).unwrap_err().status(), Status::PEER_FAILED);
     }
 
     #[test]
     fn the_first_reason_to_end_stays() {
-        let control = control(false);
+        let control = control(Flavor::Allocate);
         assert_eq!(control.ended(), None);
         let first = Ended { status: Status::PEER_FAILED, blamed: 2 };
         control.end(first);
@@ -319,11 +335,11 @@ mod tests {
 
     #[test]
     fn the_words_do_not_overlap() {
-        let control = control(false);
+        let control = control(Flavor::Allocate);
         control.lock().try_lock(2, crate::engine::sync_call::LockType::Exclusive);
         control.from(2).completed.store(5, Ordering::Relaxed);
         assert!(control.updates().is_untouched() && control.round(ROUNDS - 1).load(Ordering::Relaxed) == 0);
         let end = std::ptr::from_ref(control.from(2)) as usize + size_of::<Signals>();
-        assert_eq!(end - control.segment().control() as usize, Control::bytes(3, false));
+        assert_eq!(end - control.segment().control() as usize, Control::bytes(3, Flavor::Allocate));
     }
 }

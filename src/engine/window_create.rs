@@ -15,6 +15,7 @@ use super::window::{Flavor, Target, Turns, Window, WindowParams};
 use super::window_control::Control;
 use super::window_key::{WindowKey, MOST_OF_KEY};
 use super::window_lock::WindowLock;
+use super::window_mail::Pause;
 use super::window_reach::{Process, Reach};
 use super::window_remote::Remote;
 use parking_lot::Mutex;
@@ -193,7 +194,7 @@ fn open_all(
     targets: &mut Vec<Target>,
 ) -> Result<()> {
     let (ranks, here) = (calls.len() as u32, group.rank());
-    let is_dynamic = calls[here as usize].wanted.flavor == Flavor::Dynamic;
+    let flavor = calls[here as usize].wanted.flavor;
     let mut begin = 0_u64;
     for (rank, (call, named)) in (0..).zip(calls.iter().zip(names)) {
         let of_rank = |error: Error| Error::new(error.status(), format!("rank {rank}: {}", error.message()));
@@ -205,8 +206,18 @@ fn open_all(
         if !group.shares_host(rank) {
             // Its end is to be heard of.
             group.service.watch(group.ranks[rank as usize]);
-            let (reach, updates) = (Reach::Messages, Mutex::default());
-            targets.push(Target { control: None, reach, _key: None, remote: remote(), size, unit, process, updates });
+            let (reach, updates, pause) = (Reach::Messages, Mutex::default(), Pause::default());
+            targets.push(Target {
+                control: None,
+                reach,
+                _key: None,
+                remote: remote(),
+                size,
+                unit,
+                process,
+                updates,
+                pause,
+            });
             continue;
         }
         let segment = match made.take_if(|_| own) {
@@ -245,12 +256,13 @@ fn open_all(
             Flavor::Dynamic => reached(&segment, |process, _| Reach::Attached(process))?,
         };
         begin += call.wanted.size;
-        let control = Some(Control::new(segment, ranks, is_dynamic).map_err(of_rank)?);
+        let control = Some(Control::new(segment, ranks, flavor).map_err(of_rank)?);
         let remote = if matches!(reach, Reach::Messages) { remote() } else { None };
         if remote.is_some() {
             group.service.watch(group.ranks[rank as usize]);
         }
-        targets.push(Target { control, reach, _key: key, remote, size, unit, process, updates: Mutex::default() });
+        let (updates, pause) = (Mutex::default(), Pause::default());
+        targets.push(Target { control, reach, _key: key, remote, size, unit, process, updates, pause });
     }
     Ok(())
 }
@@ -307,7 +319,7 @@ fn make(calls: &[Call], rank: u32, in_one_piece: bool) -> Result<Segment> {
         return Err(Error::new(Status::EXCEEDS_LIMIT, format!("window: {ranks} members are too many")));
     }
     let data = data_of(calls, rank, in_one_piece);
-    Segment::create(Control::bytes(ranks, wanted.flavor == Flavor::Dynamic), data as usize)
+    Segment::create(Control::bytes(ranks, wanted.flavor), data as usize)
 }
 
 /// Bytes of memory in a member's segment.

@@ -199,7 +199,13 @@ impl Window {
                 // SAFETY: as for this function.
                 unsafe { self.operate(rank, &ask, origin, result, layout) }?;
             }
-            (Place::There(process, at), Some(bytes)) => process.copy(way, &[(origin.place, at, bytes as usize)])?,
+            (Place::There(process, at), Some(bytes)) => {
+                let bytes = bytes as usize;
+                // SAFETY: as for this function.
+                if !unsafe { self.hand_over_copy(rank, way, (origin.place, at), bytes) }? {
+                    process.copy(way, &[(origin.place, at, bytes)])?;
+                }
+            }
             (Place::There(process, at), None) => {
                 let mut pieces: Vec<Piece> = Vec::with_capacity(PIECES);
                 let mut rest = together([&origin.layout, layout])?.peekable();
@@ -274,6 +280,14 @@ impl Window {
             result: result.map_or(std::ptr::null_mut(), |side| side.place.wrapping_offset(fetched_at as isize)),
             count: bytes as usize / size,
         };
+        let mut done = 0;
+        if let (Place::There(_, at), Some(bytes)) = (place, piece) {
+            // SAFETY: as for this function.
+            done = unsafe { self.hand_over_update(rank, at, &update(0, std::ptr::null_mut(), 0, bytes)) }?;
+            if done as u64 == bytes {
+                return Ok(());
+            }
+        }
         let many = self.is_in_bulk(target, op, layout.elements());
         let work = || -> Result<()> {
             match (place, piece) {
@@ -305,6 +319,7 @@ impl Window {
                 (Place::There(process, at), _) => {
                     let most = AT_ONCE - AT_ONCE % size;
                     let mut pieces = together([&origin.layout, &fetched.layout, layout])?;
+                    pieces.skip_bytes(done as u64);
                     while let Some(([here, fetched, there], bytes)) = pieces.next_up_to(most as u64) {
                         let there = at.wrapping_add_signed(there);
                         // SAFETY: as for this function, with the lock held.
@@ -361,8 +376,12 @@ impl Window {
                 Ok(())
             })?,
             (Place::There(process, at), _) => {
-                // SAFETY: as for this function, with the lock held.
-                self.under_lock(target, || unsafe { combine_there(process, at, &update(std::ptr::null_mut())) })?;
+                let update = update(std::ptr::null_mut());
+                // SAFETY: as for this function.
+                if unsafe { self.hand_over_update(rank, at, &update) }? == 0 {
+                    // SAFETY: as above, with the lock held.
+                    self.under_lock(target, || unsafe { combine_there(process, at, &update) })?;
+                }
             }
             (Place::Asked(at, _), _) => {
                 let header = WindowHeader { at, op, kind, ..self.header(What::Fetch) };
@@ -406,15 +425,18 @@ impl Window {
             },
             (Place::Here(at), Domain::Lock) => self.under_lock(target, || {
                 // SAFETY: as above, with the lock held.
-                unsafe { swap_locked(kind.size(), at, operand, compare, result) };
+                unsafe { reduce::swap_locked(kind.size(), at, operand, compare, result) };
                 Ok(())
             })?,
+            // SAFETY: as for this function.
+            (Place::There(_, at), _) if unsafe { self.hand_over_swap(rank, kind, at, (operand, compare, result)) }? => {
+            }
             (Place::There(process, at), _) => self.under_lock(target, || {
                 let mut word = [0_u64; FEW_WORDS];
                 let here: *mut u8 = word.as_mut_ptr().cast();
                 process.copy(Way::Read, &[(here, at, kind.size())])?;
                 // SAFETY: a word of ours, and as for this function.
-                if unsafe { swap_locked(kind.size(), here, operand, compare, result) } {
+                if unsafe { reduce::swap_locked(kind.size(), here, operand, compare, result) } {
                     process.copy(Way::Write, &[(here, at, kind.size())])?;
                 }
                 Ok(())
@@ -558,28 +580,4 @@ unsafe fn combine_there(process: &Process, at: u64, update: &Update) -> Result<(
         process.copy(Way::Write, &[(target, at, bytes)])?;
     }
     Ok(())
-}
-
-/// Compare-and-swap of the bytes of one element, where nobody else changes them. True if it was replaced.
-///
-/// # Safety
-/// All are valid for so many bytes.
-pub(super) unsafe fn swap_locked(
-    size: usize,
-    at: *mut u8,
-    operand: *const u8,
-    compare: *const u8,
-    result: *mut u8,
-) -> bool {
-    // SAFETY: as for this function; the result may be any of the others.
-    unsafe {
-        let mut before = [0_u8; 16];
-        before.as_mut_ptr().copy_from_nonoverlapping(at, size);
-        let equal = std::slice::from_raw_parts(compare, size) == &before[..size];
-        if equal {
-            operand.copy_to(at, size);
-        }
-        before.as_ptr().copy_to(result, size);
-        equal
-    }
 }

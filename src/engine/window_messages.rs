@@ -19,7 +19,7 @@ use super::layout::Layout;
 use super::memory_type;
 use super::messages;
 use super::operation::{OpParams, Submitted};
-use super::reduce::Update;
+use super::reduce::{self, Update};
 use super::request::Ticket;
 use super::rma;
 use super::status::{Error, Result, Status};
@@ -28,7 +28,8 @@ use super::tag::Part;
 use super::window::{Flavor, Window};
 use super::window_awaited::Awaited;
 use super::window_control::Ended;
-use super::window_data::{swap_locked, Place};
+use super::window_data::Place;
+use super::window_mail::Mail;
 use super::window_operate::{SpareLists, AT_ONCE};
 use super::window_reach::Reach;
 use super::window_remote::Question;
@@ -64,6 +65,8 @@ pub(crate) struct Windows {
     /// Everything else.
     pub(super) awaited: Arc<Awaited>,
     pub(super) spare: SpareLists,
+    /// What members of this host hand over.
+    pub(super) mail: Mail,
     /// For the data of answers.
     buffers: Mutex<Vec<Vec<u8>>>,
     /// By job rank: bytes of answers that have not left.
@@ -142,12 +145,14 @@ impl Windows {
     /// Messages for it are taken in from now on.
     pub(super) fn enter(&self, window: &Window) {
         self.known.lock().insert(window.number, Known(window));
+        self.mail.enter(window);
     }
 
     /// And not any more, when this returns: false if that was so already.
     pub(super) fn leave(&self, window: &Window) -> bool {
         let known = self.known.lock().remove(&window.number).is_some();
         if known {
+            self.mail.leave(window);
             self.await_visitors(window);
         }
         known
@@ -513,7 +518,7 @@ impl Window {
             },
             Domain::Lock => self.under_lock(own, || {
                 // SAFETY: as above, with the lock held.
-                unsafe { swap_locked(kind.size(), at, operand, compare, result) };
+                unsafe { reduce::swap_locked(kind.size(), at, operand, compare, result) };
                 Ok(())
             }),
         }

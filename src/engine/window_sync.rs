@@ -21,6 +21,7 @@ use super::window::Window;
 use super::window_awaited::Call as Asking;
 use super::window_control::Ended;
 use super::window_lock::{Patience, PACE};
+use super::window_mail::Attendant;
 use super::window_remote::Signal;
 use super::window_wire::What;
 use std::cell::Cell;
@@ -259,7 +260,9 @@ impl Window {
             answered.and(self.signal(*rank, Signal::Completed))
         };
         let told = ranks.iter().map(finish).fold(begun, Result::and);
-        ranks.iter().map(|rank| self.await_answers(*rank)).fold(told, Result::and)
+        let completed = ranks.iter().map(|rank| self.await_answers(*rank)).fold(told, Result::and);
+        self.epoch.keep_list(ranks);
+        completed
     }
 
     /// Waits until all have completed that post has named.
@@ -382,7 +385,14 @@ impl Window {
         let has_come = match self.targets[of as usize].remote {
             // It comes by the service, which has nobody who is nearer to it.
             Some(_) => self.group.service.assist(ready),
-            None => look_in_turns(&mut || ready()),
+            None => {
+                // Others may have something for it meanwhile.
+                let attendant = self.group.service.windows.mail.attend();
+                look_in_turns(&mut || {
+                    attendant.iter().for_each(Attendant::look);
+                    ready()
+                })
+            }
         };
         if has_come {
             return Ok(());
