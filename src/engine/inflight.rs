@@ -4,15 +4,13 @@
 
 use super::endpoint::Endpoint;
 use super::events::Event;
+use super::given_back::GivenBack;
 use super::operation::{deadline_of, flag, OpParams, Submitted};
 use super::request::{mark, Kind, Part, Slot, ENGINE, UCP, USER};
 use super::status::{Error, Result, Status};
 use super::worker::{attention, Worker};
 use crate::sys::{self, Posted};
 use std::sync::atomic::Ordering;
-
-/// Stands in `Worker::foreign` once the worker has ended. Not a slot: never followed.
-const SHUT: *mut Slot = std::ptr::without_provenance_mut(1);
 
 /// Cancelled timeouts leave entries behind in the heap; beyond this many it is swept before it grows further.
 const SWEEP_TIMERS: usize = 1024;
@@ -439,12 +437,10 @@ impl Worker {
     }
 
     /// Takes in what callers let go of from outside.
+    #[inline]
     pub(crate) fn drain_foreign(&self) {
-        if self.foreign.load(Ordering::Relaxed).is_null() {
-            return;
-        }
-        let list = self.foreign.swap(std::ptr::null_mut(), Ordering::Acquire);
-        for_each_foreign(list, |slot| self.let_go(slot));
+        // SAFETY: slots of this worker, which keeps their memory.
+        unsafe { self.foreign.drain(|slot| self.let_go(slot)) };
     }
 
     /// May the calling thread act on the cells without entering? Only the one thread of a SINGLE worker ever may.
@@ -457,14 +453,10 @@ impl Worker {
     pub(crate) fn shut_foreign(&self) {
         let mut held = 0;
         self.for_each_slot(|slot| held += usize::from(slot.hold.get() & USER != 0));
-        // One more for ourselves, so that the count cannot reach zero while the list is worked off.
-        self.orphans.store(held + 1, Ordering::Release);
-        let list = self.foreign.swap(SHUT, Ordering::AcqRel);
-        let worker: *const Worker = self;
-        // SAFETY: the caller of this function holds a reference of its own, so this cannot be the last one.
-        for_each_foreign(list, |_| unsafe { orphan_gone(worker) });
-        // SAFETY: as above.
-        unsafe { orphan_gone(worker) };
+        // SAFETY: slots of this worker; the caller of this function holds a reference of its own to it.
+        if unsafe { self.foreign.shut(held) } {
+            drop(self.keep.take());
+        }
     }
 }
 
@@ -476,43 +468,11 @@ impl Worker {
 pub(crate) unsafe fn push_foreign(slot: *const Slot) {
     // SAFETY: the slot is held by the caller, and keeps its worker's memory.
     let worker = unsafe { (*slot).worker };
-    // SAFETY: as above.
-    let mut head = unsafe { (*worker).foreign.load(Ordering::Acquire) };
-    while head != SHUT {
-        // SAFETY: as above: it is not on the list yet.
-        unsafe { (*slot).next_foreign.store(head, Ordering::Relaxed) };
-        // SAFETY: as above. Once this has succeeded the slot belongs to whoever drains the list.
-        let pushed = unsafe {
-            (*worker).foreign.compare_exchange_weak(head, slot.cast_mut(), Ordering::Release, Ordering::Acquire)
-        };
-        match pushed {
-            Ok(_) => return,
-            Err(now) => head = now,
-        }
-    }
-    // SAFETY: the worker has ended, and this request was among those it counted.
-    unsafe { orphan_gone(worker) };
-}
-
-/// A request outlived its worker, and has gone now: the last of them takes the worker's memory with it.
-///
-/// # Safety
-/// The worker has ended and counted the request; no reference to either is used afterwards.
-unsafe fn orphan_gone(worker: *const Worker) {
-    // SAFETY: the memory is there until the last of the counted requests has gone, which this one has not yet.
-    if unsafe { (*worker).orphans.fetch_sub(1, Ordering::AcqRel) } == 1 {
-        // SAFETY: as above; nobody else touches the cell now.
+    // SAFETY: as above, and as for this function.
+    if unsafe { GivenBack::push(&raw const (*worker).foreign, slot) } {
+        // SAFETY: the request has outlived its worker, and was the last of those that have: nobody else touches the cell now.
         let keep = unsafe { (*worker).keep.take() };
         drop(keep);
-    }
-}
-
-fn for_each_foreign(mut list: *mut Slot, mut visit: impl FnMut(&Slot)) {
-    // SAFETY: slots of the worker that the caller was handed, each pushed once; the next one is read before the slot can be
-    // used again.
-    while let Some(slot) = unsafe { list.as_ref() } {
-        list = slot.next_foreign.load(Ordering::Relaxed);
-        visit(slot);
     }
 }
 

@@ -50,6 +50,7 @@ pub(crate) mod fork;
 pub mod frame_table;
 pub(crate) mod futex;
 pub mod gate;
+pub(crate) mod given_back;
 pub mod group;
 pub(crate) mod group_mail;
 pub(crate) mod group_service;

@@ -12,6 +12,7 @@ use super::fetch_answer::FetchHandler;
 use super::fetches::Fetches;
 use super::fork::{Generation, Token};
 use super::gate::{this_thread, Gate, ThreadMode};
+use super::given_back::GivenBack;
 use super::handlers::Handlers;
 use super::hub_streams::HubStreams;
 use super::identity::Identity;
@@ -43,7 +44,7 @@ use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
-use std::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{fence, AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// How long a call that waits polls before it sleeps, when the worker's parameters do not say.
@@ -158,10 +159,8 @@ pub struct Worker {
 
     // Written by any thread.
     _foreign: CacheLine,
-    /// Requests that callers let go of from outside the gate; `SHUT` once the worker has ended.
-    pub(crate) foreign: AtomicPtr<Slot>,
-    /// After the end: requests still in callers' hands. The last one to go drops `keep`.
-    pub(crate) orphans: AtomicUsize,
+    /// Requests that callers let go of from outside the gate. After the end the last one to go drops `keep`.
+    pub(crate) foreign: GivenBack<Slot>,
     pub(crate) hub_streams: HubStreams,
     pub(crate) waiting: WaitRoom,
 }
@@ -273,8 +272,7 @@ impl Worker {
             address: OnceLock::new(),
             max_am_header: OnceLock::new(),
             slab: Slab::new(context.request_size),
-            foreign: AtomicPtr::new(std::ptr::null_mut()),
-            orphans: AtomicUsize::new(0),
+            foreign: GivenBack::new(),
             hub_streams: HubStreams::default(),
             is_over: Cell::new(false),
             keep: Cell::new(None),

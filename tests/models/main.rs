@@ -13,6 +13,7 @@ mod bulk;
 mod control;
 mod handover;
 mod notifier;
+mod request;
 mod ring;
 mod sleep;
 mod waiting;

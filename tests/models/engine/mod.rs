@@ -18,6 +18,8 @@ pub(crate) mod control;
 pub(crate) mod done;
 #[path = "../../../src/engine/event_count.rs"]
 pub(crate) mod event_count;
+#[path = "../../../src/engine/given_back.rs"]
+pub(crate) mod given_back;
 #[path = "../../../src/engine/places.rs"]
 pub(crate) mod places;
 #[path = "../../../src/engine/presence.rs"]
