@@ -6,6 +6,8 @@ pub(crate) mod futex;
 pub(crate) mod sync;
 pub(crate) mod timer;
 
+#[path = "../../../src/engine/brief.rs"]
+pub(crate) mod brief;
 #[path = "../../../src/engine/bulk.rs"]
 pub(crate) mod bulk;
 #[path = "../../../src/engine/cache_line.rs"]
@@ -18,6 +20,8 @@ pub(crate) mod control;
 pub(crate) mod done;
 #[path = "../../../src/engine/event_count.rs"]
 pub(crate) mod event_count;
+#[path = "../../../src/engine/hub_sides.rs"]
+pub(crate) mod hub_sides;
 #[path = "../../../src/engine/places.rs"]
 pub(crate) mod places;
 #[path = "../../../src/engine/presence.rs"]
