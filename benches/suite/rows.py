@@ -155,6 +155,21 @@ def _hub_bandwidth(transport, batches):
                scale=1e-9, targets=(Target("ratio_raw", 0.95, at_least=True),), columns=columns(Column("raw"), Column("ours")))
 
 
+TWO_QUEUES = "two pairs of push and pop on ArrayQueue (crossbeam)"
+
+
+def _hub_cycle(label, threads):
+    """Of one program, which does both in turn."""
+    return Row(f"hub_cycle_{label}", "ns a chunk", "shm", "hub_cycle", {"ours": "hub_ns", "peer": "queues_ns"}, {"threads": threads},
+               targets=(Target("ratio_peer", 2.0),), columns=columns(ours=Column("engine"), peer=Column("engine")), peer_name=TWO_QUEUES)
+
+
+def _hub_overlap():
+    """Three threads, which sleep: the system places them."""
+    return Row("hub_overlap_200us_sleeping", "of the longest stage", "shm", "hub_overlap", "efficiency", {"iterations": 1000, "batches": 3},
+               targets=(Target("ours", 0.95, at_least=True),), columns=columns(ours=Column("ours")), pinned=False)
+
+
 def _bytes(name, unit, program, key, arguments, scale=1.0):
     """Of streams, for reference: raw gives its receives to UCP, which fills them as the bytes come but cannot give them back."""
     return Row(f"stream_{name}_shm", unit, "shm", program, key, arguments, scale=scale,
@@ -351,6 +366,9 @@ ROWS = [
     _bandwidth("tcp", "64MiB", 64 * MIB, 1, 2, 7),
     _hub_bandwidth("shm", 15),
     _hub_bandwidth("tcp", 7),
+    _hub_cycle("1_thread", 1),
+    _hub_cycle("2_threads", 2),
+    _hub_overlap(),
     _bytes("latency_8B", "ns", "byte_pingpong", "half_round_trip_ns",
            {"size": 8, "iterations": 1000, "batches": 300, "warmup": 20000}),
     _bytes("bandwidth_1MiB", "GB/s", "byte_stream", "bytes_per_second",

@@ -1,66 +1,132 @@
-//! A lock that is held for a few instructions, and hardly ever wanted by two threads at once.
+//! A lock that is held for a few instructions, never over a copy, a callback or a system call, and not often wanted by two threads at once.
 //!
 //! It is taken by one atomic operation and given back by a plain store, where a lock on which threads can sleep needs a second atomic operation to
-//! learn whether somebody does: that is half of what a call costs that does nothing else. Who finds it taken lets others run.
+//! learn whether somebody does: that is half of what a call costs that does nothing else. So who finds it taken looks again, less and less often, which
+//! leaves its cache line to the holder; then it lets others run, and in the end it sleeps a moment: the holder may have been taken off
+//! its core, and be of a lower priority.
 
-use parking_lot::lock_api::{GuardNoSend, Mutex, RawMutex};
-use std::sync::atomic::{AtomicBool, Ordering};
+use super::sync::{doze, linger, yield_now, AtomicBool, Ordering};
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
 
-/// See the module.
-pub(crate) type Brief<T> = Mutex<RawBrief, T>;
+/// Pauses between two looks, at most, before others are let run.
+const LONGEST_PAUSE: u32 = 128;
+/// How often they are before this thread sleeps between two looks.
+const YIELDS: u32 = 64;
 
-/// True while it is held.
-pub(crate) struct RawBrief(AtomicBool);
-
-// SAFETY: it excludes: the one who has changed the word from false to true has it until the word is false again.
-unsafe impl RawMutex for RawBrief {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const INIT: Self = RawBrief(AtomicBool::new(false));
-    type GuardMarker = GuardNoSend;
-
-    #[inline]
-    fn lock(&self) {
-        if !self.try_lock() {
-            self.lock_slowly();
-        }
-    }
-
-    #[inline]
-    fn try_lock(&self) -> bool {
-        self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
-    }
-
-    #[inline]
-    unsafe fn unlock(&self) {
-        self.0.store(false, Ordering::Release);
-    }
+/// What it guards is touched by one thread at a time.
+#[derive(Default)]
+#[repr(C)]
+pub(crate) struct Brief<T> {
+    taken: AtomicBool,
+    value: UnsafeCell<T>,
 }
 
-impl RawBrief {
+// SAFETY: the value goes from thread to thread, and is never with two of them.
+unsafe impl<T: Send> Send for Brief<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Brief<T> {}
+
+/// The value, until it is dropped, on the thread that has taken it.
+pub(crate) struct Held<'a, T>(&'a Brief<T>, PhantomData<*mut T>);
+
+impl<T> Brief<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Brief { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn lock(&self) -> Held<'_, T> {
+        if !self.take() {
+            self.take_later();
+        }
+        Held(self, PhantomData)
+    }
+
+    /// None while it is held.
+    #[inline(always)]
+    pub(crate) fn try_lock(&self) -> Option<Held<'_, T>> {
+        // Not made before it is known whether it is: the one that goes gives the lock back.
+        self.take().then(|| Held(self, PhantomData))
+    }
+
+    #[inline(always)]
+    fn take(&self) -> bool {
+        self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
     #[cold]
-    fn lock_slowly(&self) {
-        while !self.try_lock() {
-            std::thread::yield_now();
+    #[inline(never)]
+    fn take_later(&self) {
+        let (mut pause, mut yields) = (1, 0);
+        loop {
+            linger(pause);
+            if !self.taken.load(Ordering::Relaxed) && self.take() {
+                return;
+            }
+            if pause < LONGEST_PAUSE {
+                pause *= 2;
+            } else if yields < YIELDS {
+                yields += 1;
+                yield_now();
+            } else {
+                doze();
+            }
         }
     }
 }
 
-#[cfg(test)]
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for Held<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is held, by this alone.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for Held<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.taken.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
     #[test]
-    fn one_at_a_time() {
-        let count = Brief::new(0_u64);
+    fn one_thread_at_a_time() {
+        const EACH: u64 = 50_000;
+        let lock = Brief::new([0u64; 2]);
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..20_000).for_each(|_| *count.lock() += 1));
+                scope.spawn(|| {
+                    for _ in 0..EACH {
+                        let mut pair = lock.lock();
+                        assert_eq!(pair[0], pair[1]);
+                        pair[0] += 1;
+                        std::hint::spin_loop();
+                        pair[1] += 1;
+                    }
+                });
             }
         });
-        assert_eq!(*count.lock(), 80_000);
-        let held = count.lock();
-        assert!(count.try_lock().is_none());
+        assert_eq!(lock.lock()[0], 4 * EACH);
+        let held = lock.lock();
+        // Twice: the one who was refused has not given it back.
+        assert!(lock.try_lock().is_none() && lock.try_lock().is_none());
         drop(held);
-        assert!(count.try_lock().is_some());
+        assert!(lock.try_lock().is_some());
     }
 }

@@ -6,7 +6,7 @@
 //! most one of each kind, so there are never more chunks than envelopes: their tables are made when envelopes are added. Handles of leases are slots that are
 //! used again. Nothing is allocated but for more of either than there have been so far.
 //!
-//! **What publishes what.** All of that is tables of numbers (`hub_state`) behind one lock (`hub_lock`), which is held for as long as it takes to
+//! **What publishes what.** All of that is tables of numbers (`hub_state`) behind one lock (`brief`), which is held for as long as it takes to
 //! move some indices, and publishes the memory along with them: what a producer wrote before its commit is what a consumer reads
 //! after its lease. No thread is the hub's own. Copies and callbacks are done without the lock, by the thread whose call made them possible
 //! (`hub_wait`).
@@ -22,16 +22,17 @@
 //! **The end.** Close refuses producers; readers get what is left, what is being produced, and what is given back, and then CLOSED. A destroyed hub
 //! refuses everything at once. What is leased stays where it is until its lease has ended, and so does the hub's memory.
 
+use super::brief::{Brief, Held};
+use super::cache_line::CacheLine;
 use super::context::{forked, Context};
 use super::events;
-use super::futex::Word;
 use super::hub_envelope::Lease;
 use super::hub_lease::{Refusal, Seeker};
 use super::hub_link::{starved, Link};
-use super::hub_lock::Lock;
 use super::hub_memory::{Block, Deallocate, MemoryKind};
+use super::hub_sides::Sides;
 use super::hub_state::{HubStats, Retain, Role, State, COMPETING, NONE};
-use super::hub_wait::{DATA, ROOM, SIDES};
+use super::hub_wait::{DATA, ROOM};
 use super::progress::from_callback;
 use super::status::{Error, Result, Status};
 use super::worker::Worker;
@@ -60,13 +61,15 @@ pub struct HubParams {
 }
 
 /// A queue of chunks, and the envelopes that they lie in.
+#[repr(C)]
 pub struct Hub {
-    pub(super) state: Lock<State>,
-    /// What sleepers sleep on, by side.
-    pub(super) words: [Word; SIDES],
+    /// What every call reads is not where every call writes.
     pub(super) context: Arc<Context>,
     pub(super) size: u64,
     pub(super) worker: Option<Arc<Worker>>,
+    _apart: CacheLine,
+    pub(super) sides: Sides,
+    pub(super) state: Brief<State>,
 }
 
 impl Hub {
@@ -95,11 +98,12 @@ impl Hub {
         let state =
             State::new(size, limit(params.max_queue_chunks), limit(params.max_queue_bytes), params.retain, depth);
         Ok(Arc::new(Hub {
-            state: Lock::new(state),
-            words: [Word::new(0), Word::new(0)],
             context: context.clone(),
             size,
             worker: params.worker.clone(),
+            _apart: CacheLine,
+            sides: Sides::new(),
+            state: Brief::new(state),
         }))
     }
 
@@ -205,7 +209,7 @@ impl Hub {
         Ok(())
     }
 
-    fn enter_flow(&self, mut state: super::hub_lock::Held<'_, State>, links: &[&Link]) {
+    fn enter_flow(&self, mut state: Held<'_, State>, links: &[&Link]) {
         for link in links {
             state.links[link.seeker.link as usize].in_flow = true;
         }

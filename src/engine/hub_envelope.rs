@@ -1,9 +1,9 @@
 //! What a caller holds of a lease: where the memory is, and the ways to end it.
 
+use super::brief::Held;
 use super::context::forked;
 use super::hub::Hub;
 use super::hub_lease::End;
-use super::hub_lock::Held;
 use super::hub_memory::{MemoryKind, METADATA};
 use super::hub_state::{Role, State, COMPETING, UNSET};
 use super::hub_tag::Message;

@@ -298,7 +298,7 @@ impl State {
             chunk.leases -= 1;
             match role {
                 Role::Consume => self.end_consumption(terms, end),
-                Role::Modify => self.end_change(terms, end),
+                Role::Modify => self.end_change(terms.chunk, terms.envelope, end),
                 _ => {}
             }
         }
@@ -332,8 +332,7 @@ impl State {
         }
     }
 
-    fn end_change(&mut self, terms: &Terms, end: End) {
-        let place = terms.chunk;
+    fn end_change(&mut self, place: u32, replica: u32, end: End) {
         let chunk = &mut self.chunks[place as usize];
         chunk.modifiers -= 1;
         if let End::Commit(length) = end {
@@ -341,8 +340,8 @@ impl State {
             (chunk.bytes, chunk.changed) = (length, true);
             chunk.version = chunk.version.wrapping_add(1);
             self.changes += 1;
-            self.envelopes[terms.envelope as usize].length = length;
-            self.keep_only(place, terms.envelope);
+            self.envelopes[replica as usize].length = length;
+            self.keep_only(place, replica);
         }
         let chunk = &mut self.chunks[place as usize];
         if chunk.modifiers > 0 {
@@ -354,7 +353,7 @@ impl State {
         }
         // It may have been written to. Other replicas are what the chunk was; without them it is what was written.
         if chunk.replicas.count_ones() > 1 {
-            self.detach(terms.envelope);
+            self.detach(replica);
         } else {
             chunk.version = chunk.version.wrapping_add(1);
         }

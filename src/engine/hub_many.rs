@@ -1,5 +1,6 @@
 //! Leases through several links, all at once or none: so that those who need several cannot keep each other waiting with half of it in hand.
 
+use super::brief::Held;
 use super::context::forked;
 use super::event_count::EventCount;
 use super::events;
@@ -7,7 +8,6 @@ use super::hub::Hub;
 use super::hub_envelope::Lease;
 use super::hub_lease::{End, Refusal};
 use super::hub_link::{closed, starved, Link};
-use super::hub_lock::Held;
 use super::hub_state::{Role, State, COMPETING};
 use super::hub_wait::DISTANT;
 use super::progress::from_callback;

@@ -6,7 +6,6 @@ use super::hub_envelope::Lease;
 use super::hub_lease::Terms;
 use super::hub_memory::{Block, MemoryKind};
 use super::hub_ready::Watch;
-use super::hub_wait::SIDES;
 use std::sync::Arc;
 
 /// No index.
@@ -201,10 +200,10 @@ pub(super) struct State {
     pub(super) watched: u32,
     /// How often chunks have come, gone, and been changed or copied.
     pub(super) changes: u64,
-    /// Sides that are to be woken: see `hub_wait`.
-    pub(super) woken: u32,
-    /// Threads that sleep until a side is.
-    pub(super) sleepers: [u32; SIDES],
+    /// Sides that are to be woken.
+    pub(super) woken: u8,
+    /// Sides on which threads sleep, or have slept: see `hub_sides`.
+    pub(super) asleep: u8,
     /// Those that wait for other hubs as well.
     pub(super) distant: u32,
     /// What callers hold of leases, by number: in pieces that do not move.
@@ -261,7 +260,7 @@ impl State {
             watched: 0,
             changes: 0,
             woken: 0,
-            sleepers: [0; SIDES],
+            asleep: 0,
             distant: 0,
             handles: Vec::new(),
             kept: None,

@@ -1,32 +1,23 @@
 //! Waiting for what a hub has not got yet, and doing what a change has made possible.
 //!
-//! Who waits counts itself, and notes its side's word, under the lock; who changes something moves the word on under the lock, and wakes whoever
-//! is counted after it. So a change that comes after the last look is noticed, and without sleepers there is no system call.
+//! On what threads sleep, and how they are woken: `hub_sides`.
 //!
 //! Copies and callbacks are done by the thread whose call made them possible, one after the other, without the lock. What they make possible is theirs
 //! to do, too. A callback's own calls leave other callbacks of the hub to the loop that called it.
 
+use super::brief::Held;
 use super::event_count::EventCount;
 use super::events::CallbackScope;
-use super::futex::look_shortly;
 use super::hub::Hub;
-use super::hub_lock::Held;
 use super::hub_ready::{Callback, Effect};
+pub(super) use super::hub_sides::{DATA, ROOM};
 use super::hub_state::{Envelope, State};
 use super::status::Status;
 use super::timer;
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Who reads may find something.
-pub(super) const DATA: u32 = 1;
-/// Who produces, or waits for the queue to run dry, may.
-pub(super) const ROOM: u32 = 2;
-/// The words of both.
-pub(super) const SIDES: usize = 2;
 
 /// Those who wait for several hubs at once.
 pub(super) static DISTANT: EventCount = EventCount::new();
@@ -69,41 +60,23 @@ impl Hub {
     }
 
     /// The same for one of several hubs that are locked: `go_on` has to follow when none is any more.
+    #[inline(always)]
     pub(super) fn unlock(&self, mut state: Held<'_, State>) {
         let woken = std::mem::take(&mut state.woken);
-        let (mut sleepers, mut distant) = (0, false);
-        if woken != 0 {
-            for side in 0..SIDES {
-                if woken & (1 << side) != 0 {
-                    // Nobody else writes it without the lock.
-                    let next = self.words[side].load(Ordering::Relaxed).wrapping_add(1);
-                    self.words[side].store(next, Ordering::Release);
-                    sleepers |= u32::from(state.sleepers[side] > 0) << side;
-                }
-            }
-            distant = state.distant > 0;
-        }
+        let sleepers = self.sides.move_on(woken, &mut state.asleep);
+        let distant = woken != 0 && state.distant > 0;
         drop(state);
-        if sleepers != 0 || distant {
-            self.wake(sleepers, distant);
+        if sleepers != 0 {
+            self.sides.wake(sleepers);
+        }
+        if distant {
+            DISTANT.notify();
         }
     }
 
     /// See `unlock`.
     pub(super) fn go_on(&self) {
         let _ = self.leave(self.state.lock());
-    }
-
-    #[cold]
-    fn wake(&self, sleepers: u32, distant: bool) {
-        for side in 0..SIDES {
-            if sleepers & (1 << side) != 0 {
-                self.words[side].wake_all();
-            }
-        }
-        if distant {
-            DISTANT.notify();
-        }
     }
 
     /// Does one thing after the other, until there is nothing to do.
@@ -209,10 +182,8 @@ impl Hub {
         attempt: &mut dyn FnMut(&mut State) -> Option<T>,
     ) -> Option<T> {
         let deadline = timer::deadline_after(timeout_ns);
-        let word = &self.words[side];
         loop {
-            let before = word.load(Ordering::Relaxed);
-            look_shortly(&|| word.load(Ordering::Acquire) != before);
+            self.sides.look(side, self.sides.see(side));
             let mut state = self.state.lock();
             let found = attempt(&mut state);
             let left = timer::remaining(deadline);
@@ -220,12 +191,11 @@ impl Hub {
                 let _ = self.leave(state);
                 return found;
             }
-            state.sleepers[side] += 1;
-            let seen = word.load(Ordering::Relaxed);
+            state.asleep |= 1 << side;
+            let seen = self.sides.see(side);
             // What this thread itself does now moves the word on.
             let _ = self.leave(state);
-            word.wait(seen, left);
-            self.state.lock().sleepers[side] -= 1;
+            self.sides.sleep(side, seen, left);
         }
     }
 }

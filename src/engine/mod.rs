@@ -61,12 +61,12 @@ pub mod hub;
 pub mod hub_envelope;
 mod hub_lease;
 pub mod hub_link;
-mod hub_lock;
 pub mod hub_many;
 pub mod hub_memory;
 #[cfg(test)]
 mod hub_model_tests;
 pub mod hub_ready;
+mod hub_sides;
 pub mod hub_state;
 mod hub_stream;
 mod hub_stream_place;

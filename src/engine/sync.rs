@@ -7,6 +7,16 @@ pub(crate) use std::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU32, Atom
 pub(crate) use std::thread::yield_now;
 use std::time::Duration;
 
+/// Looks away for so long.
+pub(crate) fn linger(pauses: u32) {
+    (0..pauses).for_each(|_| spin_loop());
+}
+
+/// Sleeps a moment, where nobody will say when it is time.
+pub(crate) fn doze() {
+    std::thread::sleep(Duration::from_micros(50));
+}
+
 #[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()

@@ -12,6 +12,7 @@ mod engine;
 mod bulk;
 mod control;
 mod handover;
+mod hub;
 mod notifier;
 mod request;
 mod ring;

@@ -5,6 +5,9 @@
 //! through, so that a call stays a call. Link-time optimisation may put the engine's functions into the loop, as in any Rust
 //! program that uses them.
 
+mod common;
+
+use common::{check, median, pin, ucx_version, worked};
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -17,7 +20,7 @@ use ucxx_rs::engine::inflight::Out;
 use ucxx_rs::engine::operation::{OpParams, Submitted};
 use ucxx_rs::engine::request::{self, Slot};
 use ucxx_rs::engine::send_window::WindowLimits;
-use ucxx_rs::engine::status::{Error, Status};
+use ucxx_rs::engine::status::Status;
 use ucxx_rs::engine::tag::Mode;
 use ucxx_rs::engine::thread::{ProgressMode, ThreadParams};
 use ucxx_rs::engine::worker::{Worker, WorkerParams};
@@ -25,29 +28,12 @@ use ucxx_rs::ffi::handle::{ucxx_endpoint_t, ucxx_request_t, ucxx_worker_t};
 use ucxx_rs::ffi::operation::ucxx_op_params_t;
 use ucxx_rs::ffi::request::{ucxx_request_destroy, ucxx_request_status};
 use ucxx_rs::ffi::tag::{ucxx_tag_recv, ucxx_tag_send};
-use ucxx_rs::ffi::version::{ucxx_version_init, ucxx_version_query, ucxx_version_t};
 use ucxx_rs::ffi::worker::ucxx_worker_progress;
 
 /// UCXX_FEATURE_TAG, UCXX_MEMORY_HOST.
 const TAG: u64 = 1;
 const HOST: i32 = 1;
 const IN_PROGRESS: i32 = 1;
-
-fn fail(what: &str, cause: &Error) -> ! {
-    eprintln!("engine_call: {what}: {}", cause.message());
-    std::process::exit(1)
-}
-
-fn worked<T>(what: &str, result: Result<T, Error>) -> T {
-    result.unwrap_or_else(|error| fail(what, &error))
-}
-
-fn check(what: &str, status: i32) {
-    if status < 0 {
-        eprintln!("engine_call: {what}: status {status}");
-        std::process::exit(1);
-    }
-}
 
 struct Options {
     size: usize,
@@ -76,16 +62,6 @@ fn options() -> Options {
         }
     }
     options
-}
-
-fn pin(cpu: Option<usize>) {
-    let Some(cpu) = cpu else { return };
-    // SAFETY: all-zero is an empty set, and `cpu` is one of those that the caller may use.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
-    }
 }
 
 /// What the loops work on, for both interfaces: the handle of a worker or endpoint is the address of the engine's object.
@@ -288,21 +264,6 @@ fn timed(work: impl FnOnce() -> Calls) -> f64 {
     let start = Instant::now();
     let calls = work();
     start.elapsed().as_nanos() as f64 / calls as f64
-}
-
-fn median(mut samples: Vec<f64>) -> f64 {
-    samples.sort_by(f64::total_cmp);
-    samples[(samples.len() - 1) / 2]
-}
-
-fn ucx_version() -> String {
-    // SAFETY: a plain struct, whose size the function is told.
-    unsafe {
-        let mut version = std::mem::zeroed::<ucxx_version_t>();
-        ucxx_version_init(&mut version, size_of::<ucxx_version_t>());
-        check("ucxx_version_query", ucxx_version_query(&mut version));
-        format!("{}.{}.{}", version.ucx_major, version.ucx_minor, version.ucx_patch)
-    }
 }
 
 fn main() {

@@ -6,6 +6,8 @@ pub(crate) mod futex;
 pub(crate) mod sync;
 pub(crate) mod timer;
 
+#[path = "../../../src/engine/brief.rs"]
+pub(crate) mod brief;
 #[path = "../../../src/engine/bulk.rs"]
 pub(crate) mod bulk;
 #[path = "../../../src/engine/cache_line.rs"]
@@ -20,6 +22,8 @@ pub(crate) mod done;
 pub(crate) mod event_count;
 #[path = "../../../src/engine/given_back.rs"]
 pub(crate) mod given_back;
+#[path = "../../../src/engine/hub_sides.rs"]
+pub(crate) mod hub_sides;
 #[path = "../../../src/engine/places.rs"]
 pub(crate) mod places;
 #[path = "../../../src/engine/presence.rs"]

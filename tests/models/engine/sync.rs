@@ -4,6 +4,7 @@ pub(crate) use loom::hint::spin_loop;
 pub(crate) use loom::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
 pub(crate) use loom::thread::yield_now;
+pub(crate) use loom::thread::yield_now as doze;
 
 use loom::cell::UnsafeCell;
 use std::time::Duration;
@@ -14,6 +15,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 pub(crate) fn sleep<'a, T>(on: &Condvar, guard: MutexGuard<'a, T>, _longest: Option<Duration>) -> MutexGuard<'a, T> {
     on.wait(guard).unwrap()
+}
+
+/// However long it is, the others go on.
+pub(crate) fn linger(_pauses: u32) {
+    yield_now();
 }
 
 /// loom does less for SeqCst accesses than the standard promises: the fence makes up for it, between two of them.

@@ -1,0 +1,235 @@
+//! What a chunk costs that goes through a hub, beside an index that goes through two queues.
+//!
+//! A hub in its plainest form is two queues: envelopes that are free, and chunks that are ready. So the measure of a cycle (lease and commit of a producer, lease
+//! and release of a consumer, through the C symbols) is two `ArrayQueue`s of the same length, one push and one pop on each. With one thread, that is all;
+//! with two, one produces and the other one consumes: the hub's wait as `ucxx_link_lease` does, those of the queues look again.
+
+mod common;
+
+use common::{check, median, pin, ucx_version, worked};
+use crossbeam_queue::ArrayQueue;
+use std::ffi::c_void;
+use std::hint::{black_box, spin_loop};
+use std::ptr::{null, null_mut};
+use std::sync::{Arc, Barrier};
+use std::time::Instant;
+use ucxx_rs::engine::context::{Context, ContextParams};
+use ucxx_rs::engine::hub::{Hub, HubParams};
+use ucxx_rs::engine::hub_memory::MemoryKind;
+use ucxx_rs::engine::hub_state::Retain;
+use ucxx_rs::ffi::constants::ucxx_link_type::{UCXX_LINK_CONSUME, UCXX_LINK_PRODUCE};
+use ucxx_rs::ffi::handle::{ucxx_envelope_t, ucxx_hub_t, ucxx_link_t};
+use ucxx_rs::ffi::hub_link::{
+    ucxx_envelope_commit, ucxx_envelope_release, ucxx_link_create, ucxx_link_destroy, ucxx_link_lease,
+    ucxx_link_params_t,
+};
+
+const LENGTH: usize = 64;
+
+struct Options {
+    iterations: u64,
+    batches: usize,
+    warmup: u64,
+    threads: u64,
+    cpus: [Option<usize>; 2],
+}
+
+fn options() -> Options {
+    let mut options = Options { iterations: 100_000, batches: 40, warmup: 100_000, threads: 1, cpus: [None; 2] };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(name) = arguments.next() {
+        let value = arguments.next().unwrap_or_default();
+        let number = || value.parse::<u64>().unwrap_or_else(|_| panic!("{name}: '{value}' is not a number"));
+        match name.as_str() {
+            "--iterations" => options.iterations = number(),
+            "--batches" => options.batches = number() as usize,
+            "--warmup" => options.warmup = number(),
+            "--threads" => options.threads = number(),
+            "--cpus" => {
+                let mut cpus = value.split(',').map(|cpu| cpu.parse().ok());
+                options.cpus = [cpus.next().flatten(), cpus.next().flatten()];
+            }
+            // There is no endpoint here.
+            "--error-handling" => {}
+            _ => panic!("unknown option {name}"),
+        }
+    }
+    assert!((1..=2).contains(&options.threads), "--threads: 1 or 2");
+    options
+}
+
+/// The C symbols, as a program sees them that was compiled by itself.
+struct Symbols {
+    lease: unsafe extern "C" fn(*mut ucxx_link_t, u64, *mut *mut ucxx_envelope_t) -> i32,
+    commit: unsafe extern "C" fn(*mut ucxx_envelope_t, usize, *mut c_void) -> i32,
+    release: unsafe extern "C" fn(*mut ucxx_envelope_t, *mut c_void) -> i32,
+}
+
+struct HubSide {
+    symbols: Symbols,
+    hub: Arc<Hub>,
+    producer: *mut ucxx_link_t,
+    consumer: *mut ucxx_link_t,
+}
+
+// SAFETY: links may be used on any thread.
+unsafe impl Sync for HubSide {}
+
+impl HubSide {
+    fn new() -> HubSide {
+        // UCXX_FEATURE_TAG; nothing of UCX is used but that the context is there.
+        let params = ContextParams { features: 1, config: Vec::new(), local_network: false, name: None };
+        let context = worked("a context", Context::new(&params));
+        let params = HubParams {
+            envelope_size: 64,
+            max_queue_chunks: 0,
+            max_queue_bytes: 0,
+            retain: Retain::Auto,
+            transfers_in_flight: 0,
+            worker: None,
+        };
+        let hub = worked("a hub", Hub::new(&context, &params));
+        worked("envelopes", hub.add_envelopes(MemoryKind { memory_type: 1, device_id: 0 }, LENGTH));
+        let link = |role: i32, params: *const ucxx_link_params_t| {
+            let mut link = null_mut();
+            let kind = ucxx_rs::ffi::hub::ucxx_memory_kind_t { memory_type: 1, device_id: 0 };
+            // SAFETY: a live hub, whose handle is its address.
+            check("a link", unsafe {
+                ucxx_link_create(Arc::as_ptr(&hub).cast_mut().cast::<ucxx_hub_t>(), role, kind, params, &mut link)
+            });
+            link
+        };
+        // SAFETY: a plain struct, for which all-zero means the defaults.
+        let mut commits = unsafe { std::mem::zeroed::<ucxx_link_params_t>() };
+        (commits.struct_size, commits.autocommit) = (size_of::<ucxx_link_params_t>(), 1);
+        let symbols = Symbols {
+            lease: black_box(ucxx_link_lease),
+            commit: black_box(ucxx_envelope_commit),
+            release: black_box(ucxx_envelope_release),
+        };
+        HubSide {
+            symbols,
+            producer: link(UCXX_LINK_PRODUCE as i32, null()),
+            consumer: link(UCXX_LINK_CONSUME as i32, &commits),
+            hub,
+        }
+    }
+
+    #[inline(always)]
+    fn produce(&self) {
+        let mut envelope = null_mut();
+        // SAFETY: live links, and an envelope that has just been leased.
+        unsafe {
+            check("a lease", (self.symbols.lease)(self.producer, u64::MAX, &mut envelope));
+            check("a commit", (self.symbols.commit)(envelope, 8, null_mut()));
+        }
+    }
+
+    #[inline(always)]
+    fn consume(&self) {
+        let mut envelope = null_mut();
+        // SAFETY: as above.
+        unsafe {
+            check("a lease", (self.symbols.lease)(self.consumer, u64::MAX, &mut envelope));
+            check("a release", (self.symbols.release)(envelope, null_mut()));
+        }
+    }
+}
+
+struct Queues {
+    free: ArrayQueue<u32>,
+    ready: ArrayQueue<u32>,
+}
+
+/// One that is there at last.
+#[inline(always)]
+fn pop(queue: &ArrayQueue<u32>) -> u32 {
+    loop {
+        if let Some(found) = queue.pop() {
+            return found;
+        }
+        spin_loop();
+    }
+}
+
+/// There is room for all that there are.
+#[inline(always)]
+fn push(queue: &ArrayQueue<u32>, number: u32) {
+    assert!(queue.push(number).is_ok(), "a queue overflowed");
+}
+
+impl Queues {
+    fn new() -> Queues {
+        let queues = Queues { free: ArrayQueue::new(LENGTH), ready: ArrayQueue::new(LENGTH) };
+        (0..LENGTH as u32).for_each(|number| push(&queues.free, number));
+        queues
+    }
+
+    #[inline(always)]
+    fn produce(&self) {
+        push(&self.ready, pop(&self.free));
+    }
+
+    #[inline(always)]
+    fn consume(&self) {
+        push(&self.free, pop(&self.ready));
+    }
+}
+
+#[inline(never)]
+fn on_one_thread(count: u64, produce: impl Fn(), consume: impl Fn()) -> f64 {
+    let start = Instant::now();
+    for _ in 0..count {
+        produce();
+        consume();
+    }
+    start.elapsed().as_nanos() as f64 / count as f64
+}
+
+#[inline(never)]
+fn on_two_threads(count: u64, cpus: [Option<usize>; 2], produce: impl Fn() + Sync, consume: impl Fn()) -> f64 {
+    let begin = Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            pin(cpus[1]);
+            begin.wait();
+            (0..count).for_each(|_| produce());
+        });
+        begin.wait();
+        let start = Instant::now();
+        (0..count).for_each(|_| consume());
+        start.elapsed().as_nanos() as f64 / count as f64
+    })
+}
+
+fn main() {
+    let options = options();
+    pin(options.cpus[0]);
+    let (hub, queues) = (HubSide::new(), black_box(Queues::new()));
+    let queues = black_box(&queues);
+    let measure = |count: u64| match options.threads {
+        1 => [
+            on_one_thread(count, || hub.produce(), || hub.consume()),
+            on_one_thread(count, || queues.produce(), || queues.consume()),
+        ],
+        _ => [
+            on_two_threads(count, options.cpus, || hub.produce(), || hub.consume()),
+            on_two_threads(count, options.cpus, || queues.produce(), || queues.consume()),
+        ],
+    };
+    measure(options.warmup.max(1));
+    let mut samples: [Vec<f64>; 2] = Default::default();
+    for _ in 0..options.batches {
+        let batch = measure(options.iterations);
+        samples.iter_mut().zip(batch).for_each(|(all, one)| all.push(one));
+    }
+    println!("implementation=hub_cycle\nucx={}", ucx_version());
+    for (name, samples) in ["hub_ns", "queues_ns"].into_iter().zip(samples) {
+        println!("{name}={:.4}", median(samples));
+    }
+    for link in [hub.producer, hub.consumer] {
+        // SAFETY: not used any more.
+        unsafe { ucxx_link_destroy(link) };
+    }
+    hub.hub.destroy();
+}

@@ -1,0 +1,69 @@
+//! On what threads sleep that wait for a hub, and how they are woken.
+//!
+//! There are two sides, those who read and those who produce, and a word for each. Who waits marks its side, and notes the word, under the
+//! hub's lock, and then sleeps on what it has noted. Who changes something moves the word on under the lock, takes the mark away, and wakes
+//! the side afterwards, if it was marked: all who have slept till then. So a change that comes after the last look is noticed; without sleepers
+//! there is no system call; and those who are still on their way out of their sleep do not cost one again.
+#![deny(unsafe_code)]
+
+use super::futex::{look_shortly, Word};
+use super::sync::Ordering;
+use std::time::Duration;
+
+/// Who reads may find something.
+pub(crate) const DATA: u8 = 1;
+/// Who produces, or waits for the queue to run dry, may.
+pub(crate) const ROOM: u8 = 2;
+/// The words of both, which are numbered as their bits.
+const SIDES: usize = 2;
+
+/// See the top of this file.
+pub(crate) struct Sides([Word; SIDES]);
+
+/// How a side's word was.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen(u32);
+
+impl Sides {
+    pub(crate) fn new() -> Self {
+        Sides([Word::new(0), Word::new(0)])
+    }
+
+    /// How it is now.
+    pub(crate) fn see(&self, side: usize) -> Seen {
+        Seen(self.0[side].load(Ordering::Relaxed))
+    }
+
+    /// Waits a little for a change. What has changed is learnt under the lock.
+    pub(crate) fn look(&self, side: usize, seen: Seen) {
+        look_shortly(&|| self.0[side].load(Ordering::Relaxed) != seen.0);
+    }
+
+    /// Sleeps, unless there has been a change since, until there is one; may return early. The side was marked when that was seen.
+    pub(crate) fn sleep(&self, side: usize, seen: Seen, longest: Option<Duration>) {
+        self.0[side].wait(seen.0, longest);
+    }
+
+    /// There has been a change for these sides. Under the lock, with the marks of those that sleep; the ones that are to be woken after it.
+    #[inline(always)]
+    pub(crate) fn move_on(&self, changed: u8, asleep: &mut u8) -> u8 {
+        for (side, word) in self.0.iter().enumerate() {
+            if changed & (1 << side) != 0 {
+                // Nobody else writes it without the lock.
+                word.store(word.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+            }
+        }
+        let woken = changed & *asleep;
+        *asleep &= !changed;
+        woken
+    }
+
+    #[cold]
+    pub(crate) fn wake(&self, sides: u8) {
+        for (side, word) in self.0.iter().enumerate() {
+            if sides & (1 << side) != 0 {
+                word.wake_all();
+            }
+        }
+    }
+}
