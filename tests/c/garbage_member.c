@@ -134,7 +134,7 @@ int main(int argc, char **argv) {
       sched_yield();
     sent += look(&marks->sent);
     changed += look(&marks->changed);
-    member_kill(pids[GARBLER]);
+    kill_in_a_call(pids[GARBLER]);
     members_end(board, pids, GARBLER);
     board_close(board);
     munmap(marks, sizeof *marks);

@@ -8,7 +8,6 @@
 #define UCXX_RS_TEST_GROUP_H
 #include "test_util.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -169,48 +168,6 @@ static inline void members_end(const board_t *board, const pid_t *pids, int kill
       FAIL("rank %u ended with 0x%x", (unsigned)rank, (unsigned)status);
     }
   }
-}
-
-/*
- * Are all threads of a process that was stopped inside system calls? They are not in the midst of UCX's own work then. 0 also while some still run; where the kernel does not
- * tell, it is taken to be so.
- */
-static inline int stopped_in_calls(pid_t pid) {
-  char path[64], state[32];
-  int all = 1;
-  snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
-  DIR *threads = opendir(path);
-  CHECK(threads != NULL);
-  for (struct dirent *thread; (thread = readdir(threads)) != NULL;) {
-    if (thread->d_name[0] == '.')
-      continue;
-    snprintf(path, sizeof path, "/proc/%d/task/%.16s/syscall", (int)pid, thread->d_name);
-    FILE *file = fopen(path, "r");
-    CHECK(file != NULL);
-    if (fgets(state, sizeof state, file) != NULL)
-      all &= state[0] >= '0' && state[0] <= '9';
-    fclose(file);
-  }
-  closedir(threads);
-  return all;
-}
-
-/*
- * Not while it fills a place in another one's queue of UCX's shared memory: that queue stops for good (docs/groups.md, Limits). So it is stopped, let
- * go on, and stopped again, until all its threads are inside system calls, of which copying memory to another process is one.
- */
-static inline void member_kill(pid_t pid) {
-  for (;;) {
-    int status = 0;
-    CHECK_EQ(kill(pid, SIGSTOP), 0);
-    CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
-    CHECK(WIFSTOPPED(status));
-    if (stopped_in_calls(pid))
-      break;
-    CHECK_EQ(kill(pid, SIGCONT), 0);
-    sched_yield();
-  }
-  CHECK_EQ(kill(pid, SIGKILL), 0);
 }
 
 static inline void run_members(uint32_t size, uint64_t seed, void (*body)(member_t *member)) {

@@ -119,7 +119,7 @@ static void run_and_kill(uint32_t size, uint64_t seed, uint64_t after, void (*bo
   members_start(board, pids, body);
   while (__atomic_load_n(&board->count[0], __ATOMIC_SEQ_CST) < after)
     sched_yield();
-  member_kill(pids[victim]);
+  kill_in_a_call(pids[victim]);
   members_end(board, pids, (int)victim);
   board_close(board);
 }

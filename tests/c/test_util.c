@@ -468,3 +468,38 @@ footprint_t footprint_now(void) {
   closedir(descriptors);
   return now;
 }
+
+/* Of a process that was stopped. 0 also while some still run; where the kernel does not tell, it is taken to be so. */
+static int is_in_calls(pid_t pid) {
+  char path[64], state[32];
+  int all = 1;
+  snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+  DIR *threads = opendir(path);
+  CHECK(threads != NULL);
+  for (struct dirent *thread; (thread = readdir(threads)) != NULL;) {
+    if (thread->d_name[0] == '.')
+      continue;
+    snprintf(path, sizeof path, "/proc/%d/task/%.16s/syscall", (int)pid, thread->d_name);
+    FILE *file = fopen(path, "r");
+    CHECK(file != NULL);
+    if (fgets(state, sizeof state, file) != NULL)
+      all &= state[0] >= '0' && state[0] <= '9';
+    fclose(file);
+  }
+  closedir(threads);
+  return all;
+}
+
+void kill_in_a_call(pid_t pid) {
+  for (;;) {
+    int status = 0;
+    CHECK_EQ(kill(pid, SIGSTOP), 0);
+    CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
+    CHECK(WIFSTOPPED(status));
+    if (is_in_calls(pid))
+      break;
+    CHECK_EQ(kill(pid, SIGCONT), 0);
+    sched_yield();
+  }
+  CHECK_EQ(kill(pid, SIGKILL), 0);
+}

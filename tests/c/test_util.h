@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #endif
 #include <stdio.h>
+#include <sys/types.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucxx_rs.h>
@@ -132,6 +133,15 @@ void duo_transfer(const duo_t *duo, size_t length, uint64_t seed);
 void duo_drop(const duo_t *duo, ucxx_endpoint_t *endpoint);
 
 ucxx_endpoint_t *connect_workers(ucxx_worker_t *from, ucxx_worker_t *to);
+
+/* ------------------------------------------------------------------ a child's end */
+
+/*
+ * Kills a child, but not while it fills a place in another one's queue of UCX's shared memory: that queue stops for good (CHANGELOG.md, Known limits). So
+ * it is stopped, let go on, and stopped again, until all its threads are inside system calls, of which copying memory to another process is one. The fault
+ * harness kills anywhere.
+ */
+void kill_in_a_call(pid_t pid);
 
 /* ------------------------------------------------------------------ what the process holds */
 

@@ -82,7 +82,7 @@ static inline void victim_connect(victim_t *victim, ucxx_worker_t *worker, const
 }
 
 static inline void victim_kill(const victim_t *victim) {
-  CHECK(kill(victim->pid, SIGKILL) == 0);
+  kill_in_a_call(victim->pid);
 }
 
 /* Until its endpoint knows. It is not reaped before: a process that nobody has reaped is dead, too. */

@@ -185,10 +185,10 @@ static inline void meet_at(uint64_t *count, uint64_t members) {
   await_mark(count, members);
 }
 
-/* Wherever it is; but across hosts not in the midst of UCX's own work: see member_kill. */
+/* Wherever it is; but across hosts not in the midst of UCX's own work: see kill_in_a_call. */
 static inline void kill_anywhere(pid_t pid) {
   if (test_hosts() > 1)
-    member_kill(pid);
+    kill_in_a_call(pid);
   else
     CHECK_EQ(kill(pid, SIGKILL), 0);
 }

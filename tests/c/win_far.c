@@ -314,7 +314,7 @@ static void run_and_kill(uint64_t seed, void (*body)(member_t *member), uint64_t
   board_t *board = board_open(MEMBERS, seed);
   members_start(board, pids, body);
   await_mark(&marks->ready, when);
-  member_kill(pids[VICTIM]);
+  kill_in_a_call(pids[VICTIM]);
   members_end(board, pids, VICTIM);
   board_close(board);
   munmap(marks, sizeof *marks);
