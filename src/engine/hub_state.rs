@@ -7,6 +7,7 @@ use super::hub_lease::Terms;
 use super::hub_memory::{Block, MemoryKind};
 use super::hub_ready::Watch;
 use super::hub_wait::SIDES;
+use super::status::Error;
 use std::sync::Arc;
 
 /// No index.
@@ -57,6 +58,8 @@ pub(super) struct Pool {
     pub(super) lookers: u32,
     /// Calls that wait for the top chunk to come here.
     pub(super) demand: u32,
+    /// How the last copy to here ended that failed.
+    pub(super) fault: Option<Error>,
 }
 
 /// What an envelope holds.
@@ -101,6 +104,8 @@ pub(super) struct Chunk {
     pub(super) replicas: u32,
     /// The pools to which a transfer is on its way.
     pub(super) filling: u32,
+    /// The pools to which a copy has failed, and nobody has been told.
+    pub(super) failed: u32,
     /// Its place in the queue's history.
     pub(super) order: u64,
     /// Moves on with each change of the contents.
@@ -211,6 +216,10 @@ pub(super) struct State {
     pub(super) handles: Vec<Box<[Lease]>>,
     /// Keeps the hub until its last lease has ended.
     pub(super) kept: Option<Arc<Hub>>,
+    /// Streams have left marks on envelopes: see `hub_cuda`.
+    pub(super) marked: bool,
+    /// How the last stream of the caller's ended that failed.
+    pub(super) stream_fault: Option<Error>,
     pub(super) stats: HubStats,
 }
 
@@ -265,6 +274,8 @@ impl State {
             distant: 0,
             handles: Vec::new(),
             kept: None,
+            marked: false,
+            stream_fault: None,
             stats: HubStats::default(),
         }
     }
@@ -277,7 +288,16 @@ impl State {
         if self.pools.len() == MOST_POOLS {
             return None;
         }
-        self.pools.push(Pool { kind, free: NONE, free_count: 0, total: 0, readers: 0, lookers: 0, demand: 0 });
+        self.pools.push(Pool {
+            kind,
+            free: NONE,
+            free_count: 0,
+            total: 0,
+            readers: 0,
+            lookers: 0,
+            demand: 0,
+            fault: None,
+        });
         let (before, after) = (self.pools.len() - 1, self.pools.len());
         let mut in_flight = vec![0; after * after];
         for source in 0..before {
@@ -316,6 +336,9 @@ impl State {
         pool.free = envelope.next;
         pool.free_count -= 1;
         envelope.stage = stage;
+        if envelope.block.fence.is_marked() {
+            envelope.block.fence.forget();
+        }
         Some(number)
     }
 
@@ -386,7 +409,7 @@ impl State {
 
     /// Gives back an envelope that is no replica any more, or marks it for whoever looks at it last.
     #[inline(always)]
-    fn trash(&mut self, number: u32) {
+    pub(super) fn trash(&mut self, number: u32) {
         let envelope = &mut self.envelopes[number as usize];
         if envelope.leases == 0 && envelope.copies == 0 {
             return self.put_back(number);
@@ -405,7 +428,7 @@ impl State {
         chunk.next = NONE;
         chunk.previous = self.tail;
         chunk.first = NONE;
-        (chunk.replicas, chunk.filling) = (0, 0);
+        (chunk.replicas, chunk.filling, chunk.failed) = (0, 0, 0);
         chunk.order = self.next_order;
         chunk.version = 0;
         (chunk.taken, chunk.passed) = (0, 0);
@@ -530,6 +553,7 @@ impl Chunk {
             first: NONE,
             replicas: 0,
             filling: 0,
+            failed: 0,
             order: NOWHERE,
             version: 0,
             taken: 0,
