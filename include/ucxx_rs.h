@@ -1668,7 +1668,7 @@ typedef struct ucxx_link ucxx_link_t;
 typedef struct ucxx_envelope ucxx_envelope_t;
 
 /**
- * Runs when a lease can be had through the link (status OK), and once when none ever will be (CLOSED). Again if that is still so, or so again, after a lease has been tried through the link; but not for what the link has given back or changed itself, until something else changes in the hub. One call at a
+ * Runs when a lease can be had through the link (status OK), once when none ever will be (CLOSED), and when a copy to where the link is has failed (IO_ERROR): the next lease says how, and has it tried again. Again if that is still so, or so again, after a lease has been tried through the link; but not for what the link has given back or changed itself, until something else changes in the hub. One call at a
  * time for a link, outside every lock, inside the call that made the lease possible, whichever that is; what others make possible meanwhile may be told by the same call. It may call every function; those that wait return BUSY. It must not throw.
  */
 typedef void (*ucxx_link_callback_t)(void *arg, ucxx_link_t *link, ucxx_status_t status);
@@ -1737,7 +1737,7 @@ struct ucxx_envelope_attr {
    */
   size_t metadata_length;
   /**
-   * NULL where nothing is to be waited for: everywhere but on CUDA devices.
+   * A CUevent, as long as the lease lasts: before it is reached nothing is to be read, and nothing written. NULL where nothing is to be waited for: everywhere but on CUDA devices.
    */
   void *ready_event;
 };
@@ -3069,22 +3069,22 @@ void ucxx_hub_stats_init(ucxx_hub_stats_t *value, size_t struct_size);
 
 /**
  * Makes a hub: a queue of chunks, each of which lies in one envelope or in several on different devices. It has no envelopes at first. Nothing of it runs on a thread of its own: copies between envelopes of the host, and on_ready callbacks, are done inside the call that
- * made them possible, whichever that is, outside all locks. The context is kept.
+ * made them possible, whichever that is, outside all locks; but with CUDA memory a hub has a thread, which begins and ends the copies of GPUs, and calls on_ready for what they make possible. The context is kept.
  *
  * Errors: INVALID_PARAM without an envelope_size, with a limit below it, with a worker of another context.
  */
 ucxx_status_t ucxx_hub_create(ucxx_context_t *context, const ucxx_hub_params_t *params, ucxx_hub_t **hub);
 
 /**
- * Makes `count` more envelopes of this kind, at any time; their memory is one piece. Each begins at a multiple of 64 bytes, of 4096 where it has as many. Any thread.
+ * Makes `count` more envelopes of this kind, at any time; their memory is one piece. Each begins at a multiple of 64 bytes, of 4096 where it has as many. A GPU's is cuMemAlloc's, pinned memory cuMemHostAlloc's, in the device's primary context; the context that is current stays so. Any thread.
  *
- * Errors: NO_DEVICE for a device that is not there, as CUDA's in this release; NO_MEMORY; EXCEEDS_LIMIT for over 16 Mi envelopes or 32 kinds in a hub.
+ * Errors: NO_DEVICE for a device that is not there, as all of CUDA's without its driver; NO_MEMORY; EXCEEDS_LIMIT for over 16 Mi envelopes or 32 kinds in a hub.
  */
 ucxx_status_t ucxx_hub_add_envelopes(ucxx_hub_t *hub, ucxx_memory_kind_t kind, size_t count);
 
 /**
  * Makes memory of the caller's an envelope: envelope_size bytes of this kind at `data`, used by the hub alone until `deallocate(arg, data)` is called, once, when the hub has been destroyed and its last lease has ended, on the thread that ends it. `deallocate` is optional. It is not called for what
- * is refused. Any thread. Errors: as ucxx_hub_add_envelopes.
+ * is refused. Any thread. Errors: as ucxx_hub_add_envelopes; INVALID_PARAM for CUDA memory that the driver knows to be elsewhere.
  */
 ucxx_status_t ucxx_hub_add_buffer(ucxx_hub_t *hub, ucxx_memory_kind_t kind, void *data, void (*deallocate)(void *arg, void *data), void *arg);
 
@@ -3176,7 +3176,7 @@ void ucxx_link_destroy(ucxx_link_t *link);
  *
  * A chunk is not consumed while it is changed, nor changed while somebody consumes it, or reads the same envelope. Links that modify share it when they are on the same device. What is read on other devices while it is changed is what it was.
  *
- * Errors: NO_RESOURCE, for a timeout of 0, and TIMED_OUT: there is none yet; CLOSED: there will be none; STARVED: the hub has no envelope on the link's device, and the message says how many are missing; BUSY from a callback, but for a timeout of 0. Of these NO_RESOURCE and TIMED_OUT leave the thread's
+ * Errors: NO_RESOURCE, for a timeout of 0, and TIMED_OUT: there is none yet; CLOSED: there will be none; STARVED: the hub has no envelope on the link's device, and the message says how many are missing; IO_ERROR, NO_MEMORY or NO_DEVICE: the chunk could not be copied there, or the stream that was to write it has failed, and the message says which, and what the driver says; BUSY from a callback, but for a timeout of 0. Of these NO_RESOURCE and TIMED_OUT leave the thread's
  * message as it was. Any thread.
  */
 ucxx_status_t ucxx_link_lease(ucxx_link_t *link, uint64_t timeout_ns, ucxx_envelope_t **envelope);
@@ -3188,7 +3188,7 @@ ucxx_status_t ucxx_link_lease_many(ucxx_link_t *const *links, size_t count, uint
 
 /**
  * Ends a lease for good. What was produced is a new chunk of `length` bytes; what was consumed has been, and when it has been by all who are to, its envelopes are free; what was modified has `length` bytes now, and is no longer on other devices. For links that consume and peek `length` is not looked at. `stream` is
- * the CUstream whose work so far has to finish first, or NULL; without CUDA only that (NO_DEVICE). The handle is gone, unless the call fails: then the lease goes on.
+ * the CUstream whose work so far has to finish first, of a primary context, or NULL; in a hub without CUDA memory only that (NO_DEVICE). The call does not wait for it: envelopes on a GPU go on with it as their ready_event, others when it has done that work. The handle is gone, unless the call fails: then the lease goes on.
  *
  * Errors: INVALID_PARAM for a length beyond the envelope; CLOSED when the hub has been destroyed. Any thread.
  */

@@ -8,8 +8,8 @@
 //!
 //! **What publishes what.** All of that is tables of numbers (`hub_state`) behind one lock (`brief`), which is held for as long as it takes to
 //! move some indices, and publishes the memory along with them: what a producer wrote before its commit is what a consumer reads
-//! after its lease. No thread is the hub's own. Copies and callbacks are done without the lock, by the thread whose call made them possible
-//! (`hub_wait`).
+//! after its lease. Copies and callbacks are done without the lock, by the thread whose call made them possible
+//! (`hub_wait`). A hub has a thread of its own only for what GPUs do (`hub_cuda`).
 //!
 //! **What happens to a chunk.** A commit appends it. While it is in the queue, it is copied to where it is going to be read (`hub_transfer`): a transfer
 //! pins its source and its target, and notes the version of the chunk. A consumer takes it: it stays in the queue, not to be had by its competitors. An
@@ -26,6 +26,7 @@ use super::brief::{Brief, Held};
 use super::cache_line::CacheLine;
 use super::context::{forked, Context};
 use super::events;
+use super::hub_cuda::Pump;
 use super::hub_envelope::Lease;
 use super::hub_lease::{Refusal, Seeker};
 use super::hub_link::{starved, Link};
@@ -37,7 +38,7 @@ use super::progress::from_callback;
 use super::status::{Error, Result, Status};
 use super::worker::Worker;
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Envelopes in one hub.
 const MOST_ENVELOPES: usize = 1 << 24;
@@ -67,6 +68,9 @@ pub struct Hub {
     pub(super) context: Arc<Context>,
     pub(super) size: u64,
     pub(super) worker: Option<Arc<Worker>>,
+    pub(super) me: Weak<Hub>,
+    /// From the first CUDA memory on.
+    pub(super) pump: OnceLock<Pump>,
     _apart: CacheLine,
     pub(super) sides: Sides,
     pub(super) state: Brief<State>,
@@ -97,10 +101,12 @@ impl Hub {
         let depth = if params.transfers_in_flight == 0 { 2 } else { params.transfers_in_flight };
         let state =
             State::new(size, limit(params.max_queue_chunks), limit(params.max_queue_bytes), params.retain, depth);
-        Ok(Arc::new(Hub {
+        Ok(Arc::new_cyclic(|me| Hub {
             context: context.clone(),
             size,
             worker: params.worker.clone(),
+            me: me.clone(),
+            pump: OnceLock::new(),
             _apart: CacheLine,
             sides: Sides::new(),
             state: Brief::new(state),
@@ -125,7 +131,8 @@ impl Hub {
         if count > MOST_ENVELOPES {
             return Err(Error::new(Status::NO_MEMORY, format!("count: {count} envelopes are more than a hub has")));
         }
-        self.add(kind, Block::make(&self.context, self.size as usize, count, self.worker.is_some())?)
+        self.start_pump(kind)?;
+        self.add(kind, Block::make(&self.context, kind, self.size as usize, count, self.worker.is_some())?)
     }
 
     /// Memory of the caller's as an envelope.
@@ -144,6 +151,8 @@ impl Hub {
         if (data as u64).checked_add(self.size).is_none() {
             return Err(Error::invalid(format!("data: there are no {} bytes at {data:p}", self.size)));
         }
+        kind.check_buffer(data)?;
+        self.start_pump(kind)?;
         // Not before all else has been checked: what is refused is not deallocated.
         self.check_room(kind, 1)?;
         self.add(kind, vec![Block::wrap(data, deallocate, arg)])
@@ -239,7 +248,7 @@ impl Hub {
         self.check_fork()?;
         kind.check()?;
         let pool = self.state.lock().pools.iter().position(|pool| pool.kind == kind);
-        let seeker = |pool| Seeker { role, pool, unit: COMPETING, link: NONE, autocommit: false };
+        let seeker = |pool| Seeker { role, pool, unit: COMPETING, link: NONE, autocommit: false, settled: false };
         match pool {
             Some(pool) => Ok(seeker(pool as u32)),
             None => Err(Error::new(Status::STARVED, starved(&seeker(NONE), kind, 1))),
@@ -265,7 +274,10 @@ impl Hub {
                 state.pools[seeker.pool as usize].demand += 1;
                 None
             }
-            Err(refusal) => Some(Err(refusal)),
+            Err(refusal) => {
+                state.forgive(refusal);
+                Some(Err(refusal))
+            }
         };
         let _ = self.leave(state);
         match there {

@@ -3,6 +3,7 @@
 use super::brief::Held;
 use super::context::forked;
 use super::hub::Hub;
+use super::hub_cuda::Mark;
 use super::hub_lease::End;
 use super::hub_memory::{MemoryKind, METADATA};
 use super::hub_state::{Role, State, COMPETING, UNSET};
@@ -11,8 +12,9 @@ use super::hub_wait::Retired;
 use super::status::{Error, Result, Status};
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::Arc;
 
 /// Leases that are made at a time.
 const PIECE: usize = 32;
@@ -27,6 +29,8 @@ pub struct Lease {
     metadata: AtomicPtr<u8>,
     length: AtomicU64,
     memory_type: AtomicU64,
+    /// Kept for the holder, who may have a stream wait for it; null where there is nothing to wait for.
+    ready: AtomicPtr<Mark>,
     /// Of the operation that has the lease, if it is one that has it; touched by that alone.
     pub(super) message: UnsafeCell<Message>,
 }
@@ -48,6 +52,8 @@ pub struct LeaseView {
     pub kind: MemoryKind,
     /// `METADATA` bytes.
     pub metadata: *mut u8,
+    /// A CUDA event, or null.
+    pub ready_event: *mut c_void,
 }
 
 impl Lease {
@@ -60,6 +66,7 @@ impl Lease {
             metadata: AtomicPtr::new(null_mut()),
             length: AtomicU64::new(0),
             memory_type: AtomicU64::new(0),
+            ready: AtomicPtr::new(null_mut()),
             message: UnsafeCell::new(Message::NONE),
         }
     }
@@ -83,12 +90,15 @@ impl Lease {
         let hub = self.hub()?;
         let length = self.length.load(Ordering::Relaxed);
         let kind = self.memory_type.load(Ordering::Relaxed);
+        // SAFETY: kept as long as the lease lasts.
+        let ready = unsafe { self.ready.load(Ordering::Relaxed).as_ref() };
         Ok(LeaseView {
             data: self.data.load(Ordering::Relaxed),
             length: if length == UNSET { 0 } else { length },
             capacity: hub.size,
             kind: MemoryKind { memory_type: (kind >> 32) as i32, device_id: kind as i32 },
             metadata: self.metadata.load(Ordering::Relaxed),
+            ready_event: ready.map_or(null_mut(), Mark::handle),
         })
     }
 
@@ -96,26 +106,25 @@ impl Lease {
     #[inline(always)]
     pub fn commit(&self, length: u64, stream: *mut c_void) -> Result<Retired> {
         let hub = self.hub()?;
-        check_stream(stream)?;
+        if !stream.is_null() {
+            return self.end_after(hub, stream, |_| Ok(End::Commit(length)));
+        }
         let state = hub.state.lock();
         self.commit_locked(hub, state, length)
     }
 
     #[inline(always)]
     fn commit_locked(&self, hub: &Hub, state: Held<'_, State>, length: u64) -> Result<Retired> {
-        match state.terms[self.number as usize].role {
-            Some(Role::Produce | Role::Modify) if length > hub.size => {
+        let role = state.terms[self.number as usize].role;
+        let checked = match role {
+            Some(role) => check_commit(hub, state.destroyed, role, length),
+            None => Err(ended()),
+        };
+        match checked {
+            Ok(()) => Ok(self.end(hub, state, End::Commit(length))),
+            Err(error) => {
                 drop(state);
-                Err(Error::invalid(format!("length: {length} is more than an envelope's {} bytes", hub.size)))
-            }
-            Some(_) if state.destroyed => {
-                drop(state);
-                Err(Error::new(Status::CLOSED, "envelope: its hub has been destroyed"))
-            }
-            Some(_) => Ok(self.end(hub, state, End::Commit(length))),
-            None => {
-                drop(state);
-                Err(ended())
+                Err(error)
             }
         }
     }
@@ -123,7 +132,9 @@ impl Lease {
     /// Ends the lease: nothing was produced, consumed, changed.
     pub fn abort(&self, stream: *mut c_void) -> Result<Retired> {
         let hub = self.hub()?;
-        check_stream(stream)?;
+        if !stream.is_null() {
+            return self.end_after(hub, stream, |_| Ok(End::Abort));
+        }
         let state = hub.state.lock();
         if state.terms[self.number as usize].role.is_none() {
             drop(state);
@@ -136,21 +147,45 @@ impl Lease {
     #[inline(always)]
     pub fn release(&self, stream: *mut c_void) -> Result<Retired> {
         let hub = self.hub()?;
-        check_stream(stream)?;
-        let state = hub.state.lock();
-        let terms = &state.terms[self.number as usize];
-        if terms.autocommit && !state.destroyed {
+        let how = |state: &State| {
+            let terms = &state.terms[self.number as usize];
+            if !terms.autocommit || state.destroyed {
+                return End::Abort;
+            }
             let said = state.envelopes[terms.envelope as usize].length;
-            let length = if said == UNSET { hub.size } else { said };
+            End::Commit(if said == UNSET { hub.size } else { said })
+        };
+        if !stream.is_null() {
+            return self.end_after(hub, stream, |state| Ok(how(state)));
+        }
+        let state = hub.state.lock();
+        if let End::Commit(length) = how(&state) {
             return self.commit_locked(hub, state, length);
         }
         drop(state);
         self.abort(stream)
     }
 
+    /// As the others, when the stream has done what it has to do so far.
+    #[cold]
+    fn end_after(&self, hub: &Hub, stream: *mut c_void, how: impl Fn(&State) -> Result<End>) -> Result<Retired> {
+        let check = |state: &State| {
+            let Some(role) = state.terms[self.number as usize].role else { return Err(ended()) };
+            let end = how(state)?;
+            if let End::Commit(length) = end {
+                check_commit(hub, state.destroyed, role, length)?;
+            }
+            Ok(end)
+        };
+        hub.end_with_stream(stream, self.number, check, |state, end| self.end(hub, state, end))
+    }
+
     #[inline(always)]
     fn end(&self, hub: &Hub, mut state: Held<'_, State>, end: End) -> Retired {
         self.live.store(false, Ordering::Relaxed);
+        if !self.ready.load(Ordering::Relaxed).is_null() {
+            self.wait_for(None);
+        }
         state.end(self.number, end);
         hub.leave(state)
     }
@@ -189,6 +224,8 @@ impl Lease {
         let (one, two) = (&mut mine.envelopes[a as usize], &mut theirs.envelopes[b as usize]);
         std::mem::swap(&mut one.block, &mut two.block);
         std::mem::swap(&mut one.length, &mut two.length);
+        here.adopt_marks(mine, a);
+        there.adopt_marks(theirs, b);
         self.swapped(mine, a);
         other.swapped(theirs, b);
         Ok(())
@@ -227,6 +264,29 @@ impl Lease {
         state.hide(self.number);
         let envelope = &state.envelopes[envelope as usize];
         self.show(envelope.block.span().data, envelope.block.span().metadata, envelope.length);
+        self.show_marks(state);
+    }
+
+    /// What its holder has to wait for.
+    #[cold]
+    fn show_marks(&self, state: &State) {
+        let terms = &state.terms[self.number as usize];
+        let fence = &state.envelopes[terms.envelope as usize].block.fence;
+        let mark = match terms.role {
+            Some(Role::Produce | Role::Modify) => fence.before_writing(),
+            _ => fence.written.as_ref().filter(|mark| mark.is_pending()),
+        };
+        self.wait_for(mark.cloned());
+    }
+
+    #[cold]
+    fn wait_for(&self, mark: Option<Arc<Mark>>) {
+        let mark = mark.map_or(null_mut(), |mark| Arc::into_raw(mark).cast_mut());
+        let before = self.ready.swap(mark, Ordering::Relaxed);
+        if !before.is_null() {
+            // SAFETY: from `into_raw`, and nobody else has it any more.
+            drop(unsafe { Arc::from_raw(before) });
+        }
     }
 
     #[inline(always)]
@@ -234,6 +294,12 @@ impl Lease {
         self.data.store(data, Ordering::Relaxed);
         self.metadata.store(metadata, Ordering::Relaxed);
         self.length.store(length, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.wait_for(None);
     }
 }
 
@@ -252,6 +318,9 @@ impl Hub {
         lease.show(span.data, span.metadata, envelope.length);
         let kind = u64::from(kind.memory_type as u32) << 32 | u64::from(kind.device_id as u32);
         lease.memory_type.store(kind, Ordering::Relaxed);
+        if envelope.block.fence.is_marked() {
+            lease.show_marks(state);
+        }
         lease.live.store(true, Ordering::Relaxed);
         lease
     }
@@ -274,13 +343,26 @@ fn check_same(a: MemoryKind, b: MemoryKind) -> Result<()> {
     Err(Error::invalid(format!("b: is on {b}, and a on {a}")))
 }
 
-/// There is nothing that a stream could belong to.
+/// May a lease of this role be committed so?
 #[inline(always)]
-fn check_stream(stream: *mut c_void) -> Result<()> {
-    if stream == null::<c_void>().cast_mut() {
-        return Ok(());
+fn check_commit(hub: &Hub, destroyed: bool, role: Role, length: u64) -> Result<()> {
+    if matches!(role, Role::Produce | Role::Modify) && length > hub.size {
+        return Err(too_long(hub, length));
     }
-    Err(Error::new(Status::NO_DEVICE, "stream: this library has been built without CUDA; NULL is all there can be"))
+    if destroyed {
+        return Err(over());
+    }
+    Ok(())
+}
+
+#[cold]
+fn too_long(hub: &Hub, length: u64) -> Error {
+    Error::invalid(format!("length: {length} is more than an envelope's {} bytes", hub.size))
+}
+
+#[cold]
+fn over() -> Error {
+    Error::new(Status::CLOSED, "envelope: its hub has been destroyed")
 }
 
 #[cold]

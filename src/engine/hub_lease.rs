@@ -17,6 +17,8 @@ pub(super) struct Seeker {
     /// NONE for the hub's own calls, which no dataflow strategy concerns.
     pub(super) link: u32,
     pub(super) autocommit: bool,
+    /// It cannot wait for what streams do to an envelope.
+    pub(super) settled: bool,
 }
 
 /// What it has got, until the lease ends.
@@ -49,6 +51,8 @@ pub(super) enum Refusal {
     Closed,
     /// There could be one only with so many more envelopes in this pool.
     Starved { pool: u32, missing: u32 },
+    /// The chunk could not be copied to this pool; NONE: the stream that was to write it has failed.
+    Failed { pool: u32, chunk: u32 },
 }
 
 /// How a lease ends.
@@ -85,6 +89,13 @@ impl State {
             return Err(Refusal::Starved { pool: seeker.pool, missing: 1 });
         }
         if !self.has_room() || (pool.free == NONE && self.redundant(seeker.pool, u64::MAX).is_none()) {
+            return Err(Refusal::NotNow);
+        }
+        if seeker.settled
+            && self.marked
+            && self.pools[seeker.pool as usize].free != NONE
+            && !self.find_settled(seeker.pool)
+        {
             return Err(Refusal::NotNow);
         }
         Ok((NONE, NONE))
@@ -138,9 +149,16 @@ impl State {
     #[inline(always)]
     fn look_there(&self, seeker: &Seeker, place: u32) -> Result<(u32, u32), Refusal> {
         if self.chunks[place as usize].replicas & (1 << seeker.pool) == 0 || !self.serves(seeker) {
+            if self.chunks[place as usize].failed & (1 << seeker.pool) != 0 && self.serves(seeker) {
+                return Err(Refusal::Failed { pool: seeker.pool, chunk: place });
+            }
             return Err(self.not_here(seeker));
         }
-        Ok((place, self.replica(place, seeker.pool)))
+        let number = self.replica(place, seeker.pool);
+        if self.marked {
+            self.check_written(seeker, place, number)?;
+        }
+        Ok((place, number))
     }
 
     #[inline(always)]
@@ -154,6 +172,14 @@ impl State {
         match self.pools[seeker.pool as usize].total {
             0 => Refusal::Starved { pool: seeker.pool, missing: 1 },
             _ => Refusal::NotNow,
+        }
+    }
+
+    /// Whoever was refused so is told: it may be tried again.
+    #[cold]
+    pub(super) fn forgive(&mut self, refusal: Refusal) {
+        if let Refusal::Failed { pool, chunk } = refusal {
+            self.chunks[chunk as usize].failed &= !(1u32.checked_shl(pool).unwrap_or(0));
         }
     }
 
@@ -278,7 +304,7 @@ impl State {
                 self.woken |= DATA | if self.max_bytes != u64::MAX { ROOM } else { 0 };
             }
             _ => {
-                self.put_back(terms.envelope);
+                self.trash(terms.envelope);
                 // It may have been what the end of the stream waited for.
                 self.woken |= ROOM | if self.closed { DATA } else { 0 };
             }
@@ -337,7 +363,7 @@ impl State {
         chunk.modifiers -= 1;
         if let End::Commit(length) = end {
             self.queued_bytes = self.queued_bytes - chunk.bytes + length;
-            (chunk.bytes, chunk.changed) = (length, true);
+            (chunk.bytes, chunk.changed, chunk.failed) = (length, true, 0);
             chunk.version = chunk.version.wrapping_add(1);
             self.changes += 1;
             self.envelopes[replica as usize].length = length;

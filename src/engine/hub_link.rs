@@ -9,6 +9,7 @@ use super::hub_memory::MemoryKind;
 use super::hub_ready::{Callback, LinkCallback, Watch};
 use super::hub_state::{self, Role, State, COMPETING, NONE};
 use super::hub_wait::{silence, DATA};
+use super::memory_type;
 use super::progress::from_callback;
 use super::status::{Error, Result, Status};
 use super::worker;
@@ -66,7 +67,7 @@ impl Link {
         let unused = |link: &hub_state::Link| !link.alive && link.leases == 0 && link.watch.calling == 0;
         let number = state.links.iter().position(unused).unwrap_or(state.links.len());
         let autocommit = params.autocommit && role != Role::Peek;
-        let seeker = Seeker { role, pool, unit, link: number as u32, autocommit };
+        let seeker = Seeker { role, pool, unit, link: number as u32, autocommit, settled: false };
         let (event, joined) = (OnceLock::new(), AtomicBool::new(false));
         let handle = Box::into_raw(Box::new(Link { hub: hub.clone(), seeker, event, joined }));
         let mut watch = Watch::default();
@@ -120,6 +121,19 @@ impl Link {
         self.check_apart()?;
         let side = usize::from(self.seeker.role == Role::Produce);
         self.hub.lease(&self.seeker, side, timeout_ns)
+    }
+
+    /// The same at once, of one that no stream has anything left to do to.
+    pub(super) fn lease_settled(&self) -> Result<Option<*const Lease>> {
+        self.check()?;
+        self.check_apart()?;
+        self.hub.lease(&Seeker { settled: true, ..self.seeker }, 0, 0)
+    }
+
+    /// Refuses one whose memory UCX does not reach.
+    pub(super) fn check_network(&self) -> Result<()> {
+        let kind = self.hub.state.lock().pools[self.seeker.pool as usize].kind;
+        memory_type::to_ucx(&self.hub.context, kind.to_network()).map(drop)
     }
 
     /// The descriptor for the caller's own event loop. It stays the link's.
@@ -223,11 +237,14 @@ impl Hub {
     pub(super) fn lease(&self, seeker: &Seeker, side: usize, timeout_ns: u64) -> Result<Option<*const Lease>> {
         if timeout_ns == 0 || !events::in_callback() {
             let mut state = self.state.lock();
-            if let Ok(lease) = self.try_lease(&mut state, seeker) {
-                let _ = self.leave(state);
-                return Ok(Some(lease));
-            }
+            let answer = self.try_lease(&mut state, seeker);
             let _ = self.leave(state);
+            match answer {
+                Ok(lease) => return Ok(Some(lease)),
+                // It has been forgiven with that.
+                Err(refusal @ Refusal::Failed { .. }) => return Err(self.refused(seeker, refusal)),
+                Err(_) => {}
+            }
         }
         self.lease_later(seeker, side, timeout_ns)
     }
@@ -253,14 +270,24 @@ impl Hub {
         if seeker.link != NONE {
             state.tried(seeker.link);
         }
-        let found = state.look(seeker)?;
+        let found = state.look(seeker).inspect_err(|refusal| state.forgive(*refusal))?;
         let number = state.take(seeker, found);
         Ok(self.hand_out(state, number))
     }
 
     #[cold]
     pub(super) fn refused(&self, seeker: &Seeker, refusal: Refusal) -> Error {
-        let Refusal::Starved { pool, missing } = refusal else { return closed() };
+        let (pool, missing) = match refusal {
+            Refusal::Starved { pool, missing } => (pool, missing),
+            Refusal::Failed { pool, .. } => {
+                let state = self.state.lock();
+                let fault = state.pools.get(pool as usize).map_or(&state.stream_fault, |pool| &pool.fault);
+                // It is known that a stream has failed a moment before it is known how.
+                let unknown = || Error::new(Status::IO_ERROR, "hub: a stream of the caller's has failed");
+                return fault.clone().unwrap_or_else(unknown);
+            }
+            _ => return closed(),
+        };
         let kind = self.state.lock().pools[pool as usize].kind;
         Error::new(Status::STARVED, starved(seeker, kind, missing))
     }

@@ -114,6 +114,9 @@ pub fn lease_many(links: &[&Link], timeout_ns: u64, leases: &mut [*const Lease])
         None => Ok(false),
         Some(Ok(())) => Ok(true),
         Some(Err(Refused(_, Refusal::Closed | Refusal::NotNow))) => Err(closed()),
+        Some(Err(Refused(index, refusal @ Refusal::Failed { .. }))) => {
+            Err(links[index].hub.refused(&links[index].seeker, refusal))
+        }
         Some(Err(Refused(index, Refusal::Starved { pool, missing }))) => {
             let (hub, seeker) = (&links[index].hub, &links[index].seeker);
             let kind = hub.state.lock().pools[pool as usize].kind;
@@ -141,6 +144,7 @@ fn try_all(hubs: &Hubs<'_>, links: &[&Link], places: &mut [*const Lease]) -> std
             Err(refusal) => {
                 // The others have only been looked at: their callbacks would be called for ever.
                 state.tried(link.seeker.link);
+                state.forgive(refusal);
                 answer = Err(Refused(index, refusal));
                 break;
             }

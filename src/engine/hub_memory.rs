@@ -1,9 +1,11 @@
 //! What envelopes are made of: memory of the library's or of the caller's, and where it is.
 
 use super::context::Context;
+use super::cuda::{self, Gpu};
 use super::events::CallbackScope;
+use super::hub_cuda::Fence;
 use super::memory::{physical_memory, Memory};
-use super::memory_type::{self, CUDA, CUDA_MANAGED, CUDA_PINNED, DUMMY, HOST};
+use super::memory_type::{self, CUDA, CUDA_PINNED, DUMMY, HOST};
 use super::status::{Error, Result, Status};
 use std::alloc::{alloc, dealloc, Layout};
 use std::ffi::c_void;
@@ -33,11 +35,36 @@ impl MemoryKind {
         }
         match self.memory_type {
             HOST | DUMMY => Ok(()),
-            CUDA | CUDA_MANAGED | CUDA_PINNED => {
-                Err(Error::new(Status::NO_DEVICE, format!("kind: {self}: this library has been built without CUDA")))
-            }
+            CUDA | CUDA_PINNED => cuda::check_device(self.device_id)
+                .map_err(|error| Error::new(error.status(), format!("kind: {self}: {}", error.message()))),
             memory_type::AUTO => Err(Error::invalid("kind: UCXX_MEMORY_AUTO does not say where envelopes are to be")),
             _ => Err(Error::new(Status::NO_DEVICE, format!("kind: {self}: hubs know no such device"))),
+        }
+    }
+
+    /// Refuses memory of the caller's that the driver knows to be elsewhere.
+    pub(super) fn check_buffer(self, data: *const c_void) -> Result<()> {
+        let found = if self.needs_cuda() { cuda::find(data) } else { return Ok(()) };
+        let there = match self.memory_type {
+            CUDA => found == Some((CUDA, self.device_id)),
+            _ => found.is_some_and(|(memory_type, _)| memory_type == CUDA_PINNED),
+        };
+        if there {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("data: {data:p} is not {self}, says the CUDA driver")))
+    }
+
+    pub(super) fn needs_cuda(self) -> bool {
+        matches!(self.memory_type, CUDA | CUDA_PINNED)
+    }
+
+    /// What UCX is told of it.
+    pub(super) fn to_network(self) -> i32 {
+        if self.memory_type == CUDA {
+            CUDA
+        } else {
+            HOST
         }
     }
 
@@ -62,10 +89,18 @@ impl std::fmt::Display for MemoryKind {
 /// `deallocate` of `ucxx_hub_add_buffer`: argument, data.
 pub type Deallocate = unsafe extern "C" fn(*mut c_void, *mut c_void);
 
+/// Whose memory a slab is.
+enum Source {
+    Heap(Layout),
+    /// Metadata are the host's.
+    Device(Arc<Gpu>, #[allow(dead_code)] Box<[Metadata]>),
+    Pinned(Arc<Gpu>),
+}
+
 /// Envelopes that were made together.
 pub(super) struct Slab {
     base: *mut u8,
-    layout: Layout,
+    source: Source,
     /// Told to UCX, where the hub has a worker. Goes before the memory does.
     memory: Option<Memory>,
 }
@@ -92,6 +127,8 @@ enum Owner {
 pub(super) struct Block {
     span: Span,
     owner: Owner,
+    /// What streams still have to do to it.
+    pub(super) fence: Fence,
 }
 
 /// Where the bytes are. Whoever uses them holds a lease on their envelope, or a transfer.
@@ -111,8 +148,14 @@ unsafe impl Send for Slab {}
 unsafe impl Sync for Slab {}
 
 impl Block {
-    /// `count` of `size` bytes each.
-    pub(super) fn make(context: &Arc<Context>, size: usize, count: usize, register: bool) -> Result<Vec<Block>> {
+    /// `count` of `size` bytes each. Registered where UCX can reach them.
+    pub(super) fn make(
+        context: &Arc<Context>,
+        kind: MemoryKind,
+        size: usize,
+        count: usize,
+        register: bool,
+    ) -> Result<Vec<Block>> {
         let align = if size >= PAGE { PAGE } else { LINE };
         let too_many = || {
             Error::new(Status::NO_MEMORY, format!("count: there is no memory for {count} envelopes of {size} bytes"))
@@ -121,32 +164,38 @@ impl Block {
         let data = stride.checked_mul(count).ok_or_else(too_many)?;
         let total = count.checked_mul(METADATA).and_then(|metadata| metadata.checked_add(data)).ok_or_else(too_many)?;
         let layout = Layout::from_size_align(total, align).map_err(|_| too_many())?;
-        if total as u64 > physical_memory() {
+        if kind.memory_type != CUDA && total as u64 > physical_memory() {
             return Err(too_many());
         }
-        // SAFETY: not empty: there is at least one envelope, of at least one byte.
-        let base = unsafe { alloc(layout) };
-        if base.is_null() {
-            return Err(too_many());
-        }
-        let mut slab = Slab { base, layout, memory: None };
-        if register {
-            // SAFETY: the slab's own memory, which outlives the registration.
-            slab.memory = Some(unsafe { Memory::register(context, base.cast(), data, HOST) }?);
-        }
-        let slab = Arc::new(slab);
-        let span = |index: usize| Span {
-            data: base.wrapping_add(index * stride),
-            metadata: base.wrapping_add(data + index * METADATA),
+        let mut slab = match kind.memory_type {
+            CUDA => Slab::on_device(kind, data, align, count)?,
+            CUDA_PINNED => Slab::pinned(kind, total, align)?,
+            _ => Slab::on_heap(layout).ok_or_else(too_many)?,
         };
-        Ok((0..count).map(|index| Block { span: span(index), owner: Owner::Slab(slab.clone()) }).collect())
+        let base = slab.base.wrapping_add(slab.base.align_offset(align));
+        if register && (kind.to_network() == HOST || context.has_cuda()) {
+            // SAFETY: the slab's own memory, which outlives the registration.
+            slab.memory = Some(unsafe { Memory::register(context, base.cast(), data, kind.to_network()) }?);
+        }
+        let metadata = match &slab.source {
+            Source::Device(_, metadata) => metadata.as_ptr().cast_mut().cast(),
+            _ => base.wrapping_add(data),
+        };
+        let slab = Arc::new(slab);
+        let block = |index: usize| Block {
+            span: Span { data: base.wrapping_add(index * stride), metadata: metadata.wrapping_add(index * METADATA) },
+            owner: Owner::Slab(slab.clone()),
+            fence: Fence::default(),
+        };
+        Ok((0..count).map(block).collect())
     }
 
     /// Of memory that the caller has brought.
     pub(super) fn wrap(data: *mut c_void, deallocate: Option<Deallocate>, arg: *mut c_void) -> Block {
         let metadata = Box::new(Metadata(std::cell::UnsafeCell::new([0; METADATA])));
         let span = Span { data: data.cast(), metadata: metadata.0.get().cast() };
-        Block { span, owner: Owner::Wrapped(Wrapped { data, deallocate, arg, _metadata: metadata }) }
+        let owner = Owner::Wrapped(Wrapped { data, deallocate, arg, _metadata: metadata });
+        Block { span, owner, fence: Fence::default() }
     }
 
     #[inline(always)]
@@ -172,16 +221,53 @@ impl Span {
         // SAFETY: different envelopes of the same size, which the length does not exceed; the transfer reads one, and the other is its own.
         unsafe {
             self.data.copy_to_nonoverlapping(to.data, length as usize);
-            self.metadata.copy_to_nonoverlapping(to.metadata, METADATA);
         }
+        self.copy_metadata(to);
+    }
+
+    /// The rest of a transfer whose data are copied otherwise.
+    pub(super) fn copy_metadata(self, to: Span) {
+        // SAFETY: as above.
+        unsafe { self.metadata.copy_to_nonoverlapping(to.metadata, METADATA) };
+    }
+}
+
+impl Slab {
+    fn on_heap(layout: Layout) -> Option<Slab> {
+        // SAFETY: not empty: there is at least one envelope, of at least one byte.
+        let base = unsafe { alloc(layout) };
+        (!base.is_null()).then_some(Slab { base, source: Source::Heap(layout), memory: None })
+    }
+
+    /// With room for what is at a multiple of `align` in it.
+    fn on_device(kind: MemoryKind, bytes: usize, align: usize, count: usize) -> Result<Slab> {
+        let gpu = cuda::gpu(kind.device_id)?;
+        let base =
+            gpu.allocate(bytes.saturating_add(align)).map_err(|fault| fault.into_error(format!("count: {kind}")))?;
+        let metadata = (0..count).map(|_| Metadata(std::cell::UnsafeCell::new([0; METADATA]))).collect();
+        Ok(Slab { base, source: Source::Device(gpu, metadata), memory: None })
+    }
+
+    fn pinned(kind: MemoryKind, bytes: usize, align: usize) -> Result<Slab> {
+        let gpu = cuda::gpu(kind.device_id)?;
+        let base = gpu
+            .allocate_pinned(bytes.saturating_add(align))
+            .map_err(|fault| fault.into_error(format!("count: {kind}")))?;
+        Ok(Slab { base, source: Source::Pinned(gpu), memory: None })
     }
 }
 
 impl Drop for Slab {
     fn drop(&mut self) {
         self.memory = None;
-        // SAFETY: allocated with this layout, freed once.
-        unsafe { dealloc(self.base, self.layout) };
+        // SAFETY: allocated so, freed once.
+        unsafe {
+            match &self.source {
+                Source::Heap(layout) => dealloc(self.base, *layout),
+                Source::Device(gpu, _) => gpu.free(self.base),
+                Source::Pinned(gpu) => gpu.free_pinned(self.base),
+            }
+        }
     }
 }
 

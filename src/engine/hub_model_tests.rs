@@ -115,7 +115,7 @@ impl World {
             0 => {
                 let role = if self.random.below(2) == 0 { Role::Produce } else { Role::Peek };
                 let pool = self.random.below(self.state.pools.len()) as u32;
-                Seeker { role, pool, unit: COMPETING, link: NONE, autocommit: false }
+                Seeker { role, pool, unit: COMPETING, link: NONE, autocommit: false, settled: false }
             }
             _ => match self.any_link() {
                 Some(seeker) => seeker,
@@ -281,7 +281,7 @@ impl World {
                     let at = self.random.below(self.transfers.len());
                     let transfer = self.transfers.swap_remove(at);
                     transfer.from.copy_to(transfer.to, transfer.length.max(8));
-                    self.state.end_transfer(&transfer);
+                    self.state.end_transfer(&transfer, None);
                 }
             }
             21..=30 => self.lease(),
@@ -339,7 +339,7 @@ impl World {
             self.check();
         }
         while let Some(transfer) = self.transfers.pop() {
-            self.state.end_transfer(&transfer);
+            self.state.end_transfer(&transfer, None);
         }
         while self.state.head != NONE {
             self.state.remove(self.state.head);

@@ -56,7 +56,14 @@ pub(super) enum Effect {
 impl Link {
     #[inline(always)]
     pub(super) fn seeker(&self, number: u32) -> Seeker {
-        Seeker { role: self.role, pool: self.pool, unit: self.unit, link: number, autocommit: self.autocommit }
+        Seeker {
+            role: self.role,
+            pool: self.pool,
+            unit: self.unit,
+            link: number,
+            autocommit: self.autocommit,
+            settled: self.watch.stream.is_some(),
+        }
     }
 }
 
@@ -117,6 +124,7 @@ impl State {
         match self.look(&seeker) {
             Ok(_) => Some(Status::OK),
             Err(Refusal::Closed) => Some(Status::CLOSED),
+            Err(Refusal::Failed { .. }) => Some(Status::IO_ERROR),
             Err(_) => None,
         }
     }

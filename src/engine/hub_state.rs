@@ -6,6 +6,7 @@ use super::hub_envelope::Lease;
 use super::hub_lease::Terms;
 use super::hub_memory::{Block, MemoryKind};
 use super::hub_ready::Watch;
+use super::status::Error;
 use std::sync::Arc;
 
 /// No index.
@@ -56,6 +57,8 @@ pub(super) struct Pool {
     pub(super) lookers: u32,
     /// Calls that wait for the top chunk to come here.
     pub(super) demand: u32,
+    /// How the last copy to here ended that failed.
+    pub(super) fault: Option<Error>,
 }
 
 /// What an envelope holds.
@@ -100,6 +103,8 @@ pub(super) struct Chunk {
     pub(super) replicas: u32,
     /// The pools to which a transfer is on its way.
     pub(super) filling: u32,
+    /// The pools to which a copy has failed, and nobody has been told.
+    pub(super) failed: u32,
     /// Its place in the queue's history.
     pub(super) order: u64,
     /// Moves on with each change of the contents.
@@ -210,6 +215,10 @@ pub(super) struct State {
     pub(super) handles: Vec<Box<[Lease]>>,
     /// Keeps the hub until its last lease has ended.
     pub(super) kept: Option<Arc<Hub>>,
+    /// Streams have left marks on envelopes: see `hub_cuda`.
+    pub(super) marked: bool,
+    /// How the last stream of the caller's ended that failed.
+    pub(super) stream_fault: Option<Error>,
     pub(super) stats: HubStats,
 }
 
@@ -264,6 +273,8 @@ impl State {
             distant: 0,
             handles: Vec::new(),
             kept: None,
+            marked: false,
+            stream_fault: None,
             stats: HubStats::default(),
         }
     }
@@ -276,7 +287,16 @@ impl State {
         if self.pools.len() == MOST_POOLS {
             return None;
         }
-        self.pools.push(Pool { kind, free: NONE, free_count: 0, total: 0, readers: 0, lookers: 0, demand: 0 });
+        self.pools.push(Pool {
+            kind,
+            free: NONE,
+            free_count: 0,
+            total: 0,
+            readers: 0,
+            lookers: 0,
+            demand: 0,
+            fault: None,
+        });
         let (before, after) = (self.pools.len() - 1, self.pools.len());
         let mut in_flight = vec![0; after * after];
         for source in 0..before {
@@ -315,6 +335,9 @@ impl State {
         pool.free = envelope.next;
         pool.free_count -= 1;
         envelope.stage = stage;
+        if envelope.block.fence.is_marked() {
+            envelope.block.fence.forget();
+        }
         Some(number)
     }
 
@@ -385,7 +408,7 @@ impl State {
 
     /// Gives back an envelope that is no replica any more, or marks it for whoever looks at it last.
     #[inline(always)]
-    fn trash(&mut self, number: u32) {
+    pub(super) fn trash(&mut self, number: u32) {
         let envelope = &mut self.envelopes[number as usize];
         if envelope.leases == 0 && envelope.copies == 0 {
             return self.put_back(number);
@@ -404,7 +427,7 @@ impl State {
         chunk.next = NONE;
         chunk.previous = self.tail;
         chunk.first = NONE;
-        (chunk.replicas, chunk.filling) = (0, 0);
+        (chunk.replicas, chunk.filling, chunk.failed) = (0, 0, 0);
         chunk.order = self.next_order;
         chunk.version = 0;
         (chunk.taken, chunk.passed) = (0, 0);
@@ -529,6 +552,7 @@ impl Chunk {
             first: NONE,
             replicas: 0,
             filling: 0,
+            failed: 0,
             order: NOWHERE,
             version: 0,
             taken: 0,

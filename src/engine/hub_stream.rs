@@ -147,11 +147,12 @@ impl Link {
         }
         worker.check_usable()?;
         worker.need(feature::AM)?;
+        self.check_network()?;
         endpoint.check_open()?;
         self.check_apart()?;
         let stream = Arc::new(HubStream {
             hub: self.hub.clone(),
-            seeker: self.seeker,
+            seeker: Seeker { settled: true, ..self.seeker },
             endpoint: endpoint.clone(),
             id,
             window,

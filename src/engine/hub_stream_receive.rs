@@ -5,7 +5,6 @@ use super::hub_stream::{HubStream, Stage, Work};
 use super::hub_stream_place::Mail;
 use super::hub_stream_wire::{StreamHeader, Tells};
 use super::inflight::Out;
-use super::memory_type::HOST;
 use super::status::Status;
 use super::tag::Part;
 
@@ -122,7 +121,8 @@ impl HubStream {
         place.length.set(message.length());
         self.unlend();
         work.next += 1;
-        let part = [Part { data: view.data.cast(), length: message.length() as usize, memory_type: HOST }];
+        let part =
+            [Part { data: view.data.cast(), length: message.length() as usize, memory_type: view.kind.to_network() }];
         let received = self.begin(place, |params| {
             // SAFETY: the lease keeps the envelope until the transfer has ended.
             unsafe { message.receive(&part, params, Out::NOWHERE) }

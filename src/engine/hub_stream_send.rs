@@ -4,7 +4,6 @@ use super::hub_lease::Refusal;
 use super::hub_memory::METADATA;
 use super::hub_stream::{HubStream, Stage, Work};
 use super::hub_stream_wire::{StreamHeader, Tells};
-use super::memory_type::HOST;
 use super::operation::{flag, OpParams};
 use super::status::Status;
 use super::tag::Part;
@@ -37,6 +36,9 @@ impl HubStream {
                     let last = !self.hub.state.lock().destroyed;
                     return self.say_end(work, last);
                 }
+                Err(Refusal::Failed { .. }) => {
+                    return self.broken(work, "a chunk cannot be had where the link is", Status::IO_ERROR);
+                }
                 Err(_) => return,
             }
         }
@@ -60,7 +62,7 @@ impl HubStream {
         let metadata = unsafe { std::slice::from_raw_parts(view.metadata, METADATA) };
         bytes[StreamHeader::LENGTH..].copy_from_slice(metadata);
         place.length.set(0);
-        let part = [Part { data: view.data.cast(), length: view.length as usize, memory_type: HOST }];
+        let part = [Part { data: view.data.cast(), length: view.length as usize, memory_type: view.kind.to_network() }];
         let data: &[Part] = if view.length == 0 { &[] } else { &part };
         let waits = if view.length >= PULLED_FROM { flag::RNDV } else { 0 };
         // From here on it is on its way, whatever becomes of it.

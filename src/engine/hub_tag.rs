@@ -9,7 +9,6 @@ use super::hub_link::{closed, Link};
 use super::hub_state::Role;
 use super::hub_wait::Retired;
 use super::inflight::Out;
-use super::memory_type::HOST;
 use super::operation::{flag, Callback, OpParams, RecvInfo, Submitted};
 use super::request::Slot;
 use super::status::{Error, Result, Status};
@@ -90,7 +89,8 @@ impl Link {
     }
 
     fn lease_for_message(&self) -> Result<&Lease> {
-        let Some(lease) = self.lease(0)? else {
+        self.check_network()?;
+        let Some(lease) = self.lease_settled()? else {
             return Err(Error::new(Status::NO_RESOURCE, "link: no envelope can be had at the moment"));
         };
         // SAFETY: leased a moment ago; nobody else knows of it, and the hub stays as long as it lasts.
@@ -121,7 +121,7 @@ unsafe fn hand_over(
     // SAFETY: the lease is this operation's alone.
     unsafe { place.write(message) };
     let mut own = *params;
-    own.memory_type = HOST;
+    own.memory_type = lease.view()?.kind.to_network();
     // SAFETY: a field of a slot of the hub's, which stays as long as the lease.
     own.recv_info = if length.is_none() { unsafe { &raw mut (*place).info } } else { null_mut() };
     if params.flags & flag::WAIT == 0 {

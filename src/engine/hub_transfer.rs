@@ -5,12 +5,15 @@
 //! may be consumed or changed meanwhile, and then the copy is dropped.
 #![deny(unsafe_code)]
 
-use super::hub_memory::Span;
+use super::hub_cuda::Mark;
+use super::hub_memory::{MemoryKind, Span};
 use super::hub_state::{bits, Retain, Role, Stage, State, COMPETING, NONE};
 use super::hub_wait::{DATA, ROOM};
+use super::memory_type::CUDA;
+use super::status::Error;
+use std::sync::Arc;
 
 /// A copy that is to be made, or is being made.
-#[derive(Clone, Copy)]
 pub(super) struct Transfer {
     chunk: u32,
     order: u64,
@@ -20,6 +23,17 @@ pub(super) struct Transfer {
     pub(super) from: Span,
     pub(super) to: Span,
     pub(super) length: u64,
+    pub(super) from_kind: MemoryKind,
+    pub(super) to_kind: MemoryKind,
+    /// What a GPU has to wait for before it copies.
+    pub(super) after: [Option<Arc<Mark>>; 2],
+}
+
+impl Transfer {
+    /// A GPU copies.
+    pub(super) fn is_by_gpu(&self) -> bool {
+        self.from_kind.memory_type == CUDA || self.to_kind.memory_type == CUDA
+    }
 }
 
 impl State {
@@ -66,9 +80,12 @@ impl State {
         while place != NONE {
             let chunk = &self.chunks[place as usize];
             if chunk.modifiers == 0 && !chunk.hidden {
-                let missing = self.wanted(place) & !(chunk.replicas | chunk.filling | exhausted);
+                let missing = self.wanted(place) & !(chunk.replicas | chunk.filling | chunk.failed | exhausted);
                 for pool in bits(missing) {
                     let Some(source) = self.source(place, pool) else { continue };
+                    if self.marked && !self.is_copied_from(source, pool, place) {
+                        continue;
+                    }
                     if self.pools[pool as usize].free == NONE && !self.reclaim(pool, self.chunks[place as usize].order)
                     {
                         exhausted |= 1 << pool;
@@ -91,6 +108,22 @@ impl State {
         Some(self.replica(place, pool))
     }
 
+    /// Can a transfer begin there, as far as streams are concerned that write it? Where one has failed it never can.
+    fn is_copied_from(&mut self, source: u32, target: u32, place: u32) -> bool {
+        if self.is_written(source) {
+            return true;
+        }
+        let envelope = &self.envelopes[source as usize];
+        if envelope.block.fence.written.as_ref().is_some_and(|mark| mark.is_pending()) {
+            let on_gpu = |pool: u32| self.pools[pool as usize].kind.memory_type == CUDA;
+            return on_gpu(envelope.pool) || on_gpu(target);
+        }
+        self.chunks[place as usize].failed |= 1 << target;
+        self.pools[target as usize].fault = self.stream_fault.clone();
+        self.woken |= DATA;
+        false
+    }
+
     fn begin(&mut self, place: u32, source: u32, pool: u32) -> Option<Transfer> {
         let target = self.take_free(pool, Stage::Filling)?;
         let (from, length, source_pool) = {
@@ -105,11 +138,19 @@ impl State {
         chunk.filling |= 1 << pool;
         let (order, version) = (chunk.order, chunk.version);
         let to = self.envelopes[target as usize].block.span();
-        Some(Transfer { chunk: place, order, version, source, target, from, to, length })
+        let after = if self.marked {
+            let written = &self.envelopes[source as usize].block.fence.written;
+            let used = self.envelopes[target as usize].block.fence.before_writing();
+            [written.clone().filter(|mark| mark.is_pending()), used.cloned()]
+        } else {
+            [None, None]
+        };
+        let (from_kind, to_kind) = (self.pools[source_pool as usize].kind, self.pools[pool as usize].kind);
+        Some(Transfer { chunk: place, order, version, source, target, from, to, length, from_kind, to_kind, after })
     }
 
-    /// The copy has been made.
-    pub(super) fn end_transfer(&mut self, transfer: &Transfer) {
+    /// The copy has been made, or has failed.
+    pub(super) fn end_transfer(&mut self, transfer: &Transfer, error: Option<Error>) {
         let (source, target) = (transfer.source, transfer.target);
         let pool = self.envelopes[target as usize].pool;
         let pools = self.pools.len();
@@ -123,8 +164,12 @@ impl State {
             let chunk = &mut self.chunks[transfer.chunk as usize];
             chunk.filling &= !(1 << pool);
             is_stale = chunk.version != transfer.version || chunk.hidden;
+            chunk.failed |= u32::from(error.is_some() && !is_stale) << pool;
         }
-        if is_stale {
+        if let Some(error) = error {
+            self.pools[pool as usize].fault = Some(error);
+            self.put_back(target);
+        } else if is_stale {
             self.stats.stale_transfers += 1;
             self.put_back(target);
         } else {

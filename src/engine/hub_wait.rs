@@ -2,7 +2,7 @@
 //!
 //! On what threads sleep, and how they are woken: `hub_sides`.
 //!
-//! Copies and callbacks are done by the thread whose call made them possible, one after the other, without the lock. What they make possible is theirs
+//! Copies, but for those of GPUs, and callbacks are done by the thread whose call made them possible, one after the other, without the lock. What they make possible is theirs
 //! to do, too. A callback's own calls leave other callbacks of the hub to the loop that called it.
 
 use super::brief::Held;
@@ -29,14 +29,23 @@ thread_local! {
 
 /// What a destroyed hub has kept for its last lease. It is let go of where nobody is inside the hub.
 #[must_use]
-pub struct Retired(#[allow(dead_code)] Option<(Vec<Envelope>, Option<Arc<Hub>>)>);
+pub struct Retired(Option<Rest>);
+
+#[allow(dead_code)]
+struct Rest {
+    envelopes: Vec<Envelope>,
+    kept: Option<Arc<Hub>>,
+    /// For a thread that is inside the hub, and has given away what else kept it.
+    inside: Option<Arc<Hub>>,
+}
 
 impl State {
     /// Nobody uses what is left: it goes.
     fn retire(&mut self) -> Retired {
         let is_over = self.destroyed && self.leases == 0 && self.copies == 0 && self.calls == 0;
         if is_over && (self.kept.is_some() || !self.envelopes.is_empty()) {
-            return Retired(Some((std::mem::take(&mut self.envelopes), self.kept.take())));
+            let envelopes = std::mem::take(&mut self.envelopes);
+            return Retired(Some(Rest { envelopes, kept: self.kept.take(), inside: None }));
         }
         Retired(None)
     }
@@ -84,10 +93,19 @@ impl Hub {
         loop {
             let mut state = match effect {
                 Effect::Nothing => return,
+                Effect::Copy(transfer) if transfer.is_by_gpu() => {
+                    // Once it is the thread's the transfer keeps the hub for nobody else.
+                    let rest = retired.0.get_or_insert(Rest { envelopes: Vec::new(), kept: None, inside: None });
+                    rest.inside = self.me.upgrade();
+                    if let Some(pump) = self.pump.get() {
+                        pump.copy(transfer);
+                    }
+                    self.state.lock()
+                }
                 Effect::Copy(transfer) => {
                     transfer.from.copy_to(transfer.to, transfer.length);
                     let mut state = self.state.lock();
-                    state.end_transfer(&transfer);
+                    state.end_transfer(&transfer, None);
                     state
                 }
                 Effect::Call(link, callback, status) => {
@@ -117,8 +135,9 @@ impl Hub {
             effect = state.next_effect(may_call);
             let last = state.retire();
             self.unlock(state);
-            if last.0.is_some() {
-                *retired = last;
+            if let Some(mut last) = last.0 {
+                last.inside = retired.0.take().and_then(|before| before.inside);
+                retired.0 = Some(last);
             }
         }
     }

@@ -115,7 +115,7 @@ impl fmt::Display for Status {
 }
 
 /// A status with the sentence that names the culprit. Boxed, so that a `Result` stays two words on the hot path.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Error(Box<(Status, Cow<'static, str>)>);
 
 /// What every fallible engine function returns.

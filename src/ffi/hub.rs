@@ -120,7 +120,7 @@ pub(super) fn to_handle(lease: *const Lease) -> *mut ucxx_envelope_t {
 }
 
 /// Makes a hub: a queue of chunks, each of which lies in one envelope or in several on different devices. It has no envelopes at first. Nothing of it runs on a thread of its own: copies between envelopes of the host, and on_ready callbacks, are done inside the call that
-/// made them possible, whichever that is, outside all locks. The context is kept.
+/// made them possible, whichever that is, outside all locks; but with CUDA memory a hub has a thread, which begins and ends the copies of GPUs, and calls on_ready for what they make possible. The context is kept.
 ///
 /// Errors: INVALID_PARAM without an envelope_size, with a limit below it, with a worker of another context.
 ///
@@ -163,9 +163,9 @@ pub unsafe extern "C" fn ucxx_hub_create(
     })
 }
 
-/// Makes `count` more envelopes of this kind, at any time; their memory is one piece. Each begins at a multiple of 64 bytes, of 4096 where it has as many. Any thread.
+/// Makes `count` more envelopes of this kind, at any time; their memory is one piece. Each begins at a multiple of 64 bytes, of 4096 where it has as many. A GPU's is cuMemAlloc's, pinned memory cuMemHostAlloc's, in the device's primary context; the context that is current stays so. Any thread.
 ///
-/// Errors: NO_DEVICE for a device that is not there, as CUDA's in this release; NO_MEMORY; EXCEEDS_LIMIT for over 16 Mi envelopes or 32 kinds in a hub.
+/// Errors: NO_DEVICE for a device that is not there, as all of CUDA's without its driver; NO_MEMORY; EXCEEDS_LIMIT for over 16 Mi envelopes or 32 kinds in a hub.
 ///
 /// # Safety
 /// A hub of this library.
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn ucxx_hub_add_envelopes(
 }
 
 /// Makes memory of the caller's an envelope: envelope_size bytes of this kind at `data`, used by the hub alone until `deallocate(arg, data)` is called, once, when the hub has been destroyed and its last lease has ended, on the thread that ends it. `deallocate` is optional. It is not called for what
-/// is refused. Any thread. Errors: as ucxx_hub_add_envelopes.
+/// is refused. Any thread. Errors: as ucxx_hub_add_envelopes; INVALID_PARAM for CUDA memory that the driver knows to be elsewhere.
 ///
 /// # Safety
 /// A hub of this library; the memory is as described.

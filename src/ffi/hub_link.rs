@@ -14,7 +14,7 @@ use crate::engine::hub_state::Role;
 use crate::engine::status::{Error, Result, Status};
 use std::ffi::c_void;
 
-/// Runs when a lease can be had through the link (status OK), and once when none ever will be (CLOSED). Again if that is still so, or so again, after a lease has been tried through the link; but not for what the link has given back or changed itself, until something else changes in the hub. One call at a
+/// Runs when a lease can be had through the link (status OK), once when none ever will be (CLOSED), and when a copy to where the link is has failed (IO_ERROR): the next lease says how, and has it tried again. Again if that is still so, or so again, after a lease has been tried through the link; but not for what the link has given back or changed itself, until something else changes in the hub. One call at a
 /// time for a link, outside every lock, inside the call that made the lease possible, whichever that is; what others make possible meanwhile may be told by the same call. It may call every function; those that wait return BUSY. It must not throw.
 pub type ucxx_link_callback_t =
     Option<unsafe extern "C" fn(arg: *mut c_void, link: *mut ucxx_link_t, status: ucxx_status_t)>;
@@ -55,7 +55,7 @@ pub struct ucxx_envelope_attr {
     pub metadata: *mut u8,
     /// 64.
     pub metadata_length: usize,
-    /// NULL where nothing is to be waited for: everywhere but on CUDA devices.
+    /// A CUevent, as long as the lease lasts: before it is reached nothing is to be read, and nothing written. NULL where nothing is to be waited for: everywhere but on CUDA devices.
     pub ready_event: *mut c_void,
 }
 /// What ucxx_envelope_query tells.
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn ucxx_link_destroy(link: *mut ucxx_link_t) {
 ///
 /// A chunk is not consumed while it is changed, nor changed while somebody consumes it, or reads the same envelope. Links that modify share it when they are on the same device. What is read on other devices while it is changed is what it was.
 ///
-/// Errors: NO_RESOURCE, for a timeout of 0, and TIMED_OUT: there is none yet; CLOSED: there will be none; STARVED: the hub has no envelope on the link's device, and the message says how many are missing; BUSY from a callback, but for a timeout of 0. Of these NO_RESOURCE and TIMED_OUT leave the thread's
+/// Errors: NO_RESOURCE, for a timeout of 0, and TIMED_OUT: there is none yet; CLOSED: there will be none; STARVED: the hub has no envelope on the link's device, and the message says how many are missing; IO_ERROR, NO_MEMORY or NO_DEVICE: the chunk could not be copied there, or the stream that was to write it has failed, and the message says which, and what the driver says; BUSY from a callback, but for a timeout of 0. Of these NO_RESOURCE and TIMED_OUT leave the thread's
 /// message as it was. Any thread.
 ///
 /// # Safety
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn ucxx_link_lease_many(
 }
 
 /// Ends a lease for good. What was produced is a new chunk of `length` bytes; what was consumed has been, and when it has been by all who are to, its envelopes are free; what was modified has `length` bytes now, and is no longer on other devices. For links that consume and peek `length` is not looked at. `stream` is
-/// the CUstream whose work so far has to finish first, or NULL; without CUDA only that (NO_DEVICE). The handle is gone, unless the call fails: then the lease goes on.
+/// the CUstream whose work so far has to finish first, of a primary context, or NULL; in a hub without CUDA memory only that (NO_DEVICE). The call does not wait for it: envelopes on a GPU go on with it as their ready_event, others when it has done that work. The handle is gone, unless the call fails: then the lease goes on.
 ///
 /// Errors: INVALID_PARAM for a length beyond the envelope; CLOSED when the hub has been destroyed. Any thread.
 ///
@@ -329,7 +329,7 @@ pub unsafe extern "C" fn ucxx_envelope_query(
             kind,
             metadata: view.metadata,
             metadata_length: METADATA,
-            ready_event: std::ptr::null_mut(),
+            ready_event: view.ready_event,
         };
         // SAFETY: as above.
         unsafe { params::store(attr, "attr", &value) }.map(|()| Status::OK)

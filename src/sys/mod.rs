@@ -1,5 +1,5 @@
 //! What this library knows of UCX's own symbols: generated bindings for what every supported release exports, and a
-//! look-up for what only some do. Decides nothing.
+//! look-up for what only some do; and of the CUDA driver's, in `cuda`. Decides nothing.
 
 // libc supplies the C types, and the generated code keeps UCX's names.
 #[allow(
@@ -17,6 +17,8 @@
 mod bindings;
 
 pub(crate) use bindings::*;
+
+pub(crate) mod cuda;
 
 #[cfg(feature = "vendored")]
 use ucx1_sys as _;
