@@ -107,13 +107,43 @@ impl Pair {
         let contexts = [(); 2].map(|()| worked("a context", Context::new(&params)));
         let workers = [worker(&contexts[0]), worker(&contexts[1])];
         let addresses = [0, 1].map(|side: usize| worked("an address", workers[side].address()));
-        Pair {
+        let mut pair = Pair {
             sender: endpoint(&workers[0], &addresses[1], options.peer_errors),
             _back: endpoint(&workers[1], &addresses[0], options.peer_errors),
             workers,
             out: vec![0x5a; options.size],
             into: vec![0; options.size],
             size: options.size,
+        };
+        pair.wire_up();
+        pair
+    }
+
+    /// One message: until it has come both sides have to make progress, and the loops make it where it is needed after that.
+    fn wire_up(&mut self) {
+        let params = OpParams { memory_type: HOST, ..OpParams::default() };
+        let [sender, receiver] = &self.workers;
+        let mut requests: [*mut Slot; 2] = [std::ptr::null_mut(); 2];
+        let (into, out) = (self.into.as_mut_ptr().cast::<c_void>(), self.out.as_ptr().cast::<c_void>());
+        // SAFETY: the buffers and the places outlive the operations, which end here.
+        let submitted = unsafe {
+            [
+                receiver.tag_recv(into, self.size, 1, u64::MAX, &params, Out::new(&mut requests[0])),
+                self.sender.tag_send(out, self.size, 1, Mode::Local, &params, Out::new(&mut requests[1])),
+            ]
+        };
+        for (submitted, request) in submitted.into_iter().zip(requests) {
+            if worked("the first message", submitted) == Submitted::Done {
+                continue;
+            }
+            // SAFETY: a request of one of the two, let go of once.
+            unsafe {
+                while (*request).status() == Status::INPROGRESS {
+                    worked("progress", sender.progress_and_tell());
+                    worked("progress", receiver.progress_and_tell());
+                }
+                request::destroy(request);
+            }
         }
     }
 }
