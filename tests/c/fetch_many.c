@@ -58,9 +58,10 @@ static void answer(uint32_t number) {
 }
 
 static void answer_round(uint32_t round) {
-  came = 0;
   while (came < FETCHES)
     progress(pair->worker);
+  /* Here, as the next round's first may come while this side still waits for the other one at the end of this round. */
+  came = 0;
   STEP("round %u: all are there", round);
   pair_sync(pair);
   uint32_t *order = test_alloc(FETCHES * sizeof *order);
