@@ -155,13 +155,21 @@ on_wheel() { # version
 }
 for wheel in "${ucx_wheels[@]}"; do eval "step_ucx-$wheel() { on_wheel $wheel; }"; done
 
+# As with the other tests: after a violation as many rounds again, of another seed.
+fault_rounds() { # number, options
+  scripts/faults.sh "$stage" "$@" && return
+  say "--- once more: faults $*"
+  scripts/faults.sh "$stage" "$@" || return 1
+  say "faults" >> "$failed_once"
+}
+
 # Some rounds on each UCX, and one with hundreds of endpoints; check_full.sh has many.
 step_faults() {
   local wheel result=0
-  scripts/faults.sh "$stage" 14 || result=1
-  scripts/faults.sh "$stage" 1 --only kill_half || result=1
+  fault_rounds 14 || result=1
+  fault_rounds 1 --only kill_half || result=1
   for wheel in "${ucx_wheels[@]}"; do
-    scripts/faults.sh "$stage" 14 --ucx "$(scripts/ucx_wheel.sh "$wheel")" || result=1
+    fault_rounds 14 --ucx "$(scripts/ucx_wheel.sh "$wheel")" || result=1
   done
   return "$result"
 }
