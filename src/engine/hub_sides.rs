@@ -6,8 +6,8 @@
 //! there is no system call; and those who are still on their way out of their sleep do not cost one again.
 #![deny(unsafe_code)]
 
-use super::futex::{look_shortly, Word};
-use super::sync::Ordering;
+use super::futex::{look_less_often, Word};
+use super::sync::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Who reads may find something.
@@ -18,7 +18,11 @@ pub(crate) const ROOM: u8 = 2;
 const SIDES: usize = 2;
 
 /// See the top of this file.
-pub(crate) struct Sides([Word; SIDES]);
+pub(crate) struct Sides {
+    words: [Word; SIDES],
+    /// Somebody of the side looks for a change before it sleeps. Whoever comes later sleeps at once: more would take cores from those who work.
+    looking: [AtomicBool; SIDES],
+}
 
 /// How a side's word was.
 #[derive(Clone, Copy)]
@@ -26,28 +30,32 @@ pub(crate) struct Seen(u32);
 
 impl Sides {
     pub(crate) fn new() -> Self {
-        Sides([Word::new(0), Word::new(0)])
+        Sides { words: [Word::new(0), Word::new(0)], looking: [AtomicBool::new(false), AtomicBool::new(false)] }
     }
 
     /// How it is now.
     pub(crate) fn see(&self, side: usize) -> Seen {
-        Seen(self.0[side].load(Ordering::Relaxed))
+        Seen(self.words[side].load(Ordering::Relaxed))
     }
 
     /// Waits a little for a change. What has changed is learnt under the lock.
     pub(crate) fn look(&self, side: usize, seen: Seen) {
-        look_shortly(&|| self.0[side].load(Ordering::Relaxed) != seen.0);
+        let looking = &self.looking[side];
+        if !looking.swap(true, Ordering::Relaxed) {
+            look_less_often(&|| self.words[side].load(Ordering::Relaxed) != seen.0);
+            looking.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Sleeps, unless there has been a change since, until there is one; may return early. The side was marked when that was seen.
     pub(crate) fn sleep(&self, side: usize, seen: Seen, longest: Option<Duration>) {
-        self.0[side].wait(seen.0, longest);
+        self.words[side].wait(seen.0, longest);
     }
 
     /// There has been a change for these sides. Under the lock, with the marks of those that sleep; the ones that are to be woken after it.
     #[inline(always)]
     pub(crate) fn move_on(&self, changed: u8, asleep: &mut u8) -> u8 {
-        for (side, word) in self.0.iter().enumerate() {
+        for (side, word) in self.words.iter().enumerate() {
             if changed & (1 << side) != 0 {
                 // Nobody else writes it without the lock.
                 word.store(word.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
@@ -60,7 +68,7 @@ impl Sides {
 
     #[cold]
     pub(crate) fn wake(&self, sides: u8) {
-        for (side, word) in self.0.iter().enumerate() {
+        for (side, word) in self.words.iter().enumerate() {
             if sides & (1 << side) != 0 {
                 word.wake_all();
             }

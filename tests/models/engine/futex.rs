@@ -67,6 +67,11 @@ impl SharedWord {
 }
 
 /// Looking again and again only adds orders to try.
+pub(crate) fn look_less_often(_ready: &dyn Fn() -> bool) -> bool {
+    false
+}
+
+/// The same.
 pub(crate) fn look_shortly(_ready: &dyn Fn() -> bool) -> bool {
     false
 }
