@@ -30,7 +30,7 @@ use super::window_control::Ended;
 use super::window_data::Place;
 use super::window_mail::Mail;
 use super::window_operate::{part, SpareLists, AT_ONCE};
-use super::window_reach::Reach;
+use super::window_reach::{Reach, Rooms};
 use super::window_remote::Question;
 use super::window_wire::{pieces_of, What, WindowHeader};
 use parking_lot::Mutex;
@@ -64,6 +64,7 @@ pub(crate) struct Windows {
     /// Everything else.
     pub(super) awaited: Arc<Awaited>,
     pub(super) spare: SpareLists,
+    pub(super) rooms: Rooms,
     /// What members of this host hand over.
     pub(super) mail: Mail,
     /// For the data of answers.
