@@ -43,7 +43,7 @@ const SERVING_LOOKS: u32 = 128;
 const MOST_AT_A_TIME: u32 = 1 << 10;
 /// Looks that find nothing, after which nothing is expected any more. Not by the clock: whoever shares its processor with others is to have looked.
 const PATIENCE: u32 = 2000;
-/// The same of a thread that has served before.
+/// The same of a thread that has served before, or could have.
 const PATIENCE_SERVING: u32 = 20_000;
 /// What was posted longer ago is not executed.
 const FRESH_NS: u64 = 20_000_000;
@@ -154,6 +154,9 @@ impl Window {
             errand = next;
             turn.claim = turn.slot.renew(turn.claim);
         }
+        if done < bytes {
+            turn.slot.goes_another_way(bytes);
+        }
         turn.end(done == bytes);
         Ok(done)
     }
@@ -208,6 +211,7 @@ impl Window {
         let Reach::Process(_, base) = &target.reach else { return None };
         let slot = target.control().mail()?;
         if slot.attended.load(Ordering::Relaxed) == 0 || !target.pause.is_over(bytes) {
+            slot.goes_another_way(bytes);
             return None;
         }
         let looks = LOOKS * (bytes / MOST).clamp(1, PATIENT) as u32;
@@ -299,6 +303,8 @@ pub(super) struct Mail {
 #[derive(Default)]
 struct Served {
     windows: Vec<Known>,
+    /// Of the windows' slots, all together.
+    about: u64,
     /// Threads that look.
     attendants: u32,
 }
@@ -309,6 +315,14 @@ struct Known(*const Window);
 unsafe impl Send for Known {}
 
 impl Served {
+    /// Has anybody done something without a slot?
+    fn is_about(&mut self) -> bool {
+        // SAFETY: in the list.
+        let slots = self.windows.iter().filter_map(|window| unsafe { &*window.0 }.own().control().mail());
+        let about = slots.fold(0, |sum, slot| slot.about().wrapping_add(sum));
+        std::mem::replace(&mut self.about, about) != about
+    }
+
     fn tell(&self) {
         for window in &self.windows {
             // SAFETY: in the list.
@@ -376,7 +390,7 @@ impl Attendant<'_> {
     /// Serves what there is. Looks longer where there has just been something.
     pub(super) fn look(&self) {
         self.left.set(self.left.get().saturating_sub(1));
-        let Some(served) = self.mail.served.try_lock() else { return };
+        let Some(mut served) = self.mail.served.try_lock() else { return };
         let (mut left, mut times) = (self.looks.get(), 0);
         while left > 0 && times < MOST_AT_A_TIME {
             left -= 1;
@@ -389,7 +403,7 @@ impl Attendant<'_> {
             }
             spin_loop();
         }
-        if times > 0 {
+        if times > 0 || served.is_about() {
             self.left.set(PATIENCE_SERVING);
         }
         self.looks.set(if times > 0 { SERVING_LOOKS } else { (self.looks.get() / 2).max(1) });

@@ -145,3 +145,12 @@ fn whoever_is_not_served_tries_less_often() {
     pause.was_served();
     assert!(pause.is_over(8) && pause.is_over(8));
 }
+
+#[test]
+fn a_target_learns_of_what_is_much_and_goes_another_way() {
+    let slot = slot();
+    slot.goes_another_way(MOST);
+    assert_eq!(slot.about(), 0);
+    slot.goes_another_way(MOST + 1);
+    assert_eq!(slot.about(), 1);
+}

@@ -75,6 +75,8 @@ pub(super) struct Slot {
     pub(super) at: AtomicU64,
     pub(super) errand: AtomicU64,
     few: UnsafeCell<[u8; FEW]>,
+    /// Changes when somebody has much to do here, and does it without the slot.
+    about: AtomicU64,
     _origin_alone: CacheLine,
     /// Number of a claim, and phase.
     pub(super) word: AtomicU64,
@@ -116,6 +118,17 @@ impl Slot {
         let next = claim.0.wrapping_add(2);
         self.claims.store(next, Ordering::Relaxed);
         Claim(next)
+    }
+
+    pub(super) fn about(&self) -> u64 {
+        self.about.load(Ordering::Relaxed)
+    }
+
+    /// So much is done without the slot. That may take longer than the target looks: so that it looks for the next one.
+    pub(super) fn goes_another_way(&self, bytes: usize) {
+        if bytes > MOST {
+            self.about.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn give_back(&self, claim: Claim) {
