@@ -10,6 +10,7 @@
 //! callbacks.
 
 use super::address::Address;
+use super::am::Front;
 use super::am_message::{self, Message};
 use super::context::feature;
 use super::endpoint::{Endpoint, EndpointParams, Phase};
@@ -25,6 +26,7 @@ use super::tag::Part;
 use super::thread::{ProgressMode, ThreadParams};
 use super::timer;
 use super::window_messages::{on_window_message, Windows};
+use super::wire::Kind;
 use super::worker::{Worker, WorkerParams};
 use parking_lot::Mutex;
 use std::ffi::c_void;
@@ -385,19 +387,20 @@ impl Service {
         }
     }
 
-    /// Sends a message to a member. Its request, if it is not complete when this returns, is stored in `out`; its end is news.
+    /// Sends a message to a member, also where others wait to leave. Its request, if it is not complete when this returns, is stored in `out`; its end is news.
     ///
     /// The data has to stay readable until then.
     pub(crate) fn send(&self, to: u32, header: &GroupHeader, data: &[Part], out: Out) -> Result<()> {
-        self.send_as(AM_GROUP, to, &header.encode(), data, &self.params(), out).map(drop)
+        self.send_as(AM_GROUP, to, &header.encode(), data, &OpParams { flags: flag::OWED, ..self.params() }, out)
+            .map(drop)
     }
 
     /// Sends a message about a window to a member; the rest as for `send`.
     pub(super) fn send_window(&self, to: u32, header: &[u8], data: &[Part], out: Out) -> Result<()> {
-        self.send_with(to, header, data, &self.params(), out).map(drop)
+        self.send_with(to, header, data, &OpParams { flags: flag::OWED, ..self.params() }, out).map(drop)
     }
 
-    /// The same, with a callback of its own, which is made if it has not left when this returns.
+    /// The same, with a callback of its own, which is made if it has not left when this returns. NO_RESOURCE where many wait to leave, but for what is `OWED`.
     pub(super) fn send_with(
         &self,
         to: u32,
@@ -406,7 +409,7 @@ impl Service {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        self.send_as(AM_WINDOW, to, header, data, &OpParams { flags: flag::EAGER, ..*params }, out)
+        self.send_as(AM_WINDOW, to, header, data, &OpParams { flags: params.flags | flag::EAGER, ..*params }, out)
     }
 
     fn send_as(
@@ -420,8 +423,9 @@ impl Service {
     ) -> Result<Submitted> {
         let params = OpParams { flags: params.flags | flag::AM_REPLY, ..*params };
         let link = self.link(to)?;
+        let front = Front { header, table: &[] };
         // SAFETY: the caller keeps the data, and `out` is the caller's.
-        unsafe { link.am_send(id, header, data, &params, out) }
+        unsafe { link.send_message(Kind::Message, id, front, data, &params, out) }
     }
 
     /// Waits, on any thread, until `done`, which news come before; false when the time ran out first.

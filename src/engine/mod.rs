@@ -158,6 +158,7 @@ pub(crate) mod window_plain;
 pub(crate) mod window_reach;
 pub(crate) mod window_remote;
 pub(crate) mod window_request;
+pub(crate) mod window_slot;
 pub(crate) mod window_sync;
 pub mod window_wire;
 pub mod wire;

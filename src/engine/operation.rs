@@ -25,6 +25,8 @@ pub(crate) mod flag {
     pub(crate) const ALL: u64 = (1 << 9) - 1;
     /// The library's own: an active message is about a stream between two hubs.
     pub(crate) const HUB: u64 = 1 << 63;
+    /// The library's own: the peer waits for it, or whoever sends it cannot do without, so that it is not for the send queue to bound how many there are.
+    pub(crate) const OWED: u64 = 1 << 62;
 }
 
 /// `ucxx_request_callback_t`: argument, request, status.

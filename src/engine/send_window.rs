@@ -40,6 +40,9 @@ impl WindowLimits {
         WindowLimits { ops: 256, bytes: 256 << 20, queue_ops: 16384, queue_bytes: u64::MAX };
 }
 
+/// Sends that wait where those that are owed are refused as well: nobody who keeps to what members of groups may ask each other gets there.
+const MOST_OWED: u64 = 1 << 18;
+
 /// Entries of the queue beyond which those are looked for that have ended where they stood.
 const SWEEP: usize = 64;
 
@@ -219,7 +222,8 @@ impl Endpoint {
         let limits = window.limits.get();
         let full = window.queued_ops.get() >= limits.queue_ops.into()
             || window.queued_bytes.get().saturating_add(length as u64) > limits.queue_bytes;
-        if params.flags & flag::NO_WAIT == 0 && !full {
+        let owed = params.flags & flag::OWED != 0 && window.queued_ops.get() < MOST_OWED;
+        if params.flags & flag::NO_WAIT == 0 && (!full || owed) {
             return Ok(());
         }
         Err(self.no_room(full))

@@ -11,7 +11,7 @@ use super::segment::Segment;
 use super::status::{Error, Result, Status};
 use super::window::Flavor;
 use super::window_lock::WindowLock;
-use super::window_mail::Slot;
+use super::window_slot::Slot;
 use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 
 /// Rounds of a barrier of as many processes as there can be.

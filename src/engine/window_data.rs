@@ -323,7 +323,9 @@ impl Window {
                     while let Some(([here, fetched, there], bytes)) = pieces.next_up_to(most as u64) {
                         let there = at.wrapping_add_signed(there);
                         // SAFETY: as for this function, with the lock held.
-                        unsafe { combine_there(process, there, &update(here, std::ptr::null_mut(), fetched, bytes)) }?;
+                        unsafe {
+                            self.combine_there(process, there, &update(here, std::ptr::null_mut(), fetched, bytes))
+                        }?;
                     }
                 }
                 (Place::Asked(..), _) => unreachable!("asked above"),
@@ -380,7 +382,7 @@ impl Window {
                 // SAFETY: as for this function.
                 if unsafe { self.hand_over_update(rank, at, &update) }? == 0 {
                     // SAFETY: as above, with the lock held.
-                    self.under_lock(target, || unsafe { combine_there(process, at, &update) })?;
+                    self.under_lock(target, || unsafe { self.combine_there(process, at, &update) })?;
                 }
             }
             (Place::Asked(at, _), _) => {
@@ -525,6 +527,28 @@ impl Window {
         }
     }
 
+    /// Elements of another process, which are fetched, combined, and written back.
+    ///
+    /// # Safety
+    /// The operand and the result of the update, as for `Update::execute_locked`; its target is not looked at.
+    unsafe fn combine_there(&self, process: &Process, at: u64, update: &Update) -> Result<()> {
+        let bytes = update.count * update.kind.size();
+        let combine = |room: &mut [u64]| {
+            let target: *mut u8 = room.as_mut_ptr().cast();
+            process.copy(Way::Read, &[(target, at, bytes)])?;
+            // SAFETY: as many bytes of ours, aligned for every type; and as for this function.
+            unsafe { Update { target, ..*update }.execute_locked() };
+            if update.op != Reduce::NoOp {
+                process.copy(Way::Write, &[(target, at, bytes)])?;
+            }
+            Ok(())
+        };
+        if bytes <= 8 * FEW_WORDS {
+            return combine(&mut [0; FEW_WORDS]);
+        }
+        self.group.service.windows.rooms.with(AT_ONCE, combine)
+    }
+
     #[inline(never)]
     pub(super) fn under_lock(&self, target: &Target, work: impl FnOnce() -> Result<()>) -> Result<()> {
         visible::stored();
@@ -557,27 +581,4 @@ pub(super) fn check_attached(target: &Target, address: u64, layout: &Layout<'_>)
     }
     let text = format!("disp: bytes {} to {} from address {address:#x} on are not attached", extent.start, extent.end);
     Err(Error::new(Status::RMA_ATTACH, text))
-}
-
-/// Elements of another process, which are fetched, combined, and written back.
-///
-/// # Safety
-/// The operand and the result of the update, as for `Update::execute_locked`; its target is not looked at.
-unsafe fn combine_there(process: &Process, at: u64, update: &Update) -> Result<()> {
-    let bytes = update.count * update.kind.size();
-    let mut few = [0_u64; FEW_WORDS];
-    let mut many;
-    let target: *mut u8 = if bytes <= size_of_val(&few) {
-        few.as_mut_ptr().cast()
-    } else {
-        many = vec![0_u64; bytes.div_ceil(8)];
-        many.as_mut_ptr().cast()
-    };
-    process.copy(Way::Read, &[(target, at, bytes)])?;
-    // SAFETY: as many bytes of ours, aligned for every type; and as for this function.
-    unsafe { Update { target, ..*update }.execute_locked() };
-    if update.op != Reduce::NoOp {
-        process.copy(Way::Write, &[(target, at, bytes)])?;
-    }
-    Ok(())
 }

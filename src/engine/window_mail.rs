@@ -3,7 +3,8 @@
 //! Such memory is mapped nowhere else, and the kernel takes more than a microsecond to copy 8 bytes into it. A target that waits anyway does it in a tenth of that. Nothing
 //! depends on it: whoever finds nobody there, or is not served at once, goes through the kernel as ever.
 //!
-//! There is one slot for each target, in the control words of its window, with room for one operation. An origin claims it, writes what it wants, and posts that (`POSTED`). One
+//! There is one slot for each target, in the control words of its window, with room for one operation, and for what the next one of the same call sends: that is put there while the target
+//! is at the one before. An origin claims it, writes what it wants, and posts that (`POSTED`). One
 //! atomic word settles who executes: a thread of the target takes it (`TAKEN`), or the origin takes it back (`BACK`). What was taken is done, or refused with nothing done; the
 //! target says which (`DONE`, `REFUSED`), and the origin gives the slot back when it has what was fetched. What the origin writes, what both settle, and what the target
 //! writes stand on lines of their own, so that neither takes away from the other what it is about to write.
@@ -16,7 +17,6 @@
 //!
 //! What stands in a slot was written by another process: it is copied once, and checked like a message.
 
-use super::cache_line::CacheLine;
 use super::element::{Domain, ElementType, Reduce};
 use super::reduce::{self, Update};
 use super::rma;
@@ -26,165 +26,33 @@ use super::window::{Target, Window};
 use super::window_control::Ended;
 use super::window_data::Place;
 use super::window_reach::{Reach, Way};
+use super::window_slot::{phase, Claim, Errand, Slot, MOST};
 use super::window_wire::What;
 use parking_lot::Mutex;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
 use std::hint::spin_loop;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Bytes of an operation.
-pub(super) const MOST: usize = 8 << 10;
-/// Of those that stand beside the word that tells of them.
-const FEW: usize = 24;
 /// Looks at what was posted before it is taken back: less than a microsecond.
 const LOOKS: u32 = 48;
+/// So many times as often where much is to be done: the kernel takes longer for that than a target between two looks.
+const PATIENT: usize = 8;
 /// Looks of a thread that serves, once it has served, between which it does what it is waiting for.
 const SERVING_LOOKS: u32 = 128;
 /// Of what it serves at a time.
 const MOST_AT_A_TIME: u32 = 1 << 10;
 /// Looks that find nothing, after which nothing is expected any more. Not by the clock: whoever shares its processor with others is to have looked.
 const PATIENCE: u32 = 2000;
-/// The same of a thread that has served before.
+/// The same of a thread that has served before, or could have.
 const PATIENCE_SERVING: u32 = 20_000;
 /// What was posted longer ago is not executed.
 const FRESH_NS: u64 = 20_000_000;
-/// Operations that go through the kernel after one that nobody has served: up to so many.
+/// Operations that go through the kernel after one that nobody has served: up to so many, and a longer one counts once for each `ONE_OF_PAUSE` bytes.
 const LONGEST_PAUSE: u32 = 64;
+const ONE_OF_PAUSE: usize = 64 << 10;
 /// Looks at what was taken between two that let others run, and of these between two that ask whether the target lives.
 const LOOKS_PER_YIELD: u32 = 1 << 10;
 const YIELDS_PER_QUESTION: u32 = 1 << 10;
-
-/// Beside the number of a claim.
-mod phase {
-    pub(super) const BITS: u32 = 2;
-    /// Of the word.
-    pub(super) const BACK: u64 = 0;
-    pub(super) const POSTED: u64 = 1;
-    pub(super) const TAKEN: u64 = 2;
-    /// Of the answer.
-    pub(super) const DONE: u64 = 1;
-    pub(super) const REFUSED: u64 = 2;
-}
-
-/// What is asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Errand {
-    pub(super) what: What,
-    pub(super) op: Reduce,
-    pub(super) kind: ElementType,
-    /// From the beginning of the target's memory on.
-    pub(super) at: u64,
-    pub(super) bytes: usize,
-}
-
-impl Errand {
-    fn encode(&self) -> u64 {
-        (self.what as u64) << 48 | (self.op as u64) << 40 | (self.kind as u64) << 32 | self.bytes as u64
-    }
-
-    fn decode(word: u64, at: u64) -> Option<Self> {
-        let byte = |shift: u32| (word >> shift & 0xff) as u8;
-        let all = [What::Put, What::Get, What::Accumulate, What::Fetch, What::Swap];
-        let what = all.into_iter().find(|what| *what as u8 == byte(48))?;
-        let op = Reduce::from_number(byte(40).into()).ok()?;
-        let kind = ElementType::from_number(byte(32).into()).ok()?;
-        let bytes = word as u32 as usize;
-        let errand = Errand { what, op, kind, at, bytes };
-        let whole = bytes <= MOST && bytes % kind.size() == 0 && (what != What::Swap || bytes == kind.size());
-        whole.then_some(errand)
-    }
-
-    /// Bytes that go there.
-    fn sent(&self) -> usize {
-        match self.what {
-            What::Get => 0,
-            What::Fetch if self.op == Reduce::NoOp => 0,
-            What::Swap => 2 * self.bytes,
-            _ => self.bytes,
-        }
-    }
-}
-
-/// See the module.
-#[repr(C)]
-pub(super) struct Slot {
-    /// Odd while it belongs to an origin; the next number for the next one.
-    claims: AtomicU64,
-    /// When it was posted: nanoseconds of the kernel's clock.
-    posted: AtomicU64,
-    at: AtomicU64,
-    errand: AtomicU64,
-    few: UnsafeCell<[u8; FEW]>,
-    _origin_alone: CacheLine,
-    /// Number of a claim, and phase.
-    word: AtomicU64,
-    _word_alone: CacheLine,
-    /// Likewise.
-    answer: AtomicU64,
-    /// The target looks here.
-    attended: AtomicU32,
-    _unused: u32,
-    few_fetched: UnsafeCell<[u8; FEW]>,
-    _target_alone: CacheLine,
-    sent: UnsafeCell<[u8; 2 * MOST]>,
-    fetched: UnsafeCell<[u8; MOST]>,
-}
-
-/// The number of one.
-#[derive(Clone, Copy)]
-struct Claim(u64);
-
-impl Claim {
-    fn with(self, phase: u64) -> u64 {
-        self.0 << phase::BITS | phase
-    }
-}
-
-impl Slot {
-    fn claim(&self) -> Option<Claim> {
-        let before = self.claims.load(Ordering::Relaxed);
-        if before % 2 == 1 {
-            return None;
-        }
-        let claim = before.wrapping_add(1);
-        let claimed = self.claims.compare_exchange(before, claim, Ordering::Acquire, Ordering::Relaxed);
-        claimed.is_ok().then_some(Claim(claim))
-    }
-
-    fn give_back(&self, claim: Claim) {
-        self.claims.store(claim.0.wrapping_add(1), Ordering::Release);
-    }
-
-    /// What was posted, by the one (`TAKEN`) or by the other (`BACK`).
-    fn take(&self, claim: Claim, how: u64) -> bool {
-        let order = (Ordering::AcqRel, Ordering::Relaxed);
-        self.word.compare_exchange(claim.with(phase::POSTED), claim.with(how), order.0, order.1).is_ok()
-    }
-
-    /// What the target says of this claim, once it has said something.
-    fn answer(&self, claim: Claim) -> Option<bool> {
-        let answer = self.answer.load(Ordering::Acquire);
-        (answer >> phase::BITS == claim.0 << phase::BITS >> phase::BITS).then_some(answer == claim.with(phase::DONE))
-    }
-
-    /// Where what is sent stands.
-    fn place_of(&self, sent: usize) -> *mut u8 {
-        if sent <= FEW {
-            self.few.get().cast()
-        } else {
-            self.sent.get().cast()
-        }
-    }
-
-    /// And what is fetched.
-    fn place_of_fetched(&self, bytes: usize) -> *mut u8 {
-        if bytes <= FEW {
-            self.few_fetched.get().cast()
-        } else {
-            self.fetched.get().cast()
-        }
-    }
-}
 
 fn now_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -201,10 +69,11 @@ pub(super) struct Pause {
 }
 
 impl Pause {
-    fn is_over(&self) -> bool {
+    fn is_over(&self, bytes: usize) -> bool {
         let left = self.left.load(Ordering::Relaxed);
         if left > 0 {
-            self.left.store(left - 1, Ordering::Relaxed);
+            let counts = u32::try_from(1 + bytes / ONE_OF_PAUSE).unwrap_or(u32::MAX);
+            self.left.store(left.saturating_sub(counts), Ordering::Relaxed);
         }
         left == 0
     }
@@ -238,7 +107,7 @@ impl Window {
         bytes: usize,
     ) -> Result<bool> {
         let what = if way == Way::Write { What::Put } else { What::Get };
-        let errand = Errand { what, op: Reduce::NoOp, kind: ElementType::Byte, at: there, bytes };
+        let errand = Errand { what, op: Reduce::NoOp, kind: ElementType::Byte, at: there, bytes, second: false };
         // SAFETY: as for this function.
         unsafe { self.hand_over(rank, errand, [(here.cast_const(), errand.sent()), NOTHING], here) }
     }
@@ -255,16 +124,41 @@ impl Window {
             return Ok(0);
         }
         let what = if result.is_null() { What::Accumulate } else { What::Fetch };
-        for done in (0..bytes).step_by(at_once) {
-            let errand = Errand { what, op, kind, at: there + done as u64, bytes: at_once.min(bytes - done) };
-            let sent = (operand.wrapping_add(done), errand.sent());
-            let result = if result.is_null() { result } else { result.wrapping_add(done) };
-            // SAFETY: as for this function.
-            if !unsafe { self.hand_over(rank, errand, [sent, NOTHING], result) }? {
-                return Ok(done);
+        let piece = |done: usize, second| {
+            let (at, bytes) = (there + done as u64, at_once.min(bytes - done));
+            Errand { what, op, kind, at, bytes, second }
+        };
+        let mut errand = piece(0, false);
+        let Some(mut turn) = self.take_turn(rank, bytes) else { return Ok(0) };
+        // SAFETY: as for this function.
+        let store = |turn: &Turn<'_>, errand: &Errand, done: usize| unsafe {
+            turn.store(errand, [(operand.wrapping_add(done), errand.sent()), NOTHING]);
+        };
+        store(&turn, &errand, 0);
+        let mut done = 0;
+        loop {
+            turn.post(&errand);
+            let ahead = done + errand.bytes;
+            let next = (ahead < bytes).then(|| piece(ahead, !errand.second));
+            // While the target is at the one before.
+            next.iter().for_each(|next| store(&turn, next, ahead));
+            if !self.await_served(rank, &turn)? {
+                break;
             }
+            if errand.what.is_answered() {
+                // SAFETY: as for this function.
+                unsafe { turn.fetch(&errand, result.wrapping_add(done)) };
+            }
+            done = ahead;
+            let Some(next) = next else { break };
+            errand = next;
+            turn.claim = turn.slot.renew(turn.claim);
         }
-        Ok(bytes)
+        if done < bytes {
+            turn.slot.goes_another_way(bytes);
+        }
+        turn.end(done == bytes);
+        Ok(done)
     }
 
     /// Compare-and-swap: true if that is done, whatever came of it.
@@ -279,7 +173,7 @@ impl Window {
         (operand, compare, result): (*const u8, *const u8, *mut u8),
     ) -> Result<bool> {
         let bytes = kind.size();
-        let errand = Errand { what: What::Swap, op: Reduce::NoOp, kind, at: there, bytes };
+        let errand = Errand { what: What::Swap, op: Reduce::NoOp, kind, at: there, bytes, second: false };
         // SAFETY: as for this function.
         unsafe { self.hand_over(rank, errand, [(operand, bytes), (compare, bytes)], result) }
     }
@@ -295,47 +189,43 @@ impl Window {
         sent: [(*const u8, usize); 2],
         result: *mut u8,
     ) -> Result<bool> {
-        let target = &self.targets[rank as usize];
-        let (Reach::Process(_, base), true) = (&target.reach, errand.bytes <= MOST) else { return Ok(false) };
-        let Some(slot) = target.control().mail() else { return Ok(false) };
-        if slot.attended.load(Ordering::Relaxed) == 0 || !target.pause.is_over() {
+        if errand.bytes > MOST {
             return Ok(false);
         }
-        let Some(claim) = slot.claim() else { return Ok(false) };
-        slot.at.store(errand.at.wrapping_sub(*base), Ordering::Relaxed);
-        slot.errand.store(errand.encode(), Ordering::Relaxed);
-        let mut place = slot.place_of(errand.sent());
-        for (from, bytes) in sent.into_iter().filter(|(_, bytes)| *bytes > 0) {
-            // SAFETY: as for this function; the slot is ours, and has room for twice as much as is sent of each.
-            unsafe {
-                place.copy_from_nonoverlapping(from, bytes);
-                place = place.add(bytes);
-            }
-        }
-        slot.posted.store(now_ns(), Ordering::Relaxed);
-        slot.word.store(claim.with(phase::POSTED), Ordering::Release);
-        let done = self.await_served(rank, slot, claim)?;
+        let Some(turn) = self.take_turn(rank, errand.bytes) else { return Ok(false) };
+        // SAFETY: as for this function.
+        unsafe { turn.store(&errand, sent) };
+        turn.post(&errand);
+        let done = self.await_served(rank, &turn)?;
         if done && errand.what.is_answered() {
-            let fetched = slot.place_of_fetched(errand.bytes).cast_const();
             // SAFETY: as for this function.
-            unsafe { result.copy_from_nonoverlapping(fetched, errand.bytes) };
+            unsafe { turn.fetch(&errand, result) };
         }
-        slot.give_back(claim);
-        if done {
-            target.pause.was_served();
-        } else {
-            target.pause.was_not_served();
-        }
+        turn.end(done);
         Ok(done)
     }
 
+    /// The slot of a target where somebody looks, if nobody else has it, to hand over so many bytes in all.
+    fn take_turn(&self, rank: u32, bytes: usize) -> Option<Turn<'_>> {
+        let target = &self.targets[rank as usize];
+        let Reach::Process(_, base) = &target.reach else { return None };
+        let slot = target.control().mail()?;
+        if slot.attended.load(Ordering::Relaxed) == 0 || !target.pause.is_over(bytes) {
+            slot.goes_another_way(bytes);
+            return None;
+        }
+        let looks = LOOKS * (bytes / MOST).clamp(1, PATIENT) as u32;
+        Some(Turn { target, base: *base, slot, claim: slot.claim()?, looks })
+    }
+
     /// True if it was done; the slot is the caller's again.
-    fn await_served(&self, rank: u32, slot: &Slot, claim: Claim) -> Result<bool> {
+    fn await_served(&self, rank: u32, turn: &Turn<'_>) -> Result<bool> {
+        let Turn { slot, claim, looks, .. } = *turn;
         for look in 1_u32.. {
             if let Some(done) = slot.answer(claim) {
                 return Ok(done);
             }
-            if look == LOOKS && slot.take(claim, phase::BACK) {
+            if look == looks && slot.take(claim, phase::BACK) {
                 return Ok(false);
             }
             if look % LOOKS_PER_YIELD == 0 {
@@ -351,6 +241,57 @@ impl Window {
     }
 }
 
+/// An origin that has a slot, until it ends that. One that finds the target dead does not.
+struct Turn<'a> {
+    target: &'a Target,
+    /// Where the target's memory begins there.
+    base: u64,
+    slot: &'a Slot,
+    claim: Claim,
+    /// Before what was posted is taken back.
+    looks: u32,
+}
+
+impl Turn<'_> {
+    /// # Safety
+    /// What is sent is readable; and no errand is posted that stands in the same half.
+    unsafe fn store(&self, errand: &Errand, sent: [(*const u8, usize); 2]) {
+        let mut place = self.slot.place_of(errand);
+        for (from, bytes) in sent.into_iter().filter(|(_, bytes)| *bytes > 0) {
+            // SAFETY: as for this function; the slot is ours, and has room for as much.
+            unsafe {
+                place.copy_from_nonoverlapping(from, bytes);
+                place = place.add(bytes);
+            }
+        }
+    }
+
+    fn post(&self, errand: &Errand) {
+        let Turn { base, slot, claim, .. } = *self;
+        slot.at.store(errand.at.wrapping_sub(base), Ordering::Relaxed);
+        slot.errand.store(errand.encode(), Ordering::Relaxed);
+        slot.posted.store(now_ns(), Ordering::Relaxed);
+        slot.word.store(claim.with(phase::POSTED), Ordering::Release);
+    }
+
+    /// # Safety
+    /// The result is writable for what was fetched.
+    unsafe fn fetch(&self, errand: &Errand, result: *mut u8) {
+        let fetched = self.slot.place_of_fetched(errand.bytes).cast_const();
+        // SAFETY: as for this function.
+        unsafe { result.copy_from_nonoverlapping(fetched, errand.bytes) };
+    }
+
+    fn end(self, was_served: bool) {
+        self.slot.give_back(self.claim);
+        if was_served {
+            self.target.pause.was_served();
+        } else {
+            self.target.pause.was_not_served();
+        }
+    }
+}
+
 /// The windows of a service whose members may hand something over, and who looks for it.
 #[derive(Default)]
 pub(super) struct Mail {
@@ -362,6 +303,8 @@ pub(super) struct Mail {
 #[derive(Default)]
 struct Served {
     windows: Vec<Known>,
+    /// Of the windows' slots, all together.
+    about: u64,
     /// Threads that look.
     attendants: u32,
 }
@@ -372,6 +315,14 @@ struct Known(*const Window);
 unsafe impl Send for Known {}
 
 impl Served {
+    /// Has anybody done something without a slot?
+    fn is_about(&mut self) -> bool {
+        // SAFETY: in the list.
+        let slots = self.windows.iter().filter_map(|window| unsafe { &*window.0 }.own().control().mail());
+        let about = slots.fold(0, |sum, slot| slot.about().wrapping_add(sum));
+        std::mem::replace(&mut self.about, about) != about
+    }
+
     fn tell(&self) {
         for window in &self.windows {
             // SAFETY: in the list.
@@ -439,7 +390,7 @@ impl Attendant<'_> {
     /// Serves what there is. Looks longer where there has just been something.
     pub(super) fn look(&self) {
         self.left.set(self.left.get().saturating_sub(1));
-        let Some(served) = self.mail.served.try_lock() else { return };
+        let Some(mut served) = self.mail.served.try_lock() else { return };
         let (mut left, mut times) = (self.looks.get(), 0);
         while left > 0 && times < MOST_AT_A_TIME {
             left -= 1;
@@ -452,7 +403,7 @@ impl Attendant<'_> {
             }
             spin_loop();
         }
-        if times > 0 {
+        if times > 0 || served.is_about() {
             self.left.set(PATIENCE_SERVING);
         }
         self.looks.set(if times > 0 { SERVING_LOOKS } else { (self.looks.get() / 2).max(1) });
@@ -492,7 +443,7 @@ impl Window {
 
     /// False if nothing was done: the origin finds out why.
     fn execute(&self, slot: &Slot, errand: &Errand) -> bool {
-        let Errand { what, op, kind, at, bytes } = *errand;
+        let Errand { what, op, kind, at, bytes, .. } = *errand;
         let own = self.own();
         let Reach::Mapped(base) = own.reach else { return false };
         if self.closed.load(Ordering::Relaxed) {
@@ -502,7 +453,7 @@ impl Window {
             return false;
         }
         let place = base.wrapping_add(at as usize);
-        let (sent, fetched) = (slot.place_of(errand.sent()), slot.place_of_fetched(bytes));
+        let (sent, fetched) = (slot.place_of(errand), slot.place_of_fetched(bytes));
         match what {
             What::Put | What::Get => {
                 // SAFETY: inside this process's memory of the window, and as many bytes in the slot.

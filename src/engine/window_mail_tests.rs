@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::engine::test_random::Random;
+use std::sync::atomic::AtomicU64;
 
 /// All zero, as in a segment.
 fn slot() -> Box<Slot> {
@@ -10,7 +11,7 @@ fn slot() -> Box<Slot> {
 }
 
 fn errand(what: What, op: Reduce, kind: ElementType, bytes: usize) -> Errand {
-    Errand { what, op, kind, at: 77, bytes }
+    Errand { what, op, kind, at: 77, bytes, second: bytes == MOST }
 }
 
 #[test]
@@ -46,7 +47,11 @@ fn a_claim_is_one_origins() {
     assert!(slot.answer(first).is_none() && !slot.take(first, phase::TAKEN));
     slot.word.store(first.with(phase::POSTED), Ordering::Release);
     assert!(slot.take(first, phase::BACK) && !slot.take(first, phase::TAKEN));
-    slot.give_back(first);
+    let second = slot.renew(first);
+    assert!(slot.claim().is_none() && !slot.take(second, phase::TAKEN));
+    slot.word.store(second.with(phase::POSTED), Ordering::Release);
+    assert!(!slot.take(first, phase::TAKEN) && slot.take(second, phase::BACK));
+    slot.give_back(second);
     let second = slot.claim().unwrap();
     slot.word.store(second.with(phase::POSTED), Ordering::Release);
     assert!(!slot.take(first, phase::TAKEN) && slot.take(second, phase::TAKEN) && !slot.take(second, phase::BACK));
@@ -131,10 +136,21 @@ impl Shared {
 #[test]
 fn whoever_is_not_served_tries_less_often() {
     let pause = Pause::default();
-    let tries = |times: u32| (0..times).filter(|_| pause.is_over()).inspect(|_| pause.was_not_served()).count();
+    let tries = |times: u32| (0..times).filter(|_| pause.is_over(8)).inspect(|_| pause.was_not_served()).count();
     assert_eq!(tries(4), 2);
     assert!(tries(10 * LONGEST_PAUSE) < 20);
-    while !pause.is_over() {}
+    while !pause.is_over(8) {}
+    pause.was_not_served();
+    assert!(!pause.is_over(LONGEST_PAUSE as usize * ONE_OF_PAUSE) && pause.is_over(8));
     pause.was_served();
-    assert!(pause.is_over() && pause.is_over());
+    assert!(pause.is_over(8) && pause.is_over(8));
+}
+
+#[test]
+fn a_target_learns_of_what_is_much_and_goes_another_way() {
+    let slot = slot();
+    slot.goes_another_way(MOST);
+    assert_eq!(slot.about(), 0);
+    slot.goes_another_way(MOST + 1);
+    assert_eq!(slot.about(), 1);
 }

@@ -13,12 +13,11 @@
 
 use super::am_message::Message;
 use super::element::{Domain, Reduce};
-use super::group_service::{distances, Held, Service};
+use super::group_service::{distances, is_of_peer, Held, Service};
 use super::inflight::Out;
 use super::layout::Layout;
-use super::memory_type;
 use super::messages;
-use super::operation::{OpParams, Submitted};
+use super::operation::{flag, OpParams, Submitted};
 use super::reduce::{self, Update};
 use super::request::Ticket;
 use super::rma;
@@ -30,8 +29,8 @@ use super::window_awaited::Awaited;
 use super::window_control::Ended;
 use super::window_data::Place;
 use super::window_mail::Mail;
-use super::window_operate::{SpareLists, AT_ONCE};
-use super::window_reach::Reach;
+use super::window_operate::{part, SpareLists, AT_ONCE};
+use super::window_reach::{Reach, Rooms};
 use super::window_remote::Question;
 use super::window_wire::{pieces_of, What, WindowHeader};
 use parking_lot::Mutex;
@@ -65,6 +64,7 @@ pub(crate) struct Windows {
     /// Everything else.
     pub(super) awaited: Arc<Awaited>,
     pub(super) spare: SpareLists,
+    pub(super) rooms: Rooms,
     /// What members of this host hand over.
     pub(super) mail: Mail,
     /// For the data of answers.
@@ -271,18 +271,22 @@ impl Service {
             number: asked.number,
             ..WindowHeader::new(What::Answer, asked.window, self.rank())
         };
-        let parts =
-            [Part { data: data.as_ptr().cast_mut().cast(), length: data.len(), memory_type: memory_type::HOST }];
+        let parts = [part(&data)];
         let parts: &[Part] = if data.is_empty() { &[] } else { &parts };
         let (to, bytes) = (asked.from, data.len() as u64);
         self.windows.owe(to, bytes);
         let kept = Box::into_raw(Box::new(Answer { service: self, to, data }));
-        let params = OpParams { callback: Some(on_answered), callback_arg: kept.cast(), ..OpParams::DEFAULT };
-        // Whoever cannot be told has gone.
-        if !matches!(self.send_with(asked.from, &header.encode(), parts, &params, Out::NOWHERE), Ok(Submitted::Pending))
-        {
+        let callback = OpParams { callback: Some(on_answered), callback_arg: kept.cast(), ..OpParams::DEFAULT };
+        let params = OpParams { flags: flag::OWED, ..callback };
+        let sent = self.send_with(to, &header.encode(), parts, &params, Out::NOWHERE);
+        if !matches!(sent, Ok(Submitted::Pending)) {
             // SAFETY: of the box above, which nobody else gets.
             unsafe { Box::from_raw(kept) }.has_left();
+        }
+        if sent.is_err_and(|error| !is_of_peer(error.status())) {
+            // It would wait for ever.
+            messages::complain("a window's answer that cannot be sent: the connection is given up");
+            self.cut(to);
         }
     }
 }

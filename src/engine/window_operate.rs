@@ -120,7 +120,7 @@ impl Drop for Shipment<'_> {
     }
 }
 
-fn part(data: &[u8]) -> Part {
+pub(super) fn part(data: &[u8]) -> Part {
     Part { data: data.as_ptr().cast_mut().cast(), length: data.len(), memory_type: memory_type::HOST }
 }
 

@@ -8,6 +8,7 @@ use super::identity::Identity;
 use super::peer_watch::{self, Found};
 use super::segment::Segment;
 use super::status::{Error, Result, Status};
+use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
 
 /// Pieces of one system call. The kernel takes 1024.
@@ -25,6 +26,26 @@ pub(super) enum Reach {
     AttachedHere,
     /// In a process that is to be asked, by messages: from the beginning of its window on, or by address in dynamic ones.
     Messages,
+}
+
+/// Room for what is fetched from another process: kept, for as many threads as are mostly there at a time.
+#[derive(Default)]
+pub(super) struct Rooms(Mutex<Vec<Box<[u64]>>>);
+
+impl Rooms {
+    const KEPT: usize = 8;
+
+    /// With room for so many bytes, which are always the same.
+    pub(super) fn with<T>(&self, bytes: usize, work: impl FnOnce(&mut [u64]) -> T) -> T {
+        let kept = self.0.lock().pop();
+        let mut room = kept.unwrap_or_else(|| vec![0; bytes.div_ceil(8)].into_boxed_slice());
+        let result = work(&mut room);
+        let mut rooms = self.0.lock();
+        if rooms.len() < Self::KEPT {
+            rooms.push(room);
+        }
+        result
+    }
 }
 
 /// Another process of this host.

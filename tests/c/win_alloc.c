@@ -4,16 +4,16 @@
 #include "allocations.h"
 #include "win.h"
 
-enum { MEMBERS = 3, SIZE = 4096, WARM = 50, ROUNDS = 500 };
+enum { MEMBERS = 3, LONG = 1 << 20, SIZE = 4096 + LONG, WARM = 50, ROUNDS = 500 };
 
 static win_t win;
 
-/* All post to each other, and start each other; then a fence, and locks. */
+/* All post to each other, and start each other; then a fence, and locks. Some targets wait meanwhile, and do what they are asked for; others do not. */
 static void one_round(uint64_t round) {
   uint32_t others[MEMBERS - 1], count = 0;
   uint64_t number = round, before = 0;
-  ucxx_layout_t words = contiguous(UCXX_TYPE_UINT64, 16);
-  uint64_t data[16] = {round};
+  static const uint64_t data[LONG / 8];
+  ucxx_layout_t words = contiguous(UCXX_TYPE_UINT64, 64), many = contiguous(UCXX_TYPE_UINT64, LONG / 8);
   for (uint32_t rank = 0; rank < win.ranks; rank++) {
     if (rank != win.rank)
       others[count++] = rank;
@@ -29,6 +29,8 @@ static void one_round(uint64_t round) {
   CHECK_OK(ucxx_window_fence(win.window, UCXX_ASSERT_NOSUCCEED));
   CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, others[0], 0));
   CHECK_OK(ucxx_window_accumulate(win.window, data, &words, others[0], win_disp(&win, others[0], 1024), &words, UCXX_REDUCE_SUM));
+  if (round % 16 == 0)
+    CHECK_OK(ucxx_window_accumulate(win.window, data, &many, others[0], win_disp(&win, others[0], 4096), &many, UCXX_REDUCE_SUM));
   CHECK_OK(win_fetch64(&win, others[0], 2048, UCXX_REDUCE_SUM, &number, &before));
   CHECK_OK(ucxx_window_flush(win.window, others[0]));
   CHECK_OK(ucxx_window_unlock(win.window, others[0]));

@@ -34,7 +34,7 @@ static void add_to_sum(uint64_t value) {
 
 /* What this member has in its part of the target's memory stands in `own` as well. */
 static void one_operation(dice_t *dice, uint8_t *own) {
-  static const size_t lengths[] = {1, 2, 3, 4, 7, 8, 16, 24, 25, 100, 4096, 8184, 8192, 8193, 20000};
+  static const size_t lengths[] = {1, 2, 3, 4, 7, 8, 16, 24, 25, 100, 4096, 8184, 8192, 8193, 20000, REGION};
   static uint8_t data[REGION], back[REGION];
   size_t length = lengths[roll(dice, sizeof lengths / sizeof *lengths)], at = (size_t)roll(dice, REGION - length + 1);
   const uint64_t whole = length / 8, begin = 16 + win.rank * (uint64_t)REGION;
