@@ -714,7 +714,7 @@ struct ucxx_worker_params {
    */
   int32_t delayed_submission;
   /**
-   * Operations that the queue holds; 0 for 4096. When it is full they get NO_RESOURCE; flush, close and cancel never do.
+   * Operations that the queue holds, at most 1,048,576; 0 for 4096. When it is full they get NO_RESOURCE; flush, close and cancel never do.
    */
   uint32_t submission_queue_depth;
   /**
@@ -1342,7 +1342,7 @@ struct ucxx_group_params {
    */
   uint32_t rank;
   /**
-   * CALLBACKS and TCP: how many members there are.
+   * CALLBACKS and TCP: how many members there are. At most 1,048,576, whatever the bootstrap.
    */
   uint32_t size;
   /**
@@ -2256,7 +2256,8 @@ ucxx_status_t ucxx_tag_send(ucxx_endpoint_t *endpoint, const void *buffer, size_
 ucxx_status_t ucxx_tag_send_sync(ucxx_endpoint_t *endpoint, const void *buffer, size_t length, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Sends scattered buffers as one message, which any kind of tag receive takes. The list is copied, the buffers are not.
+ * Sends scattered buffers as one message, which any kind of tag receive takes. The list is copied, the buffers are not. This and every other list of buffers has at
+ * most 1,048,576 (else INVALID_PARAM).
  */
 ucxx_status_t ucxx_tag_send_iov(ucxx_endpoint_t *endpoint, const ucxx_buffer_t *buffers, size_t count, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
 

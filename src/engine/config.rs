@@ -39,6 +39,9 @@ const NO_ZCOPY_BEFORE: Release = Release::new(1, 16);
 /// Releases before this one know CMA's key without its prefix, and ignore prefixed transport keys that come by the API.
 const PREFIXED_KEYS_SINCE: Release = Release::new(1, 17);
 
+/// Four times the longest name in UCX. What names a variable that no transport takes is a line of UCX's log, of 2 KiB at most: in a longer one it would not be found.
+const LONGEST_KEY: usize = 128;
+
 impl Config {
     /// The environment, then the library's defaults, then `entries`, the later winning over the earlier.
     pub(crate) fn new(entries: &[(String, String)], local_network: bool) -> Result<Self> {
@@ -83,6 +86,10 @@ impl Config {
                 return Err(Error::invalid(
                     "config: NET_DEVICES is UCXX_NETWORK_LOCAL's to set: ask for one of the two",
                 ));
+            }
+            if key.len() > LONGEST_KEY {
+                let text = format!("config: a key of {} bytes, where {LONGEST_KEY} are the most", key.len());
+                return Err(Error::invalid(text));
             }
             let spelled = spelled_for(ucx_release(), key);
             config.modify(spelled, value).map_err(|status| {

@@ -194,7 +194,8 @@ impl Endpoint {
         endpoint.create_in_ucp(&ucp_params).map_err(|(status, logged)| {
             endpoint.unwatch_process();
             let text = format!("address: no endpoint to {}: is it still running?", endpoint.peer_text());
-            Error::new(status, super::log::with_reason(text, &logged))
+            let text = super::log::with_reason(text, &logged);
+            Error::new(status, super::room::with_shared_memory(text))
         })?;
         endpoint.peering.unclaimed.set(back);
         endpoint.register();

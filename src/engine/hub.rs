@@ -128,9 +128,8 @@ impl Hub {
         if count == 0 {
             return Ok(());
         }
-        if count > MOST_ENVELOPES {
-            return Err(Error::new(Status::NO_MEMORY, format!("count: {count} envelopes are more than a hub has")));
-        }
+        // Before memory is made that would be refused.
+        self.check_room(kind, count)?;
         self.start_pump(kind)?;
         self.add(kind, Block::make(&self.context, kind, self.size as usize, count, self.worker.is_some())?)
     }
@@ -160,11 +159,11 @@ impl Hub {
 
     fn check_room(&self, kind: MemoryKind, count: usize) -> Result<()> {
         let mut state = self.state.lock();
-        let there = state.envelopes.len();
-        let pool = state.pool(kind);
+        let fits = count <= MOST_ENVELOPES.saturating_sub(state.envelopes.len());
+        let pool = if fits { state.pool(kind) } else { None };
         drop(state);
-        if there + count > MOST_ENVELOPES {
-            let text = format!("hub: with {count} envelopes more it would have over {MOST_ENVELOPES}");
+        if !fits {
+            let text = format!("count: with {count} envelopes more the hub would have over {MOST_ENVELOPES}");
             return Err(Error::new(Status::EXCEEDS_LIMIT, text));
         }
         if pool.is_none() {

@@ -117,6 +117,7 @@ pub mod request;
 pub mod ring;
 pub mod rkey;
 pub mod rma;
+pub(crate) mod room;
 pub(crate) mod scheduling;
 pub mod segment;
 pub mod send_window;

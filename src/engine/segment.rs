@@ -183,6 +183,10 @@ fn make(length: usize) -> Result<OwnedFd> {
     if length as u64 > room() {
         return Err(Error::new(Status::NO_MEMORY, format!("segment: there is no memory for {length} bytes")));
     }
+    if length as u64 > super::room::longest_file() {
+        let text = format!("segment: {length} bytes are more than the limit of the length of files (ulimit -f)");
+        return Err(Error::new(Status::NO_RESOURCE, text));
+    }
     // A kernel that knows that flag may insist on it; one that does not refuses it. (MFD_NOEXEC_SEAL, 6.3.)
     const NOT_EXECUTABLE: libc::c_uint = 8;
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;

@@ -240,6 +240,7 @@ impl Worker {
         if status != sys::UCS_OK {
             super::log::hand_on(&logged);
             let text = super::log::with_reason("UCX could not create a worker".to_owned(), &logged);
+            let text = super::room::with_shared_memory(text);
             return Err(Error::new(Status(status.into()), text));
         }
         if let Err(error) = context.check_config_applied(&logged) {

@@ -22,7 +22,7 @@ pub struct ucxx_group_params {
     pub bootstrap: i32,
     /// CALLBACKS and TCP: this process, from 0. PMIX and ENV find rank and size themselves.
     pub rank: u32,
-    /// CALLBACKS and TCP: how many members there are.
+    /// CALLBACKS and TCP: how many members there are. At most 1,048,576, whatever the bootstrap.
     pub size: u32,
     /// CALLBACKS: gives each member's `length` bytes at `in` to all, one after the other in rank order to `out`; blocks until it has. Called in ucxx_group_create alone, on
     /// its thread, a few times, with the same `length` by all. It returns UCXX_OK or an error, with which ucxx_group_create then fails. It must not throw.

@@ -115,7 +115,8 @@ unsafe extern "C" fn send(
     }
 }
 
-/// Sends scattered buffers as one message, which any kind of tag receive takes. The list is copied, the buffers are not.
+/// Sends scattered buffers as one message, which any kind of tag receive takes. The list is copied, the buffers are not. This and every other list of buffers has at
+/// most 1,048,576 (else INVALID_PARAM).
 ///
 /// # Safety
 /// `buffers` is readable for `count` entries during the call, and what they name until the operation has completed.

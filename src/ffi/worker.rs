@@ -28,7 +28,7 @@ pub struct ucxx_worker_params {
     /// While there is a progress thread: 1 others hand operations to it by a queue, -1 they take a lock and call UCX themselves,
     /// 0 as UCXX_RS_DELAYED_SUBMISSION (0 or 1) in the environment says, on if that is not set.
     pub delayed_submission: i32,
-    /// Operations that the queue holds; 0 for 4096. When it is full they get NO_RESOURCE; flush, close and cancel never do.
+    /// Operations that the queue holds, at most 1,048,576; 0 for 4096. When it is full they get NO_RESOURCE; flush, close and cancel never do.
     pub submission_queue_depth: u32,
     /// Nanoseconds that an adaptive progress thread, or a call which waits under manual progress, polls before it sleeps; 0 for
     /// the default, 50 microseconds.
