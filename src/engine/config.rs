@@ -32,9 +32,14 @@ const DEFAULTS: &[(&str, &str, &[&str])] = &[
 ];
 
 /// Up to 1.15 a zero-copy send that is under way when its TCP peer dies is completed twice, and an assertion in UCX ends the process; so is the data of a
-/// rendezvous. Without it UCX copies, in pieces of TCP_TX_SEG_SIZE: longer ones than UCX's own 8 KiB make TCP some three times as fast, and
-/// were tried as the default. But what goes out in one piece meets another assertion when the peer dies (`ucp_ep.c:437` of 1.13).
+/// rendezvous. Without it UCX copies. What it copies goes out in pieces as long as a receiver takes, which is what zero-copy sends are cut into as
+/// well: 8 KiB, UCX's own choice for copies, are a third as fast.
 const NO_ZCOPY_BEFORE: Release = Release::new(1, 16);
+const INSTEAD_OF_ZCOPY: &[(&str, &str, &[&str])] = &[
+    ("ZCOPY_THRESH", "inf", &[]),
+    // A receiver that was told to take less would have no room.
+    ("TCP_TX_SEG_SIZE", "64k", &["TCP_RX_SEG_SIZE"]),
+];
 
 /// Releases before this one know CMA's key without its prefix, and ignore prefixed transport keys that come by the API.
 const PREFIXED_KEYS_SINCE: Release = Release::new(1, 17);
@@ -60,9 +65,8 @@ impl Config {
             families: families_in_environment(),
             transports: transports_in_environment(),
         };
-        let zcopy: &[(&str, &str, &[&str])] = &[("ZCOPY_THRESH", "inf", &[])];
-        let zcopy = if ucx_release() < NO_ZCOPY_BEFORE { zcopy } else { &[] };
-        for (key, value, other_forms) in DEFAULTS.iter().chain(zcopy) {
+        let copies = if ucx_release() < NO_ZCOPY_BEFORE { INSTEAD_OF_ZCOPY } else { &[] };
+        for (key, value, other_forms) in DEFAULTS.iter().chain(copies) {
             let is_given = |key: &str| {
                 let named = |(name, _): &(String, String)| name.strip_prefix("UCX_").unwrap_or(name) == key;
                 std::env::var_os(format!("UCX_{key}")).is_some() || entries.iter().any(named)

@@ -372,7 +372,8 @@ impl Endpoint {
 
     /// Gives UCP what there is room for. Not inside its progress. How much that was.
     pub(crate) fn drain_queue(&self) -> u32 {
-        if self.is_connecting() || self.phase() > Phase::Flushing {
+        // UCX would keep what it gets of an endpoint that it has given up, for one that is freed.
+        if self.is_connecting() || self.phase() > Phase::Flushing || self.closing.loss.get().is_error() {
             return 0;
         }
         self.credit_messages();

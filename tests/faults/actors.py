@@ -22,7 +22,6 @@ TRANSPORTS = {"shm": "posix,cma,self", "tcp": "tcp,self", "default": None, "link
 UCX_ABORTS = {
     r"ucp_request\.c:684": "1.13",
     r"ucp_ep\.inl:215": "1.13",
-    r"ucp_ep\.c:437": "1.13",
     # A close by force meets a message whose data is on its way in pieces.
     r"ucp_ep\.c:3318": "1.13",
     r"tcp_ep\.c:939": "1.13",
