@@ -40,6 +40,8 @@ pub(super) const READING_NS: u64 = 3_000_000_000;
 pub(crate) struct Closing {
     /// What the close, and `on_close`, will report.
     pub(crate) outcome: Cell<Status>,
+    /// UCX has lost the peer, which is looked at when the pass ends. It would keep what it still gets, for an endpoint that is freed by then.
+    pub(crate) given_up: Cell<bool>,
     /// The caller's request for it, if it is in flight.
     pub(super) request: Cell<*const Slot>,
     /// The caller has closed it: a second time is an error.
@@ -80,6 +82,7 @@ impl Default for Closing {
     fn default() -> Self {
         Closing {
             outcome: Cell::new(Status::OK),
+            given_up: Cell::new(false),
             request: Cell::new(std::ptr::null()),
             taken: Cell::new(false),
             flushed: Cell::new(true),

@@ -25,6 +25,7 @@ pub(crate) unsafe extern "C" fn on_ucp_error(arg: *mut c_void, _ucp: sys::ucp_ep
 impl Endpoint {
     /// UCX has lost the peer.
     fn lost(&self, ucx: Status) {
+        self.closing.given_up.set(!self.has_taken_leave());
         self.gone(self.loss(), &ucx.to_string());
     }
 

@@ -372,8 +372,7 @@ impl Endpoint {
 
     /// Gives UCP what there is room for. Not inside its progress. How much that was.
     pub(crate) fn drain_queue(&self) -> u32 {
-        // UCX would keep what it gets of an endpoint that it has given up, for one that is freed.
-        if self.is_connecting() || self.phase() > Phase::Flushing || self.closing.loss.get().is_error() {
+        if self.is_connecting() || self.phase() > Phase::Flushing || self.closing.given_up.get() {
             return 0;
         }
         self.credit_messages();
