@@ -149,6 +149,25 @@ pub(crate) fn gpu_of(stream: *mut c_void) -> Result<Arc<Gpu>> {
     Ok(gpu)
 }
 
+/// The GPU whose context is current on this thread, else the first. It is held until the process ends: making its primary context takes long, so that is
+/// not to be done for each message; and memory in it may be in the hands of a user of whom nothing more is known.
+pub(crate) fn gpu_of_thread() -> Result<Arc<Gpu>> {
+    static HELD: Mutex<Vec<Arc<Gpu>>> = Mutex::new(Vec::new());
+    let driver = driver()?;
+    let mut number = 0;
+    // SAFETY: a valid out-pointer.
+    match unsafe { (driver.context_device)(&mut number) } {
+        cuda::INVALID_CONTEXT => number = 0,
+        code => done("cuCtxGetDevice", code).map_err(|fault| fault.into_error("the current context"))?,
+    }
+    let gpu = gpu(number)?;
+    let mut held = HELD.lock();
+    if !held.iter().any(|known| Arc::ptr_eq(known, &gpu)) {
+        held.push(gpu.clone());
+    }
+    Ok(gpu)
+}
+
 /// Where memory is, if the driver knows it: memory type and device.
 pub(crate) fn find(data: *const c_void) -> Option<(i32, i32)> {
     let driver = driver().ok()?;
@@ -190,6 +209,10 @@ unsafe fn inside<T>(
 }
 
 impl Gpu {
+    pub(crate) fn number(&self) -> i32 {
+        self.number
+    }
+
     fn inside<T>(&self, call: impl FnOnce(&Driver) -> std::result::Result<T, Fault>) -> std::result::Result<T, Fault> {
         // SAFETY: retained as long as this lives.
         unsafe { inside(self.driver, self.context, || call(self.driver)) }

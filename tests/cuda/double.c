@@ -482,6 +482,8 @@ EXPORT int cuDeviceGet(int *device, int number) {
 EXPORT int cuDevicePrimaryCtxRetain(void **context, int device) {
   pthread_mutex_lock(&lock);
   if (device < 0 || device >= DEVICES) LEAVE(INVALID_DEVICE);
+  int code = fault_of("cuDevicePrimaryCtxRetain");
+  if (code != OK) LEAVE(code);
   contexts[device].device = device;
   contexts[device].retained++;
   counts[DOUBLE_CONTEXTS]++;
@@ -518,7 +520,8 @@ EXPORT int cuCtxGetCurrent(void **context) {
 EXPORT int cuCtxGetDevice(int *device) {
   if (depth == 0) return INVALID_CONTEXT;
   *device = stack[depth - 1]->device;
-  return OK;
+  pthread_mutex_lock(&lock);
+  LEAVE(fault_of("cuCtxGetDevice"));
 }
 
 /* ---------------------------------------------------------------- for the tests */
