@@ -236,7 +236,7 @@ enum ucxx_progress_mode {
  */
 enum ucxx_memory_type {
   /**
-   * Found out from the pointer.
+   * Found out from the pointer. What peers are told of a buffer is HOST then.
    */
   UCXX_MEMORY_AUTO = 0,
   UCXX_MEMORY_HOST = 1,

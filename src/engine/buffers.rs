@@ -179,7 +179,3 @@ impl Drop for Buffers {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "buffers_tests.rs"]
-mod tests;

@@ -60,9 +60,10 @@ fn done(call: &'static str, code: i32) -> std::result::Result<(), Fault> {
     Err(Fault { call, code })
 }
 
+static DRIVER: OnceLock<std::result::Result<Driver, String>> = OnceLock::new();
+
 /// The driver, with what it can be used for; NO_DEVICE and why, where there is none.
 fn driver() -> Result<&'static Driver> {
-    static DRIVER: OnceLock<std::result::Result<Driver, String>> = OnceLock::new();
     let loaded = DRIVER.get_or_init(|| {
         library::with_signals_blocked(|| {
             let driver = Driver::load()?;
@@ -187,6 +188,21 @@ pub(crate) fn find(data: *const c_void) -> Option<(i32, i32)> {
         cuda::MEMORY_DEVICE if ask(cuda::POINTER_DEVICE, (&raw mut device).cast()) => Some((CUDA, device)),
         cuda::MEMORY_HOST => Some((CUDA_PINNED, 0)),
         _ => Some((HOST, 0)),
+    }
+}
+
+/// Is it a GPU's own memory? Yes where that cannot be told. The driver is asked if the process has it; it is not loaded for this.
+pub(crate) fn may_be_on_device(data: *const c_void) -> bool {
+    let there = DRIVER.get().is_some() || Driver::is_loaded();
+    let Some(driver) = there.then(driver).and_then(Result::ok) else { return true };
+    let mut kind = 0u32;
+    // SAFETY: an out-pointer that has room for the attribute; of the address only the number is looked at.
+    match unsafe { (driver.pointer_attribute)((&raw mut kind).cast(), cuda::POINTER_MEMORY_TYPE, data as Address) } {
+        // Managed memory is said to be a device's, too.
+        cuda::SUCCESS => kind == cuda::MEMORY_DEVICE && find(data).is_none_or(|(found, _)| found != CUDA_MANAGED),
+        // Memory that the driver does not know.
+        cuda::INVALID_VALUE => false,
+        _ => true,
     }
 }
 

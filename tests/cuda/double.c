@@ -62,6 +62,7 @@ typedef struct block {
   char *base;
   size_t bytes;
   int device; /* -1: of the host */
+  int managed;
 } block_t;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -343,7 +344,7 @@ static int make(size_t bytes, int device, void **base) {
   if (posix_memalign(&data, 256, bytes) != 0) return OUT_OF_MEMORY;
   memset(data, 0xa5, bytes);
   block_t *block = malloc(sizeof *block);
-  *block = (block_t){blocks, data, bytes, device};
+  *block = (block_t){blocks, data, bytes, device, 0};
   blocks = block;
   counts[DOUBLE_BLOCKS]++;
   *base = data;
@@ -443,10 +444,11 @@ EXPORT int cuMemsetD8Async(uint64_t to, unsigned char byte, size_t bytes, void *
 EXPORT int cuPointerGetAttribute(void *value, int attribute, uint64_t address) {
   pthread_mutex_lock(&lock);
   block_t *block = block_of(address);
-  if (block == NULL) LEAVE(INVALID_VALUE);
+  int code = fault_of("cuPointerGetAttribute");
+  if (code != OK || block == NULL) LEAVE(code != OK ? code : INVALID_VALUE);
   switch (attribute) {
     case 2: *(unsigned *)value = block->device < 0 ? 1 : 2; LEAVE(OK);
-    case 8: *(unsigned *)value = 0; LEAVE(OK);
+    case 8: *(unsigned *)value = (unsigned)block->managed; LEAVE(OK);
     case 9: *(int *)value = block->device < 0 ? 0 : block->device; LEAVE(OK);
     default: LEAVE(INVALID_VALUE);
   }
@@ -555,6 +557,13 @@ EXPORT void double_delay(unsigned up_to_ns, uint64_t with_seed) {
   pthread_mutex_lock(&lock);
   delay_ns = up_to_ns;
   seed = with_seed;
+  pthread_mutex_unlock(&lock);
+}
+
+EXPORT void double_manage(uint64_t address, int managed) {
+  pthread_mutex_lock(&lock);
+  block_t *block = block_of(address);
+  if (block != NULL) block->managed = managed;
   pthread_mutex_unlock(&lock);
 }
 

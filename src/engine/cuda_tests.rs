@@ -1,10 +1,11 @@
-//! The library's own allocator on a GPU: this program once more, with the stand-in for the CUDA driver that the C tests have.
+//! What is made on a GPU without an allocator, and where memory is: this program once more, with the stand-in for the CUDA driver that the C tests have.
 
-use super::*;
-use crate::engine::cuda::{find, gpu};
-use crate::engine::memory_type::{CUDA, CUDA_PINNED, HOST};
-use crate::sys::cuda::Object;
-use std::ffi::{c_char, c_int, c_long, CStr, CString};
+use super::buffers::{Allocator, Buffers, Frame};
+use super::cuda::{find, gpu, may_be_on_device};
+use super::memory_type::{CUDA, CUDA_MANAGED, CUDA_PINNED, HOST};
+use super::status::{Result, Status};
+use crate::sys::cuda::{Driver, Object};
+use std::ffi::{c_char, c_int, c_long, c_void, CStr, CString};
 use std::path::Path;
 use std::process::Command;
 
@@ -71,6 +72,12 @@ impl StandIn {
             let fail: unsafe extern "C" fn(*const c_char, c_int, c_int, c_int) = self.function(c"double_fail");
             fail(call.as_ptr(), after, 1, code);
         }
+    }
+
+    /// Makes device memory managed, or ends that.
+    fn manage(&self, data: *mut u8, managed: bool) {
+        // SAFETY: see double.h.
+        unsafe { self.function::<unsafe extern "C" fn(u64, c_int)>(c"double_manage")(data as u64, managed.into()) }
     }
 
     fn current(&self) -> Object {
@@ -141,7 +148,7 @@ fn frames_of_cuda_memory() {
     let folders =
         std::env::join_paths(std::iter::once(folder.0.clone()).chain(std::env::split_paths(&path("LD_LIBRARY_PATH"))));
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "engine::buffers::tests::on_the_stand_in", "--nocapture"]);
+    child.args(["--exact", "engine::cuda_tests::on_the_stand_in", "--nocapture"]);
     child.env("LD_LIBRARY_PATH", folders.unwrap()).env("UCX_MODULES", "^cuda").env(TASK, &folder.0);
     assert!(child.status().unwrap().success());
 }
@@ -151,7 +158,11 @@ fn frames_of_cuda_memory() {
 fn on_the_stand_in() {
     let Some(folder) = std::env::var_os(TASK) else { return };
     assert!(Path::new(&folder).join("libcuda.so.1").exists());
+    // Nobody has loaded it, so nobody knows; and it is not loaded to find out.
+    assert!(may_be_on_device((&raw const folder).cast()) && !Driver::is_loaded());
     let double = StandIn::open();
+    assert!(Driver::is_loaded());
+    where_memory_is(&double);
     where_it_cannot_be(&double);
     where_nothing_is_current(&double);
     where_a_context_is_current(&double);
@@ -164,11 +175,37 @@ fn on_the_stand_in() {
     assert!(double.current().is_null());
 }
 
+fn where_memory_is(double: &StandIn) {
+    let on_host = 5u64;
+    let is = |data: *mut u8| (may_be_on_device(data.cast()), find(data.cast()));
+    assert_eq!(is((&raw const on_host).cast_mut().cast()), (false, None));
+    let gpu = gpu(1).unwrap();
+    let (device, pinned) = (gpu.allocate(100).unwrap(), gpu.allocate_pinned(100).unwrap());
+    assert_eq!(is(device), (true, Some((CUDA, 1))));
+    assert_eq!(is(device.wrapping_add(99)), (true, Some((CUDA, 1))));
+    assert_eq!(is(device.wrapping_add(100)), (false, None));
+    assert_eq!(is(pinned), (false, Some((CUDA_PINNED, 0))));
+    double.manage(device, true);
+    assert_eq!(is(device), (false, Some((CUDA_MANAGED, 0))));
+    double.manage(device, false);
+    // A driver that answers nothing any more.
+    double.fail("cuPointerGetAttribute", 0, ILLEGAL_ADDRESS);
+    assert!(may_be_on_device((&raw const on_host).cast()));
+    // SAFETY: made above.
+    unsafe {
+        gpu.free(device);
+        gpu.free_pinned(pinned);
+    }
+    drop(gpu);
+    assert_eq!((double.count(BLOCKS), double.count(CONTEXTS)), (0, 0));
+}
+
 fn where_it_cannot_be(double: &StandIn) {
+    let calls = double.count(CALLS);
     let made = Buffers::allocate(OWN, [(8, HOST), (100, CUDA)].into_iter(), false);
     refused(made, Status::UNSUPPORTED, "cannot receive into CUDA memory");
     refused(make(&[(100, 4)]), Status::UNSUPPORTED, "this type");
-    assert_eq!((double.count(CALLS), double.count(CONTEXTS)), (0, 0));
+    assert_eq!((double.count(CALLS), double.count(CONTEXTS)), (calls, 0));
     double.fail("cuDevicePrimaryCtxRetain", 0, 2);
     refused(make(&[(100, CUDA)]), Status::NO_MEMORY, "cuDevicePrimaryCtxRetain");
     assert_eq!(double.count(CONTEXTS), 0);
