@@ -153,7 +153,8 @@ static void execute(stream_t *stream, work_t *work) {
         pthread_cond_wait(&changed, &lock);
       doze();
       if (work->code) stream->failed = work->code;
-      if (failed || work->code || stream->context->lost) break;
+      /* Perhaps meanwhile: what it was to move may have been freed since, and the device have come back. */
+      if (stream->failed || stream->context->lost) break;
       work->moving = 1;
       pthread_mutex_unlock(&lock);
       if (work->kind == COPY)
