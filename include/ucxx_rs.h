@@ -236,7 +236,7 @@ enum ucxx_progress_mode {
  */
 enum ucxx_memory_type {
   /**
-   * Found out from the pointer.
+   * Found out from the pointer. What peers are told of a buffer is HOST then.
    */
   UCXX_MEMORY_AUTO = 0,
   UCXX_MEMORY_HOST = 1,
@@ -1267,7 +1267,9 @@ struct ucxx_allocator {
    */
   size_t struct_size;
   /**
-   * NULL for malloc.
+   * NULL for malloc; and for frames that their sender has announced as CUDA memory cuMemAlloc, on the device whose context is current on the thread that drives progress,
+   * or device 0 where none is (the sender does not say which), in its primary context, which is held from then on. Such frames are UNSUPPORTED where UCX cannot receive into
+   * CUDA memory (ucxx_context_has_cuda), NO_DEVICE without a driver.
    */
   ucxx_allocate_t allocate;
   /**
@@ -2429,7 +2431,8 @@ size_t ucxx_buffers_count(const ucxx_buffers_t *buffers);
 ucxx_status_t ucxx_buffers_get(const ucxx_buffers_t *buffers, size_t index, ucxx_buffer_t *buffer);
 
 /**
- * As `ucxx_buffers_get`, and from here on the caller frees this one: by its own `deallocate`, or free() without one.
+ * As `ucxx_buffers_get`, and from here on the caller frees this one: by its own `deallocate`, or without one by free(), UCXX_MEMORY_CUDA
+ * by cuMemFree in the primary context of the device that `device_id` tells.
  */
 ucxx_status_t ucxx_buffers_take(ucxx_buffers_t *buffers, size_t index, ucxx_buffer_t *buffer);
 

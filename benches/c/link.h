@@ -27,6 +27,7 @@
 #define BENCH_LINK_H
 
 #include <sched.h>
+#include <stdlib.h>
 
 #include "harness.h"
 
@@ -85,6 +86,7 @@ static inline void link_establish(struct link *link, const struct options *optio
   const void *mine = link_address(link, &length);
   void *other = harness_exchange(options, mine, length, &other_length);
   link_connect(link, other, other_length);
+  free(other);
   link_recv(link, &received, sizeof received, 99, &recv_operation);
   link_send(link, &sent, sizeof sent, 99, &send_operation);
   link_finish(link, &send_operation);

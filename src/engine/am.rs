@@ -192,7 +192,7 @@ impl Endpoint {
     }
 
     pub(super) fn may_be_device(&self, part: &Part) -> bool {
-        memory_type::may_be_device(&self.worker.context, part.memory_type)
+        memory_type::may_be_device_at(&self.worker.context, part.memory_type, part.data)
     }
 
     #[inline(never)]

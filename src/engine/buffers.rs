@@ -1,9 +1,11 @@
-//! Buffers that are made when it is known what comes: by the caller's allocator, within the caller's limits.
+//! Buffers that are made when it is known what comes: by the caller's allocator or the library's own, within the caller's limits.
 
+use super::cuda::{self, Gpu};
 use super::memory_type;
 use super::status::{Error, Result, Status};
 use super::worker::Worker;
 use std::ffi::c_void;
+use std::sync::Arc;
 
 /// `ucxx_allocator_t`'s functions.
 pub type Allocate = unsafe extern "C" fn(*mut c_void, usize, i32, i32, *mut *mut c_void) -> i32;
@@ -42,35 +44,65 @@ pub struct Frame {
 pub struct Buffers {
     allocator: Allocator,
     frames: Vec<Frame>,
+    /// Where the library has made those of CUDA memory.
+    gpu: Option<Arc<Gpu>>,
 }
 
 // SAFETY: memory of the caller's, which is told that its functions may be called on any thread.
 unsafe impl Send for Buffers {}
 
 impl Buffers {
-    /// Makes buffers for frames of these lengths. Outside the gate.
-    pub(crate) fn allocate(allocator: Allocator, wanted: impl ExactSizeIterator<Item = (usize, i32)>) -> Result<Self> {
-        let mut buffers = Buffers { allocator, frames: Vec::with_capacity(wanted.len()) };
+    /// Makes buffers for frames of these lengths. Outside the gate. `reaches_cuda`: UCX can receive into CUDA memory.
+    pub(crate) fn allocate(
+        allocator: Allocator,
+        wanted: impl ExactSizeIterator<Item = (usize, i32)>,
+        reaches_cuda: bool,
+    ) -> Result<Self> {
+        let mut buffers = Buffers { allocator, frames: Vec::with_capacity(wanted.len()), gpu: None };
         for (length, memory_type) in wanted {
             let mut frame = Frame { data: std::ptr::null_mut(), length, memory_type, device_id: 0 };
             if length > 0 {
-                let status = match allocator.allocate {
-                    // SAFETY: the caller's function and argument; a valid out-pointer.
-                    Some(allocate) => Status(unsafe {
-                        allocate(allocator.arg, length, memory_type, frame.device_id, &mut frame.data)
-                    }),
-                    None => own(&mut frame),
-                };
-                if status.is_error() || frame.data.is_null() {
-                    let status = if status.is_error() { status } else { Status::NO_MEMORY };
-                    let text =
-                        format!("allocator: no memory for {length} bytes: {}", status.sentence().to_string_lossy());
-                    return Err(Error::new(status, text));
-                }
+                buffers.fill(&mut frame, reaches_cuda)?;
             }
             buffers.frames.push(frame);
         }
         Ok(buffers)
+    }
+
+    fn fill(&mut self, frame: &mut Frame, reaches_cuda: bool) -> Result<()> {
+        let Some(allocate) = self.allocator.allocate else { return self.fill_own(frame, reaches_cuda) };
+        // SAFETY: the caller's function and argument; a valid out-pointer.
+        let status = Status(unsafe {
+            allocate(self.allocator.arg, frame.length, frame.memory_type, frame.device_id, &mut frame.data)
+        });
+        if status.is_error() {
+            return Err(none_for(frame, status));
+        }
+        check_made(frame)
+    }
+
+    /// The library's own memory is the C library's and the CUDA driver's, so that a caller can free what it takes.
+    fn fill_own(&mut self, frame: &mut Frame, reaches_cuda: bool) -> Result<()> {
+        if memory_type::is_cuda(frame.memory_type) && reaches_cuda {
+            let gpu = match &self.gpu {
+                Some(gpu) => gpu,
+                None => self.gpu.insert(cuda::gpu_of_thread()?),
+            };
+            let failed = |fault: cuda::Fault| fault.into_error(format!("allocator: CUDA device {}", gpu.number()));
+            frame.data = gpu.allocate(frame.length).map_err(failed)?.cast();
+            frame.device_id = gpu.number();
+            return Ok(());
+        }
+        if memory_type::is_device(frame.memory_type) {
+            let text = match frame.memory_type {
+                memory_type::CUDA => "there is none, and the UCX that is loaded cannot receive into CUDA memory here",
+                _ => "there is none, and the library makes no memory of this type",
+            };
+            return Err(Error::new(Status::UNSUPPORTED, format!("allocator: {text}")));
+        }
+        // SAFETY: no precondition.
+        frame.data = unsafe { libc::malloc(frame.length) };
+        check_made(frame)
     }
 
     /// How many.
@@ -109,19 +141,22 @@ impl Worker {
         wanted: impl ExactSizeIterator<Item = (usize, i32)>,
     ) -> Result<Buffers> {
         let mut made = None;
-        self.outside(|| made = Some(Buffers::allocate(allocator, wanted)));
+        self.outside(|| made = Some(Buffers::allocate(allocator, wanted, self.context.has_cuda())));
         made.unwrap_or_else(|| Err(Error::new(Status::NO_MEMORY, "no buffers were made")))
     }
 }
 
-/// The library's own memory is the C library's, so that a caller can free what it takes.
-fn own(frame: &mut Frame) -> Status {
-    if memory_type::is_device(frame.memory_type) {
-        return Status::UNSUPPORTED;
+fn check_made(frame: &Frame) -> Result<()> {
+    if frame.data.is_null() {
+        return Err(none_for(frame, Status::NO_MEMORY));
     }
-    // SAFETY: no precondition.
-    frame.data = unsafe { libc::malloc(frame.length) };
-    Status::OK
+    Ok(())
+}
+
+#[cold]
+fn none_for(frame: &Frame, status: Status) -> Error {
+    let why = status.sentence().to_string_lossy();
+    Error::new(status, format!("allocator: no memory for {} bytes: {why}", frame.length))
 }
 
 impl Drop for Buffers {
@@ -133,8 +168,13 @@ impl Drop for Buffers {
                     free(self.allocator.arg, frame.data, frame.length, frame.memory_type, frame.device_id);
                 },
                 (Some(_), None) => {}
-                // SAFETY: from `own`.
-                (None, _) => unsafe { libc::free(frame.data) },
+                // SAFETY: from `fill_own`, which makes CUDA memory on this GPU alone, and all else by malloc.
+                (None, _) => unsafe {
+                    match &self.gpu {
+                        Some(gpu) if memory_type::is_cuda(frame.memory_type) => gpu.free(frame.data.cast()),
+                        _ => libc::free(frame.data),
+                    }
+                },
             }
         }
     }

@@ -60,9 +60,10 @@ fn done(call: &'static str, code: i32) -> std::result::Result<(), Fault> {
     Err(Fault { call, code })
 }
 
+static DRIVER: OnceLock<std::result::Result<Driver, String>> = OnceLock::new();
+
 /// The driver, with what it can be used for; NO_DEVICE and why, where there is none.
 fn driver() -> Result<&'static Driver> {
-    static DRIVER: OnceLock<std::result::Result<Driver, String>> = OnceLock::new();
     let loaded = DRIVER.get_or_init(|| {
         library::with_signals_blocked(|| {
             let driver = Driver::load()?;
@@ -149,6 +150,25 @@ pub(crate) fn gpu_of(stream: *mut c_void) -> Result<Arc<Gpu>> {
     Ok(gpu)
 }
 
+/// The GPU whose context is current on this thread, else the first. It is held until the process ends: making its primary context takes long, so that is
+/// not to be done for each message; and memory in it may be in the hands of a user of whom nothing more is known.
+pub(crate) fn gpu_of_thread() -> Result<Arc<Gpu>> {
+    static HELD: Mutex<Vec<Arc<Gpu>>> = Mutex::new(Vec::new());
+    let driver = driver()?;
+    let mut number = 0;
+    // SAFETY: a valid out-pointer.
+    match unsafe { (driver.context_device)(&mut number) } {
+        cuda::INVALID_CONTEXT => number = 0,
+        code => done("cuCtxGetDevice", code).map_err(|fault| fault.into_error("the current context"))?,
+    }
+    let gpu = gpu(number)?;
+    let mut held = HELD.lock();
+    if !held.iter().any(|known| Arc::ptr_eq(known, &gpu)) {
+        held.push(gpu.clone());
+    }
+    Ok(gpu)
+}
+
 /// Where memory is, if the driver knows it: memory type and device.
 pub(crate) fn find(data: *const c_void) -> Option<(i32, i32)> {
     let driver = driver().ok()?;
@@ -171,6 +191,21 @@ pub(crate) fn find(data: *const c_void) -> Option<(i32, i32)> {
     }
 }
 
+/// Is it a GPU's own memory? Yes where that cannot be told. The driver is asked if the process has it; it is not loaded for this.
+pub(crate) fn may_be_on_device(data: *const c_void) -> bool {
+    let there = DRIVER.get().is_some() || Driver::is_loaded();
+    let Some(driver) = there.then(driver).and_then(Result::ok) else { return true };
+    let mut kind = 0u32;
+    // SAFETY: an out-pointer that has room for the attribute; of the address only the number is looked at.
+    match unsafe { (driver.pointer_attribute)((&raw mut kind).cast(), cuda::POINTER_MEMORY_TYPE, data as Address) } {
+        // Managed memory is said to be a device's, too.
+        cuda::SUCCESS => kind == cuda::MEMORY_DEVICE && find(data).is_none_or(|(found, _)| found != CUDA_MANAGED),
+        // Memory that the driver does not know.
+        cuda::INVALID_VALUE => false,
+        _ => true,
+    }
+}
+
 /// Calls with this context as the current one.
 ///
 /// # Safety
@@ -190,6 +225,10 @@ unsafe fn inside<T>(
 }
 
 impl Gpu {
+    pub(crate) fn number(&self) -> i32 {
+        self.number
+    }
+
     fn inside<T>(&self, call: impl FnOnce(&Driver) -> std::result::Result<T, Fault>) -> std::result::Result<T, Fault> {
         // SAFETY: retained as long as this lives.
         unsafe { inside(self.driver, self.context, || call(self.driver)) }

@@ -182,12 +182,8 @@ impl Endpoint {
         let (memory_type, flags) = match room {
             Room::Parts(parts) => {
                 let memory_type = memory_type_of(&self.worker, parts, &plain)?;
-                let filled = parts.iter().find(|part| part.length > 0);
-                let told = filled.map_or(memory_type::HOST, |part| part.memory_type);
-                (
-                    memory_type,
-                    if memory_type::may_be_device(&self.worker.context, told) { wire::flag::WAITING } else { 0 },
-                )
+                let on_device = parts.iter().any(|part| part.length > 0 && self.may_be_device(part));
+                (memory_type, if on_device { wire::flag::WAITING } else { 0 })
             }
             Room::Made(_, data) => (memory_type_of(&self.worker, &[data], &plain)?, 0),
         };

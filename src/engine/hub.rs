@@ -350,6 +350,10 @@ impl Hub {
             std::mem::forget(self);
             return;
         }
+        // What streams have done by now does not keep the hub: then it ends here, and not on its thread, perhaps beside the end of the process.
+        if let Some(pump) = self.pump.get() {
+            pump.settle();
+        }
         let mut state = self.state.lock();
         (state.closed, state.destroyed) = (true, true);
         let streams: Vec<_> = state.links.iter().filter_map(|link| link.watch.stream.clone()).collect();

@@ -13,6 +13,7 @@
 
 use super::context::Context;
 use super::cuda::{self, Event, Fault, Gpu, Side, Stream};
+use super::fork::Generation;
 use super::hub::Hub;
 use super::hub_lease::{End, Refusal, Seeker, Terms};
 use super::hub_memory::MemoryKind;
@@ -23,9 +24,10 @@ use super::library;
 use super::memory_type::CUDA;
 use super::status::{Error, Result, Status};
 use parking_lot::{Condvar, Mutex};
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -120,11 +122,15 @@ enum Job {
 struct Inbox {
     jobs: Vec<Job>,
     over: bool,
+    /// Looks at what is under way that somebody waits for, and those that there were.
+    asked: u64,
+    answered: u64,
 }
 
 struct Shared {
     inbox: Mutex<Inbox>,
     bell: Condvar,
+    answer: Condvar,
 }
 
 impl Shared {
@@ -145,8 +151,13 @@ pub(super) struct Pump {
 
 impl Pump {
     fn start(context: &Arc<Context>, hub: Weak<Hub>) -> Result<Self> {
-        let shared =
-            Arc::new(Shared { inbox: Mutex::new(Inbox { jobs: Vec::new(), over: false }), bell: Condvar::new() });
+        THREADS_SINCE.get_or_init(|| {
+            // SAFETY: a function that does not unwind. Registered after UCX was loaded, it runs before that ends.
+            unsafe { libc::atexit(process_ends) };
+            Generation::current()
+        });
+        let inbox = Inbox { jobs: Vec::new(), over: false, asked: 0, answered: 0 };
+        let shared = Arc::new(Shared { inbox: Mutex::new(inbox), bell: Condvar::new(), answer: Condvar::new() });
         let theirs = shared.clone();
         let run = move || Work { hub, shared: theirs, lanes: Vec::new(), under_way: Vec::new() }.run();
         let started = library::with_signals_blocked(|| std::thread::Builder::new().name("ucxx_hub".into()).spawn(run));
@@ -154,6 +165,20 @@ impl Pump {
             Error::new(Status::NO_RESOURCE, format!("hub: no thread for what its GPUs do: {cause}"))
         })?;
         Ok(Pump { shared, thread: Some(thread), context: context.clone(), marking: Mutex::new(()) })
+    }
+
+    /// Has the thread notice what has been reached by now. The caller keeps the hub.
+    pub(super) fn settle(&self) {
+        if self.thread.as_ref().is_none_or(|thread| thread.thread().id() == std::thread::current().id()) {
+            return;
+        }
+        let mut inbox = self.shared.inbox.lock();
+        inbox.asked += 1;
+        let mine = inbox.asked;
+        self.shared.bell.notify_one();
+        while inbox.answered < mine {
+            self.shared.answer.wait(&mut inbox);
+        }
     }
 
     /// The caller keeps the hub.
@@ -210,25 +235,30 @@ struct Work {
 
 impl Work {
     fn run(mut self) {
-        let mut nap = SHORTEST;
+        let (mut nap, mut answered) = (SHORTEST, 0);
         loop {
             let mut inbox = self.shared.inbox.lock();
-            while inbox.jobs.is_empty() && self.under_way.is_empty() && !inbox.over {
+            while inbox.jobs.is_empty() && self.under_way.is_empty() && inbox.asked == inbox.answered && !inbox.over {
                 self.shared.bell.wait(&mut inbox);
             }
-            if inbox.jobs.is_empty() && !self.under_way.is_empty() {
+            if inbox.jobs.is_empty() && !self.under_way.is_empty() && inbox.asked == inbox.answered {
                 self.shared.bell.wait_for(&mut inbox, nap);
             }
             // The hub outlives what is under way, so there is nothing left to do.
             if inbox.over {
                 return;
             }
-            let jobs = std::mem::take(&mut inbox.jobs);
+            let (jobs, asked) = (std::mem::take(&mut inbox.jobs), inbox.asked);
             drop(inbox);
             let mut busy = !jobs.is_empty();
             jobs.into_iter().for_each(|job| self.begin(job));
             busy |= self.look();
             nap = if busy { SHORTEST } else { (nap * 2).min(LONGEST) };
+            if answered < asked {
+                answered = asked;
+                self.shared.inbox.lock().answered = asked;
+                self.shared.answer.notify_all();
+            }
         }
     }
 
@@ -300,7 +330,49 @@ impl Work {
             Job::Copy(transfer) => state.end_transfer(&transfer, error),
             Job::Mark(_, envelope) => state.end_mark(envelope, error),
         }
-        drop(hub.leave(state));
+        let retired = hub.leave(state);
+        let_go((retired, hub));
+    }
+}
+
+/// Threads of hubs that let go of what may be the last of a hub, and with it of UCX; and the end of the process, as UCX's own destructors are not to run meanwhile.
+struct Leaving {
+    threads: usize,
+    process_ends: bool,
+}
+
+static LEAVING: Mutex<Leaving> = Mutex::new(Leaving { threads: 0, process_ends: false });
+static THREADS_SINCE: OnceLock<Generation> = OnceLock::new();
+static LEFT: Condvar = Condvar::new();
+
+thread_local! {
+    /// This one is among them: what it frees has an end that is the user's code, which may end the process.
+    static LEAVES: Cell<bool> = const { Cell::new(false) };
+}
+
+fn let_go<T>(last: T) {
+    let mut leaving = LEAVING.lock();
+    if leaving.process_ends {
+        return std::mem::forget(last);
+    }
+    leaving.threads += 1;
+    drop(leaving);
+    LEAVES.set(true);
+    drop(last);
+    LEAVES.set(false);
+    LEAVING.lock().threads -= 1;
+    LEFT.notify_all();
+}
+
+extern "C" fn process_ends() {
+    // A forked child has no such threads.
+    if THREADS_SINCE.get().is_none_or(|since| since.is_past()) {
+        return;
+    }
+    let mut leaving = LEAVING.lock();
+    leaving.process_ends = true;
+    while leaving.threads > usize::from(LEAVES.get()) {
+        LEFT.wait(&mut leaving);
     }
 }
 

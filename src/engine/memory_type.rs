@@ -2,8 +2,10 @@
 #![deny(unsafe_code)]
 
 use super::context::Context;
+use super::cuda;
 use super::status::{Error, Result, Status};
 use crate::sys;
+use std::ffi::c_void;
 
 /// Found out from the pointer.
 pub(crate) const AUTO: i32 = 0;
@@ -85,6 +87,12 @@ pub(crate) fn may_be_device(context: &Context, memory_type: i32) -> bool {
     let there = |ucx| context.has_memory_type(ucx);
     is_device(memory_type)
         || (memory_type == AUTO && (there(sys::UCS_MEMORY_TYPE_CUDA) || there(sys::UCS_MEMORY_TYPE_ROCM)))
+}
+
+/// The same of memory at this place, for what `AUTO` leaves open.
+pub(crate) fn may_be_device_at(context: &Context, memory_type: i32, data: *const c_void) -> bool {
+    may_be_device(context, memory_type)
+        && (memory_type != AUTO || context.has_memory_type(sys::UCS_MEMORY_TYPE_ROCM) || cuda::may_be_on_device(data))
 }
 
 /// The processor cannot read it.

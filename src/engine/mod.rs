@@ -35,6 +35,8 @@ pub mod context;
 pub(crate) mod control;
 pub(crate) mod credits;
 pub(crate) mod cuda;
+#[cfg(test)]
+mod cuda_tests;
 pub(crate) mod done;
 pub mod element;
 pub mod endpoint;

@@ -31,7 +31,9 @@ pub type ucxx_deallocate_t =
 pub struct ucxx_allocator {
     /// Set by UCXX_ALLOCATOR_INIT.
     pub struct_size: usize,
-    /// NULL for malloc.
+    /// NULL for malloc; and for frames that their sender has announced as CUDA memory cuMemAlloc, on the device whose context is current on the thread that drives progress,
+    /// or device 0 where none is (the sender does not say which), in its primary context, which is held from then on. Such frames are UNSUPPORTED where UCX cannot receive into
+    /// CUDA memory (ucxx_context_has_cuda), NO_DEVICE without a driver.
     pub allocate: ucxx_allocate_t,
     /// Has to be there if `allocate` is.
     pub deallocate: ucxx_deallocate_t,
@@ -147,7 +149,8 @@ pub unsafe extern "C" fn ucxx_buffers_get(
     })
 }
 
-/// As `ucxx_buffers_get`, and from here on the caller frees this one: by its own `deallocate`, or free() without one.
+/// As `ucxx_buffers_get`, and from here on the caller frees this one: by its own `deallocate`, or without one by free(), UCXX_MEMORY_CUDA
+/// by cuMemFree in the primary context of the device that `device_id` tells.
 ///
 /// # Safety
 /// Buffers of this library, which no other thread uses; `buffer` is valid for a write.

@@ -116,7 +116,7 @@ pub enum ucxx_progress_mode {
 /// Where a buffer lives. Not UCX's numbers.
 #[repr(C)]
 pub enum ucxx_memory_type {
-    /// Found out from the pointer.
+    /// Found out from the pointer. What peers are told of a buffer is HOST then.
     UCXX_MEMORY_AUTO = 0,
     UCXX_MEMORY_HOST = 1,
     UCXX_MEMORY_CUDA = 2,

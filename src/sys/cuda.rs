@@ -13,9 +13,11 @@ pub(crate) type Address = u64;
 pub(crate) type Object = *mut c_void;
 
 pub(crate) const SUCCESS: c_int = 0;
+pub(crate) const INVALID_VALUE: c_int = 1;
 pub(crate) const OUT_OF_MEMORY: c_int = 2;
 pub(crate) const NO_DEVICE: c_int = 100;
 pub(crate) const INVALID_DEVICE: c_int = 101;
+pub(crate) const INVALID_CONTEXT: c_int = 201;
 pub(crate) const NOT_READY: c_int = 600;
 pub(crate) const STREAM_NON_BLOCKING: c_uint = 1;
 pub(crate) const EVENT_DISABLE_TIMING: c_uint = 2;
@@ -86,10 +88,23 @@ driver! {
     pointer_attribute = c"cuPointerGetAttribute" (*mut c_void, c_int, Address);
 }
 
+const LIBRARY: &CStr = c"libcuda.so.1";
+
 impl Driver {
+    /// Has anybody in this process loaded it?
+    pub(crate) fn is_loaded() -> bool {
+        // SAFETY: a terminated name; nothing is loaded.
+        let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        if library.is_null() {
+            return false;
+        }
+        // SAFETY: the reference that was just taken.
+        unsafe { libc::dlclose(library) };
+        true
+    }
+
     /// Loads it; it stays, as it has threads. Why not, if not.
     pub(crate) fn load() -> Result<Self, String> {
-        const LIBRARY: &CStr = c"libcuda.so.1";
         // SAFETY: a terminated name; its constructors are those of a system library.
         let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if library.is_null() {

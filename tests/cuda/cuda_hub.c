@@ -179,7 +179,7 @@ static void arguments(void) {
   CHECK_STATUS(ucxx_hub_add_envelopes(hub.hub, (ucxx_memory_kind_t){UCXX_MEMORY_CUDA, 1000}, 1), UCXX_ERR_NO_DEVICE);
   CHECK_MESSAGE("CUDA device 1000");
   CHECK_STATUS(ucxx_hub_add_envelopes(hub.hub, (ucxx_memory_kind_t){UCXX_MEMORY_CUDA, -1}, 1), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_hub_add_envelopes(hub.hub, on_cuda, SIZE_MAX / SIZE), UCXX_ERR_NO_MEMORY);
+  CHECK_STATUS(ucxx_hub_add_envelopes(hub.hub, on_cuda, SIZE_MAX / SIZE), UCXX_ERR_EXCEEDS_LIMIT);
   unsigned char bytes[SIZE];
   CHECK_STATUS(ucxx_hub_add_buffer(hub.hub, on_cuda, bytes, NULL, NULL), UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("data");

@@ -62,6 +62,7 @@ typedef struct block {
   char *base;
   size_t bytes;
   int device; /* -1: of the host */
+  int managed;
 } block_t;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -152,7 +153,8 @@ static void execute(stream_t *stream, work_t *work) {
         pthread_cond_wait(&changed, &lock);
       doze();
       if (work->code) stream->failed = work->code;
-      if (failed || work->code || stream->context->lost) break;
+      /* Perhaps meanwhile: what it was to move may have been freed since, and the device have come back. */
+      if (stream->failed || stream->context->lost) break;
       work->moving = 1;
       pthread_mutex_unlock(&lock);
       if (work->kind == COPY)
@@ -343,7 +345,7 @@ static int make(size_t bytes, int device, void **base) {
   if (posix_memalign(&data, 256, bytes) != 0) return OUT_OF_MEMORY;
   memset(data, 0xa5, bytes);
   block_t *block = malloc(sizeof *block);
-  *block = (block_t){blocks, data, bytes, device};
+  *block = (block_t){blocks, data, bytes, device, 0};
   blocks = block;
   counts[DOUBLE_BLOCKS]++;
   *base = data;
@@ -443,10 +445,11 @@ EXPORT int cuMemsetD8Async(uint64_t to, unsigned char byte, size_t bytes, void *
 EXPORT int cuPointerGetAttribute(void *value, int attribute, uint64_t address) {
   pthread_mutex_lock(&lock);
   block_t *block = block_of(address);
-  if (block == NULL) LEAVE(INVALID_VALUE);
+  int code = fault_of("cuPointerGetAttribute");
+  if (code != OK || block == NULL) LEAVE(code != OK ? code : INVALID_VALUE);
   switch (attribute) {
     case 2: *(unsigned *)value = block->device < 0 ? 1 : 2; LEAVE(OK);
-    case 8: *(unsigned *)value = 0; LEAVE(OK);
+    case 8: *(unsigned *)value = (unsigned)block->managed; LEAVE(OK);
     case 9: *(int *)value = block->device < 0 ? 0 : block->device; LEAVE(OK);
     default: LEAVE(INVALID_VALUE);
   }
@@ -482,6 +485,8 @@ EXPORT int cuDeviceGet(int *device, int number) {
 EXPORT int cuDevicePrimaryCtxRetain(void **context, int device) {
   pthread_mutex_lock(&lock);
   if (device < 0 || device >= DEVICES) LEAVE(INVALID_DEVICE);
+  int code = fault_of("cuDevicePrimaryCtxRetain");
+  if (code != OK) LEAVE(code);
   contexts[device].device = device;
   contexts[device].retained++;
   counts[DOUBLE_CONTEXTS]++;
@@ -518,7 +523,8 @@ EXPORT int cuCtxGetCurrent(void **context) {
 EXPORT int cuCtxGetDevice(int *device) {
   if (depth == 0) return INVALID_CONTEXT;
   *device = stack[depth - 1]->device;
-  return OK;
+  pthread_mutex_lock(&lock);
+  LEAVE(fault_of("cuCtxGetDevice"));
 }
 
 /* ---------------------------------------------------------------- for the tests */
@@ -552,6 +558,13 @@ EXPORT void double_delay(unsigned up_to_ns, uint64_t with_seed) {
   pthread_mutex_lock(&lock);
   delay_ns = up_to_ns;
   seed = with_seed;
+  pthread_mutex_unlock(&lock);
+}
+
+EXPORT void double_manage(uint64_t address, int managed) {
+  pthread_mutex_lock(&lock);
+  block_t *block = block_of(address);
+  if (block != NULL) block->managed = managed;
   pthread_mutex_unlock(&lock);
 }
 

@@ -16,6 +16,8 @@ void double_fail(const char *call, int after, int times, int code);
 void double_lose(int device, int code);
 /* Each piece of work takes up to so long. */
 void double_delay(unsigned up_to_ns, uint64_t with_seed);
+/* To cuPointerGetAttribute memory of a device is managed memory from now on, or is not. */
+void double_manage(uint64_t address, int managed);
 /* Copies wait. */
 void double_hold(int hold);
 #endif

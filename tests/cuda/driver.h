@@ -28,6 +28,7 @@ static struct {
   int (*event_query)(void *);
   int (*fill)(uint64_t, unsigned, size_t, void *);
   int (*to_host)(void *, uint64_t, size_t, void *);
+  int (*to_device)(uint64_t, const void *, size_t, void *);
   int (*call)(void *, void (*)(void *), void *);
   int (*allocate)(uint64_t *, size_t);
   int (*free)(uint64_t);
@@ -52,7 +53,7 @@ static inline void cuda_open(int needs_double) {
     {&cuda.push, "cuCtxPushCurrent_v2"}, {&cuda.pop, "cuCtxPopCurrent_v2"}, {&cuda.current, "cuCtxGetCurrent"},
     {&cuda.stream_create, "cuStreamCreate"}, {&cuda.stream_destroy, "cuStreamDestroy_v2"}, {&cuda.stream_wait, "cuStreamWaitEvent"},
     {&cuda.stream_synchronize, "cuStreamSynchronize"}, {&cuda.event_query, "cuEventQuery"}, {&cuda.fill, "cuMemsetD32Async"},
-    {&cuda.to_host, "cuMemcpyDtoHAsync_v2"}, {&cuda.call, "cuLaunchHostFunc"}, {&cuda.allocate, "cuMemAlloc_v2"},
+    {&cuda.to_host, "cuMemcpyDtoHAsync_v2"}, {&cuda.to_device, "cuMemcpyHtoDAsync_v2"}, {&cuda.call, "cuLaunchHostFunc"}, {&cuda.allocate, "cuMemAlloc_v2"},
     {&cuda.free, "cuMemFree_v2"}, {&cuda.count, "double_count"}, {&cuda.fail, "double_fail"}, {&cuda.lose, "double_lose"},
     {&cuda.delay, "double_delay"}, {&cuda.hold, "double_hold"},
   };
