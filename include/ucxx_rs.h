@@ -1267,7 +1267,7 @@ struct ucxx_allocator {
    */
   size_t struct_size;
   /**
-   * NULL for malloc; and for frames that their sender has announced as CUDA memory cuMemAlloc, on the device whose context is current on the thread that drives progress,
+   * NULL for malloc, whose memory the worker keeps when buffers are destroyed, up to 64 MiB of it, for what it receives next; and for frames that their sender has announced as CUDA memory cuMemAlloc, on the device whose context is current on the thread that drives progress,
    * or device 0 where none is (the sender does not say which), in its primary context, which is held from then on. Such frames are UNSUPPORTED where UCX cannot receive into
    * CUDA memory (ucxx_context_has_cuda), NO_DEVICE without a driver.
    */
@@ -2437,7 +2437,7 @@ ucxx_status_t ucxx_buffers_get(const ucxx_buffers_t *buffers, size_t index, ucxx
 ucxx_status_t ucxx_buffers_take(ucxx_buffers_t *buffers, size_t index, ucxx_buffer_t *buffer);
 
 /**
- * Frees the buffers that were not taken, with their allocator. NULL is ignored.
+ * Frees the buffers that were not taken, with their allocator. NULL is ignored. Any thread.
  */
 void ucxx_buffers_destroy(ucxx_buffers_t *buffers);
 

@@ -1,6 +1,7 @@
 //! Buffers that are made when it is known what comes: by the caller's allocator or the library's own, within the caller's limits.
 
 use super::cuda::{self, Gpu};
+use super::frame_store::{FrameStore, Kept};
 use super::memory_type;
 use super::status::{Error, Result, Status};
 use super::worker::Worker;
@@ -46,6 +47,8 @@ pub struct Buffers {
     frames: Vec<Frame>,
     /// Where the library has made those of CUDA memory.
     gpu: Option<Arc<Gpu>>,
+    /// Where the library's own come from, and go to.
+    store: Arc<FrameStore>,
 }
 
 // SAFETY: memory of the caller's, which is told that its functions may be called on any thread.
@@ -57,20 +60,33 @@ impl Buffers {
         allocator: Allocator,
         wanted: impl ExactSizeIterator<Item = (usize, i32)>,
         reaches_cuda: bool,
+        store: &Arc<FrameStore>,
     ) -> Result<Self> {
-        let mut buffers = Buffers { allocator, frames: Vec::with_capacity(wanted.len()), gpu: None };
+        let mut kept = store.lock();
+        let mut buffers = Buffers { allocator, frames: kept.take_list(), gpu: None, store: store.clone() };
+        // The caller's function runs outside every lock.
+        let mut kept = allocator.allocate.is_none().then_some(kept);
+        buffers.frames.reserve(wanted.len());
         for (length, memory_type) in wanted {
             let mut frame = Frame { data: std::ptr::null_mut(), length, memory_type, device_id: 0 };
-            if length > 0 {
-                buffers.fill(&mut frame, reaches_cuda)?;
+            let filled = match &mut kept {
+                _ if length == 0 => Ok(()),
+                Some(kept) => buffers.fill_own(&mut frame, reaches_cuda, kept),
+                None => buffers.fill(&mut frame),
+            };
+            if let Err(error) = filled {
+                // Buffers that go take the lock.
+                drop(kept);
+                return Err(error);
             }
             buffers.frames.push(frame);
         }
+        drop(kept);
         Ok(buffers)
     }
 
-    fn fill(&mut self, frame: &mut Frame, reaches_cuda: bool) -> Result<()> {
-        let Some(allocate) = self.allocator.allocate else { return self.fill_own(frame, reaches_cuda) };
+    fn fill(&self, frame: &mut Frame) -> Result<()> {
+        let Some(allocate) = self.allocator.allocate else { return Ok(()) };
         // SAFETY: the caller's function and argument; a valid out-pointer.
         let status = Status(unsafe {
             allocate(self.allocator.arg, frame.length, frame.memory_type, frame.device_id, &mut frame.data)
@@ -82,7 +98,7 @@ impl Buffers {
     }
 
     /// The library's own memory is the C library's and the CUDA driver's, so that a caller can free what it takes.
-    fn fill_own(&mut self, frame: &mut Frame, reaches_cuda: bool) -> Result<()> {
+    fn fill_own(&mut self, frame: &mut Frame, reaches_cuda: bool, kept: &mut Kept) -> Result<()> {
         if memory_type::is_cuda(frame.memory_type) && reaches_cuda {
             let gpu = match &self.gpu {
                 Some(gpu) => gpu,
@@ -100,8 +116,7 @@ impl Buffers {
             };
             return Err(Error::new(Status::UNSUPPORTED, format!("allocator: {text}")));
         }
-        // SAFETY: no precondition.
-        frame.data = unsafe { libc::malloc(frame.length) };
+        frame.data = kept.take(frame.length);
         check_made(frame)
     }
 
@@ -141,7 +156,7 @@ impl Worker {
         wanted: impl ExactSizeIterator<Item = (usize, i32)>,
     ) -> Result<Buffers> {
         let mut made = None;
-        self.outside(|| made = Some(Buffers::allocate(allocator, wanted, self.context.has_cuda())));
+        self.outside(|| made = Some(Buffers::allocate(allocator, wanted, self.context.has_cuda(), &self.frames)));
         made.unwrap_or_else(|| Err(Error::new(Status::NO_MEMORY, "no buffers were made")))
     }
 }
@@ -161,21 +176,23 @@ fn none_for(frame: &Frame, status: Status) -> Error {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        for frame in self.frames.iter().filter(|frame| !frame.data.is_null()) {
-            match (self.allocator.allocate, self.allocator.deallocate) {
-                // SAFETY: the caller's function, and what its other one made.
-                (Some(_), Some(free)) => unsafe {
-                    free(self.allocator.arg, frame.data, frame.length, frame.memory_type, frame.device_id);
-                },
-                (Some(_), None) => {}
-                // SAFETY: from `fill_own`, which makes CUDA memory on this GPU alone, and all else by malloc.
-                (None, _) => unsafe {
-                    match &self.gpu {
-                        Some(gpu) if memory_type::is_cuda(frame.memory_type) => gpu.free(frame.data.cast()),
-                        _ => libc::free(frame.data),
-                    }
-                },
-            }
+        let frames = std::mem::take(&mut self.frames);
+        let Allocator { allocate, deallocate, arg, .. } = self.allocator;
+        let made = || frames.iter().filter(|frame| !frame.data.is_null());
+        let is_the_gpus = |frame: &&Frame| self.gpu.is_some() && memory_type::is_cuda(frame.memory_type);
+        if let (Some(_), Some(free)) = (allocate, deallocate) {
+            // SAFETY: the caller's function, and what its other one made.
+            made().for_each(|frame| unsafe { free(arg, frame.data, frame.length, frame.memory_type, frame.device_id) });
+            return self.store.lock().end_message(frames);
         }
+        if let Some(gpu) = &self.gpu {
+            // Before the lock: the driver may wait for the device.
+            // SAFETY: from `fill_own`, which makes CUDA memory on this GPU alone.
+            made().filter(is_the_gpus).for_each(|frame| unsafe { gpu.free(frame.data.cast()) });
+        }
+        let mut kept = self.store.lock();
+        // SAFETY: from `fill_own`, which takes all else from the store.
+        made().filter(|frame| !is_the_gpus(frame)).for_each(|frame| unsafe { kept.give(frame.data, frame.length) });
+        kept.end_message(frames);
     }
 }

@@ -131,7 +131,7 @@ const OWN: Allocator = Allocator {
 };
 
 fn make(frames: &[(usize, i32)]) -> Result<Buffers> {
-    Buffers::allocate(OWN, frames.iter().copied(), true)
+    Buffers::allocate(OWN, frames.iter().copied(), true, &std::sync::Arc::default())
 }
 
 /// The error of what was to fail.
@@ -202,7 +202,7 @@ fn where_memory_is(double: &StandIn) {
 
 fn where_it_cannot_be(double: &StandIn) {
     let calls = double.count(CALLS);
-    let made = Buffers::allocate(OWN, [(8, HOST), (100, CUDA)].into_iter(), false);
+    let made = Buffers::allocate(OWN, [(8, HOST), (100, CUDA)].into_iter(), false, &std::sync::Arc::default());
     refused(made, Status::UNSUPPORTED, "cannot receive into CUDA memory");
     refused(make(&[(100, 4)]), Status::UNSUPPORTED, "this type");
     assert_eq!((double.count(CALLS), double.count(CONTEXTS)), (calls, 0));
@@ -288,7 +288,8 @@ fn the_users_own(double: &StandIn) {
     }
     let allocator = Allocator { allocate: Some(allocate), deallocate: Some(deallocate), ..OWN };
     for reaches in [false, true] {
-        let buffers = Buffers::allocate(allocator, [(100, CUDA)].into_iter(), reaches).unwrap();
+        let buffers =
+            Buffers::allocate(allocator, [(100, CUDA)].into_iter(), reaches, &std::sync::Arc::default()).unwrap();
         assert_eq!((double.count(BLOCKS), find(buffers.frames()[0].data)), (0, None));
     }
     assert!(gpu(2).is_err());

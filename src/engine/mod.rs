@@ -50,6 +50,7 @@ pub mod fetch_answer;
 pub(crate) mod fetches;
 pub(crate) mod flush;
 pub(crate) mod fork;
+mod frame_store;
 pub mod frame_table;
 pub(crate) mod futex;
 pub mod gate;

@@ -292,7 +292,12 @@ impl Worker {
             };
             slot.with_multi(|multi| multi.announced = frames);
             match made {
-                Ok(buffers) => slot.making.set(Some(Box::new(Making { allocator, buffers: Some(buffers) }))),
+                Ok(buffers) => {
+                    if let Some(mut making) = slot.making.take() {
+                        making.buffers = Some(buffers);
+                        slot.making.set(Some(making));
+                    }
+                }
                 Err(error) => self.refuse_frames(slot, error.status(), Some(error.message().to_owned())),
             }
         }

@@ -11,6 +11,7 @@ use super::events::Event;
 use super::fetch_answer::FetchHandler;
 use super::fetches::Fetches;
 use super::fork::{Generation, Token};
+use super::frame_store::FrameStore;
 use super::gate::{this_thread, Gate, ThreadMode};
 use super::given_back::GivenBack;
 use super::handlers::Handlers;
@@ -144,6 +145,8 @@ pub struct Worker {
     pub(crate) fetches: Fetches,
     pub(crate) multi_handlers: Handlers<MultiHandler>,
     pub(crate) multis: Multis,
+    /// For buffers of what is received. These keep it, too.
+    pub(crate) frames: Arc<FrameStore>,
     pub(crate) rkeys: Rkeys,
     pub(crate) lock_waits: RefCell<Vec<LockWait>>,
     pub(crate) window_ends: WindowEnds,
@@ -303,6 +306,7 @@ impl Worker {
             fetches: Fetches::new(),
             multi_handlers: Handlers::default(),
             multis: Multis::default(),
+            frames: Arc::default(),
             rkeys: Rkeys::default(),
             lock_waits: RefCell::default(),
             window_ends: WindowEnds::default(),

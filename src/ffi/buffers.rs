@@ -31,7 +31,7 @@ pub type ucxx_deallocate_t =
 pub struct ucxx_allocator {
     /// Set by UCXX_ALLOCATOR_INIT.
     pub struct_size: usize,
-    /// NULL for malloc; and for frames that their sender has announced as CUDA memory cuMemAlloc, on the device whose context is current on the thread that drives progress,
+    /// NULL for malloc, whose memory the worker keeps when buffers are destroyed, up to 64 MiB of it, for what it receives next; and for frames that their sender has announced as CUDA memory cuMemAlloc, on the device whose context is current on the thread that drives progress,
     /// or device 0 where none is (the sender does not say which), in its primary context, which is held from then on. Such frames are UNSUPPORTED where UCX cannot receive into
     /// CUDA memory (ucxx_context_has_cuda), NO_DEVICE without a driver.
     pub allocate: ucxx_allocate_t,
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn ucxx_buffers_take(
     })
 }
 
-/// Frees the buffers that were not taken, with their allocator. NULL is ignored.
+/// Frees the buffers that were not taken, with their allocator. NULL is ignored. Any thread.
 ///
 /// # Safety
 /// NULL or buffers of this library, not used afterwards.

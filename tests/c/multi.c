@@ -333,6 +333,48 @@ static void concurrent(const duo_t *duo) {
   free(frames);
 }
 
+enum { ALIVE = 24 };
+
+/* Buffers of the library's own, of several messages at a time. What they hold is looked at when they go, since memory of those that went before is used again. */
+typedef struct alive {
+  ucxx_buffers_t *buffers;
+  uint64_t seed;
+  size_t count, lengths[MOST_FRAMES];
+} alive_t;
+
+static void let_go(alive_t *alive) {
+  ucxx_buffer_t buffer;
+  frames_check(alive->buffers, alive->count, alive->lengths, alive->seed);
+  for (size_t at = alive->seed % 3; at < alive->count; at += 3) {
+    CHECK_OK(ucxx_buffers_take(alive->buffers, at, &buffer));
+    CHECK_CONTENT(buffer.data, alive->lengths[at], frame_seed(alive->seed, at));
+    free(buffer.data);
+  }
+  ucxx_buffers_destroy(alive->buffers);
+}
+
+static void used_again(const duo_t *duo, alive_t *alive) {
+  STEP("memory that is used again");
+  for (uint64_t round = 0; round < 300; round++) {
+    alive_t *one = &alive[test_mix(round) % ALIVE];
+    ucxx_request_t *request = receive(duo, TAG, UINT64_MAX, NULL, NULL), *sent = NULL;
+    frames_t frames;
+    if (one->buffers != NULL)
+      let_go(one);
+    one->seed = 5000 + round;
+    one->count = test_mix(round * 7) % 30;
+    for (size_t at = 0; at < one->count; at++)
+      one->lengths[at] = test_mix(round * 100 + at) % (round % 10 == 0 ? 300000 : 5000);
+    frames_make(&frames, one->count, one->lengths, one->seed);
+    ucxx_status_t status = ucxx_tag_send_multi(duo->to_right, frames.list, one->count, TAG, NULL, &sent);
+    CHECK_OK(await(duo, request));
+    CHECK_OK(duo_finish(duo, status, &sent));
+    CHECK_OK(ucxx_request_take_buffers(request, &one->buffers));
+    ucxx_request_destroy(request);
+    frames_free(&frames);
+  }
+}
+
 static void bad_calls(const duo_t *duo) {
   STEP("bad calls");
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
@@ -387,6 +429,14 @@ int main(void) {
   cancels(&duo);
   concurrent(&duo);
   bad_calls(&duo);
+  alive_t *alive = test_alloc(ALIVE * sizeof *alive);
+  memset(alive, 0, ALIVE * sizeof *alive);
+  used_again(&duo, alive);
   left_over(&duo);
+  STEP("buffers outlive their worker");
+  for (int at = 0; at < ALIVE; at++)
+    if (alive[at].buffers != NULL)
+      let_go(&alive[at]);
+  free(alive);
   return 0;
 }
