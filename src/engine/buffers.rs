@@ -183,16 +183,25 @@ impl Drop for Buffers {
         if let (Some(_), Some(free)) = (allocate, deallocate) {
             // SAFETY: the caller's function, and what its other one made.
             made().for_each(|frame| unsafe { free(arg, frame.data, frame.length, frame.memory_type, frame.device_id) });
-            return self.store.lock().end_message(frames);
+            if let Some(mut kept) = self.store.try_lock() {
+                kept.end_message(frames);
+            }
+            return;
         }
         if let Some(gpu) = &self.gpu {
             // Before the lock: the driver may wait for the device.
             // SAFETY: from `fill_own`, which makes CUDA memory on this GPU alone.
             made().filter(is_the_gpus).for_each(|frame| unsafe { gpu.free(frame.data.cast()) });
         }
-        let mut kept = self.store.lock();
-        // SAFETY: from `fill_own`, which takes all else from the store.
-        made().filter(|frame| !is_the_gpus(frame)).for_each(|frame| unsafe { kept.give(frame.data, frame.length) });
-        kept.end_message(frames);
+        let rest = made().filter(|frame| !is_the_gpus(frame));
+        match self.store.try_lock() {
+            Some(mut kept) => {
+                // SAFETY: from `fill_own`, which takes all else from the store.
+                rest.for_each(|frame| unsafe { kept.give(frame.data, frame.length) });
+                kept.end_message(frames);
+            }
+            // SAFETY: as above, whose memory is malloc's.
+            None => rest.for_each(|frame| unsafe { libc::free(frame.data) }),
+        }
     }
 }

@@ -53,6 +53,11 @@ impl FrameStore {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Kept> {
         self.0.lock()
     }
+
+    /// The same for what a message has left, unless another thread is there: of a forked child, perhaps one that the child does not have.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Kept>> {
+        self.0.try_lock()
+    }
 }
 
 impl Kept {
