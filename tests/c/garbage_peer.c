@@ -340,7 +340,8 @@ static void be_attacked(unsigned episodes) {
   CHECK_EQ(honest_frames, rounds);
   CHECK(rounds > 0 && garbage_came > 0);
   CHECK(last.resident_kib <= first.resident_kib + KEPT_KIB);
-  CHECK_EQ(last.descriptors, first.descriptors);
+  /* Connections may still have been ending when it was measured first. */
+  CHECK(last.descriptors <= first.descriptors);
   CHECK_EQ(last.threads, first.threads);
   close_worker();
 }
