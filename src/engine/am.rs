@@ -18,7 +18,6 @@ use super::wire::{self, Header, Question, AM_ID, HEADER};
 use super::worker::Worker;
 use super::{credits, wait, wire_short};
 use crate::sys;
-use std::ffi::c_void;
 
 /// Longer than this the data waits at the sender until the receiver pulls it, whatever UCX would choose: so that what may come in
 /// unasked has a bound, and long messages cost one credit.
@@ -111,7 +110,7 @@ impl Outgoing {
 }
 
 #[inline(always)]
-fn told(memory_type: i32) -> u16 {
+pub(super) fn told(memory_type: i32) -> u16 {
     (memory_type as u16) << wire::flag::MEMORY
 }
 
@@ -354,32 +353,31 @@ impl Endpoint {
         }
     }
 
-    /// Gives UCP a message whose headers and data are in one piece.
+    /// Gives UCP a message whose headers and data are in one piece, at the beginning of its slot's memory.
     ///
     /// # Safety
-    /// A live endpoint inside its worker's gate; the piece is readable until the operation has completed.
+    /// A live endpoint inside its worker's gate; the slot keeps the piece until the operation has completed.
     #[inline(always)]
-    pub(crate) unsafe fn send_packed(
-        &self,
-        piece: *const c_void,
-        length: usize,
-        param: *const sys::ucp_request_param_t,
-        charge: u16,
-    ) -> sys::ucs_status_ptr_t {
+    pub(super) unsafe fn send_packed(&self, slot: &Slot, length: usize) -> sys::ucs_status_ptr_t {
+        let (piece, param) = (slot.room(INLINE).cast(), self.worker.templates.message(slot));
         // SAFETY: as for this function.
-        let posted = unsafe { sys::ucp_am_send_nbx(self.ucp.get(), AM_ID, std::ptr::null(), 0, piece, length, param) };
-        self.sent_message(posted, charge);
-        posted
+        unsafe { sys::ucp_am_send_nbx(self.ucp.get(), AM_ID, std::ptr::null(), 0, piece, length, param) }
     }
 
     /// A message that UCP has taken has its place in the order; of one that it has not the credit comes back.
     #[inline(always)]
-    fn sent_message(&self, posted: sys::ucs_status_ptr_t, charge: u16) {
+    pub(super) fn sent_message(&self, posted: sys::ucs_status_ptr_t, charge: u16) {
         if posted.is_null() || sys::is_pending(posted) {
-            self.credits.sequence.set(self.credits.sequence.get().wrapping_add(1));
+            self.message_left();
         } else {
             self.credits.unspend(charge);
         }
+    }
+
+    /// The next message has the next place.
+    #[inline(always)]
+    pub(super) fn message_left(&self) {
+        self.credits.sequence.set(self.credits.sequence.get().wrapping_add(1));
     }
 
     /// As `check_queue_outside`, for what needs credit.

@@ -37,6 +37,19 @@ pub(crate) enum Form {
     Gone,
 }
 
+/// Whom a message is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sort {
+    /// A handler of messages.
+    Message,
+    /// A handler of fetches, or the library, where it is an atomic operation.
+    Question,
+    /// A handler of messages with frames: see `am_multi`.
+    Multi,
+    /// The library, for its streams of chunks between hubs.
+    Hub,
+}
+
 /// What a slot knows of a message that came in.
 #[derive(Clone, Copy)]
 pub(crate) struct Inbound {
@@ -52,12 +65,11 @@ pub(crate) struct Inbound {
     pub(crate) sequence: u32,
     /// UCP's end of it, until the connection is known.
     pub(crate) from: sys::ucp_ep_h,
-    /// A question; and what it has room for.
-    pub(crate) capacity: Option<u64>,
+    pub(crate) sort: Sort,
+    /// Of a question: what it has room for.
+    pub(crate) capacity: u64,
     /// Its user has received it.
     pub(crate) received: bool,
-    /// It has frames: see `am_multi`.
-    pub(crate) multi: bool,
     /// A reference, where the sender wanted one to be there; else null.
     pub(crate) reply: *const Endpoint,
 }
@@ -74,9 +86,9 @@ impl Inbound {
         connection: 0,
         sequence: 0,
         from: std::ptr::null_mut(),
-        capacity: None,
+        sort: Sort::Message,
+        capacity: 0,
         received: false,
-        multi: false,
         reply: std::ptr::null(),
     };
 }
@@ -319,7 +331,6 @@ impl Worker {
     }
 
     /// A message's user has let go of it, or it has none: its slot is free. Inside the gate.
-    #[inline]
     pub(crate) fn message_gone(&self, slot: &Slot) {
         let &Inbound { form, data, connection, charge, .. } = slot.inbound();
         if slot.outside.load(Ordering::Relaxed) == LEFT {
@@ -328,6 +339,21 @@ impl Worker {
         if matches!(form, Form::Held | Form::Waiting) {
             self.release_data(data);
         }
+        self.copy_gone(slot, connection, charge);
+    }
+
+    /// The same of one that has nothing of UCX's, and nobody to be told.
+    #[inline(always)]
+    fn copy_gone(&self, slot: &Slot, connection: u32, charge: u16) {
+        self.question_gone(slot);
+        if self.endpoint_named(connection).is_some_and(|endpoint| endpoint.credits.give_back(charge)) {
+            self.grant_on(connection);
+        }
+    }
+
+    /// The same of one that has given back its credit.
+    #[inline(always)]
+    pub(super) fn question_gone(&self, slot: &Slot) {
         // SAFETY: the slot is ours again.
         unsafe { &mut *slot.store.get() }.shrink();
         // Nothing else of it was used, and no ticket names it.
@@ -335,10 +361,6 @@ impl Worker {
         slot.outside.store(0, Ordering::Relaxed);
         slot.kind.set(Kind::Free);
         self.slab.push(slot);
-        let due = self.with_endpoint(connection, |endpoint| endpoint.credits.give_back(charge));
-        if due == Some(true) {
-            self.grant_on(connection);
-        }
     }
 
     #[cold]
@@ -384,7 +406,7 @@ impl Message {
             && inbound.reply.is_null()
             && slot.outside.load(Ordering::Relaxed) == 0;
         if simple {
-            worker.message_gone(slot);
+            worker.copy_gone(slot, inbound.connection, inbound.charge);
         }
         simple
     }

@@ -2,7 +2,7 @@
 //!
 //! What a message says of itself is hostile until it was checked here: its connection, its place in the order, and what it costs.
 
-use super::am_message::{Form, Inbound, Message};
+use super::am_message::{Form, Inbound, Message, Sort};
 use super::credits;
 use super::endpoint::{Endpoint, Phase};
 use super::events::Event;
@@ -16,7 +16,7 @@ use super::status::Status;
 use super::store::{copy_short, INLINE};
 use super::timer;
 use super::wire::{self, flag, Amount, Header, Question};
-use super::wire_short::Piece;
+use super::wire_short::{Piece, Short};
 use super::worker::{attention, Worker};
 use crate::sys;
 use std::cell::{Cell, RefCell};
@@ -47,6 +47,20 @@ pub(crate) struct Inbox {
     busy: Cell<bool>,
     /// Messages on connections whose other end has not been met yet, oldest first.
     unaddressed: RefCell<Vec<*const Slot>>,
+    /// There are such.
+    is_unaddressed: Cell<bool>,
+}
+
+impl Inbox {
+    fn add_unaddressed(&self, slot: &Slot) {
+        self.unaddressed.borrow_mut().push(slot);
+        self.is_unaddressed.set(true);
+    }
+
+    fn take_unaddressed(&self) -> Vec<*const Slot> {
+        self.is_unaddressed.set(false);
+        self.unaddressed.take()
+    }
 }
 
 /// Messages of one connection as they come in. Belongs to whoever is inside the worker's gate.
@@ -93,7 +107,7 @@ impl Worker {
             return refused(why);
         }
         let known = header.connection != 0;
-        if known && !self.with_endpoint(header.connection, |endpoint| endpoint.takes_messages()).unwrap_or(false) {
+        if known && !self.endpoint_named(header.connection).is_some_and(Endpoint::takes_messages) {
             // For an endpoint that has gone: out of date.
             return dropped(sys::UCS_ERR_CANCELED);
         }
@@ -114,12 +128,17 @@ impl Worker {
         inbound.connection = header.connection;
         inbound.sequence = header.sequence;
         inbound.from = arrived.from;
-        inbound.multi = multi;
-        inbound.capacity = question.map(|question| question.capacity);
-        if known {
-            self.with_endpoint(header.connection, |endpoint| endpoint.sort_in(slot, header.taken));
+        inbound.sort = match header.kind {
+            wire::Kind::Ask => Sort::Question,
+            wire::Kind::Multi => Sort::Multi,
+            _ if of_hub => Sort::Hub,
+            _ => Sort::Message,
+        };
+        inbound.capacity = question.map_or(0, |question| question.capacity);
+        if let Some(endpoint) = self.endpoint_named(header.connection) {
+            endpoint.sort_in(slot, header.taken);
         } else {
-            self.inbox.unaddressed.borrow_mut().push(slot);
+            self.inbox.add_unaddressed(slot);
             self.attend(attention::INBOX);
         }
         if unwanted {
@@ -129,12 +148,27 @@ impl Worker {
         }
     }
 
-    /// As `take_in`, of a packed message that comes as nearly all do: on a connection that is known, in its order, and within its
+    /// As `take_in`, of a message in its short form that comes as nearly all do: on a connection that is known, in its order, and within its
     /// credit. False: nothing has happened, go the long way.
     #[inline(always)]
-    pub(crate) fn take_in_quickly(&self, piece: &Piece<'_>) -> bool {
-        let taken = |endpoint: &Arc<Endpoint>| self.sort_in_quickly(endpoint, piece);
-        self.with_endpoint(piece.header.connection, taken).unwrap_or(false)
+    pub(crate) fn take_message_in_quickly(&self, short: Short<'_>) -> bool {
+        if short.flags() & !flag::USER != 0 {
+            return false;
+        }
+        match self.endpoint_named(short.connection()) {
+            Some(endpoint) => self.sort_in_quickly(endpoint, short, None),
+            None => false,
+        }
+    }
+
+    /// The same of a question.
+    #[inline(always)]
+    pub(crate) fn take_question_in_quickly(&self, short: Short<'_>) -> bool {
+        let Some((question, short)) = short.asked() else { return false };
+        match self.endpoint_named(short.connection()) {
+            Some(endpoint) => self.sort_in_quickly(endpoint, short, Some(question)),
+            None => false,
+        }
     }
 
     /// What the short form leaves out, for the long way.
@@ -143,53 +177,62 @@ impl Worker {
         if missing == 0 || header.kind == wire::Kind::Answer {
             return;
         }
-        self.with_endpoint(header.connection, |endpoint| {
-            // The place nearest to the next one that has these bits.
-            let expected = endpoint.order.expected.get();
-            header.sequence =
-                expected.wrapping_add_signed(i32::from((header.sequence as u16).wrapping_sub(expected as u16) as i16));
-            if piece.question.is_some() {
-                header.taken = endpoint.credits.told_by_peer();
-            }
-        });
+        let Some(endpoint) = self.endpoint_named(header.connection) else { return };
+        // The place nearest to the next one that has these bits.
+        let expected = endpoint.order.expected.get();
+        header.sequence =
+            expected.wrapping_add_signed(i32::from((header.sequence as u16).wrapping_sub(expected as u16) as i16));
+        if piece.question.is_some() {
+            header.taken = endpoint.credits.told_by_peer();
+        }
     }
 
     #[inline(always)]
-    fn sort_in_quickly(&self, endpoint: &Endpoint, piece: &Piece<'_>) -> bool {
-        let Piece { header, question, user_header, data, .. } = piece;
-        let charge = header.sender as u16;
+    fn sort_in_quickly(&self, endpoint: &Endpoint, short: Short<'_>, question: Option<Question>) -> bool {
+        const { assert!(INLINE < credits::UNIT) };
+        let Some((user_header, data)) = short.parts() else { return false };
         let simple = endpoint.takes_messages()
-            && (header.kind == wire::Kind::Message || question.is_some())
-            && header.sender == u32::from(credits::charge(data.len()))
-            && (header.sequence ^ endpoint.order.expected.get()) & piece.sequence == 0
+            && short.sequence() == endpoint.order.expected.get() as u16
             && endpoint.order.early.borrow().is_empty()
             && data.len() + user_header.len() <= INLINE - 16;
-        if !simple || !endpoint.credits.receive_within(charge) {
+        if !simple || !endpoint.credits.receive_within(credits::LEAST) {
             return false;
         }
         endpoint.heard();
-        if question.is_none() {
-            endpoint.note_credit(header.taken);
-        }
         let slot = self.take_message_slot();
         // SAFETY: a slot that was taken a moment ago: nobody else has it.
         let (room, inbound) = (slot.room(INLINE), unsafe { &mut *slot.inbound.as_ptr() });
         // SAFETY: room for both; UCX's data is valid during its handler.
-        let behind = unsafe { put_down(room, data.as_ptr(), data.len(), user_header) };
-        slot.length.set(data.len() as u64);
-        inbound.form = Form::Copied;
-        inbound.id = header.id;
-        inbound.flags = header.flags;
-        inbound.charge = charge;
-        inbound.user_header = user_header.len() as u16;
-        inbound.header = behind;
+        unsafe {
+            if user_header.is_empty() {
+                copy_short(data.as_ptr(), room, data.len());
+            } else {
+                inbound.header = put_down(room, data.as_ptr(), data.len(), user_header);
+            }
+        }
         inbound.data = room.cast();
-        inbound.connection = header.connection;
-        inbound.capacity = question.map(|question| question.capacity);
-        slot.number.set(question.map_or(0, |question| question.number));
+        inbound.form = Form::Copied;
+        inbound.id = short.id();
+        inbound.charge = credits::LEAST;
+        inbound.user_header = short.second_byte().into();
+        inbound.connection = short.connection();
         inbound.received = false;
-        inbound.multi = false;
         inbound.reply = std::ptr::null();
+        slot.length.set(data.len() as u64);
+        match question {
+            None => {
+                endpoint.note_credit(short.taken());
+                inbound.flags = short.flags();
+                inbound.sort = if short.flags() & flag::HUB == 0 { Sort::Message } else { Sort::Hub };
+                slot.number.set(0);
+            }
+            Some(Question { number, capacity }) => {
+                inbound.flags = 0;
+                inbound.sort = Sort::Question;
+                inbound.capacity = capacity;
+                slot.number.set(number);
+            }
+        }
         endpoint.admit(slot);
         true
     }
@@ -225,6 +268,7 @@ impl Worker {
     }
 
     /// Nothing is drained for it, which may give something back to UCX: we are in UCX's handler.
+    #[inline(always)]
     fn take_message_slot(&self) -> &Slot {
         let slot = loop {
             match self.slab.pop() {
@@ -244,22 +288,22 @@ impl Worker {
         if self.inbox.busy.replace(true) {
             return 0;
         }
-        self.address_messages();
+        if self.inbox.is_unaddressed.get() {
+            self.address_messages();
+        }
         let delivered = self.inbox.due.drain_present(|slot| self.hand_over(slot));
         self.inbox.busy.set(false);
-        if !self.inbox.due.is_empty() || !self.inbox.unaddressed.borrow().is_empty() {
+        if !self.inbox.due.is_empty() || self.inbox.is_unaddressed.get() {
             self.attend(attention::INBOX);
         }
         delivered
     }
 
     /// Finds the connections of messages that came right behind their Hello.
+    #[cold]
     fn address_messages(&self) {
-        if self.inbox.unaddressed.borrow().is_empty() {
-            return;
-        }
         self.listen_to_peers();
-        for slot in self.inbox.unaddressed.take() {
+        for slot in self.inbox.take_unaddressed() {
             // SAFETY: a slot of ours, which is nobody's until it has been handed over.
             let slot = unsafe { &*slot };
             let inbound = slot.inbound.get();
@@ -276,39 +320,35 @@ impl Worker {
         }
     }
 
+    #[inline(always)]
     fn hand_over(&self, slot: &Slot) {
         let inbound = slot.inbound();
-        let takes = self.with_endpoint(inbound.connection, |endpoint| endpoint.takes_messages()).unwrap_or(false);
+        let takes = self.endpoint_named(inbound.connection).is_some_and(Endpoint::takes_messages);
         if !takes || inbound.form == Form::Gone {
             return self.message_gone(slot);
         }
-        if inbound.capacity.is_some() {
-            return match self.endpoint_numbered(inbound.connection) {
-                Some(endpoint) => self.hand_over_question(slot, endpoint),
-                None => self.message_gone(slot),
-            };
+        match inbound.sort {
+            Sort::Message => self.hand_over_message(slot),
+            Sort::Question => self.hand_over_question(slot),
+            Sort::Multi | Sort::Hub => self.hand_over_otherwise(slot),
         }
-        if inbound.multi {
-            return match self.endpoint_numbered(inbound.connection) {
-                Some(endpoint) => self.hand_over_multi(slot, &endpoint),
-                None => self.message_gone(slot),
-            };
+    }
+
+    #[inline(never)]
+    fn hand_over_otherwise(&self, slot: &Slot) {
+        match self.endpoint_numbered(slot.inbound().connection) {
+            Some(endpoint) if slot.inbound().sort == Sort::Multi => self.hand_over_multi(slot, &endpoint),
+            Some(endpoint) => self.hand_over_to_hub(slot, endpoint),
+            None => self.message_gone(slot),
         }
-        if inbound.flags & flag::HUB != 0 {
-            return match self.endpoint_numbered(inbound.connection) {
-                Some(endpoint) => self.hand_over_to_hub(slot, endpoint),
-                None => self.message_gone(slot),
-            };
-        }
-        let Some(handler) = self.am_handlers.find(inbound.id) else {
-            self.stats.am_unhandled.add(1);
-            log::write(log::INFO, c"worker", &format!("an active message has no handler: id {}", inbound.id));
-            return self.message_gone(slot);
-        };
+    }
+
+    #[inline(always)]
+    fn hand_over_message(&self, slot: &Slot) {
+        let inbound = slot.inbound();
+        let Some(handler) = self.am_handlers.find(inbound.id) else { return self.unhandled(slot) };
         if inbound.flags & flag::REPLY != 0 {
-            if let Some(endpoint) = self.endpoint_numbered(inbound.connection) {
-                slot.inbound.set(Inbound { reply: Arc::into_raw(endpoint), ..*inbound });
-            }
+            self.add_reply(slot);
         }
         self.stats.bytes_received.add(slot.length.get());
         slot.hold.set(USER);
@@ -319,32 +359,58 @@ impl Worker {
         self.drop_handler(handler);
     }
 
-    fn hand_over_question(&self, slot: &Slot, endpoint: Arc<Endpoint>) {
-        if slot.inbound().flags & flag::ATOMIC != 0 {
-            self.answer_atomic(slot, &endpoint);
-            return self.message_gone(slot);
+    #[cold]
+    fn unhandled(&self, slot: &Slot) {
+        self.stats.am_unhandled.add(1);
+        let id = slot.inbound().id;
+        log::write(log::INFO, c"worker", &format!("an active message has no handler: id {id}"));
+        self.message_gone(slot);
+    }
+
+    #[inline(never)]
+    fn add_reply(&self, slot: &Slot) {
+        if let Some(endpoint) = self.endpoint_numbered(slot.inbound().connection) {
+            slot.inbound.set(Inbound { reply: Arc::into_raw(endpoint), ..*slot.inbound() });
         }
-        let Some(handler) = self.fetch_handlers.find(slot.inbound().id) else {
-            endpoint.answer_now(slot.number.get(), Status::NO_ELEM);
-            return self.message_gone(slot);
-        };
+    }
+
+    #[inline(always)]
+    fn hand_over_question(&self, slot: &Slot) {
+        if slot.inbound().flags & flag::ATOMIC != 0 {
+            return self.answer_unhandled(slot);
+        }
+        let Some(handler) = self.fetch_handlers.find(slot.inbound().id) else { return self.answer_unhandled(slot) };
+        let lent = self.endpoint_named(slot.inbound().connection).map(Endpoint::lend);
+        // SAFETY: a reference, which is the question's own from here on, to be given back when that is destroyed.
+        let Some(endpoint) = (unsafe { lent.and_then(|lent| lent.as_ref()) }) else { return self.message_gone(slot) };
         // A question holds no credit while it waits for its answer.
         // SAFETY: nobody else has the slot.
         let inbound = unsafe { &mut *slot.inbound.as_ptr() };
-        (inbound.connection, inbound.reply) = (0, Arc::as_ptr(&endpoint));
+        (inbound.connection, inbound.reply) = (0, endpoint);
         if endpoint.credits.give_back(inbound.charge) {
             endpoint.grant();
         }
-        // The question's own, given back when it is destroyed.
-        std::mem::forget(endpoint);
         self.stats.bytes_received.add(slot.length.get());
         slot.outside.store(0, Ordering::Relaxed);
         slot.hold.set(USER);
         let (function, arg, fetch) = (handler.function, handler.arg, Fetch::of(slot));
-        // SAFETY: as in `hand_over`.
+        // SAFETY: as in `hand_over_message`.
         self.outside(|| unsafe { function(arg, fetch) });
         self.drain_foreign();
         self.drop_handler(handler);
+    }
+
+    /// A question that no handler of the user's is called for.
+    #[inline(never)]
+    fn answer_unhandled(&self, slot: &Slot) {
+        if let Some(endpoint) = self.endpoint_numbered(slot.inbound().connection) {
+            if slot.inbound().flags & flag::ATOMIC != 0 {
+                self.answer_atomic(slot, &endpoint);
+            } else {
+                endpoint.answer_now(slot.number.get(), Status::NO_ELEM);
+            }
+        }
+        self.message_gone(slot);
     }
 
     /// Drops what was not handed over yet.
@@ -352,7 +418,7 @@ impl Worker {
         while let Some(slot) = self.inbox.due.pop() {
             self.message_gone(slot);
         }
-        for slot in self.inbox.unaddressed.take() {
+        for slot in self.inbox.take_unaddressed() {
             // SAFETY: as in `address_messages`.
             self.message_gone(unsafe { &*slot });
         }
@@ -379,7 +445,7 @@ impl Endpoint {
             }
             // It is not put back here, in UCX's handler, but with the others.
             slot.inbound.set(Inbound { connection: 0, from: std::ptr::null_mut(), ..*inbound });
-            self.worker.inbox.unaddressed.borrow_mut().push(slot);
+            self.worker.inbox.add_unaddressed(slot);
             return self.worker.attend(attention::INBOX);
         }
         if ahead != 0 {
@@ -399,6 +465,7 @@ impl Endpoint {
         }
     }
 
+    #[inline(always)]
     fn admit(&self, slot: &Slot) {
         self.order.expected.set(self.order.expected.get().wrapping_add(1));
         self.worker.inbox.due.push(slot);
@@ -432,7 +499,7 @@ impl Endpoint {
     }
 
     /// The peer has told what it has taken in. In UCP's handler.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note_credit(&self, taken: Amount) {
         if self.credits.note_told(taken) {
             self.credits_came();

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) const MESSAGES: u16 = 256;
 /// What a message is charged for, in bytes; and one more for itself.
 pub(crate) const UNIT: usize = 1024;
+/// What a message costs that is shorter than that.
+pub(crate) const LEAST: u16 = 1;
 /// The same in memory: 8 MiB beside what the messages themselves take.
 pub(crate) const UNITS: u16 = 8192 + MESSAGES;
 /// The peer is told when it has got back a quarter.
@@ -29,38 +31,57 @@ pub(crate) fn charge(length: usize) -> u16 {
 #[derive(Default)]
 pub(crate) struct Credits {
     /// Spent by what was sent.
-    spent: Cell<Amount>,
+    spent: Total,
     /// Got back, as the peer has told.
-    back: Cell<Amount>,
+    back: Total,
     /// What came in.
-    received: Cell<Amount>,
+    received: Total,
     /// Of that, what is gone again.
-    taken: Cell<Amount>,
+    taken: Total,
     /// The latest that the peer was told.
-    told: Cell<Amount>,
+    told: Total,
     /// The place in the order of the next message that goes out.
     pub(crate) sequence: Cell<u32>,
     /// The next message would have to wait. Read by any thread.
     short: AtomicBool,
 }
 
+/// An amount in one word, written and read as a whole: what is written in two halves and read as one a moment later, as it is where a handler
+/// lets go of its message and answers, has to wait for both to arrive in the cache.
+#[derive(Default)]
+struct Total(Cell<u32>);
+
+impl Total {
+    #[inline(always)]
+    fn get(&self) -> Amount {
+        Amount::of_word(self.0.get())
+    }
+
+    #[inline(always)]
+    fn set(&self, amount: Amount) {
+        self.0.set(amount.word());
+    }
+}
+
+#[inline(always)]
 fn plus(amount: Amount, charge: u16) -> Amount {
     Amount { messages: amount.messages.wrapping_add(1), units: amount.units.wrapping_add(charge) }
 }
 
+#[inline(always)]
 fn minus(amount: Amount, less: Amount) -> Amount {
     Amount { messages: amount.messages.wrapping_sub(less.messages), units: amount.units.wrapping_sub(less.units) }
 }
 
 impl Credits {
     /// Is there enough for this message?
-    #[inline]
+    #[inline(always)]
     pub(crate) fn suffice(&self, charge: u16) -> bool {
         let out = minus(self.spent.get(), self.back.get());
         out.messages < MESSAGES && out.units <= UNITS - charge
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn spend(&self, charge: u16) {
         self.spent.set(plus(self.spent.get(), charge));
         if !self.suffice(1) {
@@ -89,11 +110,11 @@ impl Credits {
     }
 
     /// The peer has told what it has taken in. True if that is news.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note_told(&self, taken: Amount) -> bool {
         let (out, news) = (minus(self.spent.get(), self.back.get()), minus(taken, self.back.get()));
         // What is out of date looks like far more than is out.
-        let new = news != Amount::default() && news.messages <= out.messages && news.units <= out.units;
+        let new = news.word() != 0 && news.messages <= out.messages && news.units <= out.units;
         if new {
             self.back.set(taken);
         }
@@ -101,7 +122,7 @@ impl Credits {
     }
 
     /// A message has come in. False if the peer had not the credit for it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn receive(&self, charge: u16) -> bool {
         let received = plus(self.received.get(), charge);
         self.received.set(received);
@@ -110,7 +131,7 @@ impl Credits {
     }
 
     /// The same, where nothing happens if it had not.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn receive_within(&self, charge: u16) -> bool {
         let before = self.received.get();
         let within = self.receive(charge);
@@ -121,7 +142,7 @@ impl Credits {
     }
 
     /// A message is gone. True if it is time to tell the peer.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn give_back(&self, charge: u16) -> bool {
         self.taken.set(plus(self.taken.get(), charge));
         let untold = minus(self.taken.get(), self.told.get());
@@ -129,13 +150,13 @@ impl Credits {
     }
 
     /// What has been taken in, for a peer that may not get to see it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn taken(&self) -> Amount {
         self.taken.get()
     }
 
     /// What the peer is about to be told.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn tell(&self) -> Amount {
         self.told.set(self.taken.get());
         self.taken.get()

@@ -112,6 +112,9 @@ pub struct Endpoint {
     /// Where it was made by host and port.
     pub(crate) connection: Option<Box<Connection>>,
     key: Cell<usize>,
+    /// A reference to itself that a question has given back, for the next one: to count them takes longer than most of what is done with a
+    /// question.
+    pub(super) spare: Cell<bool>,
     /// The caller's handles: it ends with the last of them.
     handles: AtomicU32,
 
@@ -200,7 +203,7 @@ impl Endpoint {
         endpoint.peering.unclaimed.set(back);
         endpoint.register();
         if to_self {
-            endpoint.peering.theirs.set(endpoint.peering.number.get());
+            endpoint.learn_number(endpoint.peering.number.get());
         }
         if !back && origin.is_some() && !to_self {
             endpoint.say_hello_in_time(params);
@@ -235,6 +238,7 @@ impl Endpoint {
             watched: Cell::new(false),
             connection,
             key: Cell::new(usize::MAX),
+            spare: Cell::new(false),
             handles: AtomicU32::new(1),
             sends: Cell::new(0),
             window: SendWindow::new(params.window),
@@ -362,8 +366,10 @@ impl Endpoint {
         }
         self.unwatch_process();
         self.drop_early();
+        self.drop_spare();
         // Once only: the place may be another's by the second time.
         let key = self.key.replace(usize::MAX);
+        self.worker.named.set(std::ptr::null());
         let entry = self.worker.endpoints.borrow_mut().get_mut(key).and_then(Option::take);
         if entry.is_some() && !self.peering.unclaimed.get() {
             self.worker.stats.endpoints.subtract(1);
@@ -423,17 +429,18 @@ impl Endpoint {
         }
     }
 
-    #[inline]
-    pub(crate) fn in_flight_remove(&self, slot: &Slot) {
-        let counter = self.counter(slot.kind.get());
+    /// `kind` is the slot's.
+    #[inline(always)]
+    pub(crate) fn in_flight_remove(&self, slot: &Slot, kind: Kind) {
+        let counter = self.counter(kind);
         counter.set(counter.get() - 1);
-        if slot.kind.get().is_send() {
-            self.one_sided.set(self.one_sided.get() - u32::from(slot.kind.get().is_one_sided()));
+        if kind.is_send() {
+            self.one_sided.set(self.one_sided.get() - u32::from(kind.is_one_sided()));
             self.send_ended(slot);
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn counter(&self, kind: Kind) -> &Cell<u32> {
         if kind.is_flushed() {
             &self.sends

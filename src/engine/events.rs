@@ -256,6 +256,7 @@ impl Worker {
     }
 
     /// Leaves the gate, runs user code, and enters again.
+    #[inline]
     pub(crate) fn outside(&self, user_code: impl FnOnce()) {
         self.delivering.set(self.delivering.get() + 1);
         self.gate.leave();

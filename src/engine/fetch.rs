@@ -462,7 +462,7 @@ fn begin_asking(fetch: &Slot, ask: &Slot, length: usize) {
 ///
 /// # Safety
 /// `data` is readable for `length` bytes, for which there is room.
-#[inline]
+#[inline(always)]
 pub(super) unsafe fn put_down(slot: &Slot, data: *const u8, length: usize) {
     if length == 0 {
         return;

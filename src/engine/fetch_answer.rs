@@ -18,6 +18,7 @@ use super::wire::{self, HEADER};
 use crate::sys::{self, Posted};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 /// `ucxx_fetch_handler_t`: argument, question.
 pub type FetchHandler = unsafe extern "C" fn(*mut c_void, *mut Fetch);
@@ -44,7 +45,7 @@ impl Fetch {
 
     /// Bytes that there is room for at the side that asks; `u64::MAX` if it makes room for what comes.
     pub fn capacity(&self) -> u64 {
-        self.0.inbound.get().capacity.unwrap_or(0)
+        self.0.inbound().capacity
     }
 
     /// Who asks.
@@ -136,6 +137,38 @@ impl Told {
 }
 
 impl Endpoint {
+    /// A reference for a question. Inside the gate.
+    #[inline(always)]
+    pub(crate) fn lend(&self) -> *const Endpoint {
+        if self.spare.replace(false) {
+            return self;
+        }
+        Arc::into_raw(self.shared())
+    }
+
+    /// Takes such a one back. Inside the gate.
+    ///
+    /// # Safety
+    /// It is the caller's, who does not use it again.
+    #[inline(always)]
+    pub(crate) unsafe fn take_back(lent: *const Endpoint) {
+        // SAFETY: as for this function.
+        let endpoint = unsafe { &*lent };
+        if !endpoint.spare.get() && endpoint.place() != usize::MAX {
+            return endpoint.spare.set(true);
+        }
+        // SAFETY: as above.
+        drop(unsafe { Arc::from_raw(lent) });
+    }
+
+    /// The worker lets go of it: there is no next question. The caller has a reference of its own.
+    pub(crate) fn drop_spare(&self) {
+        if self.spare.replace(false) {
+            // SAFETY: the one that was kept.
+            drop(unsafe { Arc::from_raw(self) });
+        }
+    }
+
     fn send_answer(&self, told: Told, parts: &[Part], waits: bool, params: &OpParams, out: Out) -> Result<Submitted> {
         let worker = &self.worker;
         let length: usize = parts.iter().map(|part| part.length).sum();

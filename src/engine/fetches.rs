@@ -32,6 +32,7 @@ impl Fetches {
     }
 
     /// A number for this fetch.
+    #[inline(always)]
     pub(crate) fn add(&self, slot: &Slot) -> Result<u64> {
         let mut entries = self.entries.borrow_mut();
         let place = self.free.get();
@@ -40,18 +41,11 @@ impl Fetches {
             entry.slot = slot;
             return Ok(entry.number);
         }
-        let place = entries.len() as u64;
-        if place + 1 == PLACES {
-            return Err(Error::new(
-                Status::NO_RESOURCE,
-                format!("endpoint: {place} fetches of its worker wait for answers"),
-            ));
-        }
-        entries.push(Entry { slot, number: place + 1, next_free: NONE });
-        Ok(place + 1)
+        add_place(&mut entries, slot)
     }
 
     /// The fetch that has this number.
+    #[inline(always)]
     pub(crate) fn find(&self, number: u64) -> Option<&Slot> {
         let place = (number % PLACES).checked_sub(1)?;
         let entries = self.entries.borrow();
@@ -61,6 +55,7 @@ impl Fetches {
     }
 
     /// Its answer has come, or is of no interest any more.
+    #[inline(always)]
     pub(crate) fn remove(&self, number: u64) {
         let Some(place) = (number % PLACES).checked_sub(1) else { return };
         if let Some(entry) = self.entries.borrow_mut().get_mut(place as usize).filter(|entry| entry.number == number) {
@@ -69,4 +64,15 @@ impl Fetches {
             entry.next_free = self.free.replace(place as u32);
         }
     }
+}
+
+#[cold]
+fn add_place(entries: &mut Vec<Entry>, slot: &Slot) -> Result<u64> {
+    let place = entries.len() as u64;
+    if place + 1 == PLACES {
+        let text = format!("endpoint: {place} fetches of its worker wait for answers");
+        return Err(Error::new(Status::NO_RESOURCE, text));
+    }
+    entries.push(Entry { slot, number: place + 1, next_free: NONE });
+    Ok(place + 1)
 }

@@ -52,7 +52,7 @@ impl<F> Default for Handlers<F> {
 }
 
 impl<F> Handlers<F> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, id: u16) -> Option<Rc<Handler<F>>> {
         let [page, entry] = id.to_be_bytes();
         self.pages.borrow()[usize::from(page)].as_ref()?[usize::from(entry)].clone()
@@ -132,7 +132,7 @@ impl Worker {
     }
 
     /// Lets go of a handler that has returned, or was replaced. Inside the gate.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn drop_handler<F>(&self, handler: Rc<Handler<F>>) {
         if Rc::strong_count(&handler) == 1 {
             self.outside(|| drop(handler));

@@ -6,6 +6,7 @@
 //! and each end learns of the end of the other.
 
 use super::address::Origin;
+use super::context::feature;
 use super::endpoint::{Endpoint, EndpointParams, Phase};
 use super::events::Event;
 use super::log;
@@ -29,6 +30,8 @@ pub(crate) struct Peering {
     pub(crate) number: Cell<u32>,
     /// What we call it by when we speak to the peer; 0 until the peer has told.
     pub(crate) theirs: Cell<u32>,
+    /// The same where the quick way of messages and fetches may be open: see `Endpoint::learn_number`.
+    pub(super) quick: Cell<u32>,
     /// In the order of making.
     made: Cell<u64>,
     /// Hello has not been said yet.
@@ -54,17 +57,34 @@ impl Peering {
 }
 
 impl Worker {
-    /// Looks at the endpoint that a peer means. `look` makes and ends none.
-    #[inline]
-    pub(crate) fn with_endpoint<R>(&self, number: u32, look: impl FnOnce(&Arc<Endpoint>) -> R) -> Option<R> {
-        let place = (number % PLACES).checked_sub(1)? as usize;
-        let endpoints = self.endpoints.borrow();
-        let endpoint = endpoints.get(place)?.as_ref()?;
-        (endpoint.peering.number.get() == number).then(|| look(endpoint))
+    /// The endpoint that a peer means, to be looked at: not for longer than none can have ended.
+    #[inline(always)]
+    pub(crate) fn endpoint_named(&self, number: u32) -> Option<&Endpoint> {
+        // SAFETY: one that the worker keeps, which `unregister` takes back before it is let go of.
+        match unsafe { self.named.get().as_ref() } {
+            Some(endpoint) if endpoint.peering.number.get() == number => Some(endpoint),
+            _ => self.find_endpoint(number),
+        }
     }
 
+    /// The same where it is another one than the last time.
+    #[inline(never)]
+    fn find_endpoint(&self, number: u32) -> Option<&Endpoint> {
+        let place = (number % PLACES).checked_sub(1)? as usize;
+        let endpoints = self.endpoints.borrow();
+        let endpoint = Arc::as_ptr(endpoints.get(place)?.as_ref()?);
+        // SAFETY: the worker keeps it for as long as `endpoint_named` says.
+        let endpoint = unsafe { &*endpoint };
+        if endpoint.peering.number.get() != number {
+            return None;
+        }
+        self.named.set(endpoint);
+        Some(endpoint)
+    }
+
+    /// The same to keep.
     pub(crate) fn endpoint_numbered(&self, number: u32) -> Option<Arc<Endpoint>> {
-        self.with_endpoint(number, Arc::clone)
+        self.endpoint_named(number).map(Endpoint::shared)
     }
 
     /// A peer has made an endpoint to us. After UCP's pass.
@@ -236,12 +256,21 @@ impl Endpoint {
         }
     }
 
+    /// The peer has told by which number it knows the connection.
+    pub(crate) fn learn_number(&self, theirs: u32) {
+        self.peering.theirs.set(theirs);
+        // What never changes of what the quick way asks for.
+        let worker = &self.worker;
+        let quick = worker.features & feature::AM != 0 && !self.to_self && worker.context.is_in_reach(None);
+        self.peering.quick.set(if quick { theirs } else { 0 });
+    }
+
     /// The peer has said who it is. After UCP's pass.
     pub(crate) fn met(&self, hello: &Hello) {
         if self.phase() >= Phase::Ending {
             return;
         }
-        self.peering.theirs.set(hello.sender);
+        self.learn_number(hello.sender);
         self.peering.speaks.set(true);
         self.end_silence();
         if let Some(origin) = hello.address.origin() {

@@ -403,7 +403,7 @@ impl Worker {
             }
         }
         if let Some(endpoint) = endpoint {
-            endpoint.in_flight_remove(slot);
+            endpoint.in_flight_remove(slot, slot.kind.get());
         }
     }
 
@@ -437,7 +437,7 @@ impl Worker {
     }
 
     /// Takes in what callers let go of from outside.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn drain_foreign(&self) {
         // SAFETY: slots of this worker, which keeps their memory.
         unsafe { self.foreign.drain(|slot| self.let_go(slot)) };

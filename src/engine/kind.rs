@@ -78,6 +78,7 @@ impl Kind {
         }
     }
 
+    #[inline(always)]
     pub(crate) fn is_send(self) -> bool {
         matches!(
             self,
@@ -123,6 +124,7 @@ impl Kind {
         self.is_recv() || self == Kind::Get
     }
 
+    #[inline(always)]
     pub(crate) fn is_recv(self) -> bool {
         self.is_single_recv()
             || matches!(self, Kind::TagRecvMulti | Kind::TagRecvPart | Kind::MultiPull | Kind::AmQueueRecv)

@@ -16,7 +16,7 @@ use super::param::Param;
 use super::request::{Part, Slot};
 use super::status::{Error, Result, Status};
 use super::wire::{Amount, Header, Hello, Kind, Unreadable, AM_ID, HEADER};
-use super::wire_short::Piece;
+use super::wire_short::{self, Piece, Short};
 use super::worker::Worker;
 use crate::sys::{self, Posted};
 use std::ffi::c_void;
@@ -99,29 +99,7 @@ impl Worker {
     }
 
     /// As `message_came`, of one whose header is the beginning of its data.
-    #[inline(always)]
-    fn packed_came(&self, data: *mut c_void, length: usize, attributes: u64, from: sys::ucp_ep_h) -> sys::ucs_status_t {
-        if attributes & u64::from(sys::UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 {
-            complain("a rendezvous");
-            return sys::UCS_ERR_UNSUPPORTED;
-        }
-        // SAFETY: valid for the length of the handler.
-        let message = unsafe { bytes(data, length) };
-        if let Some(piece) = Piece::decode_short(message) {
-            let taken = match piece.header.kind {
-                Kind::Answer => self.answer_came_quickly(&piece),
-                _ => self.take_in_quickly(&piece),
-            };
-            if taken {
-                return sys::UCS_OK;
-            }
-        }
-        self.packed_came_otherwise(message, from)
-    }
-
-    /// Of an older kind, or not as nearly all are.
-    #[inline(never)]
-    fn packed_came_otherwise(&self, message: &[u8], from: sys::ucp_ep_h) -> sys::ucs_status_t {
+    fn packed_came(&self, message: &[u8], from: sys::ucp_ep_h) -> sys::ucs_status_t {
         match Piece::decode(message) {
             Ok(mut piece) => {
                 self.complete_header(&mut piece);
@@ -203,6 +181,7 @@ type Handler = unsafe extern "C" fn(
     *const sys::ucp_am_recv_param_t,
 ) -> sys::ucs_status_t;
 
+/// Short forms go their own ways, which end here in jumps.
 unsafe extern "C" fn on_message(
     arg: *mut c_void,
     header: *const c_void,
@@ -211,18 +190,76 @@ unsafe extern "C" fn on_message(
     length: usize,
     param: *const sys::ucp_am_recv_param_t,
 ) -> sys::ucs_status_t {
+    // SAFETY: UCP passes a valid one, and data that is valid for the length of the handler.
+    let first = unsafe {
+        let waits = (*param).recv_attr & u64::from(sys::UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+        if header_length == 0 && length != 0 && !waits {
+            data.cast::<u8>().read()
+        } else {
+            0
+        }
+    };
+    // SAFETY: as for this function.
+    unsafe {
+        match first {
+            wire_short::MARK_OF_MESSAGE => on_short_message(arg, header, header_length, data, length, param),
+            wire_short::MARK_OF_QUESTION => on_short_question(arg, header, header_length, data, length, param),
+            wire_short::MARK_OF_ANSWER => on_short_answer(arg, header, header_length, data, length, param),
+            _ => on_message_otherwise(arg, header, header_length, data, length, param),
+        }
+    }
+}
+
+/// A handler of UCP's for what begins with the mark of a short form: it takes what comes as nearly all does. `$take` says false where
+/// nothing has happened. Nothing in it can panic.
+macro_rules! on_short {
+    ($name:ident, $take:expr) => {
+        #[inline(never)]
+        unsafe extern "C" fn $name(
+            arg: *mut c_void,
+            header: *const c_void,
+            header_length: usize,
+            data: *mut c_void,
+            length: usize,
+            param: *const sys::ucp_am_recv_param_t,
+        ) -> sys::ucs_status_t {
+            // SAFETY: the worker, which outlives UCP's, whose gate we are in.
+            let worker = unsafe { &*arg.cast::<Worker>() };
+            // SAFETY: data that is valid for the length of the handler.
+            let message = unsafe { std::slice::from_raw_parts(data.cast(), length) };
+            if Short::of(message).is_some_and(|short| $take(worker, short)) {
+                return sys::UCS_OK;
+            }
+            // SAFETY: as for this function.
+            unsafe { on_message_otherwise(arg, header, header_length, data, length, param) }
+        }
+    };
+}
+
+on_short!(on_short_message, Worker::take_message_in_quickly);
+on_short!(on_short_question, Worker::take_question_in_quickly);
+on_short!(on_short_answer, Worker::answer_came_quickly);
+
+#[inline(never)]
+unsafe extern "C" fn on_message_otherwise(
+    arg: *mut c_void,
+    header: *const c_void,
+    header_length: usize,
+    data: *mut c_void,
+    length: usize,
+    param: *const sys::ucp_am_recv_param_t,
+) -> sys::ucs_status_t {
     let answer = std::panic::catch_unwind(|| {
-        // SAFETY: the worker, which outlives UCP's, whose gate we are in.
-        let worker = unsafe { &*arg.cast::<Worker>() };
-        // SAFETY: UCP passes a valid one.
-        let param = unsafe { &*param };
+        // SAFETY: as in `on_message`.
+        let (worker, param) = unsafe { (&*arg.cast::<Worker>(), &*param) };
         let named = param.recv_attr & u64::from(sys::UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
         let reply = if named { param.reply_ep } else { std::ptr::null_mut() };
         // SAFETY: valid for the length of the handler.
         let header = unsafe { bytes(header, header_length) };
         let has = |attribute: sys::ucp_am_recv_attr_t| param.recv_attr & u64::from(attribute) != 0;
-        if header_length == 0 {
-            return worker.packed_came(data, length, param.recv_attr, reply);
+        if header_length == 0 && !has(sys::UCP_AM_RECV_ATTR_FLAG_RNDV) {
+            // SAFETY: valid for the length of the handler.
+            return worker.packed_came(unsafe { bytes(data, length) }, reply);
         }
         let decoded = Header::decode(header);
         if let Ok(decoded @ Header { kind: Kind::Message | Kind::Multi | Kind::Ask | Kind::Answer, .. }) = &decoded {
@@ -233,7 +270,7 @@ unsafe extern "C" fn on_message(
                 _ => worker.take_in(decoded, None, &header[HEADER..], &arrived),
             };
         }
-        if param.recv_attr & u64::from(sys::UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 {
+        if has(sys::UCP_AM_RECV_ATTR_FLAG_RNDV) {
             complain("a rendezvous");
             return sys::UCS_ERR_UNSUPPORTED;
         }

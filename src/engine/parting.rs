@@ -170,7 +170,7 @@ impl Endpoint {
     /// follows waits for the end of the pass.
     pub(crate) fn note_bye(&self, header: &Header) {
         if self.peering.theirs.get() == 0 {
-            self.peering.theirs.set(header.sender);
+            self.learn_number(header.sender);
         }
         self.closing.parting.heard.set(true);
         self.closing.parting.owed.set(header.flags & flag::ANSWER != 0);

@@ -51,8 +51,7 @@ impl Worker {
             // Elsewhere it may be another thread that has armed, and sleeps.
             self.armed.set(false);
         }
-        self.stats.progress_calls.add(1);
-        if self.stats.progress_calls.get() % PASSES_PER_LOOK == 0 {
+        if self.stats.progress_calls.count() % PASSES_PER_LOOK == 0 {
             self.look_at_clock();
         }
         handled

@@ -7,8 +7,9 @@
 //! What it costs beyond UCP's own, counted by callgrind on x86_64: 80 instructions for a send, 115 for a receive and its completion,
 //! 40 for a pass, 12 for a look at a request and 20 for letting go of it.
 
-use super::am::Outgoing;
+use super::am::told;
 use super::context::feature;
+use super::credits;
 use super::endpoint::Endpoint;
 use super::events::may_have_doomed;
 use super::gate::this_thread;
@@ -18,7 +19,7 @@ use super::operation::{OpParams, Submitted};
 use super::request::{mark, Kind, Slot, ENGINE, USER};
 use super::status::{Result, Status};
 use super::store::{copy_short, put_pair, INLINE};
-use super::wire::HEADER;
+use super::wire::{self, Header, HEADER};
 use super::wire_short;
 use super::worker::{attention, Worker};
 use crate::sys;
@@ -91,11 +92,13 @@ impl Worker {
         let mut result = (0, false);
         if self.attention.get() | self.delivering.get() == 0 {
             let mut handled = self.pass_through_ucp(true);
+            let mut complete = self.attention.get() == 0;
             if self.attention.get() == attention::INBOX {
                 self.attention.set(0);
                 handled += self.deliver_messages();
+                complete = self.attention.get() == 0 && !may_have_doomed();
             }
-            result = (handled, self.attention.get() == 0 && !may_have_doomed());
+            result = (handled, complete);
         }
         self.gate.leave_quickly();
         result
@@ -116,17 +119,12 @@ impl Endpoint {
     #[inline(always)]
     pub(super) fn quick_for_piece(&self, length: usize) -> Option<Quick<'_>> {
         let worker = &*self.worker;
-        let simple = self.is_open()
-            && length <= INLINE - HEADER
-            && worker.features & feature::AM != 0
-            && !self.to_self
-            && worker.context.is_in_reach(None);
-        if !simple || !worker.enter_quickly() {
+        if !self.is_open() || length > INLINE - HEADER || !worker.enter_quickly() {
             return None;
         }
         match worker.slab.first() {
             // Before the peer has told its number UCP has to name the connection.
-            Some(slot) if self.peering.theirs.get() != 0 => Some(Quick { worker, slot }),
+            Some(slot) if self.peering.quick.get() != 0 => Some(Quick { worker, slot }),
             _ => {
                 worker.gate.leave_quickly();
                 None
@@ -182,32 +180,42 @@ impl Quick<'_> {
         self,
         to: &Endpoint,
         id: u16,
-        header: &[u8],
+        (header, header_length): (*const c_void, usize),
         (buffer, length): (*const c_void, usize),
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
+        const { assert!(INLINE < credits::UNIT) };
         let Quick { worker, slot } = self;
         slot.prepare(Kind::AmSend);
         slot.length.set(length as u64);
-        slot.tag.set(0);
-        let outgoing = Outgoing::message(id, header, length, params);
-        to.credits.spend(outgoing.charge);
-        let words = wire_short::message(&to.header_of(&outgoing));
+        let words = wire_short::message(&Header {
+            id,
+            flags: told(params.memory_type),
+            user_header: header_length as u16,
+            connection: to.peering.quick.get(),
+            sequence: to.credits.sequence.get(),
+            taken: to.credits.tell(),
+            ..Header::of(wire::Kind::Message)
+        });
         let room = slot.room(INLINE);
         // SAFETY: room for all three, as `quick_for_message` has seen; the caller's are readable.
         unsafe {
             put_pair(room, words);
-            copy_short(header.as_ptr(), room.add(wire_short::MESSAGE), header.len());
-            copy_short(buffer.cast(), room.add(wire_short::MESSAGE + header.len()), length);
+            copy_short(header.cast(), room.add(wire_short::MESSAGE), header_length);
+            copy_short(buffer.cast(), room.add(wire_short::MESSAGE + header_length), length);
         }
-        let packed = wire_short::MESSAGE + header.len() + length;
-        let param = worker.templates.message(slot);
+        let packed = wire_short::MESSAGE + header_length + length;
         // SAFETY: a live endpoint, its worker entered, which keeps the slot, which has all of it.
-        let posted = unsafe { to.send_packed(room.cast(), packed, param, outgoing.charge) };
+        let posted = unsafe { to.send_packed(slot, packed) };
+        // What can wait until the message is on its way comes after it.
+        to.credits.spend(credits::LEAST);
         if !posted.is_null() {
+            to.sent_message(posted, credits::LEAST);
+            slot.tag.set(0);
             return worker.submitted_otherwise(slot, posted, Some(to), params, out);
         }
+        to.message_left();
         Ok(worker.sent_quickly(slot, Kind::AmSend, to, out))
     }
 

@@ -1,8 +1,9 @@
 //! The quick way of a fetch, both sides of it, on a worker of one thread and manual progress: see `quick`. Questions and answers that go
 //! out as one piece, and come in as one, between peers that know each other.
 
-use super::am::Outgoing;
+use super::am::{told, Outgoing};
 use super::am_message::Form;
+use super::credits;
 use super::endpoint::Endpoint;
 use super::fetch::put_down;
 use super::fetch_answer::{Fetch, ANSWERED};
@@ -13,13 +14,12 @@ use super::quick::Quick;
 use super::request::{mark, Kind, Part as Of, Slot};
 use super::status::{Result, Status};
 use super::store::{copy_short, put_pair, INLINE};
-use super::wire::{join_number, Question, AM_ID};
-use super::wire_short::{self, Piece};
+use super::wire::{self, Header, Question};
+use super::wire_short::{self, Short};
 use super::worker::Worker;
 use crate::sys;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
-use std::sync::Arc;
 
 impl Endpoint {
     /// For plain questions with so long a header and room for an answer; None to go the long way.
@@ -44,7 +44,7 @@ impl Fetch {
     pub fn quick(&self, length: usize) -> Option<Quick<'_>> {
         let inbound = self.slot().inbound();
         let simple = self.slot().outside.load(Ordering::Relaxed) == 0
-            && length as u64 <= inbound.capacity.unwrap_or(0)
+            && length as u64 <= inbound.capacity
             && inbound.flags & super::wire::flag::WAITING == 0;
         // SAFETY: a reference of the question's own, until it is destroyed; null in a message.
         let endpoint = unsafe { inbound.reply.as_ref() }.filter(|_| simple)?;
@@ -67,8 +67,8 @@ impl Fetch {
             return false;
         }
         // SAFETY: the reference that was made for this question, which has given back its credit.
-        drop(unsafe { Arc::from_raw(inbound.reply) });
-        worker.message_gone(slot);
+        unsafe { Endpoint::take_back(inbound.reply) };
+        worker.question_gone(slot);
         true
     }
 }
@@ -83,13 +83,13 @@ impl Quick<'_> {
         self,
         to: &Endpoint,
         id: u16,
-        header: &[u8],
+        (header, header_length): (*const c_void, usize),
         (buffer, capacity): (*mut c_void, usize),
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
         let Quick { worker, slot } = self;
-        // SAFETY: the one behind it in the free list, as `quick_for_question` has seen, and the first one when that is taken.
+        // SAFETY: the one behind it in the free list, as `quick_for_question` has seen.
         let ask = unsafe { &*slot.next.get() };
         let number = match worker.fetches.add(slot) {
             Ok(number) => number,
@@ -98,25 +98,30 @@ impl Quick<'_> {
                 return Err(error);
             }
         };
-        worker.slab.take(slot);
-        slot.begin(Kind::Fetch, params, capacity as u64, 0, out.is_wanted());
-        slot.go_into(buffer, capacity, params);
         ask.prepare(Kind::FetchAsk);
-        let outgoing = Outgoing::question(id, header.len(), 0, 0);
-        to.credits.spend(outgoing.charge);
-        let question = Question { number, capacity: capacity as u64 };
-        let (words, last) = wire_short::question(&to.header_of(&outgoing), &question);
+        let asked = Header {
+            id,
+            user_header: header_length as u16,
+            connection: to.peering.quick.get(),
+            sequence: to.credits.sequence.get(),
+            ..Header::of(wire::Kind::Ask)
+        };
+        let (words, last) = wire_short::question(&asked, &Question { number, capacity: capacity as u64 });
         let room = ask.room(INLINE);
         // SAFETY: room for all three, as `quick_for_question` has seen; the caller's is readable.
         unsafe {
             put_pair(room, words);
             room.add(16).cast::<u32>().write(last.to_le());
-            copy_short(header.as_ptr(), room.add(wire_short::QUESTION), header.len());
+            copy_short(header.cast(), room.add(wire_short::QUESTION), header_length);
         }
-        let length = wire_short::QUESTION + header.len();
-        let param = worker.templates.message(ask);
         // SAFETY: a live endpoint, its worker entered, which keeps the slot, which has all of it.
-        let posted = unsafe { to.send_packed(room.cast(), length, param, outgoing.charge) };
+        let posted = unsafe { to.send_packed(ask, wire_short::QUESTION + header_length) };
+        // What follows has time: the answer does not come in before the next pass.
+        to.credits.spend(credits::LEAST);
+        to.sent_message(posted, credits::LEAST);
+        worker.slab.take(slot);
+        slot.begin(Kind::Fetch, params, capacity as u64, 0, out.is_wanted());
+        slot.go_into(buffer, capacity, params);
         if posted.is_null() {
             to.count_sent(0);
             if params.callback.is_none() && params.recv_info.is_null() && out.is_wanted() {
@@ -152,29 +157,32 @@ impl Quick<'_> {
         out: Out,
     ) -> Result<Submitted> {
         let Quick { worker, slot } = self;
-        let to = fetch.endpoint();
-        fetch.slot().outside.store(ANSWERED, Ordering::Relaxed);
+        let (to, question) = (fetch.endpoint(), fetch.slot());
+        question.outside.store(ANSWERED, Ordering::Relaxed);
         slot.prepare(Kind::FetchReply);
         slot.length.set(length as u64);
-        slot.tag.set(0);
-        let number = fetch.slot().number.get();
-        let outgoing = Outgoing::answer(number, Status::OK.0, 0, length, false, false, params);
-        let words = wire_short::answer(&to.header_of(&outgoing));
+        let (id, sender) = wire::split_number(question.number.get());
+        let words = wire_short::answer(&Header {
+            id,
+            flags: told(params.memory_type),
+            connection: to.peering.quick.get(),
+            taken: to.credits.tell(),
+            sender,
+            ..Header::of(wire::Kind::Answer)
+        });
         let room = slot.room(INLINE);
         // SAFETY: room for both, as `Fetch::quick` has seen; the caller's is readable.
         unsafe {
             put_pair(room, words);
             copy_short(buffer.cast(), room.add(wire_short::ANSWER), length);
         }
-        let (ucp, param) = (to.ucp.get(), worker.templates.message(slot));
         // SAFETY: a live endpoint, its worker entered, which keeps the slot, which has all of it.
-        let posted = unsafe {
-            sys::ucp_am_send_nbx(ucp, AM_ID, std::ptr::null(), 0, room.cast(), wire_short::ANSWER + length, param)
-        };
+        let posted = unsafe { to.send_packed(slot, wire_short::ANSWER + length) };
         if !posted.is_null() {
+            slot.tag.set(0);
             let submitted = worker.submitted_otherwise(slot, posted, Some(to), params, out);
             if submitted.is_err() {
-                fetch.slot().outside.store(0, Ordering::Release);
+                question.outside.store(0, Ordering::Release);
             }
             return submitted;
         }
@@ -198,18 +206,16 @@ impl Slot {
 }
 
 impl Worker {
-    /// As `answer_came`, of a packed answer that comes as nearly all short ones do. False: nothing has happened, go the long way.
+    /// As `answer_came`, of an answer in its short form that comes as nearly all do. False: nothing has happened, go the long way.
     #[inline(always)]
-    pub(crate) fn answer_came_quickly(&self, piece: &Piece<'_>) -> bool {
-        let Piece { header, user_header, data, .. } = piece;
-        let number = join_number(header.id, header.sender);
-        if header.sequence != 0 || !user_header.is_empty() || header.connection == 0 {
-            return false;
-        }
+    pub(crate) fn answer_came_quickly(&self, short: Short<'_>) -> bool {
+        let (number, data) = (short.answers(), short.data());
         let Some(slot) = self.fetches.find(number) else { return false };
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
         let Some(endpoint) = (unsafe { slot.endpoint.get().as_ref() }) else { return false };
-        let simple = header.connection == endpoint.peering.number.get()
+        let simple = short.connection() == endpoint.peering.number.get()
+            && short.connection() != 0
+            && short.second_byte() & 0x80 == 0
             && data.len() as u64 <= slot.length.get()
             && matches!(slot.part.get(), Of::Nothing)
             && !slot.pooled
@@ -221,13 +227,13 @@ impl Worker {
             return false;
         }
         endpoint.heard();
-        endpoint.note_credit(header.taken);
+        endpoint.note_credit(short.taken());
         self.fetches.remove(number);
         slot.number.set(0);
         slot.length.set(data.len() as u64);
         // SAFETY: UCX's data is valid during its handler, and the processor reaches where it goes, where there is room.
         unsafe { put_down(slot, data.as_ptr(), data.len()) };
-        endpoint.in_flight_remove(slot);
+        endpoint.in_flight_remove(slot, Kind::Fetch);
         slot.endpoint.set(std::ptr::null());
         if slot.is_plain() {
             slot.complete_quickly();

@@ -247,7 +247,7 @@ impl Worker {
         match self.context.exposed.execute(&atomic) {
             Ok(before) => {
                 let before = before.to_le_bytes();
-                let wanted = inbound.capacity.is_some_and(|capacity| capacity >= u64::from(atomic.size));
+                let wanted = inbound.capacity >= u64::from(atomic.size);
                 let length = if wanted { atomic.size.into() } else { 0 };
                 from.answer_with(slot.number.get(), Status::OK, &before[..length]);
             }

@@ -93,11 +93,15 @@ impl Worker {
         inside.deliver_everything();
         inside.end_hub_streams(|_| true);
         inside.drop_inbox();
-        inside.all_endpoints().iter().for_each(|endpoint| endpoint.drop_multis());
+        for endpoint in inside.all_endpoints() {
+            endpoint.drop_multis();
+            endpoint.drop_spare();
+        }
         inside.drop_handlers();
         inside.strangers.borrow_mut().clear();
         inside.changing.borrow_mut().clear();
         inside.windows.borrow_mut().clear();
+        inside.named.set(std::ptr::null());
         inside.endpoints.borrow_mut().clear();
         inside.peers.clear();
         inside.keep.set(Some(self.clone()));

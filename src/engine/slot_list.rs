@@ -16,7 +16,7 @@ impl Default for SlotList {
 }
 
 impl SlotList {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&self, slot: &Slot) {
         slot.next.set(std::ptr::null());
         // SAFETY: a slot of the worker, which outlives the list.
@@ -27,7 +27,7 @@ impl SlotList {
         self.tail.set(slot);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pop(&self) -> Option<&Slot> {
         // SAFETY: as in `push`.
         let slot = unsafe { self.head.get().as_ref() }?;
@@ -43,7 +43,7 @@ impl SlotList {
     }
 
     /// Takes out what is in it now, and hands each to `take`, which may put more in: that waits for another time. How many those were.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn drain_present(&self, mut take: impl FnMut(&Slot)) -> u32 {
         let last = self.tail.get();
         let mut count = 0;

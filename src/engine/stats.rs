@@ -13,6 +13,14 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
     }
 
+    /// One more; how many it says then.
+    #[inline]
+    pub(crate) fn count(&self) -> u64 {
+        let count = self.0.load(Ordering::Relaxed).wrapping_add(1);
+        self.0.store(count, Ordering::Relaxed);
+        count
+    }
+
     pub(crate) fn subtract(&self, amount: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(amount), Ordering::Relaxed);
     }

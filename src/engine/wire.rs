@@ -67,6 +67,20 @@ pub struct Amount {
     pub units: u16,
 }
 
+impl Amount {
+    /// As one number.
+    #[inline(always)]
+    pub(crate) fn word(self) -> u32 {
+        u32::from(self.messages) | u32::from(self.units) << 16
+    }
+
+    /// Of such a number.
+    #[inline(always)]
+    pub(crate) fn of_word(word: u32) -> Self {
+        Amount { messages: word as u16, units: (word >> 16) as u16 }
+    }
+}
+
 /// The header. Kinds that have no use for a field have 0 there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {

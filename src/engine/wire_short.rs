@@ -7,7 +7,7 @@
 #![deny(unsafe_code)]
 
 use super::credits;
-use super::wire::{flag, Amount, Header, Kind, Question, Unreadable};
+use super::wire::{flag, join_number, Amount, Header, Kind, Question, Unreadable};
 
 /// Bytes in front of the user's header or data.
 pub(crate) const MESSAGE: usize = 16;
@@ -18,6 +18,12 @@ pub(crate) const ANSWER: usize = 16;
 
 /// In the first byte, with the kind.
 const SHORT: u8 = 0x80;
+/// The first bytes.
+pub(crate) const MARK_OF_MESSAGE: u8 = SHORT | Kind::Message as u8;
+/// As above.
+pub(crate) const MARK_OF_QUESTION: u8 = SHORT | Kind::Ask as u8;
+/// As above.
+pub(crate) const MARK_OF_ANSWER: u8 = SHORT | Kind::Answer as u8;
 /// Of the sequence there are the lower bits: what a window lets be ahead is far less.
 pub(crate) const SEQUENCE: u32 = 0xffff;
 
@@ -53,46 +59,117 @@ impl<'a> Piece<'a> {
     }
 
     /// Reads the short one.
-    #[inline(always)]
-    pub(crate) fn decode_short(message: &'a [u8]) -> Option<Self> {
-        let (bytes, rest) = message.split_first_chunk::<16>()?;
-        let both = u128::from_le_bytes(*bytes);
-        let (first, second) = (both as u64, (both >> 64) as u64);
-        let (mark, connection) = (first as u8, (first >> 32) as u32);
-        let (second_byte, id) = ((first >> 8) as u8, (first >> 16) as u16);
-        let amount = Amount { messages: (second >> 32) as u16, units: (second >> 48) as u16 };
+    fn decode_short(message: &'a [u8]) -> Option<Self> {
+        let short = Short::of(message)?;
+        let connection = short.connection();
         if connection == 0 {
             return None;
         }
-        let blank = Header { connection, ..Header::of(Kind::Message) };
-        if mark == SHORT | Kind::Answer as u8 {
-            let flags = u16::from(second_byte) << flag::MEMORY;
-            let header = Header { kind: Kind::Answer, flags, id, taken: amount, sender: second as u32, ..blank };
-            let piece = Piece { header, question: None, sequence: 0, user_header: &[], data: rest };
+        let header = Header { connection, id: short.id(), ..Header::of(Kind::Message) };
+        if short.is(Kind::Answer) {
+            let flags = u16::from(short.second_byte()) << flag::MEMORY;
+            let sender = short.second as u32;
+            let header = Header { kind: Kind::Answer, flags, taken: short.taken(), sender, ..header };
+            let piece = Piece { header, question: None, sequence: 0, user_header: &[], data: short.rest };
             return (flags & !flag::USER == 0).then_some(piece);
         }
-        let user_header = u16::from(second_byte);
-        let sequence = (second & u64::from(SEQUENCE)) as u32;
-        let header = Header { id, user_header, sequence, ..blank };
-        if mark == SHORT | Kind::Message as u8 {
-            let (user_header, data) = rest.split_at_checked(user_header.into())?;
-            let (flags, sender) = ((second >> 16) as u16, credits::charge(data.len()).into());
-            let header = Header { flags, taken: amount, sender, ..header };
+        let user_header = u16::from(short.second_byte());
+        let header = Header { user_header, sequence: short.second as u32 & SEQUENCE, ..header };
+        if short.is(Kind::Message) {
+            let (user_header, data) = short.parts()?;
+            let (flags, sender) = (short.flags(), credits::charge(data.len()).into());
+            let header = Header { flags, taken: short.taken(), sender, ..header };
             let piece = Piece { header, question: None, sequence: SEQUENCE, user_header, data };
             return (flags & !flag::USER == 0).then_some(piece);
         }
-        if mark == SHORT | Kind::Ask as u8 {
-            let (upper, rest) = rest.split_first_chunk::<4>()?;
-            let upper = u32::from_le_bytes(*upper);
-            let (user_header, data) = rest.split_at_checked(user_header.into())?;
-            let number = second >> 32 | u64::from(upper) << 32;
-            let capacity = second >> 16 & 0xffff;
-            let header = Header { kind: Kind::Ask, sender: credits::charge(data.len()).into(), ..header };
-            let question = Some(Question { number, capacity });
-            let piece = Piece { header, question, sequence: SEQUENCE, user_header, data };
-            return (upper <= 0xffff).then_some(piece);
-        }
-        None
+        let (question, short) = short.asked()?;
+        let (user_header, data) = short.parts()?;
+        let header = Header { kind: Kind::Ask, sender: credits::charge(data.len()).into(), ..header };
+        Some(Piece { header, question: Some(question), sequence: SEQUENCE, user_header, data })
+    }
+}
+
+/// The beginning of what may be a short form, and what follows it. Nothing of it is believed yet.
+#[derive(Clone, Copy)]
+pub(crate) struct Short<'a> {
+    first: u64,
+    second: u64,
+    rest: &'a [u8],
+}
+
+impl<'a> Short<'a> {
+    #[inline(always)]
+    pub(crate) fn of(message: &'a [u8]) -> Option<Self> {
+        let (bytes, rest) = message.split_first_chunk::<16>()?;
+        let both = u128::from_le_bytes(*bytes);
+        Some(Short { first: both as u64, second: (both >> 64) as u64, rest })
+    }
+
+    #[inline(always)]
+    fn is(&self, kind: Kind) -> bool {
+        self.first as u8 == SHORT | kind as u8
+    }
+
+    #[inline(always)]
+    pub(crate) fn connection(&self) -> u32 {
+        (self.first >> 32) as u32
+    }
+
+    #[inline(always)]
+    pub(crate) fn id(&self) -> u16 {
+        (self.first >> 16) as u16
+    }
+
+    /// Bytes of the user's header; of an answer, the memory type.
+    #[inline(always)]
+    pub(crate) fn second_byte(&self) -> u8 {
+        (self.first >> 8) as u8
+    }
+
+    /// Of a message or a question, the lower bits of its place in the order.
+    #[inline(always)]
+    pub(crate) fn sequence(&self) -> u16 {
+        self.second as u16
+    }
+
+    /// Of a message.
+    #[inline(always)]
+    pub(crate) fn flags(&self) -> u16 {
+        (self.second >> 16) as u16
+    }
+
+    /// Of a message or an answer.
+    #[inline(always)]
+    pub(crate) fn taken(&self) -> Amount {
+        Amount::of_word((self.second >> 32) as u32)
+    }
+
+    /// Of an answer: the number of its question.
+    #[inline(always)]
+    pub(crate) fn answers(&self) -> u64 {
+        join_number(self.id(), self.second as u32)
+    }
+
+    /// Of an answer.
+    #[inline(always)]
+    pub(crate) fn data(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// What it asks, if it is a question; and it without the rest of that, for `parts`.
+    #[inline(always)]
+    pub(crate) fn asked(self) -> Option<(Question, Self)> {
+        let (upper, rest) = self.rest.split_first_chunk::<4>()?;
+        let upper = u32::from_le_bytes(*upper);
+        let question =
+            Question { number: self.second >> 32 | u64::from(upper) << 32, capacity: self.second >> 16 & 0xffff };
+        (self.is(Kind::Ask) && upper <= 0xffff).then_some((question, Short { rest, ..self }))
+    }
+
+    /// The user's header and the data: of a message, or of what `asked` has left.
+    #[inline(always)]
+    pub(crate) fn parts(&self) -> Option<(&'a [u8], &'a [u8])> {
+        self.rest.split_at_checked(self.second_byte().into())
     }
 }
 
@@ -148,7 +225,7 @@ fn beginning(header: &Header, kind: Kind) -> u64 {
 
 #[inline(always)]
 fn upper_half(taken: Amount) -> u64 {
-    u64::from(taken.messages) << 32 | u64::from(taken.units) << 48
+    u64::from(taken.word()) << 32
 }
 
 #[cfg(test)]

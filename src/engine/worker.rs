@@ -126,6 +126,8 @@ pub struct Worker {
     pub(crate) events: RefCell<VecDeque<Event>>,
     pub(crate) timers: RefCell<Timers>,
     pub(crate) endpoints: RefCell<Vec<Option<Arc<Endpoint>>>>,
+    /// The one that a peer has named last; null if that has gone.
+    pub(crate) named: Cell<*const Endpoint>,
     /// Endpoints that are being opened or closed, looked at in each pass.
     pub(crate) changing: RefCell<Vec<Arc<Endpoint>>>,
     /// UCP found something to do in the pass after which they are looked at.
@@ -292,6 +294,7 @@ impl Worker {
             events: RefCell::default(),
             timers: RefCell::default(),
             endpoints: RefCell::default(),
+            named: Cell::new(std::ptr::null()),
             changing: RefCell::default(),
             ucp_was_busy: Cell::new(false),
             windows: RefCell::default(),

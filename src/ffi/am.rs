@@ -92,10 +92,11 @@ pub unsafe extern "C" fn ucxx_am_send(
     // SAFETY: as for this function.
     unsafe {
         if let (Some(plain), Some(to)) = (plain(params, length | header_length), endpoint.cast::<Endpoint>().as_ref()) {
-            if let (Ok(header), Ok(())) = (bytes(header, header_length), check_buffer(buffer, length as u64, "buffer"))
-            {
+            let readable = (header_length == 0 || !header.is_null()) && (length == 0 || !buffer.is_null());
+            if readable {
                 if let Some(quick) = to.quick_for_message(header_length + length) {
-                    return plainly(quick.am_send(to, id, header, (buffer, length), plain, Out::new(request.cast())));
+                    let (header, data) = ((header, header_length), (buffer, length));
+                    return plainly(quick.am_send(to, id, header, data, plain, Out::new(request.cast())));
                 }
             }
         }

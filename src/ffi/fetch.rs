@@ -77,11 +77,11 @@ pub unsafe extern "C" fn ucxx_am_fetch(
     unsafe {
         let plain = plain(params, reply_capacity | header_length);
         if let (Some(plain), Some(to)) = (plain, endpoint.cast::<Endpoint>().as_ref()) {
-            let checked = check_buffer(reply_buffer, reply_capacity as u64, "reply_buffer");
-            if let (Ok(header), Ok(())) = (bytes(header, header_length), checked) {
+            let usable = (header_length == 0 || !header.is_null()) && (reply_capacity == 0 || !reply_buffer.is_null());
+            if usable {
                 if let Some(quick) = to.quick_for_question(header_length, reply_capacity) {
-                    let out = Out::new(request.cast());
-                    return plainly(quick.fetch(to, id, header, (reply_buffer, reply_capacity), plain, out));
+                    let (header, room) = ((header, header_length), (reply_buffer, reply_capacity));
+                    return plainly(quick.fetch(to, id, header, room, plain, Out::new(request.cast())));
                 }
             }
         }
