@@ -351,7 +351,9 @@ impl HubStream {
     fn wait(&self, work: &mut Work) {
         if self.given_up.load(Ordering::Acquire) {
             if work.said {
-                self.say(work, StreamHeader::new(Tells::Close, 0, self.number.load(Ordering::Relaxed)));
+                let number = self.number.load(Ordering::Relaxed);
+                let close = StreamHeader::new(Tells::Close, 0, number);
+                self.say(work, StreamHeader { status: Status::CANCELED.0, ..close });
             }
             return self.finish(work, false);
         }
