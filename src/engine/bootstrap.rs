@@ -212,7 +212,7 @@ impl Bootstrap for Callbacks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parking_lot::Mutex;
+    use crate::engine::lock_order::Mutex;
     use std::sync::Barrier;
 
     /// What the ranks of a test share, each a thread.

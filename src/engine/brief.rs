@@ -18,10 +18,11 @@ const LONGEST_PAUSE: u32 = 128;
 const YIELDS: u32 = 64;
 
 /// What it guards is touched by one thread at a time.
-#[derive(Default)]
 #[repr(C)]
 pub(crate) struct Brief<T> {
     taken: AtomicBool,
+    #[cfg(all(debug_assertions, not(loom)))]
+    watched: super::lock_order::Watched,
     value: UnsafeCell<T>,
 }
 
@@ -33,24 +34,46 @@ unsafe impl<T: Send> Sync for Brief<T> {}
 /// The value, until it is dropped, on the thread that has taken it.
 pub(crate) struct Held<'a, T>(&'a Brief<T>, PhantomData<*mut T>);
 
+impl<T: Default> Default for Brief<T> {
+    #[cfg_attr(debug_assertions, track_caller)]
+    fn default() -> Self {
+        Brief::new(T::default())
+    }
+}
+
 impl<T> Brief<T> {
+    #[cfg_attr(debug_assertions, track_caller)]
     pub(crate) fn new(value: T) -> Self {
-        Brief { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
+        Brief {
+            taken: AtomicBool::new(false),
+            #[cfg(all(debug_assertions, not(loom)))]
+            watched: super::lock_order::Watched::new(),
+            value: UnsafeCell::new(value),
+        }
     }
 
     #[inline(always)]
     pub(crate) fn lock(&self) -> Held<'_, T> {
+        #[cfg(all(debug_assertions, not(loom)))]
+        self.watched.before(std::ptr::from_ref(self).addr());
         if !self.take() {
             self.take_later();
         }
-        Held(self, PhantomData)
+        self.held()
     }
 
     /// None while it is held.
     #[inline(always)]
     pub(crate) fn try_lock(&self) -> Option<Held<'_, T>> {
         // Not made before it is known whether it is: the one that goes gives the lock back.
-        self.take().then(|| Held(self, PhantomData))
+        self.take().then(|| self.held())
+    }
+
+    #[inline(always)]
+    fn held(&self) -> Held<'_, T> {
+        #[cfg(all(debug_assertions, not(loom)))]
+        self.watched.taken(std::ptr::from_ref(self).addr());
+        Held(self, PhantomData)
     }
 
     #[inline(always)]
@@ -99,6 +122,8 @@ impl<T> DerefMut for Held<'_, T> {
 impl<T> Drop for Held<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
+        #[cfg(all(debug_assertions, not(loom)))]
+        super::lock_order::given_back(std::ptr::from_ref(self.0).addr());
         self.0.taken.store(false, Ordering::Release);
     }
 }

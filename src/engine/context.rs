@@ -4,10 +4,10 @@ use super::config::Config;
 use super::fork::Generation;
 use super::late_workers::LateWorkers;
 use super::library;
+use super::lock_order::Mutex;
 use super::memory::Exposed;
 use super::status::{Error, Result, Status};
 use crate::sys;
-use parking_lot::Mutex;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 

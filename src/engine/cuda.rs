@@ -3,11 +3,11 @@
 //! The context that is current on the caller's thread is so again after each call.
 
 use super::library;
+use super::lock_order::Mutex;
 use super::log;
 use super::memory_type::{CUDA, CUDA_MANAGED, CUDA_PINNED, HOST};
 use super::status::{Error, Result, Status};
 use crate::sys::cuda::{self, Address, Driver, Object};
-use parking_lot::Mutex;
 use std::ffi::{c_void, CStr};
 use std::ptr::null_mut;
 use std::sync::{Arc, OnceLock, Weak};

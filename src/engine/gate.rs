@@ -3,6 +3,8 @@
 //! Everything of a worker that is a `Cell` belongs to the thread that is inside. User code never runs inside: callbacks are
 //! made after leaving, and the gate is entered again afterwards.
 
+#[cfg(debug_assertions)]
+use super::lock_order;
 use super::status::{Error, Result, Status};
 use parking_lot::lock_api::RawMutex as _;
 use parking_lot::lock_api::RawMutexFair as _;
@@ -38,6 +40,10 @@ pub(crate) fn this_thread() -> usize {
     }
 }
 
+/// See the top of this file.
+///
+/// **Order.** Who is inside the gate of a user's worker may enter that of a group's own one; who is inside that one enters no user's. Nobody is inside two of a
+/// kind at once. Builds with debug assertions watch that (`lock_order`).
 pub(crate) struct Gate {
     /// What the worker was made with.
     declared: ThreadMode,
@@ -53,6 +59,9 @@ pub(crate) struct Gate {
     lock: RawMutex,
     /// MULTI: who holds the lock, read only to tell re-entry (from a log callback) from contention.
     holder: AtomicUsize,
+    /// It is that of a group's own worker.
+    #[cfg(debug_assertions)]
+    of_service: AtomicBool,
 }
 
 impl Gate {
@@ -64,7 +73,47 @@ impl Gate {
             inside: AtomicBool::new(false),
             lock: RawMutex::INIT,
             holder: AtomicUsize::new(0),
+            #[cfg(debug_assertions)]
+            of_service: AtomicBool::new(false),
         }
+    }
+
+    /// The worker is a group's own.
+    pub(crate) fn serve(&self) {
+        #[cfg(debug_assertions)]
+        self.of_service.store(true, Ordering::Relaxed);
+    }
+
+    #[cfg(debug_assertions)]
+    fn watched(&self) -> (lock_order::Class, usize) {
+        let class = match self.of_service.load(Ordering::Relaxed) {
+            true => lock_order::Class::SERVICE_GATE,
+            false => lock_order::Class::USER_GATE,
+        };
+        (class, std::ptr::from_ref(self).addr())
+    }
+
+    /// The lock is about to be waited for, or could have been.
+    #[inline(always)]
+    fn before(&self) {
+        #[cfg(debug_assertions)]
+        lock_order::before(self.watched().0, self.watched().1);
+    }
+
+    /// It has been taken.
+    #[inline(always)]
+    fn taken(&self) {
+        self.holder.store(this_thread(), Ordering::Relaxed);
+        #[cfg(debug_assertions)]
+        lock_order::taken(self.watched().0, self.watched().1);
+    }
+
+    /// It is about to be given back.
+    #[inline(always)]
+    fn given_back(&self) {
+        self.holder.store(0, Ordering::Relaxed);
+        #[cfg(debug_assertions)]
+        lock_order::given_back(self.watched().1);
     }
 
     /// What the worker was made with.
@@ -118,7 +167,8 @@ impl Gate {
         if !self.lock.try_lock() {
             self.contended()?;
         }
-        self.holder.store(this_thread(), Ordering::Relaxed);
+        self.before();
+        self.taken();
         Ok(())
     }
 
@@ -136,6 +186,7 @@ impl Gate {
         if self.holder.load(Ordering::Relaxed) == this_thread() {
             return Err(Error::new(Status::BUSY, "worker: called from a log callback in the middle of a call"));
         }
+        self.before();
         self.lock.lock();
         Ok(())
     }
@@ -154,7 +205,7 @@ impl Gate {
         debug_assert!(self.is_lock());
         let entered = self.lock.try_lock();
         if entered {
-            self.holder.store(this_thread(), Ordering::Relaxed);
+            self.taken();
         }
         entered
     }
@@ -163,8 +214,9 @@ impl Gate {
     pub(crate) fn enter_any(&self) {
         match self.rule() {
             ThreadMode::Multi => {
+                self.before();
                 self.lock.lock();
-                self.holder.store(this_thread(), Ordering::Relaxed);
+                self.taken();
             }
             _ => {
                 while self.inside.swap(true, Ordering::Acquire) {
@@ -200,7 +252,7 @@ impl Gate {
 
     #[inline(never)]
     fn unlock(&self) {
-        self.holder.store(0, Ordering::Relaxed);
+        self.given_back();
         // SAFETY: whoever leaves has entered.
         unsafe { self.lock.unlock() };
     }
@@ -209,7 +261,7 @@ impl Gate {
     /// the others out.
     pub(crate) fn leave_fairly(&self) {
         debug_assert!(self.is_lock());
-        self.holder.store(0, Ordering::Relaxed);
+        self.given_back();
         // SAFETY: whoever leaves has entered.
         unsafe { self.lock.unlock_fair() };
     }

@@ -1,5 +1,4 @@
-//! What the groups of one start share: a worker of their own with a progress thread, the members' addresses, links to them, and what has
-//! come from them.
+//! What the groups of one start share: a worker of their own with a progress thread, the members' addresses, links to them, and what has come from them.
 //!
 //! A group and its subsets are one family: all members know each other by their ranks in the group that was started first, their *job ranks*.
 //! Messages go from service worker to service worker, so that they need nothing of the users' workers, tags or handlers.
@@ -18,6 +17,7 @@ use super::gate::ThreadMode;
 use super::group_mail::{self, Ended, Failure, Mail};
 use super::group_wire::{GroupHeader, What};
 use super::inflight::Out;
+use super::lock_order::Mutex;
 use super::messages;
 use super::operation::{flag, OpParams, Submitted};
 use super::request::Slot;
@@ -28,7 +28,6 @@ use super::timer;
 use super::window_messages::{on_window_message, Windows};
 use super::wire::Kind;
 use super::worker::{Worker, WorkerParams};
-use parking_lot::Mutex;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -170,6 +169,7 @@ impl Service {
             endpoints: Mutex::default(),
             windows: Windows::default(),
         });
+        service.worker.gate.serve();
         let arg = Arc::as_ptr(&service).cast_mut().cast();
         service.worker.set_am_handler(AM_GROUP, Some(on_message), arg, None)?;
         service.worker.set_am_handler(AM_WINDOW, Some(on_window_message), arg, None)?;

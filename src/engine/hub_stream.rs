@@ -22,10 +22,10 @@ use super::hub_state::Role;
 use super::hub_stream_place::{Mail, Place};
 use super::hub_stream_wire::{StreamHeader, Tells};
 use super::hub_wait::{DATA, ROOM};
+use super::lock_order::Mutex;
 use super::log;
 use super::operation::OpParams;
 use super::status::{Error, Result, Status};
-use parking_lot::Mutex;
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -351,7 +351,9 @@ impl HubStream {
     fn wait(&self, work: &mut Work) {
         if self.given_up.load(Ordering::Acquire) {
             if work.said {
-                self.say(work, StreamHeader::new(Tells::Close, 0, self.number.load(Ordering::Relaxed)));
+                let number = self.number.load(Ordering::Relaxed);
+                let close = StreamHeader::new(Tells::Close, 0, number);
+                self.say(work, StreamHeader { status: Status::CANCELED.0, ..close });
             }
             return self.finish(work, false);
         }

@@ -16,7 +16,8 @@ impl HubStream {
             return;
         }
         if self.is_given_up() {
-            return self.close(work, Status::OK, true);
+            // An end that has come meanwhile is not that of this hub: who takes the place is told it again.
+            return self.close(work, Status::CANCELED, true);
         }
         if let Some((count, last)) = work.end {
             if work.first < count {

@@ -29,9 +29,11 @@ const PASSES: usize = 200;
 
 /// Two workers: one from which anything is sent, and one with a hub.
 struct Pair {
+    context: Arc<Context>,
     attacker: Arc<Worker>,
     worker: Arc<Worker>,
     to_worker: Arc<Endpoint>,
+    to_attacker: Arc<Endpoint>,
     hub: Arc<Hub>,
     link: NonNull<Link>,
 }
@@ -51,6 +53,24 @@ fn new_link(hub: &Arc<Hub>, role: Role) -> NonNull<Link> {
     NonNull::new(link).unwrap()
 }
 
+fn hub_params(worker: &Arc<Worker>) -> HubParams {
+    HubParams {
+        envelope_size: SIZE as u64,
+        max_queue_chunks: 0,
+        max_queue_bytes: 0,
+        retain: Retain::Auto,
+        transfers_in_flight: 0,
+        worker: Some(worker.clone()),
+    }
+}
+
+/// A chunk.
+fn produce_in(hub: &Hub) {
+    let lease = hub.push(HERE).unwrap().unwrap();
+    // SAFETY: leased a moment ago.
+    drop(unsafe { &*lease }.commit(5, null_mut()).unwrap());
+}
+
 impl Pair {
     /// With a link of this role that is connected, and has met the attacker's end.
     fn new(role: Role) -> Self {
@@ -62,22 +82,14 @@ impl Pair {
             Endpoint::new(from, &to.address().unwrap(), &EndpointParams::quiet(false)).unwrap()
         };
         let (to_worker, to_attacker) = (to(&attacker, &worker), to(&worker, &attacker));
-        let params = HubParams {
-            envelope_size: SIZE as u64,
-            max_queue_chunks: 0,
-            max_queue_bytes: 0,
-            retain: Retain::Auto,
-            transfers_in_flight: 0,
-            worker: Some(worker.clone()),
-        };
-        let hub = Hub::new(&context, &params).unwrap();
+        let hub = Hub::new(&context, &hub_params(&worker)).unwrap();
         hub.add_envelopes(HERE, ENVELOPES as usize).unwrap();
         let link = new_link(&hub, role);
-        let pair = Pair { attacker, worker, to_worker, hub, link };
+        let pair = Pair { context, attacker, worker, to_worker, to_attacker, hub, link };
         if role == Role::Consume {
-            pair.produce();
+            produce_in(&pair.hub);
         }
-        pair.link().connect(&to_attacker, STREAM, WINDOW).unwrap();
+        pair.link().connect(&pair.to_attacker, STREAM, WINDOW).unwrap();
         pair.say(&pair.open(role), &[]);
         pair.pass();
         pair
@@ -86,13 +98,6 @@ impl Pair {
     fn link(&self) -> &Link {
         // SAFETY: made by `make`, destroyed with the pair.
         unsafe { self.link.as_ref() }
-    }
-
-    /// A chunk.
-    fn produce(&self) {
-        let lease = self.hub.push(HERE).unwrap().unwrap();
-        // SAFETY: leased a moment ago.
-        drop(unsafe { &*lease }.commit(5, null_mut()).unwrap());
     }
 
     fn open(&self, role: Role) -> StreamHeader {
@@ -243,6 +248,45 @@ fn a_sender_believes_what_can_be_so() {
     pair.ends_by(&close(&pair, 1), &[], 1);
     let pair = sender();
     pair.ends_by(&pair.chunk(0), &[1; 5], 1);
+}
+
+/// The link goes when everything has come, and the end that is told then is not that of its hub: the next one brings it.
+#[test]
+fn an_end_is_told_to_who_takes_the_place() {
+    for chunks in [1, 0] {
+        let pair = Pair::new(Role::Consume);
+        let source = Hub::new(&pair.context, &hub_params(&pair.attacker)).unwrap();
+        source.add_envelopes(HERE, ENVELOPES as usize).unwrap();
+        let (out, number) = (new_link(&source, Role::Consume), STREAM + 1);
+        let first = new_link(&pair.hub, Role::Produce);
+        // SAFETY: all of them are alive until they are destroyed here.
+        let (sends, takes) = unsafe { (out.as_ref(), first.as_ref()) };
+        sends.connect(&pair.to_worker, number, WINDOW).unwrap();
+        takes.connect(&pair.to_attacker, number, WINDOW).unwrap();
+        for _ in 0..chunks {
+            produce_in(&source);
+        }
+        pair.pass();
+        assert_eq!(source.stats().unwrap().chunks_consumed, chunks);
+        // The end is on its way when the link goes.
+        source.close().unwrap();
+        pair.attacker.progress().unwrap();
+        // SAFETY: once.
+        unsafe { Link::destroy(first.as_ptr()) };
+        pair.pass();
+        assert!(!pair.hub.state.lock().closed);
+        assert!(!source.drain(0).unwrap());
+        let second = new_link(&pair.hub, Role::Produce);
+        // SAFETY: as above.
+        unsafe { second.as_ref() }.connect(&pair.to_attacker, number, WINDOW).unwrap();
+        pair.pass();
+        assert!(pair.hub.state.lock().closed && source.drain(0).unwrap());
+        for link in [second, out] {
+            // SAFETY: once.
+            unsafe { Link::destroy(link.as_ptr()) };
+        }
+        source.destroy();
+    }
 }
 
 #[test]

@@ -8,11 +8,11 @@ use super::endpoint::Endpoint;
 use super::hub_stream::{HubStream, Peer};
 use super::hub_stream_place::Mail;
 use super::hub_stream_wire::{StreamHeader, Tells};
+use super::lock_order::Mutex;
 use super::messages::complain;
 use super::request::{Slot, USER};
 use super::status::{Error, Result, Status};
 use super::worker::{attention, Worker};
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 

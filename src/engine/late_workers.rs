@@ -5,8 +5,8 @@
 //! One that ends while UCP has not given everything back is therefore kept, with the slots that UCP knows, until no worker
 //! of its context is left. It is not progressed any more, so nobody is called back, and no buffer is touched.
 
+use super::lock_order::Mutex;
 use super::worker::Worker;
-use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Counts the workers of a context. Each that is kept keeps the context: the last one that ends lets all go.

@@ -92,6 +92,12 @@ pub mod layout;
 pub mod library;
 pub mod listener;
 pub(crate) mod liveness;
+#[cfg(debug_assertions)]
+pub(crate) mod lock_order;
+#[cfg(not(debug_assertions))]
+pub(crate) mod lock_order {
+    pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+}
 pub mod log;
 pub mod memory;
 pub(crate) mod memory_type;

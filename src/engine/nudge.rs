@@ -3,8 +3,8 @@
 //! Who leaves something sets a mark of its own, and gives a nudge. Who is about to sleep says so, and looks at the marks then: either it sees the mark, or the nudge
 //! sees the sleeper. Nobody is woken without need, as that takes system calls.
 
+use super::lock_order::Mutex;
 use super::worker::Worker;
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// See the module.

@@ -7,6 +7,7 @@ use super::am::Outgoing;
 use super::am_message::{on_pulled, Pulled};
 use super::endpoint::{Endpoint, Phase};
 use super::inflight::Out;
+use super::lock_order::Mutex;
 use super::operation::{flag, OpParams, Submitted};
 use super::param::Param;
 use super::places::Places;
@@ -19,7 +20,6 @@ use super::timer;
 use super::worker::Worker;
 use crate::sys::{self, Posted};
 use crossbeam_queue::ArrayQueue;
-use parking_lot::Mutex;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 

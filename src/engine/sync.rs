@@ -1,7 +1,7 @@
 //! The atomics, locks and queues of the files that the model checker runs: `tests/models` puts loom's in their place.
 
+pub(crate) use super::lock_order::{Condvar, Mutex, MutexGuard};
 pub(crate) use crossbeam_queue::ArrayQueue;
-pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::thread::yield_now;

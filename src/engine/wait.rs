@@ -13,6 +13,7 @@ use super::event_count::EventCount;
 use super::events;
 use super::futex;
 use super::inflight::Out;
+use super::lock_order::{Condvar, Mutex, MutexGuard};
 use super::operation::{flag, OpParams, Submitted};
 use super::progress::from_callback;
 use super::request::Slot;
@@ -20,7 +21,6 @@ use super::status::{Error, Result, Status};
 use super::timer;
 use super::wakeup::Armed;
 use super::worker::Worker;
-use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{fence, AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -280,7 +280,7 @@ impl Worker {
     }
 
     /// Another thread drives: whatever it handles, or its leaving, is the event that is waited for.
-    fn wait_for_driver(&self, driven: &mut parking_lot::MutexGuard<'_, bool>, deadline: u64) -> bool {
+    fn wait_for_driver(&self, driven: &mut MutexGuard<'_, bool>, deadline: u64) -> bool {
         let room = &self.waiting;
         room.waiting.fetch_add(1, Ordering::SeqCst);
         let timed_out = match timer::remaining(deadline) {

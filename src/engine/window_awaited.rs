@@ -10,10 +10,10 @@
 //!
 //! Cost: the lock when something is asked for, and when it is answered; no allocation once there are as many places as are used at a time.
 
+use super::lock_order::Mutex;
 use super::request::Ticket;
 use super::status::Status;
 use super::window_wire::WindowHeader;
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// Of the tokens given here. Others are of questions about locks.

@@ -8,6 +8,7 @@ use super::asymmetric;
 use super::brief::Brief;
 use super::epoch::Epoch;
 use super::group::Group;
+use super::lock_order::Mutex;
 use super::memory::Memory;
 use super::segment::{Segment, SegmentName};
 use super::status::{Error, Result, Status};
@@ -18,7 +19,6 @@ use super::window_lock::WindowLock;
 use super::window_mail::Pause;
 use super::window_reach::{Process, Reach};
 use super::window_remote::Remote;
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
 use std::sync::{Arc, Weak};
 

@@ -7,6 +7,7 @@
 //! `Slot::number`, which is one more, and 0 for a request that is not.
 
 use super::inflight::Out;
+use super::lock_order::Mutex;
 use super::operation::{OpParams, Submitted};
 use super::request::{Kind, Slot, Ticket};
 use super::status::{Result, Status};
@@ -16,7 +17,6 @@ use super::window::Window;
 use super::window_awaited::{Awaited, Call};
 use super::window_data::Access;
 use super::worker::{attention, Worker};
-use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;

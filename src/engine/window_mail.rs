@@ -18,6 +18,7 @@
 //! What stands in a slot was written by another process: it is copied once, and checked like a message.
 
 use super::element::{Domain, ElementType, Reduce};
+use super::lock_order::Mutex;
 use super::reduce::{self, Update};
 use super::rma;
 use super::status::Result;
@@ -28,7 +29,6 @@ use super::window_data::Place;
 use super::window_reach::{Reach, Way};
 use super::window_slot::{phase, Claim, Errand, Slot, MOST};
 use super::window_wire::What;
-use parking_lot::Mutex;
 use std::cell::Cell;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

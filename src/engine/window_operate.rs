@@ -17,6 +17,7 @@
 use super::group_service::Service;
 use super::inflight::Out;
 use super::layout::{together, Layout, Together};
+use super::lock_order::Mutex;
 use super::memory_type;
 use super::operation::{OpParams, Submitted};
 use super::request::{self, Slot};
@@ -28,7 +29,6 @@ use super::window_awaited::{Call, Run, Tally};
 use super::window_control::Ended;
 use super::window_data::Side;
 use super::window_wire::{encode_piece, Piece, What, WindowHeader};
-use parking_lot::Mutex;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 

@@ -5,10 +5,10 @@
 //! when the window is made; from then on a descriptor tells whether that process is there before the kernel is asked.
 
 use super::identity::Identity;
+use super::lock_order::Mutex;
 use super::peer_watch::{self, Found};
 use super::segment::Segment;
 use super::status::{Error, Result, Status};
-use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
 
 /// Pieces of one system call. The kernel takes 1024.

@@ -1,9 +1,9 @@
 //! Telling who was refused a send when there is room again: `on_writable`.
 
 use super::endpoint::{Callback, Endpoint, EndpointPointer, Phase};
+use super::lock_order::Mutex;
 use super::status::{Error, Result, Status};
 use super::worker::Worker;
-use parking_lot::Mutex;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -259,6 +259,7 @@ static void counters(const command_t *command) {
 }
 
 static void forget(const command_t *command) {
+  hubs_leave();
   size_t operations = operations_forget(), endpoints = connections_forget();
   multi_forget();
   rma_forget();
@@ -290,6 +291,7 @@ static void dump_line(void *arg, const char *text) {
 /* Closes everything in the order that the documentation asks for. */
 static void leave(const command_t *command) {
   uint64_t start = now_ns();
+  hubs_leave();
   connections_leave();
   ucxx_worker_destroy(worker);
   ucxx_context_destroy(context);
@@ -308,7 +310,7 @@ static void leave(const command_t *command) {
 static void obey(const command_t *command) {
   const char *verb = command->verb;
   if (command_operations(command) || command_handlers(command) || command_connections(command) || command_groups(command) ||
-      command_multi(command) || command_rma(command) || command_process_groups(command) || command_process_windows(command))
+      command_multi(command) || command_rma(command) || command_process_groups(command) || command_process_windows(command) || command_hubs(command))
     return;
   if (word_is(verb, "worker")) {
     create_worker(command);

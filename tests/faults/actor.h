@@ -148,6 +148,14 @@ int blamed_rank(void);
 
 bool command_process_windows(const command_t *command);
 
+/* ------------------------------------------------------------------ hubs, connected to others' (hubs.c) */
+
+bool command_hubs(const command_t *command);
+/* In its on_close. */
+void hubs_endpoint_closed(uint64_t endpoint);
+/* Ends those that there are. */
+void hubs_leave(void);
+
 /* ------------------------------------------------------------------ endpoints and listeners (connections.c) */
 
 bool command_connections(const command_t *command);

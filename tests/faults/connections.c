@@ -90,6 +90,7 @@ static void on_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status)
     violation("completion", "on_close=%d ep=%" PRIu64, connection->closed, connection->id);
   if (ucxx_endpoint_status(endpoint) == UCXX_OK)
     violation("completion", "on_close=1 status=OK ep=%" PRIu64, connection->id);
+  hubs_endpoint_closed(connection->id);
   say("event closed ep=%" PRIu64 " status=%s at=%" PRIu64, connection->id, short_name(status), at);
   if (connection->drop_on_close) {
     connection->endpoint = NULL;

@@ -64,14 +64,14 @@ def link(field):
     try:
         network = Network()
     except Unavailable as why:
-        print(f"LEFT OUT: cut_link: no network namespaces here ({why})")
+        print(f"LEFT OUT: cut_link, hub_cut_link: no network namespaces here ({why})")
         return None
     atexit.register(network.close)
     near, far = (field.start(f"probe-{side}", "link", network.prefix(side)) for side in network.SIDES)
     refused = near.result(token=near.send("ep", {"ep": 1, "address": far.address})).get("failed")
     field.clear()
     if refused:
-        print(f"LEFT OUT: cut_link: this UCX finds no way between two namespaces ({refused})")
+        print(f"LEFT OUT: cut_link, hub_cut_link: this UCX finds no way between two namespaces ({refused})")
         return None
     return network
 
@@ -81,14 +81,14 @@ def hosts(field, seed):
     try:
         network = Hosts(seed)
     except Unavailable as why:
-        print(f"LEFT OUT: window_*: no network namespaces on a wire here ({why})")
+        print(f"LEFT OUT: window_*, hub_wire: no network namespaces on a wire here ({why})")
         return None
     atexit.register(network.close)
     one, other = (field.start(f"probe-{place}", "hosts", network.prefix(place)) for place in network.PLACES[:2])
     refused = one.result(token=one.send("ep", {"ep": 1, "address": other.address})).get("failed")
     field.clear()
     if refused:
-        print(f"LEFT OUT: window_*: this UCX finds no way over a wire ({refused})")
+        print(f"LEFT OUT: window_*, hub_wire: this UCX finds no way over a wire ({refused})")
         return None
     return network
 

@@ -18,6 +18,7 @@ def every():
     import scenarios_close  # noqa: F401
     import scenarios_connect  # noqa: F401
     import scenarios_group  # noqa: F401
+    import scenarios_hub  # noqa: F401
     import scenarios_kill  # noqa: F401
     import scenarios_messages  # noqa: F401
     import scenarios_multi  # noqa: F401

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright the ucxx_rs developers */
+/*
+ * Hubs, whose links are connected to those of other actors. Producing and consuming is done in on_ready, so it goes on while the worker is progressed, whoever
+ * does that. A chunk's metadata tell who made it, as which one and how long it is; its contents follow from that.
+ */
+#include "actor.h"
+
+enum { HUBS = 32, WORDS = 3, REST_OF_METADATA = 64 - WORDS * sizeof(uint64_t) };
+/* The words of a chunk's metadata. */
+enum { NUMBER, LENGTH, SENDER };
+
+typedef struct hub {
+  uint64_t id; /* the harness's; 0 where the slot is unused */
+  ucxx_hub_t *hub;
+  ucxx_link_t *in, *out;
+  size_t size;
+  unsigned group;            /* what violations of contents are counted under */
+  uint64_t in_at, out_at;    /* endpoints that the links have been connected at, or 0 */
+  unsigned producing, consuming; /* how often that was asked for while somebody is about it, with the first time */
+  /* Below `lock`, which is not held across calls of the library. */
+  pthread_mutex_t lock;
+  uint64_t sender, made, most;
+  bool closes, consumes, over;
+  uint64_t from, next, came, again; /* whose chunk is expected next; how many came, and how many of them once more */
+  uint64_t back, ahead;             /* by how much the next one may be another one, as a new stream begins with it */
+} hub_t;
+
+static hub_t hubs[HUBS];
+
+static hub_t *hub_of(const command_t *command) {
+  uint64_t id = number_of(command, "hub", 0);
+  for (size_t at = 0; at < HUBS; at++)
+    if (id != 0 && hubs[at].id == id)
+      return &hubs[at];
+  give_up("no such hub");
+}
+
+/* ------------------------------------------------------------------ chunks */
+
+/* Nothing, a few bytes, and up to all that there is room for. */
+static size_t length_of(uint64_t sender, uint64_t number, size_t most) {
+  uint64_t mixed = mix(sender << 32 ^ number);
+  size_t limit = mixed % 4 == 0 && most > 100 ? 100 : most;
+  return mixed % 16 == 5 ? 0 : mix(mixed) % (limit + 1);
+}
+
+static ucxx_envelope_attr_t look_at(const ucxx_envelope_t *envelope) {
+  ucxx_envelope_attr_t attr = UCXX_ENVELOPE_ATTR_INIT;
+  ucxx_status_t status = ucxx_envelope_query(envelope, &attr);
+  if (status != UCXX_OK || attr.metadata_length != 64)
+    violation("completion", "envelope_query=%s", short_name(status));
+  return attr;
+}
+
+static size_t fill(const ucxx_envelope_t *envelope, uint64_t sender, uint64_t number) {
+  ucxx_envelope_attr_t attr = look_at(envelope);
+  size_t length = length_of(sender, number, attr.capacity);
+  uint64_t words[WORDS] = {[NUMBER] = number, [LENGTH] = length, [SENDER] = sender};
+  memcpy(attr.metadata, words, sizeof words);
+  message_fill(attr.metadata + sizeof words, REST_OF_METADATA, sender, number);
+  message_fill(attr.data, length, sender, number);
+  return length;
+}
+
+/* Whose it is, and which one; the contents are looked at. */
+static void look(const hub_t *hub, const ucxx_envelope_t *envelope, uint64_t words[WORDS]) {
+  ucxx_envelope_attr_t attr = look_at(envelope);
+  size_t where = 0;
+  memcpy(words, attr.metadata, WORDS * sizeof *words);
+  const uint8_t *rest = attr.metadata + WORDS * sizeof *words;
+  if (message_check(rest, REST_OF_METADATA, &where) != INTACT || !message_is(rest, REST_OF_METADATA, words[SENDER], words[NUMBER]) || attr.length != words[LENGTH])
+    violation("integrity", "what=metadata hub=%" PRIu64 " sender=%" PRIu64 " number=%" PRIu64 " length=%zu", hub->id, words[SENDER], words[NUMBER], attr.length);
+  enum verdict verdict = message_check(attr.data, attr.length, &where);
+  if ((attr.length >= 8 && verdict != INTACT) || !message_is(attr.data, attr.length, words[SENDER], words[NUMBER]))
+    violation("integrity", "what=chunk verdict=%d group=%u hub=%" PRIu64 " number=%" PRIu64 " length=%zu where=%zu", verdict, hub->group, hub->id, words[NUMBER],
+              attr.length, where);
+}
+
+/* ------------------------------------------------------------------ producing and consuming */
+
+/* One at a time, and once more for whoever asks meanwhile: callbacks come in the midst of it, and on other threads. */
+static void take_turns(hub_t *hub, unsigned *asked, void (*work)(hub_t *)) {
+  if (__atomic_fetch_add(asked, 1, __ATOMIC_ACQ_REL) != 0)
+    return;
+  for (;;) {
+    unsigned seen = __atomic_load_n(asked, __ATOMIC_ACQUIRE);
+    work(hub);
+    if (__atomic_compare_exchange_n(asked, &seen, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+      return;
+  }
+}
+
+static void produce_some(hub_t *hub) {
+  for (;;) {
+    pthread_mutex_lock(&hub->lock);
+    uint64_t sender = hub->sender, number = hub->made;
+    bool more = number < hub->most, ends = !more && hub->closes;
+    hub->closes = hub->closes && !ends;
+    pthread_mutex_unlock(&hub->lock);
+    if (ends && ucxx_hub_close(hub->hub) != UCXX_OK)
+      violation("completion", "hub_close=%s", ucxx_last_error_message());
+    if (!more)
+      return;
+    ucxx_envelope_t *envelope = NULL;
+    ucxx_status_t status = ucxx_link_lease(hub->in, 0, &envelope);
+    if (status == UCXX_ERR_NO_RESOURCE || status == UCXX_ERR_CLOSED)
+      return;
+    if (status == UCXX_OK)
+      status = ucxx_envelope_commit(envelope, fill(envelope, sender, number), NULL);
+    if (status != UCXX_OK) {
+      violation("completion", "produces=%s hub=%" PRIu64, short_name(status), hub->id);
+      return;
+    }
+    pthread_mutex_lock(&hub->lock);
+    hub->made++;
+    pthread_mutex_unlock(&hub->lock);
+  }
+}
+
+/* Is this chunk the one whose turn it is? With the lock held. */
+static bool is_next(hub_t *hub, const uint64_t words[WORDS]) {
+  uint64_t number = words[NUMBER], low = hub->next - (hub->back < hub->next ? hub->back : hub->next), high = hub->next + hub->ahead;
+  /* Another one begins with its first. */
+  bool right = words[SENDER] == hub->from ? number >= low && number <= high : number == 0;
+  hub->again += words[SENDER] == hub->from && number < hub->next ? hub->next - number : 0;
+  hub->from = words[SENDER];
+  hub->next = number + 1;
+  hub->back = 0;
+  hub->ahead = 0;
+  hub->came++;
+  return right;
+}
+
+static void consume_some(hub_t *hub) {
+  for (;;) {
+    pthread_mutex_lock(&hub->lock);
+    bool wanted = hub->consumes && !hub->over;
+    pthread_mutex_unlock(&hub->lock);
+    ucxx_envelope_t *envelope = NULL;
+    uint64_t words[WORDS];
+    ucxx_status_t status = wanted ? ucxx_link_lease(hub->out, 0, &envelope) : UCXX_ERR_NO_RESOURCE;
+    if (status == UCXX_ERR_NO_RESOURCE)
+      return;
+    if (status != UCXX_OK && status != UCXX_ERR_CLOSED) {
+      violation("completion", "consumes=%s hub=%" PRIu64, short_name(status), hub->id);
+      return;
+    }
+    if (status == UCXX_OK)
+      look(hub, envelope, words);
+    pthread_mutex_lock(&hub->lock);
+    uint64_t expected = hub->next;
+    bool right = status != UCXX_OK || is_next(hub, words);
+    hub->over = status == UCXX_ERR_CLOSED;
+    pthread_mutex_unlock(&hub->lock);
+    if (!right)
+      violation("integrity", "what=order hub=%" PRIu64 " number=%" PRIu64 " sender=%" PRIu64 " expected=%" PRIu64, hub->id, words[NUMBER], words[SENDER], expected);
+    if (status == UCXX_ERR_CLOSED) {
+      say("event hub_over hub=%" PRIu64, hub->id);
+      return;
+    }
+    if ((status = ucxx_envelope_commit(envelope, 0, NULL)) != UCXX_OK)
+      violation("completion", "commit=%s hub=%" PRIu64, short_name(status), hub->id);
+  }
+}
+
+static void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
+  hub_t *hub = arg;
+  if (status != UCXX_OK && status != UCXX_ERR_CLOSED)
+    violation("completion", "on_ready=%s hub=%" PRIu64, short_name(status), hub->id);
+  if (link == hub->in)
+    take_turns(hub, &hub->producing, produce_some);
+  else
+    take_turns(hub, &hub->consuming, consume_some);
+}
+
+/* ------------------------------------------------------------------ commands */
+
+static ucxx_status_t make_link(hub_t *hub, int32_t type, ucxx_link_t **link) {
+  ucxx_link_params_t params = UCXX_LINK_PARAMS_INIT;
+  params.on_ready = on_ready;
+  params.on_ready_arg = hub;
+  return ucxx_link_create(hub->hub, type, (ucxx_memory_kind_t){UCXX_MEMORY_HOST, 0}, &params, link);
+}
+
+static void open_hub(const command_t *command) {
+  hub_t *hub = NULL;
+  for (size_t at = 0; at < HUBS && hub == NULL; at++)
+    if (hubs[at].id == 0)
+      hub = &hubs[at];
+  if (hub == NULL)
+    give_up("too many hubs");
+  *hub = (hub_t){.id = number_of(command, "hub", 0), .group = (unsigned)number_of(command, "group", 0), .size = (size_t)number_of(command, "size", 8)};
+  hub->from = number_of(command, "from", 0);
+  hub->next = number_of(command, "next", 0);
+  hub->consumes = number_of(command, "consumes", 0) != 0;
+  pthread_mutex_init(&hub->lock, NULL);
+  ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
+  params.envelope_size = hub->size;
+  params.worker = worker;
+  ucxx_status_t status = ucxx_hub_create(context, &params, &hub->hub);
+  if (status == UCXX_OK)
+    status = ucxx_hub_add_envelopes(hub->hub, (ucxx_memory_kind_t){UCXX_MEMORY_HOST, 0}, (size_t)number_of(command, "envelopes", 1));
+  if (status == UCXX_OK)
+    status = make_link(hub, UCXX_LINK_PRODUCE, &hub->in);
+  if (status == UCXX_OK)
+    status = make_link(hub, UCXX_LINK_CONSUME, &hub->out);
+  answer(command, status, " ");
+}
+
+static bool is_in(const command_t *command) {
+  return word_is(text_of(command, "side", "in"), "in");
+}
+
+/* Says how it went: a stream that is on its way out may be in the way still. */
+static void connect_hub(const command_t *command) {
+  hub_t *hub = hub_of(command);
+  uint64_t *at = is_in(command) ? &hub->in_at : &hub->out_at;
+  ucxx_link_t *link = is_in(command) ? hub->in : hub->out;
+  *at = number_of(command, "ep", 0);
+  ucxx_status_t status = ucxx_link_connect(link, endpoint_of(command, "ep"), number_of(command, "stream", 0), (uint32_t)number_of(command, "window", 1));
+  answer(command, UCXX_OK, "status=%s", short_name(status));
+}
+
+static void produce(const command_t *command) {
+  hub_t *hub = hub_of(command);
+  pthread_mutex_lock(&hub->lock);
+  hub->sender = number_of(command, "sender", 0);
+  hub->most = number_of(command, "most", 0);
+  hub->closes = number_of(command, "closes", 0) != 0;
+  pthread_mutex_unlock(&hub->lock);
+  take_turns(hub, &hub->producing, produce_some);
+  answer(command, UCXX_OK, " ");
+}
+
+static void consume(const command_t *command) {
+  hub_t *hub = hub_of(command);
+  pthread_mutex_lock(&hub->lock);
+  hub->consumes = true;
+  hub->back = number_of(command, "back", 0);
+  hub->ahead = number_of(command, "ahead", 0);
+  pthread_mutex_unlock(&hub->lock);
+  take_turns(hub, &hub->consuming, consume_some);
+  answer(command, UCXX_OK, " ");
+}
+
+static void tell(const command_t *command) {
+  hub_t *hub = hub_of(command);
+  ucxx_hub_stats_t stats = UCXX_HUB_STATS_INIT;
+  ucxx_status_t status = ucxx_hub_query_stats(hub->hub, &stats);
+  pthread_mutex_lock(&hub->lock);
+  uint64_t made = hub->made, next = hub->next, came = hub->came, again = hub->again, from = hub->from;
+  pthread_mutex_unlock(&hub->lock);
+  answer(command, status,
+         "length=%" PRIu64 " leased=%" PRIu64 " free=%" PRIu64 " produced=%" PRIu64 " consumed=%" PRIu64 " made=%" PRIu64 " from=%" PRIu64 " next=%" PRIu64 " came=%" PRIu64
+         " again=%" PRIu64,
+         stats.queued_chunks, stats.leased_envelopes, stats.free_envelopes, stats.chunks_produced, stats.chunks_consumed, made, from, next, came, again);
+}
+
+/* What the link gives, or would: whose chunk, and which, for one that consumes. Nothing is taken. */
+static ucxx_status_t try_lease(const hub_t *hub, ucxx_link_t *link, uint64_t words[WORDS]) {
+  ucxx_envelope_t *envelope = NULL;
+  ucxx_status_t status = ucxx_link_lease(link, 0, &envelope);
+  if (status != UCXX_OK)
+    return status;
+  if (link == hub->out)
+    look(hub, envelope, words);
+  ucxx_status_t aborted = ucxx_envelope_abort(envelope, NULL);
+  if (aborted != UCXX_OK)
+    violation("completion", "abort=%s hub=%" PRIu64, short_name(aborted), hub->id);
+  return status;
+}
+
+static void try_hub(const command_t *command) {
+  hub_t *hub = hub_of(command);
+  uint64_t words[WORDS] = {0};
+  ucxx_status_t status = try_lease(hub, is_in(command) ? hub->in : hub->out, words);
+  answer(command, UCXX_OK, "status=%s number=%" PRIu64 " sender=%" PRIu64, short_name(status), words[NUMBER], words[SENDER]);
+}
+
+/* Before on_close of an endpoint runs, its streams have given back what they held. */
+void hubs_endpoint_closed(uint64_t endpoint) {
+  for (size_t at = 0; at < HUBS; at++) {
+    hub_t *hub = &hubs[at];
+    uint64_t words[WORDS];
+    if (hub->id == 0 || hub->hub == NULL)
+      continue;
+    bool in = hub->in_at == endpoint, out = hub->out_at == endpoint;
+    if ((in && try_lease(hub, hub->in, words) == UCXX_ERR_BUSY) || (out && try_lease(hub, hub->out, words) == UCXX_ERR_BUSY))
+      violation("completion", "what=on_close hub=%" PRIu64 ": a link of an endpoint that has ended is connected", hub->id);
+    hub->in_at = in ? 0 : hub->in_at;
+    hub->out_at = out ? 0 : hub->out_at;
+  }
+}
+
+/* A link goes, and another one comes in its place. */
+static void relink(const command_t *command) {
+  hub_t *hub = hub_of(command);
+  ucxx_link_t **link = is_in(command) ? &hub->in : &hub->out;
+  *(is_in(command) ? &hub->in_at : &hub->out_at) = 0;
+  ucxx_link_destroy(*link);
+  answer(command, make_link(hub, is_in(command) ? UCXX_LINK_PRODUCE : UCXX_LINK_CONSUME, link), " ");
+}
+
+static void drop_hub(hub_t *hub, bool links_first) {
+  if (!links_first)
+    ucxx_hub_destroy(hub->hub);
+  ucxx_link_destroy(hub->in);
+  ucxx_link_destroy(hub->out);
+  if (links_first)
+    ucxx_hub_destroy(hub->hub);
+  pthread_mutex_destroy(&hub->lock);
+  hub->id = 0;
+  hub->hub = NULL;
+}
+
+void hubs_leave(void) {
+  for (size_t at = 0; at < HUBS; at++)
+    if (hubs[at].id != 0)
+      drop_hub(&hubs[at], at % 2 == 0);
+}
+
+bool command_hubs(const command_t *command) {
+  const char *verb = command->verb;
+  if (word_is(verb, "open_hub")) {
+    open_hub(command);
+  } else if (word_is(verb, "connect_hub")) {
+    connect_hub(command);
+  } else if (word_is(verb, "produce")) {
+    produce(command);
+  } else if (word_is(verb, "consume")) {
+    consume(command);
+  } else if (word_is(verb, "hub")) {
+    tell(command);
+  } else if (word_is(verb, "try_hub")) {
+    try_hub(command);
+  } else if (word_is(verb, "drained_hub")) {
+    answer(command, UCXX_OK, "status=%s", short_name(ucxx_hub_drain(hub_of(command)->hub, 0)));
+  } else if (word_is(verb, "relink")) {
+    relink(command);
+  } else if (word_is(verb, "close_hub")) {
+    answer(command, ucxx_hub_close(hub_of(command)->hub), " ");
+  } else if (word_is(verb, "drop_hub")) {
+    drop_hub(hub_of(command), number_of(command, "links_first", 0) != 0);
+    answer(command, UCXX_OK, " ");
+  } else {
+    return false;
+  }
+  return true;
+}
