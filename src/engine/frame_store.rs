@@ -8,7 +8,7 @@
 //! `REVIEW` messages goes back to the C library, so that a burst does not stay.
 
 use super::buffers::Frame;
-use parking_lot::{Mutex, MutexGuard};
+use super::lock_order::{Mutex, MutexGuard};
 use std::ffi::c_void;
 
 /// Bytes that are kept for a worker; longer buffers never are.
