@@ -64,6 +64,7 @@
 #define UCXX_WINDOW_PARAMS_INIT UCXX_INIT_(ucxx_window_params_t)
 #define UCXX_WINDOW_ATTR_INIT UCXX_INIT_(ucxx_window_attr_t)
 #define UCXX_HUB_PARAMS_INIT UCXX_INIT_(ucxx_hub_params_t)
+#define UCXX_AM_QUEUE_COVER_INIT UCXX_INIT_(ucxx_am_queue_cover_t)
 #define UCXX_LINK_PARAMS_INIT UCXX_INIT_(ucxx_link_params_t)
 #define UCXX_ENVELOPE_ATTR_INIT UCXX_INIT_(ucxx_envelope_attr_t)
 #define UCXX_HUB_STATS_INIT UCXX_INIT_(ucxx_hub_stats_t)
@@ -1312,6 +1313,37 @@ typedef struct ucxx_buffers ucxx_buffers_t;
 typedef void (*ucxx_multi_handler_t)(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length, ucxx_buffers_t *buffers, ucxx_status_t status);
 
 /**
+ * What ucxx_am_queue_send_to sends besides the data.
+ */
+struct ucxx_am_queue_cover {
+  /**
+   * Set by UCXX_AM_QUEUE_COVER_INIT.
+   */
+  size_t struct_size;
+  /**
+   * Owner of the handler that the message is for, up to 63 bytes and a terminating zero; NULL for the peer's queue.
+   */
+  const char *owner;
+  /**
+   * The handler's number; 0 without an owner.
+   */
+  uint64_t id;
+  /**
+   * A header of the caller's, of which a copy is made during the call.
+   */
+  const void *header;
+  /**
+   * Its bytes: up to `max_am_header`, 62 less with an owner.
+   */
+  size_t header_length;
+};
+
+/**
+ * What ucxx_am_queue_send_to sends besides the data.
+ */
+typedef struct ucxx_am_queue_cover ucxx_am_queue_cover_t;
+
+/**
  * A question that has come in, in its handler's hands.
  */
 typedef struct ucxx_fetch ucxx_fetch_t;
@@ -2501,15 +2533,45 @@ ucxx_status_t ucxx_am_send_multi(ucxx_endpoint_t *endpoint, uint16_t id, const v
 ucxx_status_t ucxx_am_queue_send(ucxx_endpoint_t *endpoint, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+ */
+void ucxx_am_queue_cover_init(ucxx_am_queue_cover_t *value, size_t struct_size);
+
+/**
+ * As ucxx_am_queue_send, with a header, and to the peer's handler of that owner and number instead of its queue, if the cover names one: one set by
+ * ucxx_worker_set_am_queue_handler, or a receiver callback of UCXX 0.52's. A peer that has none drops the message; where the data waits at this side, the send ends with NO_ELEM.
+ * Nothing bounds what such messages take at the receiver, as with the queue. NULL for `cover` is ucxx_am_queue_send.
+ *
+ * Errors: INVALID_PARAM for an owner of over 63 bytes, an id without an owner, a header that is too long; UNSUPPORTED without UCXX_FEATURE_AM.
+ */
+ucxx_status_t ucxx_am_queue_send_to(ucxx_endpoint_t *endpoint, const ucxx_am_queue_cover_t *cover, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Has `handler` called for messages that name this owner and id, sent by ucxx_am_queue_send_to or by UCXX 0.52 (`AmReceiverCallbackInfo`), and `allocator` (NULL: malloc, and its limits)
+ * make their buffer; a NULL handler removes it. As ucxx_worker_set_multi_handler: the handler is the same, gets one buffer a message, and always the endpoint to answer on. The
+ * messages for such handlers of one endpoint come in the order in which they arrived.
+ *
+ * Errors: INVALID_PARAM for an owner of over 63 bytes, or "ucxx", which is UCXX's own.
+ */
+ucxx_status_t ucxx_worker_set_am_queue_handler(ucxx_worker_t *worker, const char *owner, uint64_t id, ucxx_multi_handler_t handler, void *arg, ucxx_destroy_arg_t destroy_arg, const ucxx_allocator_t *allocator);
+
+/**
  * Receives the oldest message in the endpoint's queue, or the next one that comes, into one buffer that `allocator` makes (NULL: malloc, and its limits): taken by
  * ucxx_request_take_buffers. Receives get messages in the order in which they were posted. Never OK inside the call. `recv_info.length` is the message's length.
  *
- * The peer is one that uses ucxx_am_queue_send, or UCXX: its messages for receiver callbacks are dropped, and counted in `am_unhandled`. A cancelled receive, or one
+ * The peer is one that uses ucxx_am_queue_send, or UCXX; its header, if it sent one, is had by ucxx_request_am_header. A cancelled receive, or one
  * out of time, takes no message; one whose data has begun to be pulled goes on. It ends with its endpoint, and so does what waits in the queue.
  * Errors: INVALID_PARAM with UCXX_FLAG_WAIT, or with neither request nor callback. As its status: EXCEEDS_LIMIT for a message beyond
  * `max_total_bytes`, or the allocator's; the message is dropped then.
  */
 ucxx_status_t ucxx_am_queue_recv(ucxx_endpoint_t *endpoint, const ucxx_allocator_t *allocator, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * The header that came with what ucxx_am_queue_recv has received, of ucxx_am_queue_send_to or UCXX's: `*header` is NULL where `*length` is 0, and else valid until the request is destroyed.
+ *
+ * Errors: INPROGRESS before the end; the request's own, if it has failed; NO_ELEM for a request of anything else.
+ */
+ucxx_status_t ucxx_request_am_header(const ucxx_request_t *request, const void **header, size_t *length);
 
 /**
  * Is a message waiting in the endpoint's queue that nobody has received? OK and its length, or NO_MESSAGE. It makes no progress. Any thread; `length` is optional.

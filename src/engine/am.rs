@@ -56,6 +56,11 @@ impl Outgoing {
         status: 0,
     };
 
+    /// Of a message that has its whole header, of so many bytes, in its slot.
+    pub(crate) fn with_header(length: u16) -> Self {
+        Outgoing { user_header: length, ..Self::NOTHING }
+    }
+
     #[inline(always)]
     pub(crate) fn message(id: u16, header: &[u8], length: usize, params: &OpParams) -> Self {
         let reply = if params.flags & flag::AM_REPLY != 0 { wire::flag::REPLY } else { 0 };

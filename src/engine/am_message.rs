@@ -48,6 +48,8 @@ pub(crate) enum Sort {
     Multi,
     /// The library, for its streams of chunks between hubs.
     Hub,
+    /// A handler that it names by owner and number: see `am_queue`.
+    Named,
 }
 
 /// What a slot knows of a message that came in.
@@ -289,6 +291,16 @@ impl Slot {
         }
         // SAFETY: in the slot's own memory, which is the message's until it is destroyed.
         unsafe { std::slice::from_raw_parts(inbound.header, inbound.user_header.into()) }
+    }
+}
+
+impl Slot {
+    /// Of a receive from a queue, which has no other use for the slot's own memory: its message's header.
+    pub(crate) fn keep_header(&self, header: &[u8]) {
+        let room = self.room(header.len());
+        // SAFETY: room for as much, which is nobody's but ours.
+        unsafe { header.as_ptr().copy_to_nonoverlapping(room, header.len()) };
+        self.inbound.set(Inbound { header: room, user_header: header.len() as u16, ..Inbound::NOTHING });
     }
 }
 

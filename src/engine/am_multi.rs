@@ -6,7 +6,7 @@
 //! one does not overtake a long one that is still being pulled. Until then, and as long as it waits its turn, a message holds its credit.
 
 use super::am::Front;
-use super::am_message::{Form, Inbound};
+use super::am_message::{Form, Inbound, Sort};
 use super::buffers::{Allocator, Buffers, Frame};
 use super::endpoint::Endpoint;
 use super::events::Event;
@@ -180,8 +180,18 @@ impl Worker {
             log::write(log::INFO, c"worker", &format!("a multi-buffer message has no handler: id {}", inbound.id));
             return self.message_gone(slot);
         };
-        if inbound.flags & wire::flag::REPLY != 0 {
-            slot.inbound.set(Inbound { reply: Arc::into_raw(endpoint.clone()), ..*inbound });
+        let replies = inbound.flags & wire::flag::REPLY != 0;
+        self.arrive_with(slot, endpoint, handler, replies);
+    }
+
+    /// A message for this handler is due, which can answer it. After UCP's pass.
+    pub(crate) fn arrive(&self, slot: &Slot, endpoint: &Arc<Endpoint>, handler: Rc<Handler<MultiHandler>>) {
+        self.arrive_with(slot, endpoint, handler, true);
+    }
+
+    fn arrive_with(&self, slot: &Slot, endpoint: &Arc<Endpoint>, handler: Rc<Handler<MultiHandler>>, replies: bool) {
+        if replies {
+            slot.inbound.set(Inbound { reply: Arc::into_raw(endpoint.clone()), ..*slot.inbound() });
         }
         self.stats.bytes_received.add(slot.length.get());
         let number = endpoint.arrivals.numbers.get() + 1;
@@ -203,7 +213,7 @@ impl Worker {
     fn make_ready(&self, slot: &Slot, arriving: &mut Arriving) -> std::result::Result<Status, Status> {
         let (inbound, length) = (slot.inbound(), slot.length.get() as usize);
         let allocator = arriving.handler.function.allocator;
-        let prefix = Prefix::decode(slot.front(), length).map_err(|_| Status::IO_ERROR)?;
+        let prefix = prefix_of(slot).map_err(|_| Status::IO_ERROR)?;
         if prefix.count > allocator.max_frames || length > allocator.max_total_bytes {
             return Err(Status::EXCEEDS_LIMIT);
         }
@@ -212,7 +222,15 @@ impl Worker {
             arriving.scratch.try_reserve_exact(length).map_err(|_| Status::NO_MEMORY)?;
             return Ok(Status::INPROGRESS);
         }
-        let table = &slot.front()[frame_table::PREFIX..prefix.length];
+        let only;
+        let table = if inbound.sort == Sort::Named {
+            // What came along did so in the host's memory.
+            let memory_type = if waits { inbound.memory_type() } else { memory_type::HOST };
+            only = frame_table::entry(Described { length, memory_type });
+            &only[..]
+        } else {
+            &slot.front()[frame_table::PREFIX..prefix.length]
+        };
         if is_mixed(table) {
             return Err(Status::IO_ERROR);
         }
@@ -304,7 +322,7 @@ impl Worker {
         // SAFETY: a message of this worker's that nobody else has.
         let slot = unsafe { &*message.0 };
         let length = slot.length.get() as usize;
-        let prefix = Prefix::decode(slot.front(), length).ok();
+        let prefix = prefix_of(slot).ok();
         if let (Status::OK, None, Some(prefix)) = (status, &buffers, prefix) {
             // SAFETY: UCX has filled as much of it.
             let data = unsafe { std::slice::from_raw_parts(scratch.as_ptr(), length) };
@@ -339,6 +357,14 @@ impl Worker {
             drop(unsafe { Arc::from_raw(inbound.reply) });
         }
     }
+}
+
+/// What it says of its frames. One that has no table is one frame.
+fn prefix_of(slot: &Slot) -> std::result::Result<Prefix, &'static str> {
+    if slot.inbound().sort == Sort::Named {
+        return Ok(Prefix { count: 1, in_data: false, length: 0 });
+    }
+    Prefix::decode(slot.front(), slot.length.get() as usize)
 }
 
 fn is_on_device(length: usize, memory_type: i32) -> bool {

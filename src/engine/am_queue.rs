@@ -1,15 +1,19 @@
 //! The queue form of active messages, in UCXX's format: messages wait at their endpoint until they are received.
 //!
 //! What comes in is taken over in UCP's handler, and given to receives after the pass, each in the order of its side: buffers are made by the
-//! user's code. A receive that was cancelled meanwhile leaves its message where it was. There is no credit: as UCXX's, the queue has no bound.
+//! user's code. A receive that was cancelled meanwhile leaves its message where it was. A message that names a handler goes to that
+//! instead, as a multi-buffer message of one frame does (see `am_multi`). There is no credit: as UCXX's, the queue has no bound.
 
-use super::am_message::Form;
+use super::am::Outgoing;
+use super::am_message::{Form, Inbound, Sort};
+use super::am_multi::MultiHandler;
 use super::am_receive::Arrived;
 use super::buffers::Allocator;
 use super::context::feature;
 use super::endpoint::{Endpoint, Phase};
 use super::events::Event;
 use super::fetch::Making;
+use super::handlers::Handler;
 use super::inflight::{Out, Submission};
 use super::log;
 use super::memory_type;
@@ -18,9 +22,8 @@ use super::operation::{flag, OpParams, Submitted};
 use super::param::Param;
 use super::request::{Kind, Slot, Ticket};
 use super::ring::Queued;
-use super::status::{Result, Status};
-use super::tag::Part;
-use super::ucxx_am::{Envelope, PLAIN};
+use super::status::{Error, Result, Status};
+use super::ucxx_am::{CallbackName, Envelope};
 use super::wait;
 use super::wire;
 use super::worker::Worker;
@@ -28,6 +31,7 @@ use crate::sys;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::c_void;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// UCP's id for it.
@@ -35,17 +39,27 @@ pub(crate) const UCXX_ID: u32 = 0;
 /// Of `front`: nothing waits.
 const NONE: u64 = u64::MAX;
 
+/// A message that is for a handler, and that.
+type Named = (*const Slot, Rc<Handler<MultiHandler>>);
+
 /// Of one endpoint. Belongs to whoever is inside the gate, but for `front`.
 pub(crate) struct MessageQueue {
     messages: RefCell<VecDeque<*const Slot>>,
     receives: RefCell<VecDeque<Ticket>>,
+    /// Messages that are for a handler.
+    named: RefCell<VecDeque<Named>>,
     /// Length of the oldest message, for any thread.
     front: AtomicU64,
 }
 
 impl Default for MessageQueue {
     fn default() -> Self {
-        MessageQueue { messages: RefCell::default(), receives: RefCell::default(), front: AtomicU64::new(NONE) }
+        MessageQueue {
+            messages: RefCell::default(),
+            receives: RefCell::default(),
+            named: RefCell::default(),
+            front: AtomicU64::new(NONE),
+        }
     }
 }
 
@@ -57,6 +71,10 @@ impl MessageQueue {
         self.front.store(length, Ordering::Relaxed);
     }
 
+    fn pop_named(&self) -> Option<Named> {
+        self.named.borrow_mut().pop_front()
+    }
+
     fn pop_message(&self) -> Option<*const Slot> {
         let message = self.messages.borrow_mut().pop_front();
         self.show_front();
@@ -64,13 +82,23 @@ impl MessageQueue {
     }
 }
 
+/// What goes out besides the data.
+#[derive(Clone, Copy)]
+pub struct Cover<'a> {
+    /// Whom it is for; the peer's queue where that is nobody.
+    pub callback: Option<CallbackName>,
+    /// Of which a copy is made.
+    pub header: &'a [u8],
+}
+
 impl Endpoint {
-    /// Sends a message that its peer's queue gets.
+    /// Sends a message that its peer's queue gets, or a handler.
     ///
     /// # Safety
     /// `buffer` is readable for `length` bytes until the operation has completed; `out` is valid.
     pub unsafe fn am_queue_send(
         &self,
+        cover: Cover<'_>,
         buffer: *const c_void,
         length: usize,
         params: &OpParams,
@@ -78,32 +106,43 @@ impl Endpoint {
     ) -> Result<Submitted> {
         const ALLOWED: u64 = flag::NO_WAIT | flag::EAGER | flag::RNDV;
         params.check(&self.worker.context, "message to a queue", ALLOWED)?;
-        let part = [Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }];
         let protocol = match params.flags & (flag::EAGER | flag::RNDV) {
             0 => 0,
             flag::EAGER => sys::UCP_AM_SEND_FLAG_EAGER,
             _ => sys::UCP_AM_SEND_FLAG_RNDV,
         };
         wait::submit(params, out, |params, out| {
-            let memory_type = memory_type::to_ucx(&self.worker.context, params.memory_type)?;
-            let [Part { data, length, .. }] = part;
+            let worker = &self.worker;
+            let memory_type = memory_type::to_ucx(&worker.context, params.memory_type)?;
+            let told = memory_type.unwrap_or(sys::UCS_MEMORY_TYPE_HOST) as i32;
+            let envelope = Envelope { memory_type: told, callback: cover.callback, user_header: cover.header };
+            self.check_envelope(&envelope)?;
             // The tag's place says how it is sent.
             let tag = u64::from(protocol);
-            let queued = Queued { buffer: data, count: length, tag, memory_type, endpoint: self, ..Queued::NOTHING };
-            if self.worker.goes_through_ring(params) {
+            let describe = |slot: &Slot| {
+                let outgoing = Outgoing::with_header(envelope.length() as u16);
+                // SAFETY: room for as much, which is nobody's but ours.
+                let room = unsafe { std::slice::from_raw_parts_mut(slot.room(envelope.length()), envelope.length()) };
+                envelope.encode(room);
+                let buffer = buffer.cast_mut();
+                Queued { buffer, count: length, tag, memory_type, outgoing, endpoint: self, ..Queued::NOTHING }
+            };
+            if worker.goes_through_ring(params) {
                 self.check_open_outside()?;
-                self.worker.need(feature::AM)?;
+                worker.need(feature::AM)?;
                 self.check_queue_outside(params, length)?;
-                return self.worker.delay(Kind::AmQueueSend, length as u64, params, out, |_slot| queued);
+                return worker.delay(Kind::AmQueueSend, length as u64, params, out, describe);
             }
-            let inside = self.worker.enter()?;
+            let inside = worker.enter()?;
             self.check_open()?;
             inside.need(feature::AM)?;
             if self.must_wait() {
-                return self.queue_send(Kind::AmQueueSend, &part, tag, memory_type, params, out);
+                self.check_queue(params, length)?;
+                return Ok(self.queue_described(Kind::AmQueueSend, length as u64, params, out, describe));
             }
             let slot = inside.take_slot();
             slot.prepare(Kind::AmQueueSend);
+            let queued = describe(slot);
             let posted = self.post_to_queue(slot, &queued);
             inside.submitted(
                 slot,
@@ -114,20 +153,28 @@ impl Endpoint {
         })
     }
 
-    /// Gives UCP such a message. Inside the gate.
+    /// Refuses a header that UCX could not carry, which it does not check.
+    fn check_envelope(&self, envelope: &Envelope<'_>) -> Result<()> {
+        let most = (self.worker.longest_am_header() + wire::HEADER).min(u16::MAX.into());
+        if envelope.length() <= most {
+            return Ok(());
+        }
+        let most = most.saturating_sub(envelope.length() - envelope.user_header.len());
+        let length = envelope.user_header.len();
+        Err(Error::invalid(format!("header_length: {length} bytes are more than the {most} that the transports carry")))
+    }
+
+    /// Gives UCP such a message, whose slot has its header. Inside the gate.
     pub(crate) fn post_to_queue(&self, slot: &Slot, queued: &Queued) -> sys::ucs_status_ptr_t {
-        let told = queued.memory_type.unwrap_or(sys::UCS_MEMORY_TYPE_HOST);
-        let room = slot.room(PLAIN);
+        let length = queued.outgoing.user_header.into();
+        let room = slot.room(length);
         let mut param = Param::new(slot);
         param.memory_type(queued.memory_type);
         // UCXX finds its endpoint by this.
         param.flags(sys::UCP_AM_SEND_FLAG_REPLY | queued.tag as u32);
-        // SAFETY: room for it; a live endpoint inside its worker's gate; the caller keeps the buffer, the worker the slot.
-        unsafe {
-            room.cast::<[u8; PLAIN]>().write(Envelope::encode(told as i32));
-            let (buffer, count) = (queued.buffer, queued.count);
-            sys::ucp_am_send_nbx(self.ucp.get(), UCXX_ID, room.cast(), PLAIN, buffer, count, param.as_ptr())
-        }
+        let (ucp, buffer, count) = (self.ucp.get(), queued.buffer, queued.count);
+        // SAFETY: a live endpoint inside its worker's gate; the caller keeps the buffer, the worker the slot.
+        unsafe { sys::ucp_am_send_nbx(ucp, UCXX_ID, room.cast(), length, buffer, count, param.as_ptr()) }
     }
 
     /// Receives the oldest message that nobody has received, now or when it comes, into a buffer that is made for it.
@@ -142,6 +189,7 @@ impl Endpoint {
             self.worker.need(feature::AM)?;
             return self.worker.delay(Kind::AmQueueRecv, 0, params, out, |slot| {
                 slot.making.set(making());
+                slot.inbound.set(Inbound::NOTHING);
                 Queued { endpoint: self, ..Queued::NOTHING }
             });
         }
@@ -151,6 +199,7 @@ impl Endpoint {
         let slot = inside.take_slot();
         slot.begin(Kind::AmQueueRecv, params, 0, 0, out.is_wanted());
         slot.making.set(making());
+        slot.inbound.set(Inbound::NOTHING);
         inside.start(slot, Some(self), params, out);
         self.await_message(slot);
         Ok(Submitted::Pending)
@@ -175,8 +224,19 @@ impl Endpoint {
         Some(self.queue.front.load(Ordering::Relaxed)).filter(|length| *length != NONE)
     }
 
-    /// Gives messages to receives. After UCP's pass.
+    /// Gives messages to handlers and receives. After UCP's pass.
     pub(crate) fn match_queue(&self) {
+        while let Some((message, handler)) = self.queue.pop_named() {
+            // SAFETY: a message of this worker's that nobody else has.
+            let message = unsafe { &*message };
+            match self.registered().filter(|_| self.takes_messages()) {
+                Some(endpoint) => self.worker.arrive(message, &endpoint, handler),
+                None => {
+                    self.worker.message_gone(message);
+                    self.worker.drop_handler(handler);
+                }
+            }
+        }
         loop {
             let Some(receive) = self.next_queue_receive() else { return };
             let Some(message) = self.queue.pop_message() else { return };
@@ -214,6 +274,11 @@ impl Endpoint {
             // SAFETY: as in `match_queue`.
             self.worker.message_gone(unsafe { &*message });
         }
+        while let Some((message, handler)) = self.queue.pop_named() {
+            // SAFETY: as above.
+            self.worker.message_gone(unsafe { &*message });
+            self.worker.drop_handler(handler);
+        }
     }
 }
 
@@ -228,10 +293,15 @@ impl Worker {
                 return dropped(sys::UCS_ERR_INVALID_PARAM);
             }
         };
-        if envelope.has_callback {
+        let handler = envelope.callback.map(|name| self.queue_handlers.find(&name));
+        if let Some(None) = handler {
             self.stats.am_unhandled.add(1);
-            log::write(log::INFO, c"worker", "a message of UCXX's is for a callback, of which there are none here");
+            log::write(log::INFO, c"worker", "a message to a callback by owner and number has no handler");
             return dropped(sys::UCS_ERR_NO_ELEM);
+        }
+        if envelope.user_header.len() > u16::MAX.into() {
+            complain("a message of UCXX's with a header that is too long");
+            return dropped(sys::UCS_ERR_INVALID_PARAM);
         }
         let endpoint = self.endpoint_of(arrived.from).filter(|endpoint| endpoint.phase() == Phase::Open);
         let Some(endpoint) = endpoint else {
@@ -242,9 +312,15 @@ impl Worker {
         let cuda = envelope.memory_type == sys::UCS_MEMORY_TYPE_CUDA as i32;
         let flags = (memory_type::of_frame(cuda) as u16) << wire::flag::MEMORY;
         let described = wire::Header { flags, ..wire::Header::of(wire::Kind::Message) };
-        let (slot, keeps) = self.keep_arrived(&described, &[], arrived);
+        let (slot, keeps) = self.keep_arrived(&described, envelope.user_header, arrived);
         slot.number.set(0);
         debug_assert!(slot.inbound().form != Form::Gone);
+        if let Some(handler) = handler.flatten() {
+            slot.inbound.set(Inbound { sort: Sort::Named, ..slot.inbound.get() });
+            endpoint.queue.named.borrow_mut().push_back((slot, handler));
+            self.push_event(Event::Queued(endpoint));
+            return keeps;
+        }
         endpoint.queue.messages.borrow_mut().push_back(slot);
         endpoint.queue.show_front();
         if !endpoint.queue.receives.borrow().is_empty() {

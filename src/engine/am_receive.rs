@@ -331,6 +331,8 @@ impl Worker {
             Sort::Message => self.hand_over_message(slot),
             Sort::Question => self.hand_over_question(slot),
             Sort::Multi | Sort::Hub => self.hand_over_otherwise(slot),
+            // Those are handed over by `match_queue`, and have no place in the order.
+            Sort::Named => self.message_gone(slot),
         }
     }
 

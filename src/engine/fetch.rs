@@ -422,6 +422,9 @@ impl Worker {
         };
         slot.making.set(Some(making));
         slot.length.set(length as u64);
+        if slot.kind.get() == Kind::AmQueueRecv {
+            slot.keep_header(message.front());
+        }
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
         let endpoint = unsafe { slot.endpoint.get().as_ref() };
         let status = match endpoint {

@@ -66,10 +66,15 @@ impl Prefix {
     }
 }
 
+/// A frame, as a table has it.
+pub fn entry(frame: Described) -> [u8; ENTRY] {
+    let memory_type = (frame.memory_type as u64) << 56;
+    (frame.length as u64 & LENGTH | memory_type).to_le_bytes()
+}
+
 /// Appends a frame to a table.
 pub fn describe(frame: Described, table: &mut Vec<u8>) {
-    let memory_type = (frame.memory_type as u64) << 56;
-    table.extend_from_slice(&(frame.length as u64 & LENGTH | memory_type).to_le_bytes());
+    table.extend_from_slice(&entry(frame));
 }
 
 /// The frames of a table.

@@ -128,6 +128,7 @@ impl Worker {
     pub(crate) fn drop_handlers(&self) {
         self.fetch_handlers.clear().into_iter().for_each(|handler| self.drop_handler(handler));
         self.multi_handlers.clear().into_iter().for_each(|handler| self.drop_handler(handler));
+        self.queue_handlers.clear().into_iter().for_each(|handler| self.drop_handler(handler));
         self.am_handlers.clear().into_iter().for_each(|handler| self.drop_handler(handler));
     }
 

@@ -413,6 +413,17 @@ impl Slot {
         buffers.ok_or_else(|| Error::new(Status::NO_ELEM, "request: has no buffers, or they were taken"))
     }
 
+    /// The sender's header of what was received from a queue.
+    pub fn am_header(&self) -> Result<&[u8]> {
+        self.check_fork()?;
+        match self.status() {
+            Status::INPROGRESS => Err(Error::new(Status::INPROGRESS, "request: still in progress")),
+            Status::OK if self.kind.get() == Kind::AmQueueRecv => Ok(self.front()),
+            Status::OK => Err(Error::new(Status::NO_ELEM, "request: is no receive from a queue, which has a header")),
+            error => Err(Error::new(error, "request: has failed, and has no header")),
+        }
+    }
+
     /// Operation, peer and cause of a failure; empty otherwise. Valid until the request is destroyed.
     pub fn error_message(&self) -> &CStr {
         if !self.status().is_error() {

@@ -5,47 +5,99 @@
 //! What is missing at the end is zero. See docs/wire-formats.md.
 #![deny(unsafe_code)]
 
+/// Bytes of an owner's name, of which the last is zero.
 const OWNER: usize = 64;
 
 /// Bytes of the header of a message that names no callback and has no header of the user's.
 pub const PLAIN: usize = 14;
+/// The same of one that names a callback.
+pub const NAMED: usize = PLAIN + OWNER + 8;
 
-/// What a header says that came in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Envelope {
-    /// UCX's number.
-    pub memory_type: i32,
-    /// It is for a callback of UCXX's, and for no receive.
-    pub has_callback: bool,
+/// A callback of the receiver's, by its owner and number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CallbackName {
+    owner: [u8; OWNER],
+    id: u64,
 }
 
-impl Envelope {
-    /// As it goes out.
-    pub fn encode(memory_type: i32) -> [u8; PLAIN] {
-        let mut bytes = [0; PLAIN];
-        bytes[..4].copy_from_slice(&memory_type.to_ne_bytes());
-        bytes
+impl CallbackName {
+    /// Of an owner with up to 63 bytes, none of them zero.
+    pub fn new(owner: &[u8], id: u64) -> Option<Self> {
+        if owner.len() >= OWNER || owner.contains(&0) {
+            return None;
+        }
+        let mut name = CallbackName { owner: [0; OWNER], id };
+        name.owner[..owner.len()].copy_from_slice(owner);
+        Some(name)
+    }
+
+    /// As it came in, where nothing after the first zero counts.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (owner, id) = bytes.split_first_chunk::<OWNER>()?;
+        let length = owner.iter().position(|byte| *byte == 0)?;
+        Self::new(&owner[..length], u64::from_ne_bytes(*id.first_chunk::<8>()?))
+    }
+}
+
+/// What a header says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Envelope<'a> {
+    /// UCX's number.
+    pub memory_type: i32,
+    /// Whom it is for, if for no receive.
+    pub callback: Option<CallbackName>,
+    /// The user's.
+    pub user_header: &'a [u8],
+}
+
+impl<'a> Envelope<'a> {
+    /// Bytes on the wire.
+    pub fn length(&self) -> usize {
+        let fixed = if self.callback.is_some() { NAMED } else { PLAIN };
+        fixed + self.user_header.len()
+    }
+
+    /// As it goes out, into as many bytes.
+    pub fn encode(&self, out: &mut [u8]) {
+        out.fill(0);
+        out[..4].copy_from_slice(&self.memory_type.to_ne_bytes());
+        let mut at = 5;
+        if let Some(CallbackName { owner, id }) = &self.callback {
+            out[4] = 1;
+            out[at..at + OWNER].copy_from_slice(owner);
+            out[at + OWNER..at + OWNER + 8].copy_from_slice(&id.to_ne_bytes());
+            at += OWNER + 8;
+        }
+        // The byte before says that the receiver may use the host's memory.
+        let (length, user_header) = out[at + 1..].split_at_mut(8);
+        length.copy_from_slice(&(self.user_header.len() as u64).to_ne_bytes());
+        user_header.copy_from_slice(self.user_header);
     }
 
     /// Reads one that came in.
-    pub fn decode(header: &[u8]) -> Result<Self, &'static str> {
+    pub fn decode(header: &'a [u8]) -> Result<Self, &'static str> {
         let (memory_type, rest) = header.split_first_chunk::<4>().ok_or("a message of UCXX's without a header")?;
         let (flag, mut rest) = match rest.split_first() {
             None => (0, rest),
             Some((flag, rest)) => (*flag, rest),
         };
+        let mut callback = None;
         if flag != 0 {
-            rest = rest.get(OWNER + 8..).ok_or("a message of UCXX's for a callback that it does not name")?;
+            const UNNAMED: &str = "a message of UCXX's for a callback that it does not name";
+            let (name, after) = rest.split_at_checked(OWNER + 8).ok_or(UNNAMED)?;
+            callback = Some(CallbackName::read(name).ok_or(UNNAMED)?);
+            rest = after;
         }
-        let rest = rest.get(1..).unwrap_or(&[]);
-        if let Some((length, user)) = rest.split_first_chunk::<8>() {
+        let mut user_header = rest.get(1..).unwrap_or(&[]);
+        if let Some((length, user)) = user_header.split_first_chunk::<8>() {
             if usize::try_from(u64::from_ne_bytes(*length)).ok() != Some(user.len()) {
                 return Err("a message of UCXX's with a header of another length");
             }
-        } else if !rest.is_empty() {
+            user_header = user;
+        } else if !user_header.is_empty() {
             return Err("a message of UCXX's with a header that is cut off");
         }
-        Ok(Envelope { memory_type: i32::from_ne_bytes(*memory_type), has_callback: flag != 0 })
+        Ok(Envelope { memory_type: i32::from_ne_bytes(*memory_type), callback, user_header })
     }
 }
 
@@ -53,29 +105,53 @@ impl Envelope {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_is_written_is_read() {
-        let bytes = Envelope::encode(1);
-        assert_eq!(Envelope::decode(&bytes).unwrap(), Envelope { memory_type: 1, has_callback: false });
-        assert_eq!(&bytes[..4], &1i32.to_ne_bytes());
-        assert!(bytes[4..].iter().all(|byte| *byte == 0));
+    fn encoded(envelope: &Envelope<'_>) -> Vec<u8> {
+        let mut bytes = vec![0xaa; envelope.length()];
+        envelope.encode(&mut bytes);
+        bytes
     }
 
     #[test]
-    fn callbacks_users_headers_and_short_ones() {
-        let mut bytes = Envelope::encode(0).to_vec();
-        bytes[6..].copy_from_slice(&3u64.to_ne_bytes());
-        assert!(Envelope::decode(&bytes).is_err());
-        bytes.extend_from_slice(b"abc");
-        assert!(Envelope::decode(&bytes).is_ok());
+    fn the_layout_is_what_ucxx_has() {
+        let plain = Envelope { memory_type: 1, callback: None, user_header: &[] };
+        let bytes = encoded(&plain);
+        assert_eq!(bytes.len(), PLAIN);
+        assert_eq!(Envelope::decode(&bytes), Ok(plain));
+        assert_eq!(&bytes[..4], &1i32.to_ne_bytes());
+        assert!(bytes[4..].iter().all(|byte| *byte == 0));
+
+        let named = Envelope { memory_type: 0, callback: CallbackName::new(b"me", 0x0102), user_header: b"abc" };
+        let bytes = encoded(&named);
+        assert_eq!(bytes.len(), 89);
+        assert_eq!((&bytes[4..8], &bytes[69..77]), (&b"\x01me\0"[..], &0x0102u64.to_ne_bytes()[..]));
+        assert_eq!((bytes[77], &bytes[78..86], &bytes[86..]), (0, &3u64.to_ne_bytes()[..], &b"abc"[..]));
+        assert_eq!(Envelope::decode(&bytes), Ok(named));
+    }
+
+    #[test]
+    fn names_have_a_length() {
+        assert!([&[b'x'; 63][..], b""].iter().all(|owner| CallbackName::new(owner, 1).is_some()));
+        assert!([&[b'x'; 64][..], b"a\0b"].iter().all(|owner| CallbackName::new(owner, 1).is_none()));
+    }
+
+    #[test]
+    fn short_and_hostile_ones() {
+        let user = Envelope { memory_type: 0, callback: None, user_header: b"abc" };
+        let mut bytes = encoded(&user);
+        assert_eq!(Envelope::decode(&bytes), Ok(user));
         assert!(Envelope::decode(&bytes[..16]).is_err() && Envelope::decode(&bytes[..10]).is_err());
         for length in [4, 5, 6] {
             assert!(Envelope::decode(&bytes[..length]).is_ok());
         }
         (0..4).for_each(|length| assert!(Envelope::decode(&bytes[..length]).is_err()));
-        let mut named = vec![0; 86];
-        named[4] = 1;
-        assert!(Envelope::decode(&named).unwrap().has_callback);
-        assert!(Envelope::decode(&named[..76]).is_err() && Envelope::decode(&named[..78]).is_ok());
+        bytes[6] = 4;
+        assert!(Envelope::decode(&bytes).is_err());
+        let named = encoded(&Envelope { callback: CallbackName::new(b"me", 7), ..user });
+        assert!(Envelope::decode(&named[..76]).is_err());
+        let short = Envelope::decode(&named[..77]).unwrap();
+        assert_eq!((short.callback, short.user_header), (CallbackName::new(b"me", 7), &[][..]));
+        let mut endless = named.clone();
+        endless[5..5 + OWNER].fill(b'x');
+        assert!(Envelope::decode(&endless).is_err());
     }
 }

@@ -27,6 +27,7 @@ use super::nudge::Nudge;
 use super::operation::{self, OpParams};
 use super::param::Templates;
 use super::peer_watch::PeerWatch;
+use super::queue_handlers::QueueHandlers;
 use super::request::Slot;
 use super::rkey::Rkeys;
 use super::slab::Slab;
@@ -147,6 +148,7 @@ pub struct Worker {
     pub(crate) fetches: Fetches,
     pub(crate) multi_handlers: Handlers<MultiHandler>,
     pub(crate) multis: Multis,
+    pub(crate) queue_handlers: QueueHandlers,
     /// For buffers of what is received. These keep it, too.
     pub(crate) frames: Arc<FrameStore>,
     pub(crate) rkeys: Rkeys,
@@ -309,6 +311,7 @@ impl Worker {
             fetches: Fetches::new(),
             multi_handlers: Handlers::default(),
             multis: Multis::default(),
+            queue_handlers: QueueHandlers::default(),
             frames: Arc::default(),
             rkeys: Rkeys::default(),
             lock_waits: RefCell::default(),

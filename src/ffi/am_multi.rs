@@ -8,6 +8,7 @@ use super::operation::{submit, ucxx_op_params_t};
 use super::status::ucxx_status_t;
 use super::tag::{parts, ucxx_buffer_t};
 use crate::engine::am_multi::{MultiFunction, MultiHandler};
+use crate::engine::buffers::Allocator;
 use crate::engine::status::Status;
 use std::ffi::c_void;
 
@@ -47,25 +48,34 @@ pub unsafe extern "C" fn ucxx_worker_set_multi_handler(
     guard::progressing(|| {
         // SAFETY: as for this function.
         let (worker, allocator) = unsafe { (handle::get(worker)?, buffers::allocator(allocator)?) };
-        let handler = handler.map(|handler| {
-            // SAFETY: endpoints and buffers are what they are behind their opaque types.
-            let function = unsafe {
-                std::mem::transmute::<
-                    unsafe extern "C" fn(
-                        *mut c_void,
-                        *mut ucxx_endpoint_t,
-                        *const c_void,
-                        usize,
-                        *mut ucxx_buffers_t,
-                        ucxx_status_t,
-                    ),
-                    MultiFunction,
-                >(handler)
-            };
-            MultiHandler { function, allocator }
-        });
+        // SAFETY: as above.
+        let handler = unsafe { multi_handler(handler, allocator) };
         worker.set_multi_handler(id, handler, arg, destroy_arg)?;
         Ok(Status::OK)
+    })
+}
+
+/// What the engine calls.
+///
+/// # Safety
+/// The handler may be called with the argument that it is registered with.
+pub(super) unsafe fn multi_handler(handler: ucxx_multi_handler_t, allocator: Allocator) -> Option<MultiHandler> {
+    handler.map(|handler| {
+        // SAFETY: endpoints and buffers are what they are behind their opaque types.
+        let function = unsafe {
+            std::mem::transmute::<
+                unsafe extern "C" fn(
+                    *mut c_void,
+                    *mut ucxx_endpoint_t,
+                    *const c_void,
+                    usize,
+                    *mut ucxx_buffers_t,
+                    ucxx_status_t,
+                ),
+                MultiFunction,
+            >(handler)
+        };
+        MultiHandler { function, allocator }
     })
 }
 

@@ -123,6 +123,96 @@ static void queue(const foreigner_t *other) {
   }
 }
 
+typedef struct handled {
+  int count;
+  ucxx_buffers_t *buffers;
+  size_t header_length;
+  uint8_t header[200];
+} handled_t;
+
+static void on_message(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length, ucxx_buffers_t *buffers, ucxx_status_t status) {
+  handled_t *handled = arg;
+  CHECK_OK(status);
+  CHECK(reply == endpoint && header_length <= sizeof handled->header && handled->buffers == NULL);
+  handled->count++;
+  handled->buffers = buffers;
+  handled->header_length = header_length;
+  if (header_length > 0)
+    memcpy(handled->header, header, header_length);
+}
+
+static void check_bytes(const uint8_t *data, size_t length, unsigned seed) {
+  for (size_t at = 0; at < length; at++)
+    if (data[at] != pattern(seed, at))
+      FAIL("byte %zu of %zu is wrong", at, length);
+}
+
+static void check_one(ucxx_buffers_t *buffers, size_t length, unsigned seed) {
+  ucxx_buffer_t buffer;
+  CHECK_EQ(ucxx_buffers_count(buffers), 1);
+  CHECK_OK(ucxx_buffers_get(buffers, 0, &buffer));
+  CHECK_EQ(buffer.length, length);
+  check_bytes(buffer.data, length, seed);
+  ucxx_buffers_destroy(buffers);
+}
+
+/* Headers, and receiver callbacks by owner and number, both ways. */
+static void covers(const foreigner_t *other) {
+  static const size_t lengths[] = {1, 8, 5000, 70000, 4 << 20}, header_lengths[] = {0, 1, 150};
+  static handled_t handled;
+  CHECK_OK(ucxx_worker_set_am_queue_handler(worker, "mine", 9, on_message, &handled, NULL, NULL));
+  TELL(other, "am_handle theirs 4\n");
+  expect(other, "ok");
+  for (unsigned at = 0; at < sizeof lengths / sizeof *lengths; at++)
+    for (unsigned size = 0; size < 3; size++) {
+      const size_t length = lengths[at], header_length = header_lengths[size];
+      const unsigned seed = at * 3 + size;
+      STEP("a message of %zu bytes with a header of %zu", length, header_length);
+      uint8_t *data = test_alloc(length), header[200];
+      ucxx_am_queue_cover_t cover = UCXX_AM_QUEUE_COVER_INIT;
+      ucxx_request_t *request = NULL;
+      ucxx_buffers_t *buffers = NULL;
+      const void *came = NULL;
+      size_t came_length = 0;
+      for (size_t byte = 0; byte < length; byte++)
+        data[byte] = pattern(seed, byte);
+      for (size_t byte = 0; byte < header_length; byte++)
+        header[byte] = pattern(seed + 1, byte);
+      cover.header = header;
+      cover.header_length = header_length;
+      TELL(other, "am_recv_with %zu %zu %u\n", header_length, length, seed);
+      CHECK_OK(finish(ucxx_am_queue_send_to(endpoint, &cover, data, length, NULL, &request), &request));
+      expect(other, "ok");
+      cover.owner = "theirs";
+      cover.id = 4;
+      TELL(other, "am_handled %zu %zu %u\n", header_length, length, seed);
+      CHECK_OK(finish(ucxx_am_queue_send_to(endpoint, &cover, data, length, NULL, &request), &request));
+      expect(other, "ok");
+      free(data);
+
+      CHECK_STATUS(ucxx_am_queue_recv(endpoint, NULL, NULL, &request), UCXX_INPROGRESS);
+      TELL(other, "am_send_to - 0 %zu %zu %u\n", header_length, length, seed + 50);
+      while (ucxx_request_status(request) == UCXX_INPROGRESS)
+        progress(worker);
+      CHECK_OK(ucxx_request_am_header(request, &came, &came_length));
+      CHECK_EQ(came_length, header_length);
+      check_bytes(came, came_length, seed + 51);
+      CHECK_OK(ucxx_request_take_buffers(request, &buffers));
+      ucxx_request_destroy(request);
+      check_one(buffers, length, seed + 50);
+      expect(other, "ok");
+
+      handled = (handled_t){0};
+      TELL(other, "am_send_to mine 9 %zu %zu %u\n", header_length, length, seed + 50);
+      while (handled.count == 0)
+        progress(worker);
+      CHECK_EQ(handled.header_length, header_length);
+      check_bytes(handled.header, header_length, seed + 51);
+      check_one(handled.buffers, length, seed + 50);
+      expect(other, "ok");
+    }
+}
+
 static void see_open(void *arg, ucxx_endpoint_t *opened, ucxx_status_t status) {
   CHECK_OK(status);
   see_completion(arg, (ucxx_request_t *)opened, status);
@@ -148,6 +238,9 @@ int main(int argc, char **argv) {
     progress(worker);
   tags(&other);
   queue(&other);
+  const char *callbacks = getenv("UCXX_TEST_CALLBACKS");
+  if (callbacks != NULL && *callbacks != '\0')
+    covers(&other);
   STEP("the end");
   TELL(&other, "close\n");
   expect(&other, "ok");

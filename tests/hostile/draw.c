@@ -164,6 +164,12 @@ const char *host(caller_t *c) {
   return hosts[draw(c, sizeof hosts / sizeof *hosts)];
 }
 
+const char *owner(caller_t *c) {
+  static const char long_one[] = "0123456789012345678901234567890123456789012345678901234567890123";
+  static const char *const owners[] = {"one", "one", "one", "two", "", "ucxx", long_one, long_one + 1, NULL};
+  return owners[draw(c, sizeof owners / sizeof *owners)];
+}
+
 uint16_t port(caller_t *c) {
   for (unsigned at = 0; at < PLACES && !one_in(c, 8); at++) {
     slot_t *slot = &pools[KIND_listener][at];

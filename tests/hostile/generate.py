@@ -40,7 +40,7 @@ ANSWERS = {
     "ucxx_request_wait_any": "*", "ucxx_endpoint_status": "*",
     "ucxx_hub_drain": ["UCXX_ERR_TIMED_OUT"], "ucxx_notifier_wait": ["UCXX_ERR_TIMED_OUT"],
     # An operation's own status, which ucxx_request_error_message explains.
-    "ucxx_request_take_buffers": "*",
+    "ucxx_request_take_buffers": "*", "ucxx_request_am_header": "*",
 }
 
 HANDLE = object()
@@ -91,6 +91,8 @@ RULES = {
     ("uint64_t", "block_length"): "uint64_t block_length = number(c, 100);", ("int64_t", "stride"): "int64_t stride = signed_number(c, 100);",
     ("uint16_t", "id"): "uint16_t id = one_in(c, 16) ? (uint16_t)draw(c, 65536) : (uint16_t)draw(c, 4);", ("uint16_t", "port"): "uint16_t port_ = port(c);",
     ("size_t", "index"): "size_t index = number(c, 4);", ("size_t", "struct_size"): "size_t struct_size = some_size(c);",
+    ("const ucxx_am_queue_cover_t *", "cover"): "const ucxx_am_queue_cover_t *cover = am_queue_cover(c);", ("const char *", "owner"): "const char *owner_ = owner(c);",
+    ("uint64_t", "id"): "uint64_t id = number(c, 3);",
     ("const char *", "host"): "const char *host_ = host(c);",
     ("ucxx_config_visitor_t", "visit"): "ucxx_config_visitor_t visit = one_in(c, 16) ? NULL : on_variable;",
     ("void (*)(void *, const char *)", "line"): "void (*line)(void *, const char *) = one_in(c, 16) ? NULL : on_line;",
@@ -102,7 +104,7 @@ RULES = {
     ("ucxx_destroy_arg_t", "destroy_arg"): "ucxx_destroy_arg_t destroy_arg = one_in(c, 3) ? NULL : on_free; arg->frees = handler != NULL && destroy_arg != NULL;",
 }
 # What a rule calls its variable where the parameter's own name is taken.
-CALLED = {"allocator": "allocator_", "assertions": "assertions_", "op": "op_", "memory_type": "memory_type_", "status": "status_", "port": "port_", "host": "host_"}
+CALLED = {"allocator": "allocator_", "assertions": "assertions_", "op": "op_", "memory_type": "memory_type_", "status": "status_", "port": "port_", "host": "host_", "owner": "owner_"}
 PARAMS = ["context", "worker", "endpoint", "listener", "group", "window", "hub", "link"]
 for each in PARAMS:
     RULES[(f"const ucxx_{each}_params_t *", "params")] = f"const ucxx_{each}_params_t *params = {each}_params(c);"
@@ -141,6 +143,7 @@ SPECIAL = {
     "ucxx_memory_pack bytes": "size_t room = one_in(c, 4) ? draw(c, 64) : SCRATCH; void *bytes = one_in(c, 4) ? NULL : scratch(c);",
     "ucxx_memory_pack length": "size_t *length = one_in(c, 32) ? NULL : &room;",
     "ucxx_am_message_memory_type message": HANDLE,
+    "ucxx_request_am_header header": "const void *header_ = MARK; const void **header = one_in(c, 32) ? NULL : &header_;",
     "ucxx_log_set_callback callback": "ucxx_log_callback_t callback = one_in(c, 2) ? NULL : on_log;",
     "ucxx_hub_add_buffer data": "static uint8_t given[64][GIVEN_BYTES] __attribute__((aligned(64))); void *data = one_in(c, 16) ? NULL : given[__atomic_fetch_add(&given_count, 1, __ATOMIC_RELAXED) % 64];",
     "ucxx_hub_add_buffer deallocate": "void (*deallocate)(void *, void *) = one_in(c, 4) ? NULL : on_buffer_gone;",

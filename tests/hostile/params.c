@@ -162,6 +162,16 @@ const ucxx_allocator_t *allocator(caller_t *c) {
   END;
 }
 
+const ucxx_am_queue_cover_t *am_queue_cover(caller_t *c) {
+  if (one_in(c, 16))
+    return NULL;
+  BEGIN(am_queue_cover);
+  p->owner = owner(c);
+  p->id = p->owner != NULL || one_in(c, 16) ? number(c, 3) : 0;
+  p->header = header_bytes(c, &p->header_length);
+  END;
+}
+
 const ucxx_group_params_t *group_params(caller_t *c) {
   static const char *const roots[] = {NULL, "", "127.0.0.1", "127.0.0.1:", "127.0.0.1:1", "127.0.0.1:99999", "[::1]:0", "[::1", "127.0.0.1:0", ":::"};
   if (one_in(c, 16))

@@ -12,6 +12,10 @@
  *   recv_multi TAG SEED LENGTH,...       ok when these frames have come and are right, or wrong
  *   am_send LENGTH SEED                  ok when it is complete, or failed
  *   am_recv LENGTH SEED                  ok when it has come and is right, or wrong
+ *   am_send_to OWNER ID HEADER LENGTH SEED   the same with a header of so many bytes, whose seed is one more; to a receiver callback, unless OWNER is -
+ *   am_recv_with HEADER LENGTH SEED      the other side of that
+ *   am_handle OWNER ID                   registers a receiver callback
+ *   am_handled HEADER LENGTH SEED        ok when it has been called, and what came is right, or wrong
  */
 #include <poll.h>
 #include <signal.h>
@@ -79,7 +83,8 @@ public:
         {"listen", &peer::listen},         {"connect", &peer::connect},       {"address", &peer::address},
         {"reach", &peer::reach},           {"send", &peer::send},             {"recv", &peer::recv},
         {"send_multi", &peer::send_multi}, {"recv_multi", &peer::recv_multi}, {"am_send", &peer::am_send},
-        {"am_recv", &peer::am_recv},       {"close", &peer::close}};
+        {"am_recv", &peer::am_recv},       {"am_send_to", &peer::am_send_to}, {"am_recv_with", &peer::am_recv_with},
+        {"am_handle", &peer::am_handle},   {"am_handled", &peer::am_handled}, {"close", &peer::close}};
     try {
       arguments rest(line);
       const auto command = commands.find(rest.next<std::string>());
@@ -205,6 +210,53 @@ private:
     return contents(*request->getRecvBuffer()) == pattern(length, rest.next<unsigned>()) ? "ok" : "wrong";
   }
 
+  std::string am_send_to(arguments &rest) {
+    const auto owner = rest.next<std::string>();
+    const auto id = rest.next<std::uint64_t>();
+    const auto header_length = rest.next<std::size_t>();
+    const auto length = rest.next<std::size_t>();
+    const auto seed = rest.next<unsigned>();
+    const auto header = pattern(header_length, seed + 1), data = pattern(length, seed);
+    ucxx::AmSendParams params;
+    params.setUserHeader(header.data(), header.size());
+    if (owner != "-")
+      params.receiverCallbackInfo = ucxx::AmReceiverCallbackInfo(owner, id);
+    finish(*endpoint().amSendBuilder(data.data(), data.size(), params).build());
+    return "ok";
+  }
+
+  static std::string look_at(ucxx::Request &request, arguments &rest) {
+    const auto header_length = rest.next<std::size_t>();
+    const auto length = rest.next<std::size_t>();
+    const auto seed = rest.next<unsigned>();
+    const std::string header = request.getRecvHeader();
+    if (bytes(header.begin(), header.end()) != pattern(header_length, seed + 1))
+      return "wrong header of " + std::to_string(header.size());
+    return contents(*request.getRecvBuffer()) == pattern(length, seed) ? "ok" : "wrong";
+  }
+
+  std::string am_recv_with(arguments &rest) {
+    const auto request = endpoint().amRecvBuilder().build();
+    finish(*request);
+    return look_at(*request, rest);
+  }
+
+  std::string am_handle(arguments &rest) {
+    const auto owner = rest.next<std::string>();
+    const auto keep = [this](std::shared_ptr<ucxx::Request> request, ucp_ep_h) { handled_.push_back(std::move(request)); };
+    worker_->registerAmReceiverCallback(ucxx::AmReceiverCallbackInfo(owner, rest.next<std::uint64_t>()), keep);
+    return "ok";
+  }
+
+  std::string am_handled(arguments &rest) {
+    while (handled_.empty())
+      progress();
+    const auto request = handled_.front();
+    handled_.erase(handled_.begin());
+    finish(*request);
+    return look_at(*request, rest);
+  }
+
   std::string close(arguments &) {
     endpoint().closeBlocking();
     endpoint_.reset();
@@ -216,6 +268,7 @@ private:
   const std::shared_ptr<ucxx::Worker> worker_ = ucxx::workerBuilder(context_).build();
   std::shared_ptr<ucxx::Listener> listener_;
   std::shared_ptr<ucxx::Endpoint> endpoint_;
+  std::vector<std::shared_ptr<ucxx::Request>> handled_;
 };
 
 } // namespace
