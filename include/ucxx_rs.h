@@ -1034,7 +1034,7 @@ struct ucxx_endpoint_params {
    * Give the peer up, with TIMED_OUT, when it stays silent this long while something of the endpoint's is under way: a send, a
    * flush, or a receive that names it in `from`; 0 for never. For stopped processes and cut links; a process that has ended is
    * noticed without it. Noticed within one and a half times it. Peers answer when they make progress: choose it longer than they
-   * may go without. Only workers of this library can be asked. A peer
+   * may go without. Time in which this side makes no progress is not counted, but for half of it. Only workers of this library can be asked. A peer
    * that was only stopped may go on reading the buffer of a large send after the send has ended here.
    */
   uint64_t liveness_ns;
@@ -2815,6 +2815,15 @@ uint32_t ucxx_group_size(const ucxx_group_t *group);
  * Errors: INVALID_PARAM for a rank that there is not; as ucxx_endpoint_create. From a callback on another thread than the worker's progress thread, if it has one: BUSY, where it is not made yet.
  */
 ucxx_status_t ucxx_group_endpoint(ucxx_group_t *group, uint32_t rank, ucxx_endpoint_t **endpoint);
+
+/**
+ * How long, from now on, a member on another host may give no sign of life before it counts as failed, as if it had died: that a host has gone, or the way to it is cut, nobody tells before TCP gives up, after minutes. In nanoseconds; 0, as it is at first, for as long as it
+ * likes. It is for the collectives and windows of all groups that share this one's service, here; each member says for itself. The threads of the groups ask each other four times in that time, whatever the processes do meanwhile; a
+ * process that is stopped is silent, too. Noticed within one and a half times it. Members of this host, of whom the kernel tells, and the endpoints of ucxx_group_endpoint are as without it. Local; any thread.
+ *
+ * Errors: FORKED; from a callback: BUSY.
+ */
+ucxx_status_t ucxx_group_set_liveness(ucxx_group_t *group, uint64_t liveness_ns);
 
 /**
  * Returns when all members have called it: whoever has come out knows that all others have come in. Afterwards a member may destroy the group at once.

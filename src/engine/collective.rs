@@ -9,8 +9,9 @@
 use super::collective_transfer::Transfer;
 use super::events;
 use super::group::Group;
+use super::group_link::is_of_peer;
 use super::group_mail::Failure;
-use super::group_service::{distances, is_of_peer, Arrived};
+use super::group_service::{distances, Arrived};
 use super::group_wire::{GroupHeader, What};
 use super::inflight::Out;
 use super::memory_type;

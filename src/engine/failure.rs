@@ -67,6 +67,15 @@ impl Endpoint {
 
     /// The peer failed, or a deadline demands the end: no new operations, and UCP is told to let go.
     pub(crate) fn fail(&self, status: Status) {
+        self.fail_and_tell(status, status == Status::TIMED_OUT);
+    }
+
+    /// The peer has been silent for too long, which has this status.
+    pub(crate) fn fail_as_silent(&self, status: Status) {
+        self.fail_and_tell(status, true);
+    }
+
+    fn fail_and_tell(&self, status: Status, tell: bool) {
         if self.phase() >= Phase::Ending {
             return;
         }
@@ -78,7 +87,7 @@ impl Endpoint {
             self.worker.stats.endpoint_failures.add(1);
         }
         self.connect_deadline.set(0);
-        if status == Status::TIMED_OUT {
+        if tell {
             // Whether it hears or not: it may only have been stopped.
             self.has_parted(0);
         }

@@ -156,6 +156,15 @@ impl Group {
         Ok(both.is_some_and(|(mine, theirs)| mine.same_host(&theirs)))
     }
 
+    /// Gives up members of other hosts that are silent for so long; 0 for never.
+    pub fn set_liveness(&self, liveness_ns: u64) -> Result<()> {
+        self.service.user.check_fork()?;
+        if events::in_callback() {
+            return Err(from_callback());
+        }
+        self.service.set_liveness(liveness_ns)
+    }
+
     /// The endpoint from the user's worker to that of this member, made on first use. The group's.
     pub fn endpoint(&self, rank: u32) -> Result<Arc<Endpoint>> {
         let (job_rank, _) = self.member(rank)?;

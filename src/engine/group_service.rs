@@ -14,6 +14,7 @@ use super::am_message::{self, Message};
 use super::context::feature;
 use super::endpoint::{Endpoint, EndpointParams, Phase};
 use super::gate::ThreadMode;
+use super::group_link::{Link, Watch};
 use super::group_mail::{self, Ended, Failure, Mail};
 use super::group_wire::{GroupHeader, What};
 use super::inflight::Out;
@@ -89,31 +90,15 @@ impl Drop for Held {
     }
 }
 
-/// The connection to a member.
 #[derive(Default)]
-struct Link {
-    endpoint: Option<Arc<Endpoint>>,
-    /// When it was found gone, and how.
-    gone: Option<(u64, Status)>,
-    /// It has all that this one has sent.
-    has_all: bool,
-}
-
-#[derive(Default)]
-struct State {
+pub(super) struct State {
     /// By job rank.
-    links: Vec<Link>,
+    pub(super) links: Vec<Link>,
     mail: Mail<Held>,
     /// What came from members that had been told of this one before it knew them.
     early: Vec<Held>,
     /// There has been a failure.
     in_disorder: bool,
-}
-
-/// Tells a link's callback whose it is.
-struct Watch {
-    service: *const Service,
-    rank: u32,
 }
 
 /// See the module.
@@ -122,10 +107,12 @@ pub(crate) struct Service {
     pub(crate) user: Arc<Worker>,
     pub(super) worker: Arc<Worker>,
     members: OnceLock<Box<[Member]>>,
-    watches: OnceLock<Box<[Watch]>>,
+    pub(super) watches: OnceLock<Box<[Watch]>>,
     /// Job rank.
     rank: u32,
-    state: Mutex<State>,
+    /// How long a member of another host may be silent; 0 for as long as it likes. Changed inside the worker's gate.
+    pub(super) liveness_ns: AtomicU64,
+    pub(super) state: Mutex<State>,
     /// Counts what has come, and who has gone.
     news: AtomicU64,
     /// The endpoints on the user's worker, by job rank.
@@ -164,6 +151,7 @@ impl Service {
             members: OnceLock::new(),
             watches: OnceLock::new(),
             rank,
+            liveness_ns: AtomicU64::new(0),
             state: Mutex::default(),
             news: AtomicU64::new(0),
             endpoints: Mutex::default(),
@@ -247,52 +235,6 @@ impl Service {
             self.endpoints.lock()[rank as usize] = Some(made.clone());
             Ok(made)
         })
-    }
-
-    /// The connection to this member, made on first use. Where there is none to be had the member is gone.
-    pub(super) fn link(&self, rank: u32) -> Result<Arc<Endpoint>> {
-        let kept = || self.state.lock().links[rank as usize].endpoint.clone();
-        if let Some(endpoint) = kept() {
-            return Ok(endpoint);
-        }
-        let watch = self.watches.get().map_or(std::ptr::null(), |watches| &raw const watches[rank as usize]);
-        let params = EndpointParams {
-            on_close: Some(on_close),
-            on_close_arg: watch.cast_mut().cast(),
-            ..EndpointParams::quiet(true)
-        };
-        let made = self.worker.on_owner(|_inside| {
-            // As above.
-            if let Some(endpoint) = kept() {
-                return Ok(endpoint);
-            }
-            let made = Endpoint::new_inside(&self.worker, &self.members()[rank as usize].service, &params)?;
-            self.state.lock().links[rank as usize].endpoint = Some(made.clone());
-            Ok(made)
-        });
-        made.inspect_err(|error| {
-            if is_of_peer(error.status()) {
-                self.has_gone(rank, error.status());
-            }
-        })
-    }
-
-    /// Sees to it that the end of this member is noticed.
-    pub(crate) fn watch(&self, rank: u32) {
-        // A failure is noted as the member's.
-        let _ = self.link(rank);
-    }
-
-    /// Since when the member is gone, and how.
-    pub(crate) fn gone(&self, rank: u32) -> Option<(u64, Status)> {
-        self.state.lock().links[rank as usize].gone
-    }
-
-    fn has_gone(&self, rank: u32, status: Status) {
-        self.state.lock().links[rank as usize].gone.get_or_insert((timer::now_ns(), status));
-        // After that: who asks for something now looks whether it is gone.
-        self.nothing_comes_from(rank);
-        self.tell();
     }
 
     /// Progresses the service in the place of its thread until `done`, but not for long.
@@ -447,15 +389,6 @@ impl Service {
         check_sender(self.members(), from, held)
     }
 
-    /// Cuts the connection to this member, so that what is under way on it ends.
-    pub(crate) fn cut(&self, rank: u32) {
-        let endpoint = self.state.lock().links[rank as usize].endpoint.clone();
-        if let Some(endpoint) = endpoint {
-            // One that has ended already needs none.
-            let _ = endpoint.close(true, &OpParams::DEFAULT, Out::NOWHERE);
-        }
-    }
-
     /// A message has come.
     fn admit(&self, held: Held) {
         {
@@ -566,12 +499,6 @@ pub(crate) fn distances(size: usize) -> impl Iterator<Item = usize> {
         .take_while(move |distance| *distance < size)
 }
 
-/// Has such a failure to do with the other side?
-pub(crate) fn is_of_peer(status: Status) -> bool {
-    let peers = [Status::PEER_FAILED, Status::CLOSED, Status::TIMED_OUT, Status::UNSUPPORTED, Status::ENDPOINT_TIMEOUT];
-    peers.contains(&status) || status.or_peer_failed() == Status::PEER_FAILED
-}
-
 /// Has the member sent it that it names?
 fn check_sender(members: &[Member], from: u32, held: &Held) -> std::result::Result<(), &'static str> {
     let member = members.get(from as usize).ok_or("a group's message of no member")?;
@@ -585,13 +512,6 @@ fn check_sender(members: &[Member], from: u32, held: &Held) -> std::result::Resu
 unsafe extern "C" fn on_message(arg: *mut c_void, message: *mut Message) {
     // SAFETY: the service of this worker, which it outlives.
     unsafe { &*arg.cast::<Service>() }.admit(Held(message));
-}
-
-unsafe extern "C" fn on_close(arg: *mut c_void, _endpoint: *mut Endpoint, status: i32) {
-    // SAFETY: of the service, which outlives its endpoints.
-    let watch = unsafe { &*arg.cast::<Watch>() };
-    // SAFETY: as above.
-    unsafe { &*watch.service }.has_gone(watch.rank, Status(status));
 }
 
 unsafe extern "C" fn on_ended(arg: *mut c_void, _request: *mut Slot, _status: i32) {

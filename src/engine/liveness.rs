@@ -3,6 +3,11 @@
 //! While something of an endpoint's is under way, its peer is asked for a sign of life four times in that time, and given up when
 //! none has come: any message of the library's counts. The peer answers when it makes progress; one that computes without
 //! making any is silent, too. Only workers of this library can be asked.
+//!
+//! Time in which this side did not look itself, as it was stopped or made no progress, is not taken for the peer's silence: what has come meanwhile was
+//! not read.
+//!
+//! A group's members are asked all the time: what one waits for of another, a lock or an answer, is nothing that is under way at the endpoint.
 
 use super::endpoint::{Endpoint, Phase};
 use super::request::Part;
@@ -21,6 +26,8 @@ pub(crate) struct Liveness {
     asked_at: Cell<u64>,
     /// A question is still on its way out.
     asking: Cell<bool>,
+    /// Something is always awaited.
+    always: Cell<bool>,
 }
 
 /// Of a worker, whose gate guards it.
@@ -29,11 +36,15 @@ pub(crate) struct LivenessClock {
     due: Cell<u64>,
     /// The same for a sleeper: never while nothing is awaited, as what is begun wakes it.
     awaited: Cell<u64>,
+    /// The last look, and how long it was to be until the next.
+    looked_at: Cell<u64>,
+    pace: Cell<u64>,
 }
 
 impl Default for LivenessClock {
     fn default() -> Self {
-        LivenessClock { due: Cell::new(u64::MAX), awaited: Cell::new(u64::MAX) }
+        let never = || Cell::new(u64::MAX);
+        LivenessClock { due: never(), awaited: never(), looked_at: Cell::new(0), pace: never() }
     }
 }
 
@@ -45,6 +56,12 @@ impl LivenessClock {
 
     pub(crate) fn is_used(&self) -> bool {
         self.due.get() != u64::MAX
+    }
+
+    /// A look is taken; how much longer ago the last one was than is usual, where one look left out is.
+    fn absence(&self, now: u64) -> u64 {
+        let since = now.saturating_sub(self.looked_at.replace(now));
+        since.saturating_sub(self.pace.get().saturating_mul(2))
     }
 
     /// For a sleeper that has just had a look taken.
@@ -62,6 +79,12 @@ impl Endpoint {
         }
     }
 
+    /// The same, whether something is under way or not; the end is that of a peer that has died.
+    pub(crate) fn watch_for_silence_always(&self, patience_ns: u64) {
+        self.liveness.always.set(patience_ns != 0);
+        self.watch_for_silence(patience_ns);
+    }
+
     /// A sign of life.
     pub(crate) fn heard(&self) {
         self.liveness.silent_since.set(0);
@@ -73,11 +96,11 @@ impl Endpoint {
     }
 
     fn awaits_something(&self) -> bool {
-        self.sends.get() + self.watchers.get() > 0 || !self.flushes.borrow().is_empty()
+        self.liveness.always.get() || self.sends.get() + self.watchers.get() > 0 || !self.flushes.borrow().is_empty()
     }
 
     /// One look. When to look again; none while nothing is awaited.
-    fn listen(&self, now: u64) -> Option<u64> {
+    fn listen(&self, now: u64, absence: u64) -> Option<u64> {
         let (liveness, patience) = (&self.liveness, self.liveness.patience_ns.get());
         if !self.peering.speaks.get() || self.is_connecting() || !self.awaits_something() {
             liveness.silent_since.set(0);
@@ -86,10 +109,15 @@ impl Endpoint {
         if liveness.silent_since.get() == 0 {
             liveness.silent_since.set(now.max(1));
             liveness.asked_at.set(now);
+        } else {
+            // To now at most, as nothing has been heard since then.
+            liveness.silent_since.set(liveness.silent_since.get().saturating_add(absence).min(now));
         }
         let since = liveness.silent_since.get();
         if now.saturating_sub(since) >= patience {
-            self.fail(Status::TIMED_OUT);
+            // Who watches always takes it for a death.
+            let status = if liveness.always.get() { Status::PEER_FAILED } else { Status::TIMED_OUT };
+            self.fail_as_silent(status);
             return None;
         }
         let pace = (patience / 4).max(1);
@@ -106,6 +134,7 @@ impl Worker {
     /// Looks whether peers have gone silent. True if one was given up. Inside the gate.
     pub(crate) fn look_for_silence(&self, now: u64) -> bool {
         let endpoints = self.endpoints.borrow();
+        let absence = self.liveness.absence(now);
         let (mut next, mut lost, mut shortest) = (u64::MAX, false, u64::MAX);
         for endpoint in endpoints.iter().flatten() {
             let patience = endpoint.liveness.patience_ns.get();
@@ -113,12 +142,29 @@ impl Worker {
                 continue;
             }
             shortest = shortest.min(patience);
-            next = next.min(endpoint.listen(now).unwrap_or(u64::MAX));
+            next = next.min(endpoint.listen(now, absence).unwrap_or(u64::MAX));
             lost |= endpoint.phase() != Phase::Open;
         }
-        let pace = if shortest == u64::MAX { u64::MAX } else { now.saturating_add((shortest / 4).max(1)) };
-        self.liveness.due.set(next.min(pace));
+        let pace = if shortest == u64::MAX { u64::MAX } else { (shortest / 4).max(1) };
+        self.liveness.pace.set(pace);
+        self.liveness.due.set(next.min(now.saturating_add(pace)));
         self.liveness.awaited.set(next);
         lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_looked_at_is_no_silence() {
+        let clock = LivenessClock::default();
+        assert_eq!(clock.absence(1_000), 0, "the first look");
+        clock.pace.set(250);
+        assert_eq!(clock.absence(1_250), 0);
+        assert_eq!(clock.absence(1_750), 0, "a look left out");
+        assert_eq!(clock.absence(9_750), 7_500);
+        assert_eq!(clock.absence(10_000), 0);
     }
 }

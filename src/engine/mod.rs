@@ -56,6 +56,7 @@ pub(crate) mod futex;
 pub mod gate;
 pub(crate) mod given_back;
 pub mod group;
+pub(crate) mod group_link;
 pub(crate) mod group_mail;
 pub(crate) mod group_service;
 pub mod group_wire;

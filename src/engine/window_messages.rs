@@ -13,7 +13,8 @@
 
 use super::am_message::Message;
 use super::element::{Domain, Reduce};
-use super::group_service::{distances, is_of_peer, Held, Service};
+use super::group_link::is_of_peer;
+use super::group_service::{distances, Held, Service};
 use super::inflight::Out;
 use super::layout::Layout;
 use super::lock_order::Mutex;

@@ -196,6 +196,23 @@ pub unsafe extern "C" fn ucxx_group_endpoint(
     })
 }
 
+/// How long, from now on, a member on another host may give no sign of life before it counts as failed, as if it had died: that a host has gone, or the way to it is cut, nobody tells before TCP gives up, after minutes. In nanoseconds; 0, as it is at first, for as long as it
+/// likes. It is for the collectives and windows of all groups that share this one's service, here; each member says for itself. The threads of the groups ask each other four times in that time, whatever the processes do meanwhile; a
+/// process that is stopped is silent, too. Noticed within one and a half times it. Members of this host, of whom the kernel tells, and the endpoints of ucxx_group_endpoint are as without it. Local; any thread.
+///
+/// Errors: FORKED; from a callback: BUSY.
+///
+/// # Safety
+/// NULL (INVALID_PARAM) or a group of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_group_set_liveness(group: *mut ucxx_group_t, liveness_ns: u64) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        unsafe { handle::get(group) }?.set_liveness(liveness_ns)?;
+        Ok(Status::OK)
+    })
+}
+
 /// Returns when all members have called it: whoever has come out knows that all others have come in. Afterwards a member may destroy the group at once.
 ///
 /// Collectives (this, ucxx_group_allgather and ucxx_group_broadcast) are called by all members of a group in the same order. One at a time on one group: BUSY for a second thread; those of

@@ -256,6 +256,7 @@ static void bad_arguments(member_t *member) {
   CHECK_STATUS(ucxx_group_allgather(member->group, &params, 1, NULL), UCXX_ERR_INVALID_PARAM);
   CHECK_STATUS(ucxx_group_allgather(member->group, &params, SIZE_MAX / 2, &params), UCXX_ERR_INVALID_PARAM);
   CHECK_STATUS(ucxx_group_barrier(NULL), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_group_set_liveness(NULL, 1), UCXX_ERR_INVALID_PARAM);
   uint32_t twice[] = {member->rank, member->rank}, others = (member->rank + 1) % member->size, beyond = member->size;
   CHECK_STATUS(ucxx_group_subset(member->group, twice, 2, &group), UCXX_ERR_INVALID_PARAM);
   CHECK_STATUS(ucxx_group_subset(member->group, &others, 1, &group), UCXX_ERR_INVALID_PARAM);

@@ -66,9 +66,9 @@ class Hosts:
     def address(self, place):
         return f"198.51.100.{self.PLACES.index(place) + 1}"
 
-    def disturb(self, delay_ms, loss_percent):
-        """From now on each frame takes so long, and of a hundred so many do not arrive."""
-        self.wire.stdin.write(f"{delay_ms} {loss_percent}\n")
+    def disturb(self, delay_ms, loss_percent, cut=""):
+        """From now on each frame takes so long, of a hundred so many do not arrive, and none from or to the places that are cut off."""
+        self.wire.stdin.write(f"{delay_ms} {loss_percent} {' '.join(str(self.PLACES.index(place)) for place in cut)}\n")
         self.wire.stdin.flush()
         self.hear("set")
 

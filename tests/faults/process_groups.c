@@ -46,7 +46,10 @@ static void join(const command_t *command) {
   params.secret = text_of(command, "secret", NULL);
   params.timeout_ns = number_of(command, "patience", 0);
   params.collective_timeout_ns = number_of(command, "timeout", 0);
-  answer(command, ucxx_group_create(worker, &params, &group_of[WHOLE]), " ");
+  ucxx_status_t status = ucxx_group_create(worker, &params, &group_of[WHOLE]);
+  if (status == UCXX_OK)
+    status = ucxx_group_set_liveness(group_of[WHOLE], number_of(command, "liveness", 0));
+  answer(command, status, " ");
 }
 
 static void make_rest(const command_t *command) {

@@ -15,16 +15,18 @@ LOST = 2.0
 class Windows(Crew):
     """The survivors and a guest, in a group of four, with a window; and one of the survivors alone."""
 
-    def __init__(self, r):
+    def __init__(self, r, alone=False, losses=(0, 0, 0.5, 2), liveness=0):
+        """`alone`: on a host where no other is."""
         # pylint: disable=super-init-not-called
         self.r = r
-        places = r.choose("places", ("aab", "abc"))
+        self.liveness = liveness
+        places = "aab" if alone else r.choose("places", ("aab", "abc"))
         self.transports = r.take_part(f"hosts-{places}")
         self.network = r.pool.network
         self.delay = r.choose("delay_ms", (0, 1, 5))
-        self.loss = r.choose("loss_percent", (0, 0, 0.5, 2))
+        self.loss = r.choose("loss_percent", losses)
         self.network.disturb(self.delay, self.loss)
-        self.place = r.choose("place", sorted(set(places)))
+        self.place = "c" if alone else r.choose("place", sorted(set(places)))
         self.victim = r.guest("victim", "hosts", prefix=self.network.prefix(self.place))
         self.victim.place = self.place
         self.rank = r.choose("rank", range(len(r.survivors) + 1))
@@ -43,14 +45,15 @@ class Windows(Crew):
         root = f"{self.network.address(self.members[0].place)}:{self.r.random.randrange(10000, 30000)}"
         secret = secrets.token_hex(16)
         for rank, member in enumerate(self.members):
-            member.post("join_group", rank=rank, size=len(self.members), root=root, secret=secret, timeout=int(COLLECTIVE / NANO))
+            limits = {"timeout": int(COLLECTIVE / NANO), "liveness": int(self.liveness / NANO)}
+            member.post("join_group", rank=rank, size=len(self.members), root=root, secret=secret, **limits)
         self.taken("join_group", self.members)
 
     def begin(self, rounds=FOR_EVER, victim_rounds=None, **_):
         for member in self.members:
             member.post("epochs", rounds=rounds, seed=self.seed)
 
-    def told(self, since):
+    def told(self, since, bound=DEATH):
         """All survivors are told whose fault it is, in time: that the victim has ended, or had a lock alone, or that somebody has left who was told that."""
         answers = self.taken("epochs", self.r.survivors)
         ranks = {str(self.members.index(member)) for member, _ in answers}
@@ -60,7 +63,7 @@ class Windows(Crew):
             if values["status"] != "RMA_POISONED" and not (values["status"] == "PEER_FAILED" and (of_victim or of_others)):
                 self.r.fail("completion", f"{member.name}: expected PEER_FAILED by rank {self.rank}, got {values}\n{member.said()[-1000:]}")
             else:
-                self.r.took("told", int(values["at"]) * NANO - since, DEATH + (LOST if self.loss else 0), member)
+                self.r.took("told", int(values["at"]) * NANO - since, bound + (LOST if self.loss else 0), member)
 
         if all(values["left"] == "1" for _, values in answers):
             self.r.fail("completion", f"nobody was told of the victim: {answers}")
@@ -118,3 +121,23 @@ def window_stopped(r):
     crew.others_go_on()
     crew.leave(members=crew.members)
     r.leave(crew.victim)
+
+
+@scenario("hosts")
+def window_cut(r):
+    """The host of a member is cut off while all go through epochs of a window: the others are told by the time of ucxx_group_set_liveness, and so is the one that is cut off; a window of the others goes on."""
+    liveness = r.choose("liveness", (1.5, 3))
+    # A sign of life is not to be lost three times in a row.
+    crew = Windows(r, alone=True, losses=(0, 0, 0.5), liveness=liveness)
+    crew.begin()
+    r.pause()
+    since = r.now(crew.victim)
+    crew.network.disturb(crew.delay, crew.loss, cut="c")
+    crew.told(since, liveness + DEATH)
+    values = crew.victim.result()
+    if values["status"] not in ("PEER_FAILED", "RMA_POISONED"):
+        r.fail("completion", f"the victim: expected PEER_FAILED of somebody, got {values}")
+    else:
+        r.took("the victim was told", int(values["at"]) * NANO - since, liveness + DEATH + (LOST if crew.loss else 0), crew.victim)
+    crew.others_go_on()
+    crew.leave()

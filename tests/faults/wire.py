@@ -4,7 +4,8 @@ this process. netem would do the same, where the kernel has it. Run by network.p
 
     wire.py SEED NAMESPACE NAMESPACE ...
 
-Says "ready" when the devices are there. Each line on stdin is a delay in milliseconds each way, and a loss in per cent; the end of stdin is the wire's.
+Says "ready" when the devices are there. Each line on stdin is a delay in milliseconds each way, a loss in per cent, and the namespaces that are cut off from
+now on, by their places in the list, with what is under way from and to them; the end of stdin is the wire's.
 """
 
 import ctypes
@@ -41,7 +42,8 @@ class Wire:
         self.ends = [tap(name) for name in namespaces]
         self.known = {}  # hardware address: end
         self.delay = self.loss = 0.0
-        self.under_way = []  # (when due, number, frame, end)
+        self.cut = set()
+        self.under_way = []  # (when due, number, frame, to, from)
         self.numbers = itertools.count()
         self.selector = selectors.DefaultSelector()
         for end in self.ends:
@@ -52,7 +54,11 @@ class Wire:
         line = sys.stdin.readline()
         if not line:
             sys.exit(0)
-        self.delay, self.loss = (float(word) for word in line.split())
+        delay, loss, *cut = line.split()
+        self.delay, self.loss = float(delay), float(loss)
+        self.cut = {self.ends[int(place)] for place in cut}
+        self.under_way = [carried for carried in self.under_way if carried[3] not in self.cut and carried[4] not in self.cut]
+        heapq.heapify(self.under_way)
         self.delay /= 1000
         self.loss /= 100
         print("set", flush=True)
@@ -65,16 +71,16 @@ class Wire:
                 return
             self.known[frame[6:12]] = end
             to = self.known.get(frame[:6])
-            if self.random.random() < self.loss:
+            if self.random.random() < self.loss or end in self.cut:
                 continue
             due = time.monotonic() + self.delay
             for other in self.ends if to is None else (to,):
-                if other != end:
-                    heapq.heappush(self.under_way, (due, next(self.numbers), frame, other))
+                if other != end and other not in self.cut:
+                    heapq.heappush(self.under_way, (due, next(self.numbers), frame, other, end))
 
     def deliver(self):
         while self.under_way and self.under_way[0][0] <= time.monotonic():
-            _, _, frame, end = heapq.heappop(self.under_way)
+            _, _, frame, end, _ = heapq.heappop(self.under_way)
             try:
                 os.write(end, frame)
             except OSError:

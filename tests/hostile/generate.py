@@ -92,7 +92,7 @@ RULES = {
     ("uint16_t", "id"): "uint16_t id = one_in(c, 16) ? (uint16_t)draw(c, 65536) : (uint16_t)draw(c, 4);", ("uint16_t", "port"): "uint16_t port_ = port(c);",
     ("size_t", "index"): "size_t index = number(c, 4);", ("size_t", "struct_size"): "size_t struct_size = some_size(c);",
     ("const ucxx_am_queue_cover_t *", "cover"): "const ucxx_am_queue_cover_t *cover = am_queue_cover(c);", ("const char *", "owner"): "const char *owner_ = owner(c);",
-    ("uint64_t", "id"): "uint64_t id = number(c, 3);",
+    ("uint64_t", "id"): "uint64_t id = number(c, 3);", ("uint64_t", "liveness_ns"): "uint64_t liveness_ns = one_in(c, 2) ? some_time(c) : number(c, SECOND);",
     ("const char *", "host"): "const char *host_ = host(c);",
     ("ucxx_config_visitor_t", "visit"): "ucxx_config_visitor_t visit = one_in(c, 16) ? NULL : on_variable;",
     ("void (*)(void *, const char *)", "line"): "void (*line)(void *, const char *) = one_in(c, 16) ? NULL : on_line;",
