@@ -172,6 +172,7 @@ pub(crate) mod window_remote;
 pub(crate) mod window_request;
 pub(crate) mod window_slot;
 pub(crate) mod window_sync;
+pub(crate) mod window_turns;
 pub mod window_wire;
 pub mod wire;
 pub mod wire_short;

@@ -4,9 +4,9 @@
 //! depends on it: whoever finds nobody there, or is not served at once, goes through the kernel as ever.
 //!
 //! There is one slot for each target, in the control words of its window, with room for one operation, and for what the next one of the same call sends: that is put there while the target
-//! is at the one before. An origin claims it, writes what it wants, and posts that (`POSTED`). One
-//! atomic word settles who executes: a thread of the target takes it (`TAKEN`), or the origin takes it back (`BACK`). What was taken is done, or refused with nothing done; the
-//! target says which (`DONE`, `REFUSED`), and the origin gives the slot back when it has what was fetched. What the origin writes, what both settle, and what the target
+//! is at the one before. An origin claims it, writes what it wants, and posts that. One
+//! atomic word settles who executes: a thread of the target takes it, or the origin takes it back (see `window_turns`). What was taken is done, or refused with nothing done; the
+//! target says which, and the origin gives the slot back when it has what was fetched. What the origin writes, what both settle, and what the target
 //! writes stand on lines of their own, so that neither takes away from the other what it is about to write.
 //!
 //! Nobody waits for a lock in here. Whoever serves takes the update lock if that is free, and else refuses; an origin that finds the slot taken by another goes its own way. What the
@@ -27,7 +27,8 @@ use super::window::{Target, Window};
 use super::window_control::Ended;
 use super::window_data::Place;
 use super::window_reach::{Reach, Way};
-use super::window_slot::{phase, Claim, Errand, Slot, MOST};
+use super::window_slot::{Errand, Slot, MOST};
+use super::window_turns::Claim;
 use super::window_wire::What;
 use std::cell::Cell;
 use std::hint::spin_loop;
@@ -152,7 +153,7 @@ impl Window {
             done = ahead;
             let Some(next) = next else { break };
             errand = next;
-            turn.claim = turn.slot.renew(turn.claim);
+            turn.claim = turn.slot.turns.renew(turn.claim);
         }
         if done < bytes {
             turn.slot.goes_another_way(bytes);
@@ -210,22 +211,22 @@ impl Window {
         let target = &self.targets[rank as usize];
         let Reach::Process(_, base) = &target.reach else { return None };
         let slot = target.control().mail()?;
-        if slot.attended.load(Ordering::Relaxed) == 0 || !target.pause.is_over(bytes) {
+        if slot.turns.answered.attended.load(Ordering::Relaxed) == 0 || !target.pause.is_over(bytes) {
             slot.goes_another_way(bytes);
             return None;
         }
         let looks = LOOKS * (bytes / MOST).clamp(1, PATIENT) as u32;
-        Some(Turn { target, base: *base, slot, claim: slot.claim()?, looks })
+        Some(Turn { target, base: *base, slot, claim: slot.turns.claim()?, looks })
     }
 
     /// True if it was done; the slot is the caller's again.
     fn await_served(&self, rank: u32, turn: &Turn<'_>) -> Result<bool> {
         let Turn { slot, claim, looks, .. } = *turn;
         for look in 1_u32.. {
-            if let Some(done) = slot.answer(claim) {
+            if let Some(done) = slot.turns.answer(claim) {
                 return Ok(done);
             }
-            if look == looks && slot.take(claim, phase::BACK) {
+            if look == looks && slot.turns.take_back(claim) {
                 return Ok(false);
             }
             if look % LOOKS_PER_YIELD == 0 {
@@ -268,10 +269,10 @@ impl Turn<'_> {
 
     fn post(&self, errand: &Errand) {
         let Turn { base, slot, claim, .. } = *self;
-        slot.at.store(errand.at.wrapping_sub(base), Ordering::Relaxed);
-        slot.errand.store(errand.encode(), Ordering::Relaxed);
-        slot.posted.store(now_ns(), Ordering::Relaxed);
-        slot.word.store(claim.with(phase::POSTED), Ordering::Release);
+        slot.turns.sent.at.store(errand.at.wrapping_sub(base), Ordering::Relaxed);
+        slot.turns.sent.errand.store(errand.encode(), Ordering::Relaxed);
+        slot.turns.sent.posted.store(now_ns(), Ordering::Relaxed);
+        slot.turns.post(claim);
     }
 
     /// # Safety
@@ -283,7 +284,7 @@ impl Turn<'_> {
     }
 
     fn end(self, was_served: bool) {
-        self.slot.give_back(self.claim);
+        self.slot.turns.give_back(self.claim);
         if was_served {
             self.target.pause.was_served();
         } else {
@@ -333,7 +334,7 @@ impl Served {
 
 fn set_attended(window: &Window, attended: bool) {
     if let Some(slot) = window.own().control().mail() {
-        slot.attended.store(attended.into(), Ordering::Relaxed);
+        slot.turns.answered.attended.store(attended.into(), Ordering::Relaxed);
     }
 }
 
@@ -426,18 +427,15 @@ impl Window {
     #[inline]
     fn serve(&self) -> bool {
         let Some(slot) = self.own().control().mail() else { return false };
-        let word = slot.word.load(Ordering::Relaxed);
-        let claim = Claim(word >> phase::BITS);
-        if word != claim.with(phase::POSTED) || !slot.take(claim, phase::TAKEN) {
-            return false;
-        }
-        let age = now_ns().checked_sub(slot.posted.load(Ordering::Relaxed));
-        let errand = Errand::decode(slot.errand.load(Ordering::Relaxed), slot.at.load(Ordering::Relaxed));
+        let Some(claim) = slot.turns.take() else { return false };
+        let sent = &slot.turns.sent;
+        let age = now_ns().checked_sub(sent.posted.load(Ordering::Relaxed));
+        let errand = Errand::decode(sent.errand.load(Ordering::Relaxed), sent.at.load(Ordering::Relaxed));
         let done = match errand {
             Some(errand) if age.is_some_and(|age| age < FRESH_NS) => self.execute(slot, &errand),
             _ => false,
         };
-        slot.answer.store(claim.with(if done { phase::DONE } else { phase::REFUSED }), Ordering::Release);
+        slot.turns.tell(claim, done);
         true
     }
 

@@ -1,7 +1,7 @@
-//! The slot in which something is handed over to the target of a window, as it stands in memory that processes share: see `window_mail`.
+//! The slot in which something is handed over to the target of a window, as it stands in memory that processes share: see `window_mail`, and `window_turns` for who may do what with it.
 
-use super::cache_line::CacheLine;
 use super::element::{ElementType, Reduce};
+use super::window_turns::Turns;
 use super::window_wire::What;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -10,18 +10,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(super) const MOST: usize = 8 << 10;
 /// Of those that stand beside the word that tells of them.
 const FEW: usize = 24;
-
-/// Beside the number of a claim.
-pub(super) mod phase {
-    pub(crate) const BITS: u32 = 2;
-    /// Of the word.
-    pub(crate) const BACK: u64 = 0;
-    pub(crate) const POSTED: u64 = 1;
-    pub(crate) const TAKEN: u64 = 2;
-    /// Of the answer.
-    pub(crate) const DONE: u64 = 1;
-    pub(crate) const REFUSED: u64 = 2;
-}
 
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,11 +53,9 @@ impl Errand {
     }
 }
 
-/// See the module.
+/// What an origin writes besides.
 #[repr(C)]
-pub(super) struct Slot {
-    /// Odd while it belongs to an origin; the next number for the next one.
-    claims: AtomicU64,
+pub(super) struct Sent {
     /// When it was posted: nanoseconds of the kernel's clock.
     pub(super) posted: AtomicU64,
     pub(super) at: AtomicU64,
@@ -77,80 +63,41 @@ pub(super) struct Slot {
     few: UnsafeCell<[u8; FEW]>,
     /// Changes when somebody has much to do here, and does it without the slot.
     about: AtomicU64,
-    _origin_alone: CacheLine,
-    /// Number of a claim, and phase.
-    pub(super) word: AtomicU64,
-    _word_alone: CacheLine,
-    /// Likewise.
-    pub(super) answer: AtomicU64,
-    /// The target looks here.
+}
+
+/// And the target.
+#[repr(C)]
+pub(super) struct Answered {
+    /// It looks here.
     pub(super) attended: AtomicU32,
     _unused: u32,
     few_fetched: UnsafeCell<[u8; FEW]>,
-    _target_alone: CacheLine,
+}
+
+/// See the module.
+#[repr(C)]
+pub(super) struct Slot {
+    pub(super) turns: Turns<Sent, Answered>,
     sent: UnsafeCell<[u8; 2 * MOST]>,
     fetched: UnsafeCell<[u8; MOST]>,
 }
 
-/// The number of one.
-#[derive(Clone, Copy)]
-pub(super) struct Claim(pub(super) u64);
-
-impl Claim {
-    pub(super) fn with(self, phase: u64) -> u64 {
-        self.0 << phase::BITS | phase
-    }
-}
-
 impl Slot {
-    pub(super) fn claim(&self) -> Option<Claim> {
-        let before = self.claims.load(Ordering::Relaxed);
-        if before % 2 == 1 {
-            return None;
-        }
-        let claim = before.wrapping_add(1);
-        let claimed = self.claims.compare_exchange(before, claim, Ordering::Acquire, Ordering::Relaxed);
-        claimed.is_ok().then_some(Claim(claim))
-    }
-
-    /// The next one of the same origin.
-    pub(super) fn renew(&self, claim: Claim) -> Claim {
-        let next = claim.0.wrapping_add(2);
-        self.claims.store(next, Ordering::Relaxed);
-        Claim(next)
-    }
-
     pub(super) fn about(&self) -> u64 {
-        self.about.load(Ordering::Relaxed)
+        self.turns.sent.about.load(Ordering::Relaxed)
     }
 
     /// So much is done without the slot. That may take longer than the target looks: so that it looks for the next one.
     pub(super) fn goes_another_way(&self, bytes: usize) {
         if bytes > MOST {
-            self.about.fetch_add(1, Ordering::Relaxed);
+            self.turns.sent.about.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    pub(super) fn give_back(&self, claim: Claim) {
-        self.claims.store(claim.0.wrapping_add(1), Ordering::Release);
-    }
-
-    /// What was posted, by the one (`TAKEN`) or by the other (`BACK`).
-    pub(super) fn take(&self, claim: Claim, how: u64) -> bool {
-        let order = (Ordering::AcqRel, Ordering::Relaxed);
-        self.word.compare_exchange(claim.with(phase::POSTED), claim.with(how), order.0, order.1).is_ok()
-    }
-
-    /// What the target says of this claim, once it has said something.
-    pub(super) fn answer(&self, claim: Claim) -> Option<bool> {
-        let answer = self.answer.load(Ordering::Acquire);
-        (answer >> phase::BITS == claim.0 << phase::BITS >> phase::BITS).then_some(answer == claim.with(phase::DONE))
     }
 
     /// Where what is sent stands.
     pub(super) fn place_of(&self, errand: &Errand) -> *mut u8 {
         if errand.sent() <= FEW {
-            return self.few.get().cast();
+            return self.turns.sent.few.get().cast();
         }
         let sent: *mut u8 = self.sent.get().cast();
         sent.wrapping_add(if errand.second { MOST } else { 0 })
@@ -159,7 +106,7 @@ impl Slot {
     /// And what is fetched.
     pub(super) fn place_of_fetched(&self, bytes: usize) -> *mut u8 {
         if bytes <= FEW {
-            self.few_fetched.get().cast()
+            self.turns.answered.few_fetched.get().cast()
         } else {
             self.fetched.get().cast()
         }

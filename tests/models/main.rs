@@ -19,6 +19,7 @@ mod ring;
 mod sleep;
 mod waiting;
 mod window_lock;
+mod window_turns;
 
 use loom::sync::{Condvar, Mutex};
 

@@ -38,3 +38,5 @@ pub(crate) mod status;
 pub(crate) mod sync_call;
 #[path = "../../../src/engine/window_lock.rs"]
 pub(crate) mod window_lock;
+#[path = "../../../src/engine/window_turns.rs"]
+pub(crate) mod window_turns;
