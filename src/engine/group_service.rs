@@ -342,7 +342,7 @@ impl Service {
         self.send_with(to, header, data, &OpParams { flags: flag::OWED, ..self.params() }, out).map(drop)
     }
 
-    /// The same, with a callback of its own, which is made if it has not left when this returns. NO_RESOURCE where many wait to leave, but for what is `OWED`.
+    /// The same, with a callback of its own, which is made if it has not left when this returns. The data goes along, but with `RNDV`. NO_RESOURCE where many wait to leave, but for what is `OWED`.
     pub(super) fn send_with(
         &self,
         to: u32,
@@ -351,7 +351,8 @@ impl Service {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        self.send_as(AM_WINDOW, to, header, data, &OpParams { flags: params.flags | flag::EAGER, ..*params }, out)
+        let form = if params.flags & flag::RNDV == 0 { flag::EAGER } else { 0 };
+        self.send_as(AM_WINDOW, to, header, data, &OpParams { flags: params.flags | form, ..*params }, out)
     }
 
     fn send_as(

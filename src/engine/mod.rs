@@ -163,6 +163,7 @@ pub mod window_data;
 pub(crate) mod window_ends;
 pub(crate) mod window_key;
 pub mod window_lock;
+pub(crate) mod window_long;
 pub(crate) mod window_mail;
 pub(crate) mod window_messages;
 pub(crate) mod window_operate;

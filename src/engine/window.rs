@@ -381,6 +381,8 @@ impl Window {
         let was_known = self.group.service.windows.leave(self);
         self.drop_lock_requests();
         self.drop_what_is_awaited();
+        // Answers that had begun to come.
+        self.group.service.windows.await_long(self, None);
         if was_known {
             // Who was told of a lock that it has got.
             self.group.service.windows.await_visitors(self);

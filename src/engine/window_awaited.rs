@@ -134,6 +134,23 @@ struct Entry {
     bytes: u64,
     /// Where these go; empty where nobody wants them any more.
     landing: Vec<Run>,
+    /// UCX writes there: it does not end before that has.
+    is_pulled: bool,
+    /// With this, then, where it would have ended before.
+    told: Option<Status>,
+}
+
+/// Where UCX is to put an answer.
+pub(super) struct Pull {
+    pub(super) place: *mut u8,
+    pub(super) bytes: usize,
+}
+
+impl Entry {
+    /// Does this come from who was asked, once?
+    fn is_answer(&self, header: &WindowHeader) -> bool {
+        self.from == header.from && !self.is_pulled
+    }
 }
 
 /// A request: what has still to happen before it ends. The call that begins it is counted, too.
@@ -176,6 +193,7 @@ impl Table {
         entry.token = OURS | (entry.token & !OURS).wrapping_add(PLACES) & !OURS;
         entry.landing.clear();
         entry.landing.shrink_to(PIECES_KEPT);
+        entry.is_pulled = false;
         self.free.push(place as u32);
         // SAFETY: of a window that takes its entries out before it goes.
         let tally = unsafe { &*tally };
@@ -209,7 +227,13 @@ impl Table {
 
     fn end_all(&mut self, which: impl Fn(&Entry) -> bool, told: Status, tell: Tell<'_>) {
         for place in 0..self.entries.len() {
-            if !self.entries[place].tally.is_null() && which(&self.entries[place]) {
+            let entry = &mut self.entries[place];
+            if entry.tally.is_null() || !which(entry) {
+                continue;
+            }
+            if entry.is_pulled {
+                entry.told.get_or_insert(told);
+            } else {
                 self.end(place, told, tell);
             }
         }
@@ -240,7 +264,8 @@ impl Awaited {
             None => {
                 let place = table.entries.len();
                 let (token, tally, landing) = (OURS | place as u64, std::ptr::null(), Vec::new());
-                table.entries.push(Entry { token, tally, number: 0, from, call, bytes, landing });
+                let (is_pulled, told) = (false, None);
+                table.entries.push(Entry { token, tally, number: 0, from, call, bytes, landing, is_pulled, told });
                 place
             }
         };
@@ -257,7 +282,7 @@ impl Awaited {
     /// An answer has come.
     pub(super) fn answered(&self, header: &WindowHeader, data: &[u8], tell: Tell<'_>) {
         let mut table = self.0.lock();
-        let Some(entry) = table.find(header.token).filter(|entry| entry.from == header.from) else { return };
+        let Some(entry) = table.find(header.token).filter(|entry| entry.is_answer(header)) else { return };
         let mut told = Status(header.status);
         if !told.is_error() && data.len() as u64 != entry.bytes {
             told = Status::MESSAGE_TRUNCATED;
@@ -274,7 +299,36 @@ impl Awaited {
         table.end((header.token % PLACES) as usize, told, tell);
     }
 
-    /// A call has failed: nothing is written that it has asked for.
+    /// An answer of so many bytes waits at its sender: where to put it, if somebody wants it. Then `pulled` is its end.
+    pub(super) fn begin_pull(&self, header: &WindowHeader, length: u64, tell: Tell<'_>) -> Option<Pull> {
+        let mut table = self.0.lock();
+        let entry = table.find(header.token).filter(|entry| entry.is_answer(header))?;
+        let mut told = Status(header.status);
+        if !told.is_error() {
+            match entry.landing[..] {
+                [(place, bytes)] if bytes as u64 == length => {
+                    entry.is_pulled = true;
+                    return Some(Pull { place, bytes });
+                }
+                // Nobody wants it any more.
+                [] if entry.bytes == length => {}
+                // It is in one piece, or was not asked for like this.
+                _ => told = Status::MESSAGE_TRUNCATED,
+            }
+        }
+        table.end((header.token % PLACES) as usize, told, tell);
+        None
+    }
+
+    /// It is there, or will not come.
+    pub(super) fn pulled(&self, token: u64, status: Status, tell: Tell<'_>) {
+        let mut table = self.0.lock();
+        let Some(entry) = table.find(token).filter(|entry| entry.is_pulled) else { return };
+        let told = entry.told.take().unwrap_or(status);
+        table.end((token % PLACES) as usize, told, tell);
+    }
+
+    /// A call has failed: nothing is written that it has asked for, but for what is being pulled, which ends by itself.
     pub(super) fn withdraw(&self, call: Call, tell: Tell<'_>) {
         self.0.lock().end_all(|entry| entry.call.number == call.number, Status::OK, tell);
     }
@@ -359,7 +413,9 @@ impl Awaited {
             return false;
         }
         let asked = table.entries.iter().filter(|entry| !entry.tally.is_null() && entry.call == call).count();
-        if asked as u32 != table.orders[order as usize].left {
+        let is_pulled =
+            table.entries.iter().any(|entry| !entry.tally.is_null() && entry.call == call && entry.is_pulled);
+        if is_pulled || asked as u32 != table.orders[order as usize].left {
             return false;
         }
         table.orders[order as usize].ticket = None;

@@ -111,3 +111,57 @@ fn a_call_with_a_request_that_has_all_when_it_returns_needs_no_ticket() {
     assert_eq!(awaited.is_over(flush, None, &nobody), Some(Status::RMA_POISONED));
     assert_eq!(tally.take_complaint(), None);
 }
+
+/// The same in one piece.
+fn ask_for_long(awaited: &Awaited, tally: &Tally, call: Call, place: &mut [u8]) -> u64 {
+    let run = (place.as_mut_ptr(), place.len());
+    // SAFETY: the callers keep it.
+    unsafe { awaited.add(tally, THEM, call, place.len() as u64, |runs| runs.push(run)) }
+}
+
+#[test]
+fn what_is_pulled_ends_when_that_has_ended_and_once() {
+    let (awaited, tally, mut place) = (Awaited::default(), Tally::default(), [5; 3]);
+    let token = ask_for_long(&awaited, &tally, awaited.call(), &mut place);
+    assert!(awaited.begin_pull(&answer(THEM + 1, token, Status::OK), 3, &nobody).is_none());
+    let pull = awaited.begin_pull(&answer(THEM, token, Status::OK), 3, &nobody).expect("it is wanted");
+    assert_eq!((pull.place, pull.bytes), (place.as_mut_ptr(), 3));
+    assert!(awaited.begin_pull(&answer(THEM, token, Status::OK), 3, &nobody).is_none());
+    awaited.answered(&answer(THEM, token, Status::OK), &[1, 1, 1], &nobody);
+    assert!(tally.missing() == 1 && place == [5; 3]);
+    awaited.pulled(token, Status::OK, &nobody);
+    awaited.pulled(token, Status::OK, &nobody);
+    assert!(tally.missing() == 0 && tally.take_complaint().is_none());
+}
+
+#[test]
+fn what_is_pulled_and_not_awaited_any_more_still_ends_with_the_pull() {
+    for (status, told) in [(Status::PEER_FAILED, Status::PEER_FAILED), (Status::CANCELED, Status::CANCELED)] {
+        let (awaited, tally, mut place) = (Awaited::default(), Tally::default(), [5; 3]);
+        let token = ask_for_long(&awaited, &tally, awaited.call(), &mut place);
+        assert!(awaited.begin_pull(&answer(THEM, token, Status::OK), 3, &nobody).is_some());
+        awaited.discard(&tally, status, &nobody);
+        awaited.discard_all_of(THEM, Status::NO_MEMORY, &nobody);
+        assert_eq!(tally.missing(), 1);
+        awaited.pulled(token, Status::OK, &nobody);
+        assert_eq!((tally.missing(), tally.take_complaint()), (0, Some(told)));
+        // Its place is as others.
+        let next = ask_for_long(&awaited, &tally, awaited.call(), &mut place);
+        awaited.discard(&tally, Status::OK, &nobody);
+        assert!(tally.missing() == 0 && next != token);
+    }
+}
+
+#[test]
+fn a_long_answer_of_another_length_or_to_something_else_is_not_pulled() {
+    let (awaited, tally, mut place) = (Awaited::default(), Tally::default(), [5; 3]);
+    for (length, status) in [(2, Status::OK), (4, Status::OK), (3, Status::RMA_RANGE)] {
+        let token = ask_for_long(&awaited, &tally, awaited.call(), &mut place);
+        assert!(awaited.begin_pull(&answer(THEM, token, status), length, &nobody).is_none());
+        let told = if status == Status::OK { Status::MESSAGE_TRUNCATED } else { status };
+        assert_eq!((tally.missing(), tally.take_complaint()), (0, Some(told)));
+    }
+    let scattered = ask(&awaited, &tally, awaited.call(), &mut place);
+    assert!(awaited.begin_pull(&answer(THEM, scattered, Status::OK), 3, &nobody).is_none());
+    assert_eq!((tally.missing(), tally.take_complaint()), (0, Some(Status::MESSAGE_TRUNCATED)));
+}

@@ -30,6 +30,7 @@ use super::window::{Flavor, Window};
 use super::window_awaited::Awaited;
 use super::window_control::Ended;
 use super::window_data::Place;
+use super::window_long::Listed;
 use super::window_mail::Mail;
 use super::window_operate::{part, SpareLists, AT_ONCE};
 use super::window_reach::{Reach, Rooms};
@@ -72,6 +73,8 @@ pub(crate) struct Windows {
     buffers: Mutex<Vec<Vec<u8>>>,
     /// By job rank: bytes of answers that have not left.
     owed: Mutex<HashMap<u32, u64>>,
+    /// What UCX is in the midst of: see `window_long`.
+    pub(super) long: Mutex<Vec<Listed>>,
 }
 
 struct Known(*const Window);
@@ -154,6 +157,7 @@ impl Windows {
         let known = self.known.lock().remove(&window.number).is_some();
         if known {
             self.mail.leave(window);
+            self.await_long(window, None);
             self.await_visitors(window);
         }
         known
@@ -167,7 +171,7 @@ impl Windows {
         }
     }
 
-    fn visit(&self, number: u64) -> Option<Visitor> {
+    pub(super) fn visit(&self, number: u64) -> Option<Visitor> {
         let known = self.known.lock();
         // SAFETY: known under the lock that `leave` takes first.
         Some(Visitor::of(unsafe { &*known.get(&number)?.0 }))
@@ -226,7 +230,7 @@ impl Service {
         self.check_sender(header.from, held)?;
         let length = usize::try_from(message.length()).map_err(|_| "a window's message that is too long")?;
         let data: &[u8] = match message.data() {
-            data if data.is_null() && length > 0 => return Err("a window's message whose data is not here"),
+            data if data.is_null() && length > 0 => return self.take_in_long(&header, held),
             data if data.is_null() => &[],
             // SAFETY: the message's data, which is ours as long as `held`.
             data => unsafe { std::slice::from_raw_parts(data.cast(), length) },
@@ -244,8 +248,8 @@ impl Service {
             self.answer(&header, Status::CLOSED, Vec::new());
             return Ok(());
         };
-        let from = window.group.ranks.iter().position(|rank| *rank == header.from);
-        let from = from.ok_or("a window's message of somebody who is no member")? as u32;
+        let from = window.rank_of(header.from);
+        let from = from.ok_or("a window's message of somebody who is no member")?;
         window.take_in(from, &header, data)
     }
 
@@ -284,6 +288,11 @@ impl Service {
             // SAFETY: of the box above, which nobody else gets.
             unsafe { Box::from_raw(kept) }.has_left();
         }
+        self.answer_has_gone(to, sent);
+    }
+
+    /// Or not.
+    pub(super) fn answer_has_gone(&self, to: u32, sent: Result<Submitted>) {
         if sent.is_err_and(|error| !is_of_peer(error.status())) {
             // It would wait for ever.
             messages::complain("a window's answer that cannot be sent: the connection is given up");
@@ -323,6 +332,7 @@ impl Window {
             control.ring();
         };
         match header.what {
+            What::Get if self.offers_long(header) => {}
             What::Put | What::Get | What::Accumulate | What::Fetch | What::Swap => {
                 let done = match header.what.is_answered() && !service.windows.may_owe(header.from, header.bytes) {
                     true => Err(Error::new(Status::NO_RESOURCE, "window: a member that takes no answers")),
@@ -390,7 +400,9 @@ impl Window {
         };
         // What is swapped is one element, at one place.
         let one = what != What::Swap || (header.pieces == 0 && bytes == size as u64);
-        if data.len() as u64 != expected || bytes > self.most_at_once() || !one {
+        // What is put and has come along is as long as it may be.
+        let most = if what == What::Put && header.pieces == 0 { u64::MAX } else { self.most_at_once() };
+        if data.len() as u64 != expected || bytes > most || !one {
             return Err(strange());
         }
         let places = pieces.iter().map(|(at, bytes)| self.place_here(*at, *bytes)).collect::<Result<Vec<_>>>()?;
@@ -458,8 +470,17 @@ impl Window {
         }
     }
 
+    /// In the window's group.
+    fn rank_of(&self, job_rank: u32) -> Option<u32> {
+        self.group.ranks.iter().position(|rank| *rank == job_rank).map(|rank| rank as u32)
+    }
+
+    pub(super) fn is_member(&self, job_rank: u32) -> bool {
+        self.rank_of(job_rank).is_some()
+    }
+
     /// Where a piece is here, if all of it is inside what this process offers.
-    fn place_here(&self, at: u64, bytes: u64) -> Result<(*mut u8, usize)> {
+    pub(super) fn place_here(&self, at: u64, bytes: u64) -> Result<(*mut u8, usize)> {
         let own = self.own();
         let begin = match own.reach {
             Reach::Mapped(base) => {

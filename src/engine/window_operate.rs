@@ -19,7 +19,7 @@ use super::inflight::Out;
 use super::layout::{together, Layout, Together};
 use super::lock_order::Mutex;
 use super::memory_type;
-use super::operation::{OpParams, Submitted};
+use super::operation::{flag, OpParams, Submitted};
 use super::request::{self, Slot};
 use super::status::{Error, Result, Status};
 use super::tag::Part;
@@ -80,12 +80,14 @@ struct Shipment<'a> {
     service: &'a Service,
     lists: Lists,
     status: Status,
+    /// `flag::EAGER`, or `RNDV`: whether the data goes along.
+    form: u64,
 }
 
 impl<'a> Shipment<'a> {
     fn new(service: &'a Service) -> Self {
         let lists = service.windows.spare.0.lock().pop().unwrap_or_default();
-        Shipment { service, lists, status: Status::OK }
+        Shipment { service, lists, status: Status::OK, form: flag::EAGER }
     }
 
     /// Waits until UCX has let go of everything.
@@ -205,7 +207,8 @@ impl Window {
         let mut slot = std::ptr::null_mut();
         // SAFETY: `slot` outlives the call.
         let out = unsafe { Out::new(&raw mut slot) };
-        let sent = service.send_window(job_rank, &header, &shipment.lists.parts, out);
+        let params = OpParams { flags: flag::OWED | shipment.form, ..service.params() };
+        let sent = service.send_with(job_rank, &header, &shipment.lists.parts, &params, out);
         sent.map_err(|error| self.unreachable(rank, error))?;
         if !slot.is_null() {
             shipment.lists.slots.push(slot);
@@ -228,7 +231,8 @@ impl Window {
         let front = std::mem::take(&mut shipment.lists.front);
         let gone = Box::into_raw(Box::new(Gone { service, call, _front: front }));
         service.windows.awaited.count_in(call);
-        let params = OpParams { callback: Some(on_gone), callback_arg: gone.cast(), ..OpParams::DEFAULT };
+        let params =
+            OpParams { callback: Some(on_gone), callback_arg: gone.cast(), flags: shipment.form, ..OpParams::DEFAULT };
         let job_rank = self.remote(rank).job_rank;
         let send = || service.send_with(job_rank, header, &shipment.lists.parts, &params, Out::NOWHERE);
         let mut sent = send();
@@ -295,6 +299,11 @@ impl Window {
     ) -> Result<()> {
         let remote = self.remote(rank);
         let mut shipment = Shipment::new(&self.group.service);
+        let side = origin.or(result).map_or(to, |side| &side.layout);
+        if to.is_contiguous() && side.is_contiguous() && self.goes_long(ask.header.what, to.bytes()) {
+            // SAFETY: as for this function.
+            return unsafe { self.operate_long(rank, ask, origin, result, shipment) };
+        }
         let here = origin.map_or(to, |side| &side.layout);
         let mut rest = together([here, to])?;
         let mut places = match result {
@@ -327,6 +336,35 @@ impl Window {
             offset += bytes;
             left -= bytes;
         }
+        self.shipped(rank, shipment)
+    }
+
+    /// A put or get of what is in one piece on both sides, and long: one message, and an answer of its own. See `window_long`.
+    ///
+    /// # Safety
+    /// As for `operate`.
+    unsafe fn operate_long(
+        &self,
+        rank: u32,
+        ask: &Ask,
+        origin: Option<&Side<'_>>,
+        result: Option<&Side<'_>>,
+        mut shipment: Shipment<'_>,
+    ) -> Result<()> {
+        let side = origin.or(result).ok_or_else(|| Error::invalid("window: nothing to put, and nowhere to get to"))?;
+        let bytes = side.layout.bytes();
+        let token = match result {
+            // SAFETY: as for this function.
+            Some(_) => unsafe { self.expect(rank, ask.call, bytes, |runs| runs.push((side.place, bytes as usize))) }?,
+            // SAFETY: nothing is written.
+            None => unsafe { self.expect(rank, ask.call.without_request(), 0, |_| ()) }?,
+        };
+        if result.is_none() {
+            let (data, memory_type) = (side.place.cast(), memory_type::HOST);
+            shipment.lists.parts.push(Part { data, length: bytes as usize, memory_type });
+            shipment.form = flag::RNDV;
+        }
+        self.dispatch(rank, &WindowHeader { bytes, token, ..ask.header }, &mut shipment, ask.call)?;
         self.shipped(rank, shipment)
     }
 
@@ -443,6 +481,8 @@ impl Window {
             if !there() {
                 // What may still come is not written. That is told once: another thread may have found it out.
                 service.windows.awaited.discard(tally, Status::PEER_FAILED, &self.tell_of_ends());
+                // What had begun to come ends with the connection.
+                service.windows.await_long(self, Some(remote.job_rank));
                 waited?;
             }
         }
