@@ -160,6 +160,7 @@ pub mod window_awaited;
 pub mod window_control;
 pub mod window_create;
 pub mod window_data;
+pub(crate) mod window_domain;
 pub(crate) mod window_ends;
 pub(crate) mod window_key;
 pub mod window_lock;

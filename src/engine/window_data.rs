@@ -3,7 +3,7 @@
 //! What is mapped here is read and written by this thread; what is not goes through the kernel, where accumulates read, combine and write under the lock
 //! of their target. Both are done when the call returns. What the kernel does not reach is asked of the target (see `window_remote`).
 //!
-//! What keeps accumulates apart is the same for all members, as element and window decide alone: for memory that is mapped and elements that the
+//! What keeps accumulates apart (see `window_domain`) is the same for all members, as element and window decide alone: for memory that is mapped and elements that the
 //! processor can change at once, its atomic operations; for everything else the lock.
 //!
 //! Here is the long way, for every layout and all errors; what is contiguous, right, and at memory that is mapped mostly goes by `window_plain`.
@@ -13,7 +13,6 @@
 //! Cost of a contiguous one on mapped memory: the checks, some ten loads, and the copy or the atomic operation itself. No allocation, no lock, no
 //! system call. On memory that is not mapped two system calls, and for accumulates three and the lock.
 
-use super::bulk::Single;
 use super::element::{Domain, ElementType, Reduce};
 use super::epoch::Call;
 use super::identity;
@@ -21,12 +20,9 @@ use super::layout::{one_piece, together, Layout};
 use super::reduce::{self, Update};
 use super::rma;
 use super::status::{Error, Result, Status};
-use super::sync_call::LockType;
-use super::thread_lane;
 use super::visible;
 use super::window::{Flavor, Target, Window};
 use super::window_awaited::Call as Asking;
-use super::window_lock::Patience;
 use super::window_operate::Ask;
 use super::window_reach::{Piece, Process, Reach, Way};
 use super::window_wire::{What, WindowHeader};
@@ -419,21 +415,12 @@ impl Window {
         let place = self.locate(target, disp, &layout)?;
         let domain = self.domain(place, kind, layout.bytes())?;
         self.epoch.check_access(rank)?;
-        match (place, domain) {
+        match place {
             // SAFETY: inside the target's memory, in the way its window has for such elements; and as for this function.
-            (Place::Here(at), Domain::Element) => unsafe {
-                let _single = self.single(target);
-                reduce::compare_and_swap(kind, at, operand, compare, result)
-            },
-            (Place::Here(at), Domain::Lock) => self.under_lock(target, || {
-                // SAFETY: as above, with the lock held.
-                unsafe { reduce::swap_locked(kind.size(), at, operand, compare, result) };
-                Ok(())
-            })?,
+            Place::Here(at) => unsafe { self.swap_at(target, kind, domain, at, (operand, compare, result)) }?,
             // SAFETY: as for this function.
-            (Place::There(_, at), _) if unsafe { self.hand_over_swap(rank, kind, at, (operand, compare, result)) }? => {
-            }
-            (Place::There(process, at), _) => self.under_lock(target, || {
+            Place::There(_, at) if unsafe { self.hand_over_swap(rank, kind, at, (operand, compare, result)) }? => {}
+            Place::There(process, at) => self.under_lock(target, || {
                 let mut word = [0_u64; FEW_WORDS];
                 let here: *mut u8 = word.as_mut_ptr().cast();
                 process.copy(Way::Read, &[(here, at, kind.size())])?;
@@ -443,7 +430,7 @@ impl Window {
                 }
                 Ok(())
             })?,
-            (Place::Asked(at, _), _) => {
+            Place::Asked(at, _) => {
                 let size = kind.size();
                 let mut both = [0_u8; 32];
                 let header = WindowHeader { at, kind, ..self.header(What::Swap) };
@@ -456,51 +443,6 @@ impl Window {
             }
         }
         Ok(())
-    }
-
-    /// What keeps accumulates apart there.
-    #[inline]
-    pub(super) fn domain(&self, place: Place<'_>, kind: ElementType, bytes: u64) -> Result<Domain> {
-        if bytes == 0 {
-            return Ok(Domain::Element);
-        }
-        let address = match place {
-            Place::Here(at) => at as usize,
-            Place::There(_, at) | Place::Asked(_, at) => at as usize,
-        };
-        let domain = kind.domain(address)?;
-        let alone = self.is_mapped && self.granularity.load(Ordering::Relaxed) == 0;
-        Ok(if alone { domain } else { Domain::Lock })
-    }
-
-    /// Begins atomic operations on elements.
-    #[inline(always)]
-    pub(super) fn single<'a>(&'a self, target: &'a Target) -> Option<Single<'a>> {
-        if !self.has_bulk {
-            return None;
-        }
-        Some(target.control().bulk().single(self.rank, thread_lane::own(), &|rank| self.lives(rank)))
-    }
-
-    /// Is it worth being alone? What is only stored, or read, takes no time as it is.
-    #[inline(always)]
-    pub(super) fn is_in_bulk(&self, target: &Target, op: Reduce, elements: u64) -> bool {
-        elements > 1
-            && self.has_bulk
-            && !matches!(op, Reduce::Replace | Reduce::NoOp)
-            && target.control().bulk().is_worth(elements)
-    }
-
-    /// Does some of such work, which is told how: alone, or where the kernel does not allow that after all, element by element.
-    #[inline]
-    pub(super) fn in_bulk(&self, target: &Target, work: impl FnOnce(Domain)) {
-        match target.control().bulk().alone(self.rank, &|rank| self.lives(rank)) {
-            Some(_alone) => work(Domain::Lock),
-            None => {
-                let _single = self.single(target);
-                work(Domain::Element);
-            }
-        }
     }
 
     /// An update that is worth it, in one piece. By reference: a copy would be read in larger words than it has just been written in, for which the
@@ -547,19 +489,6 @@ impl Window {
             return combine(&mut [0; FEW_WORDS]);
         }
         self.group.service.windows.rooms.with(AT_ONCE, combine)
-    }
-
-    #[inline(never)]
-    pub(super) fn under_lock(&self, target: &Target, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        visible::stored();
-        // The other processes know this one as a whole.
-        let _threads = target.updates.lock();
-        let lock = target.control().updates();
-        let is_alive = |rank| self.lives(rank);
-        lock.lock(self.rank, LockType::Exclusive, &Patience::new(u64::MAX, &is_alive))?;
-        let result = work();
-        lock.unlock(self.rank, LockType::Exclusive)?;
-        result
     }
 }
 

@@ -12,7 +12,7 @@
 //! midst of something with it (`visitors`).
 
 use super::am_message::Message;
-use super::element::{Domain, Reduce};
+use super::element::Reduce;
 use super::group_link::is_of_peer;
 use super::group_service::{distances, Held, Service};
 use super::inflight::Out;
@@ -20,7 +20,7 @@ use super::layout::Layout;
 use super::lock_order::Mutex;
 use super::messages;
 use super::operation::{flag, OpParams, Submitted};
-use super::reduce::{self, Update};
+use super::reduce::Update;
 use super::request::Ticket;
 use super::rma;
 use super::status::{Error, Result, Status};
@@ -440,7 +440,13 @@ impl Window {
             let (operand, compare) = data.split_at(size);
             // SAFETY: one element inside this process's memory, and of ours.
             unsafe {
-                self.swap_here(kind, domain, places[0].0, (operand.as_ptr(), compare.as_ptr(), fetched.as_mut_ptr()))
+                self.swap_at(
+                    self.own(),
+                    kind,
+                    domain,
+                    places[0].0,
+                    (operand.as_ptr(), compare.as_ptr(), fetched.as_mut_ptr()),
+                )
             }?;
             return Ok(fetched);
         }
@@ -498,56 +504,6 @@ impl Window {
             }
         };
         Ok((begin, bytes as usize))
-    }
-
-    /// # Safety
-    /// Elements inside this process's memory; operands are readable, and results writable.
-    unsafe fn apply(&self, domain: Domain, updates: &[Update]) -> Result<()> {
-        let own = self.own();
-        let elements: usize = updates.iter().map(|update| update.count).sum();
-        let execute = |domain| {
-            // SAFETY: as for this function, in the way that is asked for.
-            updates.iter().for_each(|update| unsafe { update.execute(domain) });
-        };
-        match domain {
-            Domain::Lock => {
-                return self.under_lock(own, || {
-                    execute(Domain::Lock);
-                    Ok(())
-                })
-            }
-            Domain::Element if self.is_in_bulk(own, updates[0].op, elements as u64) => self.in_bulk(own, execute),
-            Domain::Element => {
-                let _single = self.single(own);
-                execute(Domain::Element);
-            }
-        }
-        Ok(())
-    }
-
-    /// # Safety
-    /// As above.
-    unsafe fn swap_here(
-        &self,
-        kind: super::element::ElementType,
-        domain: Domain,
-        at: *mut u8,
-        (operand, compare, result): (*const u8, *const u8, *mut u8),
-    ) -> Result<()> {
-        let own = self.own();
-        match domain {
-            // SAFETY: as for this function.
-            Domain::Element => unsafe {
-                let _single = self.single(own);
-                super::reduce::compare_and_swap(kind, at, operand, compare, result);
-                Ok(())
-            },
-            Domain::Lock => self.under_lock(own, || {
-                // SAFETY: as above, with the lock held.
-                unsafe { reduce::swap_locked(kind.size(), at, operand, compare, result) };
-                Ok(())
-            }),
-        }
     }
 
     /// A member on another host wants the lock.
