@@ -79,6 +79,10 @@ impl Endpoint {
         if self.phase() >= Phase::Ending {
             return;
         }
+        if tell && status == Status::PEER_FAILED {
+            // Before it is noted: nobody is told anything who has ended.
+            self.has_parted(0);
+        }
         self.note_failure(status);
         if status != Status::PEER_FAILED && self.fails_later(status) {
             return;

@@ -95,10 +95,16 @@ impl Service {
         self.tell();
     }
 
-    /// Cuts the connection to this member, so that what is under way on it ends.
+    /// Cuts the connections to this member, of which there is one unless it has made more, so that what is under way on them ends.
     pub(crate) fn cut(&self, rank: u32) {
-        let endpoint = self.state.lock().links[rank as usize].endpoint.clone();
-        if let Some(endpoint) = endpoint {
+        let member = self.members()[rank as usize].service.origin();
+        let all = self.worker.on_owner(|inside| {
+            let endpoints = inside.endpoints.borrow();
+            let theirs =
+                endpoints.iter().flatten().filter(|endpoint| member.is_some() && endpoint.origin() == member.as_ref());
+            Ok(theirs.cloned().collect::<Vec<_>>())
+        });
+        for endpoint in all.unwrap_or_default() {
             // One that has ended already needs none.
             let _ = endpoint.close(true, &OpParams::DEFAULT, Out::NOWHERE);
         }

@@ -74,6 +74,8 @@ impl Endpoint {
     /// Watches for silence from now on.
     pub(crate) fn watch_for_silence(&self, patience_ns: u64) {
         self.liveness.patience_ns.set(patience_ns);
+        // Time that counted for another patience, of which nobody was asked as often, does not for this one.
+        self.liveness.silent_since.set(0);
         if patience_ns != 0 {
             self.worker.liveness.due.set(0);
         }

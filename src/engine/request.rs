@@ -99,6 +99,10 @@ pub(crate) struct Ticket {
 unsafe impl Send for Ticket {}
 
 impl Ticket {
+    /// Of no slot.
+    #[cfg(test)]
+    pub(crate) const NOWHERE: Ticket = Ticket { slot: std::ptr::null(), use_number: 0 };
+
     /// The slot, if it is still in the use that the ticket was made for, and not complete.
     pub(crate) fn current(&self) -> Option<&Slot> {
         // SAFETY: slots live as long as their worker, and only their worker looks at its tickets.

@@ -378,15 +378,11 @@ impl Window {
         }
         self.closed.store(true, Ordering::Release);
         // First: who asks for a lock now is told that there is no window.
-        let was_known = self.group.service.windows.leave(self);
+        self.group.service.windows.leave(self);
         self.drop_lock_requests();
         self.drop_what_is_awaited();
-        // Answers that had begun to come.
+        // Answers that had begun to come; and who was told of a lock that it has got.
         self.group.service.windows.await_long(self, None);
-        if was_known {
-            // Who was told of a lock that it has got.
-            self.group.service.windows.await_visitors(self);
-        }
         self.let_go_for_all();
         for rank in 0..self.targets.len() as u32 {
             let held = match self.epoch.held(rank) {

@@ -39,6 +39,8 @@ pub(super) struct Tally {
     early: Mutex<Vec<u64>>,
     /// The last one that brings data.
     data: AtomicU64,
+    /// The last one about something long: what is sent behind it may be done before it.
+    long: AtomicU64,
     /// The first status that is wrong, for the next flush. 0 for none.
     complaint: AtomicI32,
 }
@@ -64,19 +66,29 @@ impl Tally {
         self.data.load(Ordering::Acquire)
     }
 
-    fn ask(&self, bytes: u64) -> u64 {
+    /// Is something long under way?
+    pub(super) fn owes_long(&self) -> bool {
+        self.answered.load(Ordering::Acquire) < self.long.load(Ordering::Acquire)
+    }
+
+    fn ask(&self, bytes: u64, is_long: bool) -> u64 {
         let number = 1 + self.asked.fetch_add(1, Ordering::AcqRel);
         if bytes > 0 {
             self.data.store(number, Ordering::Release);
         }
+        if is_long {
+            self.long.store(number, Ordering::Release);
+        }
         number
     }
 
-    fn end(&self, number: u64) {
+    /// This one has. All up to which that is so of, then.
+    fn end(&self, number: u64) -> u64 {
         let mut early = self.early.lock();
         let mut answered = self.answered.load(Ordering::Relaxed);
         if number != answered + 1 {
-            return early.push(number);
+            early.push(number);
+            return answered;
         }
         answered = number;
         while let Some(next) = early.iter().position(|number| *number == answered + 1) {
@@ -84,6 +96,7 @@ impl Tally {
             answered += 1;
         }
         self.answered.store(answered, Ordering::Release);
+        answered
     }
 
     pub(super) fn complain(&self, status: Status) {
@@ -128,16 +141,26 @@ struct Entry {
     tally: *const Tally,
     /// As the tally counts.
     number: u64,
-    /// The job rank of who is asked.
-    from: u32,
+    whom: Whom,
     call: Call,
     bytes: u64,
     /// Where these go; empty where nobody wants them any more.
     landing: Vec<Run>,
+    /// It is about something long, whose data may be pulled.
+    is_long: bool,
     /// UCX writes there: it does not end before that has.
     is_pulled: bool,
     /// With this, then, where it would have ended before.
     told: Option<Status>,
+}
+
+/// Who is asked, and about what.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Whom {
+    /// The window's number.
+    pub(super) window: u64,
+    /// A job rank.
+    pub(super) member: u32,
 }
 
 /// Where UCX is to put an answer.
@@ -147,9 +170,9 @@ pub(super) struct Pull {
 }
 
 impl Entry {
-    /// Does this come from who was asked, once?
+    /// Does this come from who was asked, about that, and for the first time?
     fn is_answer(&self, header: &WindowHeader) -> bool {
-        self.from == header.from && !self.is_pulled
+        self.whom.member == header.from && self.whom.window == header.window && !self.is_pulled
     }
 }
 
@@ -162,9 +185,18 @@ struct Order {
     tally: *const Tally,
 }
 
+/// A flush that was answered before something that was asked for earlier.
+struct Early {
+    tally: *const Tally,
+    number: u64,
+    order: u32,
+    told: Status,
+}
+
 #[derive(Default)]
 struct Table {
     entries: Vec<Entry>,
+    early: Vec<Early>,
     free: Vec<u32>,
     orders: Vec<Order>,
     free_orders: Vec<u32>,
@@ -188,7 +220,7 @@ impl Table {
     /// An entry has ended. `told` is what its call gets to know.
     fn end(&mut self, place: usize, told: Status, tell: Tell<'_>) {
         let entry = &mut self.entries[place];
-        let (tally, call, number) = (entry.tally, entry.call, entry.number);
+        let (tally, call, number, asked_all) = (entry.tally, entry.call, entry.number, entry.bytes == 0);
         entry.tally = std::ptr::null();
         entry.token = OURS | (entry.token & !OURS).wrapping_add(PLACES) & !OURS;
         entry.landing.clear();
@@ -196,13 +228,20 @@ impl Table {
         entry.is_pulled = false;
         self.free.push(place as u32);
         // SAFETY: of a window that takes its entries out before it goes.
-        let tally = unsafe { &*tally };
+        let known = unsafe { &*tally };
+        if call.order.is_none() && told.is_error() && call != Call::NONE {
+            known.complain(told);
+        }
+        let answered = known.end(number);
         match call.order {
+            Some(order) if asked_all && answered < number => self.early.push(Early { tally, number, order, told }),
             Some(order) => self.count_down(order, told, tell),
-            None if told.is_error() && call != Call::NONE => tally.complain(told),
             None => {}
         }
-        tally.end(number);
+        while let Some(due) = self.early.iter().position(|early| early.tally == tally && early.number <= answered) {
+            let Early { order, told, .. } = self.early.swap_remove(due);
+            self.count_down(order, told, tell);
+        }
     }
 
     fn count_down(&mut self, order: u32, told: Status, tell: Tell<'_>) {
@@ -253,9 +292,9 @@ impl Awaited {
     pub(super) unsafe fn add(
         &self,
         tally: &Tally,
-        from: u32,
+        whom: Whom,
         call: Call,
-        bytes: u64,
+        (bytes, is_long): (u64, bool),
         landing: impl FnOnce(&mut Vec<Run>),
     ) -> u64 {
         let mut table = self.0.lock();
@@ -264,8 +303,9 @@ impl Awaited {
             None => {
                 let place = table.entries.len();
                 let (token, tally, landing) = (OURS | place as u64, std::ptr::null(), Vec::new());
-                let (is_pulled, told) = (false, None);
-                table.entries.push(Entry { token, tally, number: 0, from, call, bytes, landing, is_pulled, told });
+                let (number, is_pulled, told) = (0, false, None);
+                let entry = Entry { token, tally, number, whom, call, bytes, landing, is_long, is_pulled, told };
+                table.entries.push(entry);
                 place
             }
         };
@@ -273,8 +313,8 @@ impl Awaited {
             table.orders[order as usize].left += 1;
         }
         let entry = &mut table.entries[place];
-        (entry.tally, entry.from, entry.call, entry.bytes) = (tally, from, call, bytes);
-        entry.number = tally.ask(bytes);
+        (entry.tally, entry.whom, entry.call, entry.bytes, entry.is_long) = (tally, whom, call, bytes, is_long);
+        entry.number = tally.ask(bytes, is_long);
         landing(&mut entry.landing);
         entry.token
     }
@@ -306,7 +346,7 @@ impl Awaited {
         let mut told = Status(header.status);
         if !told.is_error() {
             match entry.landing[..] {
-                [(place, bytes)] if bytes as u64 == length => {
+                [(place, bytes)] if entry.is_long && bytes as u64 == length => {
                     entry.is_pulled = true;
                     return Some(Pull { place, bytes });
                 }
@@ -318,6 +358,13 @@ impl Awaited {
         }
         table.end((header.token % PLACES) as usize, told, tell);
         None
+    }
+
+    /// Of whom something is pulled for this window.
+    pub(super) fn pulls_for(&self, window: u64) -> Vec<u32> {
+        let table = self.0.lock();
+        let pulled = table.entries.iter().filter(|entry| entry.is_pulled && entry.whom.window == window);
+        pulled.map(|entry| entry.whom.member).collect()
     }
 
     /// It is there, or will not come.
@@ -340,7 +387,7 @@ impl Awaited {
 
     /// Nor for any.
     pub(super) fn discard_all_of(&self, from: u32, told: Status, tell: Tell<'_>) {
-        self.0.lock().end_all(|entry| entry.from == from, told, tell);
+        self.0.lock().end_all(|entry| entry.whom.member == from, told, tell);
     }
 
     /// A call without a request.
@@ -412,15 +459,22 @@ impl Awaited {
             // It has ended, which is to be told.
             return false;
         }
-        let asked = table.entries.iter().filter(|entry| !entry.tally.is_null() && entry.call == call).count();
-        let is_pulled =
-            table.entries.iter().any(|entry| !entry.tally.is_null() && entry.call == call && entry.is_pulled);
-        if is_pulled || asked as u32 != table.orders[order as usize].left {
+        let of_it = table.entries.iter().filter(|entry| !entry.tally.is_null() && entry.call == call);
+        let (asked, is_pulled) = of_it.fold((0, false), |(sum, any), entry| (sum + 1, any || entry.is_pulled));
+        let early = table.early.iter().filter(|early| early.order == order).count() as u32;
+        if is_pulled || asked + early != table.orders[order as usize].left {
             return false;
         }
         table.orders[order as usize].ticket = None;
         // What a flush would have told the next one tells.
         let call = if table.orders[order as usize].tally.is_null() { Call::NONE } else { call.without_request() };
+        while let Some(place) = table.early.iter().position(|early| early.order == order) {
+            let early = table.early.swap_remove(place);
+            if early.told.is_error() {
+                // SAFETY: of a window that takes its entries out before it goes.
+                unsafe { &*early.tally }.complain(early.told);
+            }
+        }
         let is_of_it = |entry: &&mut Entry| !entry.tally.is_null() && entry.call.order == Some(order);
         for entry in table.entries.iter_mut().filter(is_of_it) {
             // Its answer is counted all the same.

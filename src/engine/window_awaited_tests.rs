@@ -4,6 +4,7 @@ use super::super::window_wire::What;
 use super::*;
 
 const THEM: u32 = 2;
+const ASKED: Whom = Whom { window: 1, member: THEM };
 
 fn answer(from: u32, token: u64, status: Status) -> WindowHeader {
     WindowHeader { token, status: status.0, ..WindowHeader::new(What::Answer, 1, from) }
@@ -18,7 +19,7 @@ fn ask(awaited: &Awaited, tally: &Tally, call: Call, place: &mut [u8]) -> u64 {
     let (first, second) = place.split_at_mut(1);
     let (first, second) = ((first.as_mut_ptr(), first.len()), (second.as_mut_ptr(), second.len()));
     // SAFETY: the callers keep it.
-    unsafe { awaited.add(tally, THEM, call, place.len() as u64, |runs| runs.extend([second, first])) }
+    unsafe { awaited.add(tally, ASKED, call, (place.len() as u64, false), |runs| runs.extend([second, first])) }
 }
 
 #[test]
@@ -116,7 +117,7 @@ fn a_call_with_a_request_that_has_all_when_it_returns_needs_no_ticket() {
 fn ask_for_long(awaited: &Awaited, tally: &Tally, call: Call, place: &mut [u8]) -> u64 {
     let run = (place.as_mut_ptr(), place.len());
     // SAFETY: the callers keep it.
-    unsafe { awaited.add(tally, THEM, call, place.len() as u64, |runs| runs.push(run)) }
+    unsafe { awaited.add(tally, ASKED, call, (place.len() as u64, true), |runs| runs.push(run)) }
 }
 
 #[test]
@@ -164,4 +165,60 @@ fn a_long_answer_of_another_length_or_to_something_else_is_not_pulled() {
     let scattered = ask(&awaited, &tally, awaited.call(), &mut place);
     assert!(awaited.begin_pull(&answer(THEM, scattered, Status::OK), 3, &nobody).is_none());
     assert_eq!((tally.missing(), tally.take_complaint()), (0, Some(Status::MESSAGE_TRUNCATED)));
+}
+
+#[test]
+fn an_answer_about_another_window_or_that_was_to_come_along_is_not_pulled() {
+    let (awaited, tally, mut place) = (Awaited::default(), Tally::default(), [5; 3]);
+    let token = ask_for_long(&awaited, &tally, awaited.call(), &mut place);
+    let other = WindowHeader { window: 2, ..answer(THEM, token, Status::OK) };
+    assert!(awaited.begin_pull(&other, 3, &nobody).is_none());
+    assert!(tally.missing() == 1 && tally.owes_long() && awaited.pulls_for(1).is_empty());
+    assert!(awaited.begin_pull(&answer(THEM, token, Status::OK), 3, &nobody).is_some());
+    assert!(awaited.pulls_for(1) == [THEM] && awaited.pulls_for(2).is_empty());
+    awaited.pulled(token, Status::OK, &nobody);
+    assert!(!tally.owes_long() && awaited.pulls_for(1).is_empty());
+    let run = (place.as_mut_ptr(), place.len());
+    // SAFETY: it is kept.
+    let short = unsafe { awaited.add(&tally, ASKED, awaited.call(), (3, false), |runs| runs.push(run)) };
+    assert!(awaited.begin_pull(&answer(THEM, short, Status::OK), 3, &nobody).is_none());
+    assert_eq!((tally.missing(), tally.take_complaint()), (0, Some(Status::MESSAGE_TRUNCATED)));
+}
+
+#[test]
+fn a_flush_with_a_request_ends_after_all_that_was_asked_before() {
+    let (awaited, tally, mut place) = (Awaited::default(), Tally::default(), [5; 3]);
+    let put = awaited.call();
+    // SAFETY: nothing is written.
+    let put = unsafe { awaited.add(&tally, ASKED, put, (0, true), |_| ()) };
+    let get = ask_for_long(&awaited, &tally, awaited.call(), &mut place);
+    let flush = awaited.call_with_request(Some(&tally));
+    // SAFETY: as above.
+    let question = unsafe { awaited.add(&tally, ASKED, flush, (0, false), |_| ()) };
+    awaited.answered(&answer(THEM, question, Status::OK), &[], &nobody);
+    assert_eq!(awaited.left(flush), 1);
+    assert!(awaited.begin_pull(&answer(THEM, get, Status::OK), 3, &nobody).is_some());
+    awaited.pulled(get, Status::OK, &nobody);
+    assert_eq!(awaited.left(flush), 1);
+    awaited.answered(&answer(THEM, put, Status::RMA_RANGE), &[], &nobody);
+    assert_eq!(awaited.left(flush), 0);
+    // What was wrong with the put is told by it.
+    assert_eq!(awaited.is_over(flush, None, &nobody), Some(Status::RMA_RANGE));
+    assert_eq!(tally.take_complaint(), None);
+}
+
+#[test]
+fn a_flush_that_was_answered_early_can_be_given_up() {
+    let (awaited, tally) = (Awaited::default(), Tally::default());
+    // SAFETY: nothing is written.
+    let put = unsafe { awaited.add(&tally, ASKED, awaited.call(), (0, true), |_| ()) };
+    let flush = awaited.call_with_request(Some(&tally));
+    // SAFETY: as above.
+    let question = unsafe { awaited.add(&tally, ASKED, flush, (0, false), |_| ()) };
+    let ticket = Ticket::NOWHERE;
+    assert_eq!(awaited.is_over(flush, Some(ticket), &nobody), None);
+    awaited.answered(&answer(THEM, question, Status::RMA_POISONED), &[], &nobody);
+    assert!(awaited.cancel(flush, ticket));
+    awaited.answered(&answer(THEM, put, Status::OK), &[], &nobody);
+    assert_eq!((tally.missing(), tally.take_complaint()), (0, Some(Status::RMA_POISONED)));
 }

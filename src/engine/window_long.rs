@@ -7,14 +7,17 @@
 //! Not for dynamic windows, whose memory may be detached in the midst of it. Nor with UCX 1.13, which ends the process by an assertion when a member dies in the midst of it
 //! (`ucp_request.c:684`): there all goes in messages that bring their data along.
 //!
-//! Who owns what. What UCX reads or writes is listed in `Windows::long` until UCX is done with it. A window does not leave before what is listed for it has ended; a member that
-//! holds that up for a second, as it was stopped, has its connection cut, which ends it. Of an answer that is pulled the entry in `Awaited` stays as long.
+//! Who owns what. What UCX reads or writes of a window's memory is counted in `Windows::long` until UCX is done with it, and the window has a visitor as long; of an answer that is
+//! pulled the entry in `Awaited` stays, and says so. A window does not leave before all that has ended; a member that
+//! holds it up for a second, as it was stopped, has its connections cut, which ends it.
+//!
+//! Order. What is sent behind something long may be done before it: so whoever gives a lock back, or tells that an epoch has ended, waits for the answers of what is long first.
 //!
 //! Cost: an allocation for each, on the side that does not wait in a call.
 
 use super::group_service::{Held, Service};
 use super::inflight::Out;
-use super::library;
+use super::library::{self, Release};
 use super::memory_type;
 use super::operation::{flag, OpParams, Submitted};
 use super::request::Slot;
@@ -22,10 +25,12 @@ use super::status::{Error, Result, Status};
 use super::tag::Part;
 use super::timer;
 use super::window::{Flavor, Window};
-use super::window_awaited::Pull;
+use super::window_awaited::{Pull, Whom};
 use super::window_messages::{Visitor, Windows};
 use super::window_wire::{What, WindowHeader};
+use std::collections::HashMap;
 use std::ffi::c_void;
+use std::sync::atomic::Ordering;
 
 /// From so many bytes on. The rendezvous costs another round trip.
 pub(super) const LONG: u64 = 256 << 10;
@@ -33,34 +38,64 @@ pub(super) const LONG: u64 = 256 << 10;
 /// A member that holds up the end of a window is given so long.
 const LETS_GO_NS: u64 = 1_000_000_000;
 
+/// A member has no more than so many under way for a window: as many as it may ask for (`MOST_ASKED`), twice. More are refused.
+const MOST: u32 = 128;
+
+/// What is under way in this process's memory, by window and member.
+pub(super) type Counts = HashMap<Whom, u32>;
+
 /// One that is under way.
 struct Long {
     /// Which ends its worker, and with that all callbacks, before it goes.
     service: *const Service,
-    listed: Listed,
     role: Role,
-}
-
-/// Of which window, and with whom: a job rank.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Listed {
-    window: u64,
-    with: u32,
 }
 
 enum Role {
     /// What is put is pulled into this process's memory.
-    Taken { header: WindowHeader, _window: Visitor },
+    Taken { header: WindowHeader, held: Counted },
     /// What is got is offered in this process's memory.
-    Offered { _window: Visitor },
+    Offered { held: Counted },
     /// What this process gets is pulled.
     Fetched { token: u64 },
 }
 
+/// Counted in `Windows::long` until it is dropped.
+struct Counted {
+    window: Visitor,
+    whom: Whom,
+}
+
+impl Counted {
+    fn new(window: Visitor, member: u32) -> Result<Self> {
+        let whom = Whom { window: window.number, member };
+        {
+            let mut long = window.group.service.windows.long.lock();
+            let count = long.entry(whom).or_default();
+            if *count >= MOST {
+                return Err(Error::new(Status::NO_RESOURCE, "window: a member has too much under way"));
+            }
+            *count += 1;
+        }
+        Ok(Counted { window, whom })
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut long = self.window.group.service.windows.long.lock();
+        if let Some(count) = long.get_mut(&self.whom) {
+            *count -= 1;
+            if *count == 0 {
+                long.remove(&self.whom);
+            }
+        }
+    }
+}
+
 impl Long {
-    fn begin(service: &Service, listed: Listed, role: Role) -> *mut Self {
-        service.windows.long.lock().push(listed);
-        Box::into_raw(Box::new(Long { service, listed, role }))
+    fn begin(service: &Service, role: Role) -> *mut Self {
+        Box::into_raw(Box::new(Long { service, role }))
     }
 
     /// UCX is done with it.
@@ -68,19 +103,16 @@ impl Long {
         // SAFETY: as is said there.
         let service = unsafe { &*self.service };
         let status = if status.is_error() { status.or_peer_failed() } else { Status::OK };
-        match &self.role {
-            Role::Taken { header, .. } => service.answer(header, status, Vec::new()),
-            Role::Offered { .. } => {}
+        match self.role {
+            Role::Taken { header, held } => {
+                service.answer(&header, status, Vec::new());
+                drop(held);
+            }
+            Role::Offered { held } => drop(held),
             Role::Fetched { token } => {
-                service.windows.awaited.pulled(*token, status, &|ticket, status| service.tell_user(ticket, status));
+                service.windows.awaited.pulled(token, status, &|ticket, status| service.tell_user(ticket, status));
                 service.tell();
             }
-        }
-        // Last of all: whoever waits for that goes on.
-        drop(self.role);
-        let mut long = service.windows.long.lock();
-        if let Some(place) = long.iter().position(|listed| *listed == self.listed) {
-            long.swap_remove(place);
         }
     }
 }
@@ -88,6 +120,11 @@ impl Long {
 unsafe extern "C" fn on_ended(arg: *mut c_void, _request: *mut Slot, status: i32) {
     // SAFETY: of `begin`, once.
     unsafe { Box::from_raw(arg.cast::<Long>()) }.ended(Status(status));
+}
+
+/// Does this UCX go on when a member dies in the midst of it?
+fn copes(release: Release) -> bool {
+    release.numbers >= (1, 16, 0)
 }
 
 /// What has come of beginning it: if that is not its callback's matter it has ended.
@@ -111,23 +148,24 @@ fn params(long: *mut Long, flags: u64) -> OpParams {
 }
 
 impl Windows {
-    /// Waits until nothing is under way for this window any more, with this member or any.
+    /// Waits until nothing is under way for this window any more, with this member or any. Nobody else is in the midst of something with it then, where it is not known any more.
     pub(super) fn await_long(&self, window: &Window, with: Option<u32>) {
-        let is_meant = |listed: &&Listed| listed.window == window.number && with.is_none_or(|with| with == listed.with);
         let deadline = timer::deadline_after(LETS_GO_NS);
-        let mut cut = false;
+        let mut cut: Vec<u32> = Vec::new();
         loop {
-            let with: Vec<u32> = {
-                let long = self.long.lock();
-                long.iter().filter(is_meant).map(|listed| listed.with).collect()
-            };
-            if with.is_empty() {
+            let mut under_way = self.awaited.pulls_for(window.number);
+            under_way
+                .extend(self.long.lock().keys().filter(|whom| whom.window == window.number).map(|whom| whom.member));
+            under_way.retain(|member| with.is_none_or(|with| with == *member));
+            if under_way.is_empty() && (with.is_some() || window.visitors.load(Ordering::Acquire) == 0) {
                 return;
             }
-            if !cut && timer::now_ns() >= deadline {
-                cut = true;
-                with.into_iter().for_each(|rank| window.group.service.cut(rank));
+            if timer::now_ns() >= deadline {
+                under_way.retain(|member| !cut.contains(member));
+                under_way.iter().for_each(|member| window.group.service.cut(*member));
+                cut.append(&mut under_way);
             }
+            // A visitor may be waiting for a lock of other processes.
             std::thread::yield_now();
         }
     }
@@ -156,12 +194,12 @@ impl Service {
     }
 
     fn take_long(&self, header: &WindowHeader, held: &Held, window: Visitor) -> Result<()> {
-        let listed = Listed { window: header.window, with: header.from };
         if !window.is_member(header.from) || header.pieces > 0 || header.bytes != held.message().length() {
             return Err(Error::new(Status::INVALID_PARAM, "window: a message whose data is not what it says"));
         }
         let (place, bytes) = window.place_of_long(header)?;
-        let long = Long::begin(self, listed, Role::Taken { header: *header, _window: window });
+        let counted = Counted::new(window, header.from)?;
+        let long = Long::begin(self, Role::Taken { header: *header, held: counted });
         // SAFETY: inside this process's memory of the window, which stays until this has ended.
         let pulled = unsafe { held.message().receive(&whole(place, bytes), &params(long, 0), Out::NOWHERE) };
         begun(long, &pulled);
@@ -172,18 +210,16 @@ impl Service {
         let tell = |ticket, status| self.tell_user(ticket, status);
         let pull = self.windows.awaited.begin_pull(header, held.message().length(), &tell);
         let Some(Pull { place, bytes }) = pull else { return self.tell() };
-        let listed = Listed { window: header.window, with: header.from };
-        let long = Long::begin(self, listed, Role::Fetched { token: header.token });
+        let long = Long::begin(self, Role::Fetched { token: header.token });
         // SAFETY: memory that its caller has lent until the entry has ended, which this does.
         let pulled = unsafe { held.message().receive(&whole(place, bytes), &params(long, 0), Out::NOWHERE) };
         begun(long, &pulled);
     }
 
     /// Answers with so many bytes of this process's memory, which are read until the other side has them.
-    fn offer_long(&self, asked: &WindowHeader, window: Visitor, (place, bytes): (*mut u8, usize)) {
+    fn offer_long(&self, asked: &WindowHeader, held: Counted, (place, bytes): (*mut u8, usize)) {
         let header = WindowHeader { token: asked.token, ..WindowHeader::new(What::Answer, asked.window, self.rank()) };
-        let listed = Listed { window: asked.window, with: asked.from };
-        let long = Long::begin(self, listed, Role::Offered { _window: window });
+        let long = Long::begin(self, Role::Offered { held });
         let params = params(long, flag::OWED | flag::RNDV);
         let sent = self.send_with(asked.from, &header.encode(), &whole(place, bytes), &params, Out::NOWHERE);
         begun(long, &sent);
@@ -192,18 +228,19 @@ impl Service {
 }
 
 impl Window {
-    /// Does a put or get of so many bytes in one piece go that way?
-    pub(super) fn goes_long(&self, what: What, bytes: u64) -> bool {
-        bytes >= LONG
-            && matches!(what, What::Put | What::Get)
-            && self.flavor != Flavor::Dynamic
-            && library::ucx_release().numbers >= (1, 16, 0)
+    /// Does a put or get of so many bytes in one piece go that way? Both sides are to survive it.
+    pub(super) fn goes_long(&self, rank: u32, what: What, bytes: u64) -> bool {
+        if bytes < LONG || !matches!(what, What::Put | What::Get) || self.flavor == Flavor::Dynamic {
+            return false;
+        }
+        let theirs = self.group.service.members()[self.remote(rank).job_rank as usize].service.origin();
+        copes(library::ucx_release()) && theirs.is_some_and(|origin| copes(origin.release))
     }
 
     /// Where all of it is here.
     fn place_of_long(&self, header: &WindowHeader) -> Result<(*mut u8, usize)> {
-        if self.flavor == Flavor::Dynamic {
-            return Err(Error::new(Status::INVALID_PARAM, "window: a long message for memory that may be detached"));
+        if self.flavor == Flavor::Dynamic || !copes(library::ucx_release()) {
+            return Err(Error::new(Status::INVALID_PARAM, "window: a long message for a window that takes none"));
         }
         self.place_here(header.at, header.bytes)
     }
@@ -215,8 +252,9 @@ impl Window {
             return false;
         }
         let service = &self.group.service;
-        match self.place_of_long(header) {
-            Ok(place) => service.offer_long(header, Visitor::of(self), place),
+        let place = self.place_of_long(header);
+        match place.and_then(|place| Ok((Counted::new(Visitor::of(self), header.from)?, place))) {
+            Ok((held, place)) => service.offer_long(header, held, place),
             Err(error) => service.answer(header, error.status(), Vec::new()),
         }
         true

@@ -30,7 +30,7 @@ use super::window::{Flavor, Window};
 use super::window_awaited::Awaited;
 use super::window_control::Ended;
 use super::window_data::Place;
-use super::window_long::Listed;
+use super::window_long::Counts;
 use super::window_mail::Mail;
 use super::window_operate::{part, SpareLists, AT_ONCE};
 use super::window_reach::{Reach, Rooms};
@@ -73,8 +73,8 @@ pub(crate) struct Windows {
     buffers: Mutex<Vec<Vec<u8>>>,
     /// By job rank: bytes of answers that have not left.
     owed: Mutex<HashMap<u32, u64>>,
-    /// What UCX is in the midst of: see `window_long`.
-    pub(super) long: Mutex<Vec<Listed>>,
+    /// What UCX is in the midst of in this process's memory: see `window_long`.
+    pub(super) long: Mutex<Counts>,
 }
 
 struct Known(*const Window);
@@ -158,17 +158,8 @@ impl Windows {
         if known {
             self.mail.leave(window);
             self.await_long(window, None);
-            self.await_visitors(window);
         }
         known
-    }
-
-    /// Nobody is in the midst of something with a window that nobody enters any more.
-    pub(super) fn await_visitors(&self, window: &Window) {
-        while window.visitors.load(Ordering::Acquire) > 0 {
-            // A visitor may be waiting for a lock of other processes.
-            std::thread::yield_now();
-        }
     }
 
     pub(super) fn visit(&self, number: u64) -> Option<Visitor> {

@@ -25,7 +25,7 @@ use super::status::{Error, Result, Status};
 use super::tag::Part;
 use super::timer;
 use super::window::Window;
-use super::window_awaited::{Call, Run, Tally};
+use super::window_awaited::{Call, Run, Tally, Whom};
 use super::window_control::Ended;
 use super::window_data::Side;
 use super::window_wire::{encode_piece, Piece, What, WindowHeader};
@@ -281,8 +281,9 @@ impl Window {
         let done = unsafe { self.operate_as(rank, &ask, origin, result, to) };
         if done.is_err() {
             awaited.withdraw(call, &self.tell_of_ends());
-            // What UCX still reads is the caller's again when this returns.
+            // What UCX still reads or writes is the caller's again when this returns.
             let _ = self.group.service.await_news(&|| awaited.left(call) == 0, u64::MAX);
+            self.group.service.windows.await_long(self, Some(self.remote(rank).job_rank));
         }
         done
     }
@@ -300,7 +301,7 @@ impl Window {
         let remote = self.remote(rank);
         let mut shipment = Shipment::new(&self.group.service);
         let side = origin.or(result).map_or(to, |side| &side.layout);
-        if to.is_contiguous() && side.is_contiguous() && self.goes_long(ask.header.what, to.bytes()) {
+        if to.is_contiguous() && side.is_contiguous() && self.goes_long(rank, ask.header.what, to.bytes()) {
             // SAFETY: as for this function.
             return unsafe { self.operate_long(rank, ask, origin, result, shipment) };
         }
@@ -320,13 +321,14 @@ impl Window {
             let mut header = WindowHeader { bytes, offset, at: table[0].0, pieces, ..ask.header };
             if let Some(places) = &mut places {
                 // SAFETY: as for this function.
-                header.token = unsafe { self.expect(rank, ask.call, bytes, |runs| take_places(places, bytes, runs)) }?;
+                header.token =
+                    unsafe { self.expect(rank, ask.call, (bytes, false), |runs| take_places(places, bytes, runs)) }?;
             }
             // What is alone asks for its own answer: a flush behind it finds that on its way.
             let alone = places.is_none() && bytes == to.bytes() && remote.is_idle();
             if alone {
                 // SAFETY: nothing is written.
-                header.token = unsafe { self.expect(rank, ask.call.without_request(), 0, |_| ()) }?;
+                header.token = unsafe { self.expect(rank, ask.call.without_request(), (0, false), |_| ()) }?;
             }
             self.dispatch(rank, &header, &mut shipment, ask.call)?;
             if places.is_none() && !alone {
@@ -355,9 +357,11 @@ impl Window {
         let bytes = side.layout.bytes();
         let token = match result {
             // SAFETY: as for this function.
-            Some(_) => unsafe { self.expect(rank, ask.call, bytes, |runs| runs.push((side.place, bytes as usize))) }?,
+            Some(_) => {
+                unsafe { self.expect(rank, ask.call, (bytes, true), |runs| runs.push((side.place, bytes as usize))) }?
+            }
             // SAFETY: nothing is written.
-            None => unsafe { self.expect(rank, ask.call.without_request(), 0, |_| ()) }?,
+            None => unsafe { self.expect(rank, ask.call.without_request(), (0, true), |_| ()) }?,
         };
         if result.is_none() {
             let (data, memory_type) = (side.place.cast(), memory_type::HOST);
@@ -385,25 +389,32 @@ impl Window {
         let (call, bytes) = (awaited.call(), both.len() as u64 / 2);
         let mut shipment = Shipment::new(&self.group.service);
         // SAFETY: as for this function.
-        let token = unsafe { self.expect(rank, call, bytes, |runs| runs.push((result, bytes as usize))) }?;
+        let token = unsafe { self.expect(rank, call, (bytes, false), |runs| runs.push((result, bytes as usize))) }?;
         shipment.lists.parts.push(part(both));
         let sent = self.dispatch(rank, &WindowHeader { bytes, token, ..*header }, &mut shipment, call);
         let sent = sent.and_then(|()| self.shipped(rank, shipment));
         sent.inspect_err(|_| awaited.withdraw(call, &self.tell_of_ends()))
     }
 
-    /// An answer is to come, for which there is room: its token.
+    /// An answer is to come, of so many bytes, and about something long or not, for which there is room: its token.
     ///
     /// # Safety
     /// What is listed is writable until it has come, or is not awaited any more.
-    unsafe fn expect(&self, rank: u32, call: Call, bytes: u64, landing: impl FnOnce(&mut Vec<Run>)) -> Result<u64> {
+    unsafe fn expect(
+        &self,
+        rank: u32,
+        call: Call,
+        what: (u64, bool),
+        landing: impl FnOnce(&mut Vec<Run>),
+    ) -> Result<u64> {
         let (remote, service) = (self.remote(rank), &self.group.service);
         let has_room = || remote.tally.missing() < MOST_ASKED;
         if !has_room() {
             service.await_news(&|| has_room() || self.what_left(rank).is_some(), u64::MAX)?;
         }
+        let whom = Whom { window: self.number, member: remote.job_rank };
         // SAFETY: as for this function; the window takes it out before it goes.
-        let token = unsafe { service.windows.awaited.add(&remote.tally, remote.job_rank, call, bytes, landing) };
+        let token = unsafe { service.windows.awaited.add(&remote.tally, whom, call, what, landing) };
         // After that: whoever finds it gone looks for what is awaited of it.
         match self.what_left(rank) {
             Some(ended) => {
@@ -416,7 +427,9 @@ impl Window {
 
     /// Everything that was sent to this target is done there, and everything that was asked of it is here, when this returns.
     pub(super) fn complete_at(&self, rank: u32) -> Result<()> {
-        self.begin_completion(rank, Call::NONE).and_then(|()| self.await_answers(rank))
+        let begun = self.begin_completion(rank, Call::NONE);
+        // Also after a failure: nothing is written any more when this returns.
+        begun.and(self.await_answers(rank))
     }
 
     /// And at all of these; the first failure is told.
@@ -446,7 +459,7 @@ impl Window {
         let service = &self.group.service;
         let call = if call == Call::NONE { service.windows.awaited.call() } else { call };
         // SAFETY: nothing is written.
-        let token = unsafe { self.expect(rank, call, 0, |_| ()) }?;
+        let token = unsafe { self.expect(rank, call, (0, false), |_| ()) }?;
         let asked = self.tell(rank, &WindowHeader { token, ..self.header(What::Flush) });
         match asked {
             // Others that flush wait for this answer.

@@ -122,9 +122,9 @@ impl Window {
 
     fn give_back(&self, target: u32, held: Held) -> Result<()> {
         let begun = self.begin_completion(target, Asking::NONE);
-        let far = self.targets[target as usize].control.is_none();
         // What is sent to another host is done there before what is sent behind it.
-        let answered = if far { Ok(()) } else { self.await_answers(target) };
+        let behind = self.is_done_behind(target);
+        let answered = if behind { Ok(()) } else { self.await_answers(target) };
         // Whatever came of that: the lock is not kept.
         let released = match held {
             Held::NoCheck => {
@@ -134,8 +134,14 @@ impl Window {
             // In one order with everything else, which includes what was done before.
             Held::Locked(how) => self.release(target, how),
         };
-        let answered = if far { self.await_answers(target) } else { answered };
+        let answered = if behind { self.await_answers(target) } else { answered };
         begun.and(answered).and(released)
+    }
+
+    /// Is what is told to this target now heard when all is done that was asked of it before? What is long is not done in its turn.
+    fn is_done_behind(&self, target: u32) -> bool {
+        let target = &self.targets[target as usize];
+        target.control.is_none() && target.remote.as_ref().is_none_or(|remote| !remote.tally.owes_long())
     }
 
     pub(super) fn release(&self, target: u32, how: LockType) -> Result<()> {
@@ -254,9 +260,8 @@ impl Window {
         let ranks = self.epoch.complete()?;
         let begun = self.begin_completions(ranks.iter().copied());
         let finish = |rank: &u32| {
-            let far = self.targets[*rank as usize].control.is_none();
             // As for unlock.
-            let answered = if far { Ok(()) } else { self.await_answers(*rank) };
+            let answered = if self.is_done_behind(*rank) { Ok(()) } else { self.await_answers(*rank) };
             answered.and(self.signal(*rank, Signal::Completed))
         };
         let told = ranks.iter().map(finish).fold(begun, Result::and);

@@ -9,7 +9,7 @@
 enum { MEMBERS = 3, LONG = 256 << 10, SIZE = 4 << 20, SLOTS = 4, SLOT = SIZE / SLOTS, ROUNDS = 3, REQUESTS = 8 };
 
 static const ucxx_worker_params_t *worker_params;
-static struct marks { uint64_t over, running, stopped, destroyed; } *marks;
+static struct marks { uint64_t over, number, there, running, stopped, destroyed; } *marks;
 
 static void begin(member_t *member, win_t *win, int32_t flavor) {
   member_open(member, worker_params);
@@ -150,6 +150,92 @@ static void at_who_computes(win_t *win) {
   free(data);
 }
 
+/* The target's memory is its own again when wait has returned, whatever the origin has not been told yet: it is overwritten at once. */
+static void between_start_and_complete(win_t *win) {
+  const uint64_t length = 3 * LONG;
+  uint8_t *got = test_alloc(length);
+  const uint32_t origin = 0, target = 1;
+  for (int round = 1; round <= 8; round++) {
+    if (win->rank == target) {
+      memset(win->base, round, length);
+      CHECK_OK(ucxx_window_post(win->window, &origin, 1, 0));
+      CHECK_OK(ucxx_window_wait(win->window));
+      memset(win->base, 0xff, length);
+    } else if (win->rank == origin) {
+      CHECK_OK(ucxx_window_start(win->window, &target, 1, 0));
+      CHECK_OK(get(win, got, length, target, 0));
+      CHECK_OK(ucxx_window_complete(win->window));
+      for (uint64_t at = 0; at < length; at++)
+        CHECK_EQ(got[at], round);
+    }
+  }
+  CHECK_OK(ucxx_group_barrier(win->member->group));
+  free(got);
+}
+
+/* A lock goes on when all is done that its holder has begun, waited for or not: each finds what the last one has left, and leaves the next number. */
+static void from_lock_to_lock(win_t *win) {
+  const uint64_t length = 2 * LONG;
+  const uint32_t target = 1;
+  const ucxx_layout_t all = contiguous(UCXX_TYPE_BYTE, length);
+  uint8_t *found = test_alloc(length), *left = test_alloc(length);
+  if (win->rank == target)
+    memset(win->base, 0, length);
+  CHECK_OK(ucxx_group_barrier(win->member->group));
+  for (int turn = 0; turn < 10 && win->rank != target; turn++) {
+    ucxx_request_t *request = NULL, *read = NULL;
+    CHECK_OK(ucxx_window_lock(win->window, UCXX_LOCK_EXCLUSIVE, target, 0));
+    const uint8_t last = (uint8_t)look(&marks->number);
+    memset(left, last + 1, length);
+    ucxx_status_t reading = ucxx_window_rget(win->window, found, &all, target, win_disp(win, target, 0), &all, NULL, &read);
+    CHECK(reading >= UCXX_OK);
+    CHECK_OK(ucxx_window_flush(win->window, target));
+    ucxx_status_t status = ucxx_window_rput(win->window, left, &all, target, win_disp(win, target, 0), &all, NULL, &request);
+    mark(&marks->number, last + 1u);
+    CHECK_OK(ucxx_window_unlock(win->window, target));
+    CHECK_OK(finish(reading, &read));
+    CHECK_OK(finish(status, &request));
+    for (uint64_t at = 0; at < length; at++)
+      CHECK_EQ(found[at], last);
+  }
+  CHECK_OK(ucxx_group_barrier(win->member->group));
+  free(found);
+  free(left);
+}
+
+/* A flush with a request ends when all before it is done. */
+static void flushes_with_requests(win_t *win) {
+  const uint64_t length = 2 * LONG;
+  const uint32_t target = 1;
+  const ucxx_layout_t all = contiguous(UCXX_TYPE_BYTE, length);
+  uint8_t *data = test_alloc(length), *got = test_alloc(length);
+  CHECK_OK(ucxx_group_barrier(win->member->group));
+  for (uint64_t round = 1; round <= 8; round++) {
+    if (win->rank == 0) {
+      ucxx_request_t *put = NULL, *first = NULL, *second = NULL;
+      memset(data, (int)round, length);
+      memset(got, 0, length);
+      CHECK_OK(ucxx_window_lock(win->window, UCXX_LOCK_SHARED, target, 0));
+      ucxx_status_t putting = ucxx_window_rput(win->window, data, &all, target, win_disp(win, target, 0), &all, NULL, &put);
+      CHECK_OK(finish(ucxx_window_flush_nb(win->window, target, NULL, &first), &first));
+      mark(&marks->there, round);
+      CHECK_OK(get(win, got, length, target, 0));
+      CHECK_OK(finish(ucxx_window_flush_nb(win->window, target, NULL, &second), &second));
+      for (uint64_t at = 0; at < length; at++)
+        CHECK_EQ(got[at], round);
+      CHECK_OK(finish(putting, &put));
+      CHECK_OK(ucxx_window_unlock(win->window, target));
+    } else if (win->rank == target) {
+      await_mark(&marks->there, round);
+      for (uint64_t at = 0; at < length; at++)
+        CHECK_EQ(win->base[at], round);
+    }
+    CHECK_OK(ucxx_group_barrier(win->member->group));
+  }
+  free(data);
+  free(got);
+}
+
 static void all_live(member_t *member) {
   static const int32_t flavors[] = {UCXX_WINDOW_FLAVOR_ALLOCATE, UCXX_WINDOW_FLAVOR_CREATE, UCXX_WINDOW_FLAVOR_DYNAMIC};
   member_open(member, worker_params);
@@ -160,8 +246,12 @@ static void all_live(member_t *member) {
     win_open(&win, member, flavors[which], SIZE, 1, NULL);
     all_to_all(&win);
     requests(&win);
-    if (which == 0)
+    if (which == 0) {
       at_who_computes(&win);
+      between_start_and_complete(&win);
+      from_lock_to_lock(&win);
+      flushes_with_requests(&win);
+    }
     CHECK_OK(ucxx_group_barrier(member->group));
     win_close(&win);
   }
