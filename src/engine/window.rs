@@ -377,24 +377,35 @@ impl Window {
             return;
         }
         self.closed.store(true, Ordering::Release);
+        let windows = &self.group.service.windows;
         // First: who asks for a lock now is told that there is no window.
-        self.group.service.windows.leave(self);
-        self.drop_lock_requests();
+        windows.leave(self);
+        let held: Vec<_> = (0..self.targets.len() as u32).map(|rank| (rank, self.held_at_the_end(rank))).collect();
+        for (rank, _) in held.iter().filter(|(_, how)| how.is_some()) {
+            // As unlock does it: who gets the lock next is not to be overtaken.
+            self.await_long_at(*rank);
+        }
         self.drop_what_is_awaited();
-        // Answers that had begun to come; and who was told of a lock that it has got.
-        self.group.service.windows.await_long(self, None);
+        windows.await_visitors(self);
+        self.drop_lock_requests();
+        // Who was told of a lock that it has got.
+        windows.await_visitors(self);
         self.let_go_for_all();
-        for rank in 0..self.targets.len() as u32 {
-            let held = match self.epoch.held(rank) {
-                None if self.epoch.window_sync_type() == SyncType::LockAll => Some(Held::Locked(LockType::Shared)),
-                held => held,
-            };
-            if let Some(Held::Locked(how)) = held {
+        for (rank, how) in held {
+            if let Some(how) = how {
                 // Whoever takes this process for dead has the lock already.
                 let _ = self.release(rank, how);
             }
         }
         self.announce(Ended { status: Status::CLOSED, blamed: self.rank });
+    }
+
+    fn held_at_the_end(&self, rank: u32) -> Option<LockType> {
+        match self.epoch.held(rank) {
+            Some(Held::Locked(how)) => Some(how),
+            None if self.epoch.window_sync_type() == SyncType::LockAll => Some(LockType::Shared),
+            _ => None,
+        }
     }
 }
 

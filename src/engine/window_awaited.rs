@@ -129,6 +129,11 @@ impl Call {
         Call { order: None, ..self }
     }
 
+    /// Are both of one call of the user's?
+    pub(super) fn is_same(&self, other: Call) -> bool {
+        self.number == other.number
+    }
+
     /// It has a request.
     pub(super) fn has_request(&self) -> bool {
         self.order.is_some()
@@ -183,6 +188,8 @@ struct Order {
     ticket: Option<Ticket>,
     /// Of a flush: what was wrong before is told by it.
     tally: *const Tally,
+    /// Nobody will ask for it.
+    is_lost: bool,
 }
 
 /// A flush that was answered before something that was asked for earlier.
@@ -260,6 +267,8 @@ impl Table {
         }
         if let Some(ticket) = entry.ticket {
             tell(ticket, entry.status);
+        }
+        if entry.ticket.is_some() || entry.is_lost {
             self.free_orders.push(order);
         }
     }
@@ -360,10 +369,10 @@ impl Awaited {
         None
     }
 
-    /// Of whom something is pulled for this window.
-    pub(super) fn pulls_for(&self, window: u64) -> Vec<u32> {
+    /// Of whom something is pulled that this is so of.
+    pub(super) fn pulls(&self, which: impl Fn(&Whom, Call) -> bool) -> Vec<u32> {
         let table = self.0.lock();
-        let pulled = table.entries.iter().filter(|entry| entry.is_pulled && entry.whom.window == window);
+        let pulled = table.entries.iter().filter(|entry| entry.is_pulled && which(&entry.whom, entry.call));
         pulled.map(|entry| entry.whom.member).collect()
     }
 
@@ -402,7 +411,7 @@ impl Awaited {
         let mut table = self.0.lock();
         table.calls += 1;
         let tally = tally.map_or(std::ptr::null(), std::ptr::from_ref);
-        let order = Order { left: 1, status: Status::OK, ticket: None, tally };
+        let order = Order { left: 1, status: Status::OK, ticket: None, tally, is_lost: false };
         let place = match table.free_orders.pop() {
             Some(place) => {
                 table.orders[place as usize] = order;
@@ -449,6 +458,15 @@ impl Awaited {
         table.count_down(order, Status::OK, tell);
         table.free_orders.push(order);
         Some(table.orders[order as usize].status)
+    }
+
+    /// The call has failed, and has no request.
+    pub(super) fn is_lost(&self, call: Call, tell: Tell<'_>) {
+        if let Some(order) = call.order {
+            let mut table = self.0.lock();
+            table.orders[order as usize].is_lost = true;
+            table.count_down(order, Status::OK, tell);
+        }
     }
 
     /// The request is not waited for any more, and nothing is written that it has asked for. False where there is something of it that does not end before its time.

@@ -167,17 +167,21 @@ fn a_long_answer_of_another_length_or_to_something_else_is_not_pulled() {
     assert_eq!((tally.missing(), tally.take_complaint()), (0, Some(Status::MESSAGE_TRUNCATED)));
 }
 
+fn pulls_for(awaited: &Awaited, window: u64) -> Vec<u32> {
+    awaited.pulls(|whom, _| whom.window == window)
+}
+
 #[test]
 fn an_answer_about_another_window_or_that_was_to_come_along_is_not_pulled() {
     let (awaited, tally, mut place) = (Awaited::default(), Tally::default(), [5; 3]);
     let token = ask_for_long(&awaited, &tally, awaited.call(), &mut place);
     let other = WindowHeader { window: 2, ..answer(THEM, token, Status::OK) };
     assert!(awaited.begin_pull(&other, 3, &nobody).is_none());
-    assert!(tally.missing() == 1 && tally.owes_long() && awaited.pulls_for(1).is_empty());
+    assert!(tally.missing() == 1 && tally.owes_long() && pulls_for(&awaited, 1).is_empty());
     assert!(awaited.begin_pull(&answer(THEM, token, Status::OK), 3, &nobody).is_some());
-    assert!(awaited.pulls_for(1) == [THEM] && awaited.pulls_for(2).is_empty());
+    assert!(pulls_for(&awaited, 1) == [THEM] && pulls_for(&awaited, 2).is_empty());
     awaited.pulled(token, Status::OK, &nobody);
-    assert!(!tally.owes_long() && awaited.pulls_for(1).is_empty());
+    assert!(!tally.owes_long() && pulls_for(&awaited, 1).is_empty());
     let run = (place.as_mut_ptr(), place.len());
     // SAFETY: it is kept.
     let short = unsafe { awaited.add(&tally, ASKED, awaited.call(), (3, false), |runs| runs.push(run)) };
@@ -221,4 +225,19 @@ fn a_flush_that_was_answered_early_can_be_given_up() {
     assert!(awaited.cancel(flush, ticket));
     awaited.answered(&answer(THEM, put, Status::OK), &[], &nobody);
     assert_eq!((tally.missing(), tally.take_complaint()), (0, Some(Status::RMA_POISONED)));
+}
+
+#[test]
+fn a_call_that_has_failed_gives_its_place_back_when_the_last_of_it_has_ended() {
+    let (awaited, tally) = (Awaited::default(), Tally::default());
+    // SAFETY: nothing is written.
+    let put = unsafe { awaited.add(&tally, ASKED, awaited.call(), (0, true), |_| ()) };
+    let flush = awaited.call_with_request(Some(&tally));
+    // SAFETY: as above.
+    unsafe { awaited.add(&tally, ASKED, flush, (0, false), |_| ()) };
+    awaited.withdraw(flush, &nobody);
+    awaited.is_lost(flush, &nobody);
+    assert_ne!(awaited.call_with_request(None).order, flush.order);
+    awaited.answered(&answer(THEM, put, Status::OK), &[], &nobody);
+    assert_eq!(awaited.call_with_request(None).order, flush.order);
 }

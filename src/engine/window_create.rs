@@ -142,7 +142,7 @@ impl Window {
         let outcome = share_outcome(group, "could not reach the others", opened);
         let outcome = outcome.and_then(|()| window.check_promises(params));
         if outcome.is_err() && entered {
-            group.service.windows.leave(&window);
+            window.leave();
         }
         outcome.map(|()| window)
     }

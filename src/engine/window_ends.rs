@@ -111,8 +111,8 @@ impl Window {
     fn settle(&self, call: Call, length: Result<u64>, params: &OpParams, out: Out) -> Result<Submitted> {
         let (user, tell) = (&self.group.service.user, self.tell_of_ends());
         let awaited = &self.group.service.windows.awaited;
+        let length = length.inspect_err(|_| awaited.is_lost(call, &tell))?;
         let over = awaited.is_over(call, None, &tell);
-        let length = length?;
         if over == Some(Status::OK) {
             return self.done_in_call(length, params, out);
         }

@@ -25,18 +25,23 @@ use super::status::{Error, Result, Status};
 use super::tag::Part;
 use super::timer;
 use super::window::{Flavor, Window};
-use super::window_awaited::{Pull, Whom};
+use super::window_awaited::{Call, Pull, Whom};
 use super::window_messages::{Visitor, Windows};
 use super::window_wire::{What, WindowHeader};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// From so many bytes on. The rendezvous costs another round trip.
 pub(super) const LONG: u64 = 256 << 10;
 
 /// A member that holds up the end of a window is given so long.
 const LETS_GO_NS: u64 = 1_000_000_000;
+
+/// Looks at what is waited for that let others run, before those that sleep as long.
+const LOOKS: u32 = 200;
+const NAP: Duration = Duration::from_micros(50);
 
 /// A member has no more than so many under way for a window: as many as it may ask for (`MOST_ASKED`), twice. More are refused.
 const MOST: u32 = 128;
@@ -147,27 +152,67 @@ fn params(long: *mut Long, flags: u64) -> OpParams {
     OpParams { flags, callback: Some(on_ended), callback_arg: long.cast(), ..OpParams::DEFAULT }
 }
 
-impl Windows {
-    /// Waits until nothing is under way for this window any more, with this member or any. Nobody else is in the midst of something with it then, where it is not known any more.
-    pub(super) fn await_long(&self, window: &Window, with: Option<u32>) {
-        let deadline = timer::deadline_after(LETS_GO_NS);
-        let mut cut: Vec<u32> = Vec::new();
-        loop {
-            let mut under_way = self.awaited.pulls_for(window.number);
-            under_way
-                .extend(self.long.lock().keys().filter(|whom| whom.window == window.number).map(|whom| whom.member));
-            under_way.retain(|member| with.is_none_or(|with| with == *member));
-            if under_way.is_empty() && (with.is_some() || window.visitors.load(Ordering::Acquire) == 0) {
-                return;
+/// Waits until nobody is under way any more. Who is for a second, as it was stopped, has its connections cut.
+fn await_end(service: &Service, under_way: impl Fn() -> Option<Vec<u32>>) {
+    let mut seen: Vec<(u32, u64)> = Vec::new();
+    for turn in 0_u32.. {
+        let Some(members) = under_way() else { return };
+        let now = timer::now_ns();
+        seen.retain(|(member, _)| members.contains(member));
+        for member in members {
+            match seen.iter_mut().find(|(known, _)| *known == member) {
+                None => seen.push((member, now.saturating_add(LETS_GO_NS))),
+                Some((_, deadline)) if now >= *deadline => {
+                    *deadline = u64::MAX;
+                    service.cut(member);
+                }
+                Some(_) => {}
             }
-            if timer::now_ns() >= deadline {
-                under_way.retain(|member| !cut.contains(member));
-                under_way.iter().for_each(|member| window.group.service.cut(*member));
-                cut.append(&mut under_way);
-            }
-            // A visitor may be waiting for a lock of other processes.
-            std::thread::yield_now();
         }
+        if turn < LOOKS {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(NAP);
+        }
+    }
+}
+
+fn unless_empty(members: Vec<u32>) -> Option<Vec<u32>> {
+    (!members.is_empty()).then_some(members)
+}
+
+impl Windows {
+    /// Waits until nobody is in the midst of something with a window that nobody enters any more, and nothing is under way for it that is long.
+    pub(super) fn await_visitors(&self, window: &Window) {
+        let is_of_it = |whom: &&Whom| whom.window == window.number;
+        await_end(&window.group.service, || {
+            let mut members = self.awaited.pulls(|whom, _| is_of_it(&whom));
+            members.extend(self.long.lock().keys().filter(is_of_it).map(|whom| whom.member));
+            // A visitor may be waiting for a lock of other processes.
+            (!members.is_empty() || window.visitors.load(Ordering::Acquire) > 0).then_some(members)
+        });
+    }
+}
+
+impl Window {
+    /// Waits until nothing is pulled any more that was asked of this target: one that has gone.
+    pub(super) fn await_pulls_of(&self, rank: u32) {
+        let awaited = &self.group.service.windows.awaited;
+        let asked = Whom { window: self.number, member: self.remote(rank).job_rank };
+        await_end(&self.group.service, || unless_empty(awaited.pulls(|whom, _| *whom == asked)));
+    }
+
+    /// Or nothing that a call has asked for.
+    pub(super) fn await_pulls_for(&self, call: Call) {
+        let awaited = &self.group.service.windows.awaited;
+        await_end(&self.group.service, || unless_empty(awaited.pulls(|_, its| its.is_same(call))));
+    }
+
+    /// Waits until what is long is done at a target, whose lock is to be given back: for a second, after which the connection is cut.
+    pub(super) fn await_long_at(&self, rank: u32) {
+        let Some(remote) = &self.targets[rank as usize].remote else { return };
+        let is_owed = || remote.tally.owes_long() && self.what_left(rank).is_none();
+        await_end(&self.group.service, || is_owed().then(|| vec![remote.job_rank]));
     }
 }
 

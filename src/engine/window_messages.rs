@@ -152,14 +152,11 @@ impl Windows {
         self.mail.enter(window);
     }
 
-    /// And not any more, when this returns: false if that was so already.
-    pub(super) fn leave(&self, window: &Window) -> bool {
-        let known = self.known.lock().remove(&window.number).is_some();
-        if known {
+    /// And not any more: who is in the midst of something with it is awaited by `await_visitors`.
+    pub(super) fn leave(&self, window: &Window) {
+        if self.known.lock().remove(&window.number).is_some() {
             self.mail.leave(window);
-            self.await_long(window, None);
         }
-        known
     }
 
     pub(super) fn visit(&self, number: u64) -> Option<Visitor> {

@@ -283,7 +283,7 @@ impl Window {
             awaited.withdraw(call, &self.tell_of_ends());
             // What UCX still reads or writes is the caller's again when this returns.
             let _ = self.group.service.await_news(&|| awaited.left(call) == 0, u64::MAX);
-            self.group.service.windows.await_long(self, Some(self.remote(rank).job_rank));
+            self.await_pulls_for(call);
         }
         done
     }
@@ -355,11 +355,10 @@ impl Window {
     ) -> Result<()> {
         let side = origin.or(result).ok_or_else(|| Error::invalid("window: nothing to put, and nowhere to get to"))?;
         let bytes = side.layout.bytes();
+        let landing = |runs: &mut Vec<Run>| runs.push((side.place, bytes as usize));
         let token = match result {
             // SAFETY: as for this function.
-            Some(_) => {
-                unsafe { self.expect(rank, ask.call, (bytes, true), |runs| runs.push((side.place, bytes as usize))) }?
-            }
+            Some(_) => unsafe { self.expect(rank, ask.call, (bytes, true), landing) }?,
             // SAFETY: nothing is written.
             None => unsafe { self.expect(rank, ask.call.without_request(), (0, true), |_| ()) }?,
         };
@@ -495,7 +494,7 @@ impl Window {
                 // What may still come is not written. That is told once: another thread may have found it out.
                 service.windows.awaited.discard(tally, Status::PEER_FAILED, &self.tell_of_ends());
                 // What had begun to come ends with the connection.
-                service.windows.await_long(self, Some(remote.job_rank));
+                self.await_pulls_of(rank);
                 waited?;
             }
         }

@@ -264,7 +264,15 @@ impl Window {
             let answered = if self.is_done_behind(*rank) { Ok(()) } else { self.await_answers(*rank) };
             answered.and(self.signal(*rank, Signal::Completed))
         };
-        let told = ranks.iter().map(finish).fold(begun, Result::and);
+        let waits = |rank: &&u32| self.targets[**rank as usize].remote.is_some() && !self.is_done_behind(**rank);
+        let told = match self.has_remotes && ranks.iter().any(|rank| waits(&rank)) {
+            false => ranks.iter().map(finish).fold(begun, Result::and),
+            true => {
+                // Nobody waits for what is long at another one.
+                let (later, first): (Vec<u32>, Vec<u32>) = ranks.iter().partition(waits);
+                first.iter().chain(&later).map(finish).fold(begun, Result::and)
+            }
+        };
         let completed = ranks.iter().map(|rank| self.await_answers(*rank)).fold(told, Result::and);
         self.epoch.keep_list(ranks);
         completed
