@@ -16,6 +16,9 @@ use super::wire::Kind;
 use super::worker::Worker;
 use std::cell::Cell;
 
+/// TCP sends the first packet of a connection again after one second, and after three.
+const MEETING_NS: u64 = 3_500_000_000;
+
 /// Of one endpoint. Belongs to whoever is inside the worker's gate.
 #[derive(Default)]
 pub(crate) struct Liveness {
@@ -28,6 +31,8 @@ pub(crate) struct Liveness {
     asking: Cell<bool>,
     /// Something is always awaited.
     always: Cell<bool>,
+    /// Something has been heard.
+    is_met: Cell<bool>,
 }
 
 /// Of a worker, whose gate guards it.
@@ -70,6 +75,18 @@ impl LivenessClock {
     }
 }
 
+impl Liveness {
+    /// As long as a peer has not been heard at all TCP may be making the connection.
+    fn patience(&self) -> u64 {
+        let asked = self.patience_ns.get();
+        if self.always.get() && !self.is_met.get() {
+            asked.max(MEETING_NS)
+        } else {
+            asked
+        }
+    }
+}
+
 impl Endpoint {
     /// Watches for silence from now on.
     pub(crate) fn watch_for_silence(&self, patience_ns: u64) {
@@ -90,6 +107,7 @@ impl Endpoint {
     /// A sign of life.
     pub(crate) fn heard(&self) {
         self.liveness.silent_since.set(0);
+        self.liveness.is_met.set(true);
     }
 
     /// A question has left.
@@ -103,7 +121,7 @@ impl Endpoint {
 
     /// One look. When to look again; none while nothing is awaited.
     fn listen(&self, now: u64, absence: u64) -> Option<u64> {
-        let (liveness, patience) = (&self.liveness, self.liveness.patience_ns.get());
+        let (liveness, patience) = (&self.liveness, self.liveness.patience());
         if !self.peering.speaks.get() || self.is_connecting() || !self.awaits_something() {
             liveness.silent_since.set(0);
             return None;

@@ -198,7 +198,7 @@ pub unsafe extern "C" fn ucxx_group_endpoint(
 
 /// How long, from now on, a member on another host may give no sign of life before it counts as failed, as if it had died: that a host has gone, or the way to it is cut, nobody tells before TCP gives up, after minutes. In nanoseconds; 0, as it is at first, for as long as it
 /// likes. It is for the collectives and windows of all groups that share this one's service, here; each member says for itself. The threads of the groups ask each other four times in that time, whatever the processes do meanwhile; a
-/// process that is stopped is silent, too. Noticed within one and a half times it. Members of this host, of whom the kernel tells, and the endpoints of ucxx_group_endpoint are as without it. Local; any thread.
+/// process that is stopped is silent, too. Noticed within one and a half times it; while a connection is being made, within five seconds where that is more. Members of this host, of whom the kernel tells, and the endpoints of ucxx_group_endpoint are as without it. Local; any thread.
 ///
 /// Errors: FORKED; from a callback: BUSY.
 ///

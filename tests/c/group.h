@@ -9,6 +9,7 @@
 #include "test_util.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -16,6 +17,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -129,7 +131,29 @@ static inline void forbid_copying(void) {
   CHECK_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0), 0);
 }
 
+/* With UCXX_TEST_NAMESPACES=NAME,NAME,... those hosts are network namespaces, in turns, which `ip netns` has made: tests/faults/namespaces.py. */
+static inline void enter_namespace(uint32_t host) {
+  char names[512], path[600], *rest = NULL, *name[8];
+  uint32_t count = 0;
+  snprintf(names, sizeof names, "%s", getenv("UCXX_TEST_NAMESPACES"));
+  for (char *next = strtok_r(names, ",", &rest); next != NULL && count < 8; next = strtok_r(NULL, ",", &rest))
+    name[count++] = next;
+  CHECK(count > 0);
+  snprintf(path, sizeof path, "/run/netns/%s", name[host % count]);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  CHECK(fd >= 0);
+  CHECK_EQ(setns(fd, CLONE_NEWNET), 0);
+  close(fd);
+  /* UCX looks for devices there, and is to find those of the namespace. */
+  CHECK_EQ(unshare(CLONE_NEWNS), 0);
+  CHECK_EQ(mount("", "/", "none", MS_SLAVE | MS_REC, NULL), 0);
+  (void)umount2("/sys", MNT_DETACH);
+  CHECK_EQ(mount("sysfs", "/sys", "sysfs", 0, NULL), 0);
+}
+
 static inline void member_settle(uint32_t rank) {
+  if (getenv("UCXX_TEST_NAMESPACES") != NULL)
+    enter_namespace(rank % test_hosts());
   if (getenv("UCXX_TEST_FORBID_COPYING") != NULL)
     forbid_copying();
   char host[16];
