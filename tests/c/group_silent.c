@@ -65,6 +65,8 @@ static void with_a_lock(member_t *member) {
     CHECK_OK(ucxx_window_unlock(window, 3));
   }
   check_told(member, ucxx_group_barrier(member->group));
+  /* Nobody leaves the window while another one is at it. */
+  meet_at(&member->board->count[2], member->size - 1);
   ucxx_window_destroy(window);
   member_close(member);
 }
