@@ -67,21 +67,8 @@ impl Endpoint {
 
     /// The peer failed, or a deadline demands the end: no new operations, and UCP is told to let go.
     pub(crate) fn fail(&self, status: Status) {
-        self.fail_and_tell(status, status == Status::TIMED_OUT);
-    }
-
-    /// The peer has been silent for too long, which has this status.
-    pub(crate) fn fail_as_silent(&self, status: Status) {
-        self.fail_and_tell(status, true);
-    }
-
-    fn fail_and_tell(&self, status: Status, tell: bool) {
         if self.phase() >= Phase::Ending {
             return;
-        }
-        if tell && status == Status::PEER_FAILED {
-            // Before it is noted: nobody is told anything who has ended.
-            self.has_parted(0);
         }
         self.note_failure(status);
         if status != Status::PEER_FAILED && self.fails_later(status) {
@@ -91,7 +78,7 @@ impl Endpoint {
             self.worker.stats.endpoint_failures.add(1);
         }
         self.connect_deadline.set(0);
-        if tell {
+        if status == Status::TIMED_OUT {
             // Whether it hears or not: it may only have been stopped.
             self.has_parted(0);
         }

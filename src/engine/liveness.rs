@@ -135,9 +135,13 @@ impl Endpoint {
         }
         let since = liveness.silent_since.get();
         if now.saturating_sub(since) >= patience {
-            // Who watches always takes it for a death.
-            let status = if liveness.always.get() { Status::PEER_FAILED } else { Status::TIMED_OUT };
-            self.fail_as_silent(status);
+            if liveness.always.get() {
+                // Taken for a death. It may only have been stopped, and is told before that is noted: nobody is who has died.
+                self.has_parted(0);
+                self.fail(Status::PEER_FAILED);
+            } else {
+                self.fail(Status::TIMED_OUT);
+            }
             return None;
         }
         let pace = (patience / 4).max(1);

@@ -380,8 +380,9 @@ impl Window {
         let windows = &self.group.service.windows;
         // First: who asks for a lock now is told that there is no window.
         windows.leave(self);
-        let held: Vec<_> = (0..self.targets.len() as u32).map(|rank| (rank, self.held_at_the_end(rank))).collect();
-        for (rank, _) in held.iter().filter(|(_, how)| how.is_some()) {
+        let ranks = 0..self.targets.len() as u32;
+        let held: Vec<_> = ranks.filter_map(|rank| Some((rank, self.held_at_the_end(rank)?))).collect();
+        for (rank, _) in &held {
             // As unlock does it: who gets the lock next is not to be overtaken.
             self.await_long_at(*rank);
         }
@@ -392,10 +393,8 @@ impl Window {
         windows.await_visitors(self);
         self.let_go_for_all();
         for (rank, how) in held {
-            if let Some(how) = how {
-                // Whoever takes this process for dead has the lock already.
-                let _ = self.release(rank, how);
-            }
+            // Whoever takes this process for dead has the lock already.
+            let _ = self.release(rank, how);
         }
         self.announce(Ended { status: Status::CLOSED, blamed: self.rank });
     }

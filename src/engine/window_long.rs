@@ -18,15 +18,14 @@
 use super::group_service::{Held, Service};
 use super::inflight::Out;
 use super::library::{self, Release};
-use super::memory_type;
 use super::operation::{flag, OpParams, Submitted};
 use super::request::Slot;
 use super::status::{Error, Result, Status};
-use super::tag::Part;
 use super::timer;
 use super::window::{Flavor, Window};
 use super::window_awaited::{Call, Pull, Whom};
 use super::window_messages::{Visitor, Windows};
+use super::window_operate::part_at;
 use super::window_wire::{What, WindowHeader};
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -107,7 +106,7 @@ impl Long {
     fn ended(self, status: Status) {
         // SAFETY: as is said there.
         let service = unsafe { &*self.service };
-        let status = if status.is_error() { status.or_peer_failed() } else { Status::OK };
+        let status = status.or_peer_failed();
         match self.role {
             Role::Taken { header, held } => {
                 service.answer(&header, status, Vec::new());
@@ -141,10 +140,6 @@ fn begun(long: *mut Long, submitted: &Result<Submitted>) {
     };
     // SAFETY: of `begin`, and nobody else gets it.
     unsafe { Box::from_raw(long) }.ended(status);
-}
-
-fn whole(place: *mut u8, bytes: usize) -> [Part; 1] {
-    [Part { data: place.cast(), length: bytes, memory_type: memory_type::HOST }]
 }
 
 /// Of an operation whose end is told to `on_ended`.
@@ -246,7 +241,7 @@ impl Service {
         let counted = Counted::new(window, header.from)?;
         let long = Long::begin(self, Role::Taken { header: *header, held: counted });
         // SAFETY: inside this process's memory of the window, which stays until this has ended.
-        let pulled = unsafe { held.message().receive(&whole(place, bytes), &params(long, 0), Out::NOWHERE) };
+        let pulled = unsafe { held.message().receive(&[part_at(place, bytes)], &params(long, 0), Out::NOWHERE) };
         begun(long, &pulled);
         Ok(())
     }
@@ -257,7 +252,7 @@ impl Service {
         let Some(Pull { place, bytes }) = pull else { return self.tell() };
         let long = Long::begin(self, Role::Fetched { token: header.token });
         // SAFETY: memory that its caller has lent until the entry has ended, which this does.
-        let pulled = unsafe { held.message().receive(&whole(place, bytes), &params(long, 0), Out::NOWHERE) };
+        let pulled = unsafe { held.message().receive(&[part_at(place, bytes)], &params(long, 0), Out::NOWHERE) };
         begun(long, &pulled);
     }
 
@@ -266,7 +261,7 @@ impl Service {
         let header = WindowHeader { token: asked.token, ..WindowHeader::new(What::Answer, asked.window, self.rank()) };
         let long = Long::begin(self, Role::Offered { held });
         let params = params(long, flag::OWED | flag::RNDV);
-        let sent = self.send_with(asked.from, &header.encode(), &whole(place, bytes), &params, Out::NOWHERE);
+        let sent = self.send_with(asked.from, &header.encode(), &[part_at(place, bytes)], &params, Out::NOWHERE);
         begun(long, &sent);
         self.answer_has_gone(asked.from, sent);
     }

@@ -123,7 +123,11 @@ impl Drop for Shipment<'_> {
 }
 
 pub(super) fn part(data: &[u8]) -> Part {
-    Part { data: data.as_ptr().cast_mut().cast(), length: data.len(), memory_type: memory_type::HOST }
+    part_at(data.as_ptr().cast_mut(), data.len())
+}
+
+pub(super) fn part_at(place: *mut u8, length: usize) -> Part {
+    Part { data: place.cast(), length, memory_type: memory_type::HOST }
 }
 
 impl Lists {
@@ -160,7 +164,7 @@ impl Lists {
             let data: *mut u8 = origin.place.wrapping_offset(here as isize);
             match parts.last_mut() {
                 Some(last) if last.data.cast::<u8>().wrapping_add(last.length) == data => last.length += now as usize,
-                _ => parts.push(Part { data: data.cast(), length: now as usize, memory_type: memory_type::HOST }),
+                _ => parts.push(part_at(data, now as usize)),
             }
         }
         if table.len() > 1 {
@@ -300,10 +304,10 @@ impl Window {
     ) -> Result<()> {
         let remote = self.remote(rank);
         let mut shipment = Shipment::new(&self.group.service);
-        let side = origin.or(result).map_or(to, |side| &side.layout);
-        if to.is_contiguous() && side.is_contiguous() && self.goes_long(rank, ask.header.what, to.bytes()) {
+        let whole = origin.or(result).filter(|side| side.layout.is_contiguous() && to.is_contiguous());
+        if let Some(side) = whole.filter(|_| self.goes_long(rank, ask.header.what, to.bytes())) {
             // SAFETY: as for this function.
-            return unsafe { self.operate_long(rank, ask, origin, result, shipment) };
+            return unsafe { self.operate_long(rank, ask, side, shipment) };
         }
         let here = origin.map_or(to, |side| &side.layout);
         let mut rest = together([here, to])?;
@@ -345,28 +349,18 @@ impl Window {
     ///
     /// # Safety
     /// As for `operate`.
-    unsafe fn operate_long(
-        &self,
-        rank: u32,
-        ask: &Ask,
-        origin: Option<&Side<'_>>,
-        result: Option<&Side<'_>>,
-        mut shipment: Shipment<'_>,
-    ) -> Result<()> {
-        let side = origin.or(result).ok_or_else(|| Error::invalid("window: nothing to put, and nowhere to get to"))?;
+    unsafe fn operate_long(&self, rank: u32, ask: &Ask, side: &Side<'_>, mut shipment: Shipment<'_>) -> Result<()> {
         let bytes = side.layout.bytes();
         let landing = |runs: &mut Vec<Run>| runs.push((side.place, bytes as usize));
-        let token = match result {
+        let token = if ask.header.what.is_answered() {
             // SAFETY: as for this function.
-            Some(_) => unsafe { self.expect(rank, ask.call, (bytes, true), landing) }?,
-            // SAFETY: nothing is written.
-            None => unsafe { self.expect(rank, ask.call.without_request(), (0, true), |_| ()) }?,
-        };
-        if result.is_none() {
-            let (data, memory_type) = (side.place.cast(), memory_type::HOST);
-            shipment.lists.parts.push(Part { data, length: bytes as usize, memory_type });
+            unsafe { self.expect(rank, ask.call, (bytes, true), landing) }?
+        } else {
+            shipment.lists.parts.push(part_at(side.place, bytes as usize));
             shipment.form = flag::RNDV;
-        }
+            // SAFETY: nothing is written.
+            unsafe { self.expect(rank, ask.call.without_request(), (0, true), |_| ()) }?
+        };
         self.dispatch(rank, &WindowHeader { bytes, token, ..ask.header }, &mut shipment, ask.call)?;
         self.shipped(rank, shipment)
     }

@@ -140,8 +140,11 @@ impl Window {
 
     /// Is what is told to this target now heard when all is done that was asked of it before? What is long is not done in its turn.
     fn is_done_behind(&self, target: u32) -> bool {
-        let target = &self.targets[target as usize];
-        target.control.is_none() && target.remote.as_ref().is_none_or(|remote| !remote.tally.owes_long())
+        self.targets[target as usize].control.is_none() && !self.owes_long(target)
+    }
+
+    fn owes_long(&self, target: u32) -> bool {
+        self.targets[target as usize].remote.as_ref().is_some_and(|remote| remote.tally.owes_long())
     }
 
     pub(super) fn release(&self, target: u32, how: LockType) -> Result<()> {
@@ -264,15 +267,10 @@ impl Window {
             let answered = if self.is_done_behind(*rank) { Ok(()) } else { self.await_answers(*rank) };
             answered.and(self.signal(*rank, Signal::Completed))
         };
-        let waits = |rank: &&u32| self.targets[**rank as usize].remote.is_some() && !self.is_done_behind(**rank);
-        let told = match self.has_remotes && ranks.iter().any(|rank| waits(&rank)) {
-            false => ranks.iter().map(finish).fold(begun, Result::and),
-            true => {
-                // Nobody waits for what is long at another one.
-                let (later, first): (Vec<u32>, Vec<u32>) = ranks.iter().partition(waits);
-                first.iter().chain(&later).map(finish).fold(begun, Result::and)
-            }
-        };
+        // Nobody waits for what is long at another one.
+        let later: Vec<u32> = ranks.iter().copied().filter(|rank| self.owes_long(*rank)).collect();
+        let first = ranks.iter().filter(|rank| !later.contains(rank));
+        let told = first.chain(&later).map(finish).fold(begun, Result::and);
         let completed = ranks.iter().map(|rank| self.await_answers(*rank)).fold(told, Result::and);
         self.epoch.keep_list(ranks);
         completed

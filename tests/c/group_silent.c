@@ -8,22 +8,23 @@
 
 static const ucxx_worker_params_t *worker_params;
 static const uint32_t victim = 2;
+static const uint64_t patience = 1000 * MILLISECOND;
 
-static void join(member_t *member, uint64_t liveness_ns) {
+static void join(member_t *member) {
   member_open(member, worker_params);
   member_join(member, 0);
   /* Before there are connections, or after that. */
   if (member->rank % 2 == 0)
-    CHECK_OK(ucxx_group_set_liveness(member->group, liveness_ns));
+    CHECK_OK(ucxx_group_set_liveness(member->group, patience));
   /* Nobody is stopped before all are connected. */
   for (int round = 0; round < 3; round++)
     CHECK_OK(ucxx_group_barrier(member->group));
-  CHECK_OK(ucxx_group_set_liveness(member->group, liveness_ns));
+  CHECK_OK(ucxx_group_set_liveness(member->group, patience));
 }
 
 /* The launcher stops this process here, and kills it when the others have been told. */
 static void be_silent(const member_t *member) {
-  __atomic_store_n(&member->board->count[0], 1, __ATOMIC_SEQ_CST);
+  mark(&member->board->count[0], 1);
   for (;;)
     pause();
 }
@@ -36,7 +37,7 @@ static void check_told(member_t *member, ucxx_status_t status) {
 }
 
 static void in_a_barrier(member_t *member) {
-  join(member, 1000 * MILLISECOND);
+  join(member);
   if (member->rank == victim)
     be_silent(member);
   check_told(member, ucxx_group_barrier(member->group));
@@ -47,7 +48,7 @@ static void in_a_barrier(member_t *member) {
 static void with_a_lock(member_t *member) {
   uint64_t *base = NULL;
   ucxx_window_t *window = NULL;
-  join(member, 1000 * MILLISECOND);
+  join(member);
   CHECK_OK(ucxx_window_allocate(member->group, 64, 8, NULL, (void **)&base, &window));
   if (member->rank == victim) {
     CHECK_OK(ucxx_window_lock(window, UCXX_LOCK_EXCLUSIVE, 0, 0));
@@ -75,29 +76,20 @@ static void run_and_stop(uint32_t size, void (*body)(member_t *member)) {
   board_t *board = board_open(size, test_seed());
   pid_t pids[MOST_MEMBERS];
   members_start(board, pids, body);
-  while (__atomic_load_n(&board->count[0], __ATOMIC_SEQ_CST) == 0)
-    sched_yield();
+  await_mark(&board->count[0], 1);
   CHECK_EQ(kill(pids[victim], SIGSTOP), 0);
-  while (__atomic_load_n(&board->count[1], __ATOMIC_SEQ_CST) < size - 1)
-    sched_yield();
+  await_mark(&board->count[1], size - 1);
   CHECK_EQ(kill(pids[victim], SIGKILL), 0);
   members_end(board, pids, (int)victim);
   board_close(board);
 }
 
-static uint64_t clock_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
-}
-
 /* Longer than the others would wait for a sign: the group's thread gives them. */
 static void computes(member_t *member) {
-  enum { PATIENCE_MS = 1000 };
-  join(member, PATIENCE_MS * MILLISECOND);
+  join(member);
   if (member->rank == victim) {
     volatile uint64_t sum = 0;
-    for (uint64_t begin = clock_ns(); clock_ns() - begin < 2000 * MILLISECOND;)
+    for (uint64_t begin = clock_ns(); clock_ns() - begin < 2 * patience;)
       sum += begin;
   }
   CHECK_OK(ucxx_group_barrier(member->group));

@@ -176,6 +176,13 @@ static inline void await_mark(const uint64_t *place, uint64_t value) {
     sched_yield();
 }
 
+/* Of all processes of the machine. */
+static inline uint64_t clock_ns(void) {
+  struct timespec time;
+  CHECK_EQ(clock_gettime(CLOCK_MONOTONIC, &time), 0);
+  return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
+}
+
 /*
  * Not one of them goes on before all are here. Before one is killed this stands where a collective of the group would not do: some are still inside
  * when others have come out, and need a message that the killed one has not sent yet.

@@ -9,7 +9,6 @@
 #include "win_linear.h"
 #include "win_model.h"
 
-#include <time.h>
 
 enum { MEMBERS = 4, LOCATIONS = 5, ROUNDS = 30, SETS = 32, SET_SIZE = 64, LENGTH = 24, AT_ONCE = 5, SPINS = 2000 };
 
@@ -37,12 +36,6 @@ typedef struct gathered {
   uint64_t come;
 } gathered_t;
 static gathered_t *gathered;
-
-static uint64_t now(void) {
-  struct timespec time;
-  CHECK_EQ(clock_gettime(CLOCK_MONOTONIC, &time), 0);
-  return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
-}
 
 /* ------------------------------------------------------------------ the check itself */
 
@@ -164,14 +157,14 @@ static void make_histories(dice_t *dice, int set) {
       flight->event->compare.a = seen[at].a;
       if (is_double(flight->location))
         flight->event->operand.b = -flight->event->operand.a;
-      flight->event->begin = now();
+      flight->event->begin = clock_ns();
       launch(flight, set);
     }
     if (at_once == 1)
       CHECK_OK(ucxx_window_flush(win.window, flights[0].location->target));
     else
       CHECK_OK(ucxx_window_flush_all(win.window));
-    uint64_t end = now();
+    uint64_t end = clock_ns();
     for (uint64_t at = 0; at < count; at++) {
       event_t *event = flights[at].event;
       event->end = end;

@@ -32,6 +32,11 @@ static void check_made(const uint8_t *bytes, uint64_t length, uint64_t seed) {
   }
 }
 
+static void check_all(const uint8_t *bytes, uint64_t length, uint8_t value) {
+  for (uint64_t at = 0; at < length; at++)
+    CHECK_EQ(bytes[at], value);
+}
+
 static ucxx_status_t put(const win_t *win, const void *from, uint64_t length, uint32_t target, uint64_t at) {
   const ucxx_layout_t all = contiguous(UCXX_TYPE_BYTE, length);
   return ucxx_window_put(win->window, from, &all, target, win_disp(win, target, at), &all);
@@ -115,8 +120,7 @@ static void requests(win_t *win) {
   CHECK_OK(ucxx_window_unlock_all(win->window));
   for (uint64_t which = 0; which < REQUESTS; which++) {
     if (got[which * length] == 0x11 && got[which * length + 1] == 0x11) {
-      for (uint64_t at = 0; at < length; at++)
-        CHECK_EQ(got[which * length + at], 0x11);
+      check_all(got + which * length, length, 0x11);
     } else {
       CHECK_EQ(memcmp(got + which * length, data + which * length, length), 0);
     }
@@ -165,8 +169,7 @@ static void between_start_and_complete(win_t *win) {
       CHECK_OK(ucxx_window_start(win->window, &target, 1, 0));
       CHECK_OK(get(win, got, length, target, 0));
       CHECK_OK(ucxx_window_complete(win->window));
-      for (uint64_t at = 0; at < length; at++)
-        CHECK_EQ(got[at], round);
+      check_all(got, length, (uint8_t)round);
     }
   }
   CHECK_OK(ucxx_group_barrier(win->member->group));
@@ -195,8 +198,7 @@ static void from_lock_to_lock(win_t *win) {
     CHECK_OK(ucxx_window_unlock(win->window, target));
     CHECK_OK(finish(reading, &read));
     CHECK_OK(finish(status, &request));
-    for (uint64_t at = 0; at < length; at++)
-      CHECK_EQ(found[at], last);
+    check_all(found, length, last);
   }
   CHECK_OK(ucxx_group_barrier(win->member->group));
   free(found);
@@ -221,14 +223,12 @@ static void flushes_with_requests(win_t *win) {
       mark(&marks->there, round);
       CHECK_OK(get(win, got, length, target, 0));
       CHECK_OK(finish(ucxx_window_flush_nb(win->window, target, NULL, &second), &second));
-      for (uint64_t at = 0; at < length; at++)
-        CHECK_EQ(got[at], round);
+      check_all(got, length, (uint8_t)round);
       CHECK_OK(finish(putting, &put));
       CHECK_OK(ucxx_window_unlock(win->window, target));
     } else if (win->rank == target) {
       await_mark(&marks->there, round);
-      for (uint64_t at = 0; at < length; at++)
-        CHECK_EQ(win->base[at], round);
+      check_all(win->base, length, (uint8_t)round);
     }
     CHECK_OK(ucxx_group_barrier(win->member->group));
   }
