@@ -275,3 +275,11 @@ impl ConnRequest {
         })
     }
 }
+
+impl Worker {
+    /// Those whose connections were accepted, as far as they are open. Inside the gate.
+    pub(crate) fn accepted_peers(&self) -> Vec<SocketAddr> {
+        let endpoints = self.endpoints.borrow();
+        endpoints.iter().flatten().filter_map(|endpoint| endpoint.connection.as_ref()?.peer.get()).collect()
+    }
+}

@@ -4,12 +4,14 @@
 
 use super::connect::usable;
 use super::events::{self, Event};
+use super::listener_sockets::Sockets;
 use super::socket_address::{self, Raw};
 use super::status::{Error, Result, Status};
 use super::timer;
 use super::worker::{attention, Inside, Worker, CLIENT_ID};
 use crate::sys;
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, Ordering};
@@ -25,6 +27,14 @@ const CALLBACK_PATIENCE_NS: u64 = u64::MAX;
 /// library's goes on for so long, and refuses what comes.
 const LINGER_NS: u64 = 100_000_000;
 
+/// Who has connected by then and asked for nothing is cut off, and UCX looked at again after so long: until nobody is left, but not for
+/// ever, as others may connect meanwhile.
+const CUT_NS: u64 = 10_000_000;
+const CUTS: u32 = 200;
+
+/// So many of those that were refused last are known: the answer may still be on its way to them.
+const REFUSED: usize = 1024;
+
 /// An address and port on which a worker takes connections.
 ///
 /// Cells belong to whoever is inside the worker's gate.
@@ -37,6 +47,10 @@ pub struct Listener {
     on_connect: Callback,
     on_connect_arg: *mut c_void,
     unanswered: RefCell<Vec<Arc<ConnRequest>>>,
+    refused: RefCell<VecDeque<SocketAddr>>,
+    /// Set with `address`.
+    sockets: OnceLock<Sockets>,
+    cuts: Cell<u32>,
     /// It has ended for its user, and UCP's goes at this moment; 0 before.
     lingers_until: Cell<u64>,
     /// UCP's has gone. Read by threads that wait in destroy.
@@ -112,6 +126,9 @@ impl Listener {
             on_connect,
             on_connect_arg,
             unanswered: RefCell::default(),
+            refused: RefCell::default(),
+            sockets: OnceLock::new(),
+            cuts: Cell::new(0),
             lingers_until: Cell::new(0),
             gone: AtomicBool::new(false),
             running: AtomicU32::new(0),
@@ -148,6 +165,7 @@ impl Listener {
             return Err(Error::new(Status::IO_ERROR, "host: UCX would not tell where its listener listens"));
         };
         listener.address.get_or_init(|| bound);
+        listener.sockets.get_or_init(|| Sockets::new(bound.port()));
         Ok(listener)
     }
 
@@ -171,6 +189,25 @@ impl Listener {
 
     fn has_ended(&self) -> bool {
         self.lingers_until.get() != 0
+    }
+
+    /// Cuts off who has connected and asked for nothing. How many there were.
+    fn cut_silent(&self) -> usize {
+        let asked = self.refused.borrow().iter().copied().chain(self.worker.accepted_peers()).collect();
+        self.sockets.get().map_or(0, |sockets| sockets.cut(&asked))
+    }
+
+    /// It has been over for a while, and nobody is left who may still ask. Inside the gate.
+    fn may_go(&self, now: u64) -> bool {
+        if !self.has_ended() || now < self.lingers_until.get() {
+            return false;
+        }
+        if self.cuts.get() == CUTS || self.cut_silent() == 0 {
+            return true;
+        }
+        self.cuts.set(self.cuts.get() + 1);
+        self.lingers_until.set(timer::deadline_after(CUT_NS));
+        false
     }
 
     /// Stops listening. Inside the gate.
@@ -310,6 +347,11 @@ impl ConnRequest {
     fn reject_in_ucp(&self) {
         let listener = self.listener.ucp.get();
         if let Some(ucp) = self.take_ucp().filter(|_| !listener.is_null()) {
+            let mut refused = self.listener.refused.borrow_mut();
+            refused.extend(self.peer);
+            if refused.len() > REFUSED {
+                refused.pop_front();
+            }
             // SAFETY: a live listener inside its worker's gate, and a request of its that was not answered.
             let status = Status(unsafe { sys::ucp_listener_reject(listener, ucp) }.into());
             if status != Status::OK {
@@ -340,13 +382,15 @@ impl Worker {
 
     /// Has UCP let go of listeners that have ended a while ago. True while there are others of the kind.
     pub(crate) fn advance_listeners(&self, now: u64) -> bool {
-        let over = |listener: &Arc<Listener>| listener.has_ended() && now >= listener.lingers_until.get();
-        let (gone, kept): (Vec<_>, Vec<_>) = self.listeners.take().into_iter().partition(over);
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            self.listeners.take().into_iter().partition(|listener| listener.may_go(now));
         let waits = kept.iter().any(|listener| listener.has_ended());
         *self.listeners.borrow_mut() = kept;
         let some = !gone.is_empty();
         for listener in gone {
             listener.end_in_ucp();
+            // Who has come in the moment before.
+            listener.cut_silent();
         }
         if some {
             self.tell_destroyers();

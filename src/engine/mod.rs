@@ -92,6 +92,7 @@ pub(crate) mod late_workers;
 pub mod layout;
 pub mod library;
 pub mod listener;
+mod listener_sockets;
 pub(crate) mod liveness;
 #[cfg(debug_assertions)]
 pub(crate) mod lock_order;

@@ -103,33 +103,49 @@ def check(actor, processes):
     return over
 
 
+# As /proc/net/tcp has them.
+TCP_STATES = ("", "established", "syn sent", "syn received", "fin wait 1", "fin wait 2", "time wait", "closed", "close wait", "last ack", "listening", "closing")
+
+
 def descriptors(pid):
-    """What they lead to, each kind with its number."""
+    """What they lead to, each kind with its number; TCP sockets with their state, what they have not sent and what was not read."""
+    states = {}
+    for line in listed(pid, ("tcp", "tcp6")):
+        words = line.split()
+        queued, unread = (int(number, 16) for number in words[4].split(":"))
+        states[f"socket:[{words[9]}]"] = f"socket, {TCP_STATES[int(words[3], 16)]}, {queued} queued, {unread} unread"
     kinds = Counter()
     for name in os.listdir(f"/proc/{pid}/fd"):
         try:
-            kinds[os.readlink(f"/proc/{pid}/fd/{name}").split(":[")[0]] += 1
+            target = os.readlink(f"/proc/{pid}/fd/{name}")
+        except OSError:
+            continue
+        kinds[states.get(target, target.split(":[")[0])] += 1
+    return dict(kinds)
+
+
+def listed(pid, protocols):
+    """The kernel's lines about sockets in the process's network namespace."""
+    for protocol in protocols:
+        try:
+            with open(f"/proc/{pid}/net/{protocol}", encoding="ascii", errors="replace") as file:
+                yield from list(file)[1:]
         except OSError:
             pass
-    return dict(kinds)
 
 
 def nowhere(pid):
     """Sockets that are neither connected nor waited at: the kernel lists those."""
-    listed = set()
-    for protocol, column in (("tcp", 9), ("tcp6", 9), ("udp", 9), ("udp6", 9), ("unix", 6), ("netlink", 9)):
-        try:
-            with open(f"/proc/{pid}/net/{protocol}", encoding="ascii", errors="replace") as file:
-                listed.update(f"socket:[{line.split()[column]}]" for line in list(file)[1:])
-        except OSError:
-            pass
+    known = set()
+    for protocols, column in ((("tcp", "tcp6", "udp", "udp6", "netlink"), 9), (("unix",), 6)):
+        known.update(f"socket:[{line.split()[column]}]" for line in listed(pid, protocols))
     count = 0
     for name in os.listdir(f"/proc/{pid}/fd"):
         try:
             target = os.readlink(f"/proc/{pid}/fd/{name}")
         except OSError:
             continue
-        count += target.startswith("socket:[") and target not in listed
+        count += target.startswith("socket:[") and target not in known
     return count
 
 

@@ -119,7 +119,7 @@ class Flow:
 
     def over(self):
         """The end of the stream comes through."""
-        wait_for(self.r, self.sink.actor, "hub_over", hub=self.sink.id)
+        moving(self.r, self.sink, "came", lambda: self.sink.actor.wait("hub_over", hub=self.sink.id), "a stream does not come to its end")
         return self.sink.account()
 
     def arrived(self, first=0, again=0):
@@ -130,16 +130,20 @@ class Flow:
             self.r.fail("integrity", f"{self.sink.actor.name}: expected {count} from {first} on, {again} once more, got {account}")
 
     def drained(self):
-        if not self.r.poll(lambda: self.source.call("drained_hub")["status"] == "OK"):
-            stuck(self.r, self.source.actor, f"a hub does not drain: {self.source.account()}")
+        moving(self.r, self.source, "consumed", lambda: self.r.poll(lambda: self.source.call("drained_hub")["status"] == "OK"), "a hub does not drain")
         account = self.source.settled()
         if account["consumed"] != self.work["count"]:
             self.r.fail("completion", f"{self.source.actor.name}: what is not gone is not offered: {account}")
 
 
-def wait_for(r, actor, what, **match):
-    if actor.wait(what, **match) is None:
-        stuck(r, actor, f"no {what} {match}")
+def moving(r, end, figure, wait, what):
+    """Until it has come true. It hangs where a watchdog's time has passed in which nothing came: chunks by the thousand, one at a time, take long where others compute."""
+    before = None
+    while not wait():
+        account = end.account()
+        if account[figure] == before:
+            stuck(r, end.actor, f"{what}: {account}")
+        before = account[figure]
 
 
 def stuck(r, actor, what):

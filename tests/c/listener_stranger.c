@@ -1,0 +1,63 @@
+/*
+ * Somebody connects to a listener's port and says nothing, or not all of it, until the listener has gone: that connection is over then, and what comes on it touches nothing.
+ * Connections that were accepted stay.
+ */
+#include "test_util.h"
+#include "client_server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <malloc.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { STRANGERS = 20 };
+
+static int stranger(uint16_t port) {
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  CHECK(descriptor >= 0 && connect(descriptor, (struct sockaddr *)&address, sizeof address) == 0);
+  return descriptor;
+}
+
+/* What UCX's listener takes for a request of no length; the beginning of it. */
+static void speak(int descriptor, size_t length) {
+  static const char request[16];
+  (void)!send(descriptor, request, length, MSG_NOSIGNAL);
+}
+
+static void silent_until_it_has_gone(const manner_t *manner) {
+  STEP("%s", manner->name);
+  site_t site;
+  ends_t client;
+  int strangers[STRANGERS];
+  site_open(&site, manner, NULL, ACCEPT);
+  dial(&site, "127.0.0.1", &client);
+  AWAIT(&site, asked(&site) == 1 && seen_count(&client.open) == 1 && seen_count(&site.accepted[0].open) == 1);
+  for (unsigned at = 0; at < STRANGERS; at++) {
+    strangers[at] = stranger(ucxx_listener_port(site.listener));
+    speak(strangers[at], at % 3);
+  }
+  ucxx_listener_destroy(site.listener);
+  site.listener = NULL;
+  for (unsigned at = 0; at < STRANGERS; at++) {
+    char none;
+    ssize_t received = recv(strangers[at], &none, 1, 0);
+    CHECK(received == 0 || (received < 0 && errno == ECONNRESET));
+    speak(strangers[at], 16 - at % 3);
+    close(strangers[at]);
+  }
+  transfer(&site, client.endpoint, site.server, 100, 1);
+  transfer(&site, site.accepted[0].endpoint, site.client, 100, 2);
+  hang_up(&site, &client, &site.accepted[0]);
+  site_close(&site);
+}
+
+int main(void) {
+  test_begin("listener_stranger", 60);
+  /* Memory that is read after it was given back is read as this. */
+  mallopt(M_PERTURB, 0x5a);
+  for (unsigned at = 0; has_tcp() && at < MANNERS; at++)
+    silent_until_it_has_gone(&manners[at]);
+  return 0;
+}
