@@ -213,7 +213,7 @@ impl Endpoint {
         self.check_length_of_header(front.header)?;
         let memory_type = memory_type_of(&self.worker, parts, params)?;
         let length = front.length_with(parts);
-        self.check_credit_outside(params, length)?;
+        self.check_credit_outside(params, length, outgoing.charge)?;
         self.worker.delay(Kind::AmSend, length as u64, params, out, |slot| {
             self.describe(slot, outgoing, front, parts, memory_type)
         })
@@ -386,8 +386,8 @@ impl Endpoint {
     }
 
     /// As `check_queue_outside`, for what needs credit.
-    pub(crate) fn check_credit_outside(&self, params: &OpParams, length: usize) -> Result<()> {
-        if self.credits.is_short() {
+    pub(crate) fn check_credit_outside(&self, params: &OpParams, length: usize, charge: u16) -> Result<()> {
+        if self.credits.is_short_for(charge) {
             return self.check_queue(params, length);
         }
         self.check_queue_outside(params, length)

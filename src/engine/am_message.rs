@@ -4,6 +4,7 @@
 //! it is destroyed it belongs to the user, but for `data`, which the end of the worker takes away.
 
 use super::context;
+use super::cuda;
 use super::endpoint::Endpoint;
 use super::inflight::{self, Out, Submission};
 use super::memory_type;
@@ -190,8 +191,8 @@ impl Message {
         let worker = self.worker();
         for part in parts {
             memory_type::check(part.memory_type)?;
-            if memory_type::is_device(part.memory_type) {
-                let text = "memory_type: the message came in with its data, which is copied into ordinary memory only";
+            if part.memory_type == memory_type::ROCM {
+                let text = "memory_type: the message came in with its data, which is not copied into ROCm memory";
                 return Err(Error::new(Status::UNSUPPORTED, text));
             }
         }
@@ -200,7 +201,13 @@ impl Message {
             let length = part.length.min(left);
             if length > 0 {
                 // SAFETY: the message's data, of which so much is left, and the caller's buffer, which is writable.
-                unsafe { part.data.cast::<u8>().copy_from_nonoverlapping(from, length) };
+                unsafe {
+                    if memory_type::is_device_at(&worker.context, part.memory_type, part.data) {
+                        cuda::put(part.data, from.cast(), length)?;
+                    } else {
+                        part.data.cast::<u8>().copy_from_nonoverlapping(from, length);
+                    }
+                }
                 // SAFETY: not beyond the end of the data.
                 from = unsafe { from.add(length) };
                 left -= length;

@@ -7,7 +7,7 @@
 
 use super::wire::Amount;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Messages that may be on their way or unreceived, for each connection.
 pub(crate) const MESSAGES: u16 = 256;
@@ -42,8 +42,8 @@ pub(crate) struct Credits {
     told: Total,
     /// The place in the order of the next message that goes out.
     pub(crate) sequence: Cell<u32>,
-    /// The next message would have to wait. Read by any thread.
-    short: AtomicBool,
+    /// What the cheapest message costs that would have to wait: `LEAST` where all would, 0 where none was refused. Read by any thread.
+    short: AtomicU16,
 }
 
 /// An amount in one word, written and read as a whole: what is written in two halves and read as one a moment later, as it is where a handler
@@ -84,16 +84,41 @@ impl Credits {
     #[inline(always)]
     pub(crate) fn spend(&self, charge: u16) {
         self.spent.set(plus(self.spent.get(), charge));
-        if !self.suffice(1) {
-            self.set_short(true);
+        if !self.suffice(LEAST) {
+            self.short.store(LEAST, Ordering::Relaxed);
         }
     }
 
+    /// Somebody waits for credit, or would have to.
     pub(crate) fn is_short(&self) -> bool {
-        self.short.load(Ordering::Relaxed)
+        self.is_short_for(u16::MAX)
     }
 
-    pub(crate) fn set_short(&self, short: bool) {
+    /// The same of a message that costs so much.
+    #[inline(always)]
+    pub(crate) fn is_short_for(&self, charge: u16) -> bool {
+        let short = self.short.load(Ordering::Relaxed);
+        short != 0 && short <= charge
+    }
+
+    /// A message that costs so much has been refused.
+    #[cold]
+    pub(crate) fn refused(&self, charge: u16) {
+        if !self.is_short_for(charge) {
+            self.short.store(charge, Ordering::Relaxed);
+        }
+    }
+
+    /// Credit has come, or what waited for it has gone on; whether something still waits.
+    pub(crate) fn look_again(&self, waits: bool) {
+        let refused = self.short.load(Ordering::Relaxed);
+        let short = if waits || !self.suffice(LEAST) {
+            LEAST
+        } else if refused != 0 && !self.suffice(refused) {
+            refused
+        } else {
+            0
+        };
         self.short.store(short, Ordering::Relaxed);
     }
 
@@ -185,6 +210,26 @@ mod tests {
             assert!(receiver.receive(cost), "within the window");
             held.push_back(cost);
         }
+    }
+
+    #[test]
+    fn what_was_refused_is_waited_for() {
+        let sender = Credits::default();
+        while sender.suffice(65) {
+            sender.spend(65);
+        }
+        sender.refused(65);
+        assert!(sender.is_short() && sender.is_short_for(65) && !sender.is_short_for(64));
+        sender.look_again(false);
+        assert!(sender.is_short(), "there is credit for some, and not for that one");
+        sender.refused(70);
+        sender.refused(64);
+        assert!(sender.is_short_for(64) && !sender.is_short_for(63));
+        assert!(sender.note_told(Amount { messages: 1, units: 65 }));
+        sender.look_again(false);
+        assert!(!sender.is_short());
+        sender.look_again(true);
+        assert!(sender.is_short_for(LEAST));
     }
 
     #[test]

@@ -206,6 +206,37 @@ pub(crate) fn may_be_on_device(data: *const c_void) -> bool {
     }
 }
 
+/// The same, and no where the process has no driver: then nothing in it is.
+pub(crate) fn is_on_device(data: *const c_void) -> bool {
+    (DRIVER.get().is_some() || Driver::is_loaded()) && may_be_on_device(data)
+}
+
+/// Copies from the host to a GPU's own memory, and waits for that.
+///
+/// # Safety
+/// So many bytes on either side.
+pub(crate) unsafe fn put(target: *mut c_void, from: *const c_void, bytes: usize) -> Result<()> {
+    let device = match find(target) {
+        Some((CUDA, device)) => device,
+        _ => return Err(Error::invalid("memory_type: the memory is no CUDA device's")),
+    };
+    let gpu = gpu(device)?;
+    let copy = || {
+        let stream = Stream::new(&gpu)?;
+        // SAFETY: as for this function.
+        unsafe {
+            stream.copy(
+                (from.cast_mut().cast(), Side::Host),
+                (target.cast(), Side::Device(&gpu)),
+                bytes,
+                std::iter::empty(),
+            )?;
+            gpu.inside(|driver| done("cuStreamSynchronize", (driver.stream_synchronize)(stream.handle.0)))
+        }
+    };
+    copy().map_err(|fault| fault.into_error("buffer: the message could not be copied there"))
+}
+
 /// Calls with this context as the current one.
 ///
 /// # Safety

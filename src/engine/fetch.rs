@@ -130,7 +130,7 @@ impl Endpoint {
             let slot = inside.take_slot();
             slot.begin(asked.kind, params, room.capacity(), 0, out.is_wanted());
             self.put_room(slot, room, queued);
-            if let Err(error) = self.ask(slot, header, params) {
+            if let Err(error) = self.ask(slot, header, Some(params)) {
                 slot.making.set(None);
                 inside.return_slot(slot);
                 return Err(error);
@@ -155,7 +155,7 @@ impl Endpoint {
             self.check_length_of_header(header)?;
         }
         let queued = self.describe_fetch(asked, header, room)?;
-        self.check_credit_outside(params, room.data_length())?;
+        self.check_credit_outside(params, room.data_length(), queued.outgoing.charge)?;
         self.worker.delay(asked.kind, room.capacity(), params, out, |slot| {
             let place = slot.room(header.len());
             // SAFETY: room for as much, which is nobody's but ours.
@@ -171,7 +171,7 @@ impl Endpoint {
         // SAFETY: `fetch_later` has put the header there; nobody else has the slot.
         let header: &[u8] = unsafe { &mut *slot.store.get() }.room(length);
         slot.queued.set(*queued);
-        match self.ask(slot, header, &OpParams::default()) {
+        match self.ask(slot, header, None) {
             Ok(()) => self.worker.start(slot, Some(self), left, Out::NOWHERE),
             Err(error) => self.worker.never_started(slot, Some(self), error.status()),
         }
@@ -203,8 +203,8 @@ impl Endpoint {
         slot.queued.set(Queued { buffer, count, scattered, ..queued });
     }
 
-    /// Sends the question of a fetch.
-    fn ask(&self, slot: &Slot, header: &[u8], params: &OpParams) -> Result<()> {
+    /// Sends the question of a fetch. None: it has been promised its place in the queue.
+    fn ask(&self, slot: &Slot, header: &[u8], params: Option<&OpParams>) -> Result<()> {
         let worker = &self.worker;
         let queued = slot.queued.get();
         let made = slot.is_making();
@@ -232,9 +232,9 @@ impl Endpoint {
         sent
     }
 
-    fn send_question(&self, slot: &Slot, ask: &Slot, message: &Queued, params: &OpParams) -> Result<()> {
+    fn send_question(&self, slot: &Slot, ask: &Slot, message: &Queued, params: Option<&OpParams>) -> Result<()> {
         if self.must_wait() || !self.pay(message.outgoing.charge) {
-            self.check_queue(params, message.count)?;
+            params.map_or(Ok(()), |params| self.check_queue(params, message.count))?;
             begin_asking(slot, ask, message.count);
             ask.queued.set(*message);
             self.enqueue(ask, &OpParams::DEFAULT, Out::NOWHERE);
@@ -326,6 +326,15 @@ impl Worker {
                 return sys::UCS_OK;
             }
         };
+        // What it says of the credit holds, whoever still waits for it: the peer does not say it again.
+        let on = match header.connection {
+            0 => self.endpoint_of(arrived.from),
+            number => self.endpoint_numbered(number),
+        };
+        if let Some(endpoint) = on {
+            endpoint.heard();
+            endpoint.note_credit(header.taken);
+        }
         // Cancelled, or out of time.
         let Some(slot) = self.fetches.find(answer.number) else { return sys::UCS_OK };
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
@@ -335,8 +344,6 @@ impl Worker {
             complain("an answer to another's question");
             return sys::UCS_OK;
         }
-        endpoint.heard();
-        endpoint.note_credit(header.taken);
         self.fetches.remove(slot.number.replace(0));
         let status = Status(answer.status);
         if status.is_error() {

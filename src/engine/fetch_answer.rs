@@ -1,7 +1,7 @@
 //! Fetch, on the side that answers: a question in its handler's hands, answered once, now or later, from any thread.
 //!
 //! A question is a message, and lies in a slot as one. It keeps the endpoint that it came on, to answer there. Answers need no
-//! credit, and the bound of the send queue does not hold for them: there are never more than questions.
+//! credit, and the bound of the send queue does not hold for them: there are never more than questions. Refusals wait for the send window when there are many.
 
 use super::am::Outgoing;
 use super::am_message::{self, Message};
@@ -11,6 +11,7 @@ use super::inflight::{Out, Submission};
 use super::operation::{flag, OpParams, Submitted};
 use super::request::{Kind, Slot};
 use super::ring::Queued;
+use super::send_window::MOST_OWED;
 use super::status::{Error, Result, Status};
 use super::tag::{describe_parts, memory_type_of, Part};
 use super::wait;
@@ -119,6 +120,9 @@ impl Fetch {
 /// In `Slot::outside`.
 pub(super) const ANSWERED: u8 = 1;
 
+/// Refusals that UCP may have beyond the send window: whoever waits for one may have to come before there is room in that.
+const AT_ONCE: u32 = 64;
+
 /// What an answer says beside its data.
 #[derive(Clone, Copy)]
 struct Told {
@@ -222,21 +226,42 @@ impl Endpoint {
         if !self.takes_messages() || self.ucp.get().is_null() || self.worker.is_over.get() {
             return;
         }
-        self.break_silence();
-        let slot = self.worker.take_internal_slot();
-        let room = slot.room(HEADER + data.len());
-        // SAFETY: room for as much, which is nobody's but ours.
-        let data = unsafe {
-            room.add(HEADER).copy_from_nonoverlapping(data.as_ptr(), data.len());
-            std::slice::from_raw_parts_mut(room.add(HEADER), data.len())
+        let describe = |slot: &Slot| {
+            let room = slot.room(HEADER + data.len());
+            // SAFETY: room for as much, which is nobody's but ours.
+            let copy = unsafe {
+                room.add(HEADER).copy_from_nonoverlapping(data.as_ptr(), data.len());
+                room.add(HEADER)
+            };
+            let outgoing = Outgoing::answer(number, status.0, 0, data.len(), false, true, &OpParams::DEFAULT);
+            let memory_type = Some(sys::UCS_MEMORY_TYPE_HOST);
+            let (buffer, count) = (copy.cast(), data.len());
+            Queued { buffer, count, memory_type, outgoing, endpoint: self, ..Queued::NOTHING }
         };
-        let outgoing = Outgoing::answer(number, status.0, 0, data.len(), false, true, &OpParams::DEFAULT);
-        let memory_type = Some(sys::UCS_MEMORY_TYPE_HOST);
-        let (buffer, count) = (data.as_mut_ptr().cast(), data.len());
-        let queued = Queued { buffer, count, memory_type, outgoing, endpoint: self, ..Queued::NOTHING };
-        match posted(slot, self.post_message(slot, &queued)) {
-            Posted::Pending => self.worker.start(slot, Some(self), &OpParams::DEFAULT, Out::NOWHERE),
-            _ => self.worker.return_slot(slot),
+        let worker = &self.worker;
+        if self.controls.get() < AT_ONCE {
+            let slot = worker.take_internal_slot();
+            return match posted(slot, self.post_message(slot, &describe(slot))) {
+                Posted::Pending => worker.start(slot, Some(self), &OpParams::DEFAULT, Out::NOWHERE),
+                _ => worker.return_slot(slot),
+            };
+        }
+        let (length, params) = (data.len() as u64, &OpParams::DEFAULT);
+        if !self.must_wait() {
+            let slot = worker.take_slot();
+            slot.prepare(Kind::FetchReply);
+            let posted = self.post_message(slot, &describe(slot));
+            // A send that UCP refuses is told to nobody, as above.
+            let _ = worker.submitted(
+                slot,
+                posted,
+                Submission { endpoint: Some(self), params, length, tag: 0 },
+                Out::NOWHERE,
+            );
+        } else if self.window.queued_ops.get() < MOST_OWED {
+            self.queue_described(Kind::FetchReply, length, params, Out::NOWHERE, describe);
+        } else {
+            self.broken("asks on, and takes no answers");
         }
     }
 }

@@ -13,7 +13,7 @@ pub(crate) const AUTO: i32 = 0;
 pub(crate) const HOST: i32 = 1;
 pub(crate) const CUDA: i32 = 2;
 pub(crate) const CUDA_MANAGED: i32 = 3;
-const ROCM: i32 = 4;
+pub(crate) const ROCM: i32 = 4;
 /// Host memory pinned for CUDA: to UCX it is host memory.
 pub(crate) const CUDA_PINNED: i32 = 16;
 /// Host memory that poses as a device, for tests without one.
@@ -93,6 +93,12 @@ pub(crate) fn may_be_device(context: &Context, memory_type: i32) -> bool {
 pub(crate) fn may_be_device_at(context: &Context, memory_type: i32, data: *const c_void) -> bool {
     may_be_device(context, memory_type)
         && (memory_type != AUTO || context.has_memory_type(sys::UCS_MEMORY_TYPE_ROCM) || cuda::may_be_on_device(data))
+}
+
+/// It is memory that the processor cannot write: said to be, or found to be where nothing is said.
+pub(crate) fn is_device_at(context: &Context, memory_type: i32, data: *const c_void) -> bool {
+    is_device(memory_type)
+        || (memory_type == AUTO && context.has_memory_type(sys::UCS_MEMORY_TYPE_CUDA) && cuda::is_on_device(data))
 }
 
 /// The processor cannot read it.

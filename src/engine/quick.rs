@@ -109,7 +109,7 @@ impl Endpoint {
     /// For plain active messages of so many bytes, header and data, which go out as one piece; None to go the long way.
     #[inline(always)]
     pub fn quick_for_message(&self, length: usize) -> Option<Quick<'_>> {
-        if self.credits.is_short() {
+        if self.credits.is_short_for(credits::LEAST) {
             return None;
         }
         self.quick_for_piece(length)

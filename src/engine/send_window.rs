@@ -41,7 +41,7 @@ impl WindowLimits {
 }
 
 /// Sends that wait where those that are owed are refused as well: nobody who keeps to what members of groups may ask each other gets there.
-const MOST_OWED: u64 = 1 << 18;
+pub(crate) const MOST_OWED: u64 = 1 << 18;
 
 /// Entries of the queue beyond which those are looked for that have ended where they stood.
 const SWEEP: usize = 64;
@@ -312,7 +312,7 @@ impl Endpoint {
         if pays {
             self.credits.spend(charge);
         } else {
-            self.credits.set_short(true);
+            self.credits.refused(charge);
         }
         pays
     }
@@ -331,7 +331,7 @@ impl Endpoint {
         while let Some(next) = self.window.uncredited.next(may) {
             self.window.waiting.push(next);
         }
-        self.credits.set_short(!self.window.uncredited.is_empty() || !self.credits.suffice(1));
+        self.credits.look_again(!self.window.uncredited.is_empty());
     }
 
     /// The peer has given credit. Inside UCP's progress perhaps.

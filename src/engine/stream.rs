@@ -141,7 +141,8 @@ impl Endpoint {
         out: Out,
     ) -> Result<Submitted> {
         params.check(&self.worker.context, "stream receive", flag::STREAM_PARTIAL)?;
-        if !memory_type::is_reached_by_cpu(params.memory_type) {
+        let on_device = || memory_type::is_device_at(&self.worker.context, params.memory_type, buffer);
+        if !memory_type::is_reached_by_cpu(params.memory_type) || (length > 0 && on_device()) {
             let text = "memory_type: a stream is received into the host's memory alone; copy from there";
             return Err(Error::new(Status::UNSUPPORTED, text));
         }

@@ -147,6 +147,9 @@ class Network:
         else:
             for side in self.SIDES if how == "loss" else ("far",):
                 self.find_again(side)
+        for side in self.SIDES:
+            # Who asked for the other side's hardware address while it was cut gives up asking after a while, and with it every connection that has begun by then.
+            self.inside(side, "ip", "neigh", "flush", "dev", "veth0")
 
     def close(self):
         for name in self.made:
