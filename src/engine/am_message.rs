@@ -449,7 +449,13 @@ pub unsafe fn destroy(message: *const Message) {
     let left = unsafe { (*slot).outside.load(Ordering::Acquire) } == LEFT;
     if !reply.is_null() && !left {
         // SAFETY: the reference that was made for this message.
-        drop(unsafe { Arc::from_raw(reply) });
+        let endpoint = unsafe { Arc::from_raw(reply) };
+        // SAFETY: as above.
+        if endpoint.status().is_error() && unsafe { (*worker).thread.is_foreign() } {
+            // It has ended, and the worker may have let go of it: it goes after what this thread has put into the ring for it. Fails once nobody looks into that.
+            let worker = endpoint.worker.clone();
+            let _ = worker.post(move |_inside| drop(endpoint));
+        }
     }
     // SAFETY: as above.
     let alive = unsafe { &*worker };

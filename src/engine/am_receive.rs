@@ -24,8 +24,9 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-/// A message that is missing in the order so long will not come: its sender has failed to send it.
-const GAP_NS: u64 = 1_000_000_000;
+/// A message that is missing in the order so long will not come: its sender has failed to send it. One that stands still in the midst of
+/// a long message takes longer than any network.
+const GAP_NS: u64 = 10_000_000_000;
 
 /// What UCP hands over.
 pub(crate) struct Arrived {

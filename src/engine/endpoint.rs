@@ -374,6 +374,10 @@ impl Endpoint {
         if entry.is_some() && !self.peering.unclaimed.get() {
             self.worker.stats.endpoints.subtract(1);
         }
+        if self.worker.thread.is_running() {
+            // As of a handle that is destroyed.
+            self.worker.thread.graves.borrow_mut().extend(entry);
+        }
     }
 
     /// Where it stands in the worker's list.

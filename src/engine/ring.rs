@@ -410,6 +410,10 @@ impl Worker {
     /// Completes an operation that UCP was never given.
     pub(crate) fn never_started(&self, slot: &Slot, endpoint: Option<&Endpoint>, status: Status) {
         self.start(slot, endpoint, &OpParams::default(), Out::NOWHERE);
+        if slot.kind.get().is_question() {
+            // The room for an answer, until there is one.
+            slot.length.set(0);
+        }
         slot.reason.set(status.0);
         self.complete(slot, status);
     }

@@ -16,6 +16,8 @@ const FLUSH_NS: u64 = 200_000_000;
 const PURGE_NS: u64 = 1_000_000_000;
 /// UCX's reads of a peer's memory that a forced close has left behind take a few passes.
 const SETTLING_NS: u64 = 200_000_000;
+/// The end of a forced close is done in a pass of its own, which UCP does not count as something found.
+const QUIET: u32 = 3;
 
 impl Worker {
     /// Destroys the worker for the caller. From a callback it takes effect at the end of the pass.
@@ -171,7 +173,7 @@ impl Worker {
         }
     }
 
-    /// Until a pass of UCP's finds nothing to do: every UCX asserts when its worker ends (`ucs_arbiter_group_cleanup`) while a closed
+    /// Until passes of UCP's find nothing to do: every UCX asserts when its worker ends (`ucs_arbiter_group_cleanup`) while a closed
     /// endpoint's reads of a peer's memory, of which we know nothing, wait for their turn. Over a network nobody reads, and the fewer
     /// passes the better: where a peer's socket closes while data for it is left over, UCX 1.13 goes on to write it through an
     /// endpoint that it has freed in the same event.
@@ -180,8 +182,12 @@ impl Worker {
             return;
         }
         let deadline = timer::deadline_after(SETTLING_NS);
-        // SAFETY: a live worker, and we are inside its gate.
-        while unsafe { sys::ucp_worker_progress(self.ucp()) } != 0 && timer::now_ns() < deadline {}
+        let mut quiet = 0;
+        while quiet < QUIET && timer::now_ns() < deadline {
+            // SAFETY: a live worker, and we are inside its gate.
+            let found = unsafe { sys::ucp_worker_progress(self.ucp()) };
+            quiet = if found == 0 { quiet + 1 } else { 0 };
+        }
     }
 
     fn flush_briefly(&self) {

@@ -92,7 +92,8 @@ pub(crate) struct ProgressThread {
     _written: CacheLine,
     /// Where threads wait for jobs, and for endpoints to end.
     pub(crate) room: EventCount,
-    /// Handles that a callback gave back while the ring could still name them. Belongs to whoever is inside the gate.
+    /// References that were given back while the ring could still name them: of handles, by a callback, and the worker's own to what has ended.
+    /// Belongs to whoever is inside the gate.
     pub(crate) graves: RefCell<Vec<Arc<Endpoint>>>,
 }
 
