@@ -2424,8 +2424,8 @@ ucxx_endpoint_t *ucxx_am_message_reply(const ucxx_am_message_t *message);
  *
  * A buffer that is too short is MESSAGE_TRUNCATED at once, and the message stays as it was. A second receive is INVALID_PARAM, also after one that
  * failed on its way; CONNECTION_RESET where the sender's connection has ended. A pull that UCX has begun is neither cancelled nor ended by its
- * timeout, but for UCXX_FLAG_TIMEOUT_CLOSES. Data that came along is not copied to a
- * device: UNSUPPORTED.
+ * timeout, but for UCXX_FLAG_TIMEOUT_CLOSES. Data that came along is copied
+ * into CUDA memory by the driver, and waited for; into ROCm memory it is not: UNSUPPORTED.
  */
 ucxx_status_t ucxx_am_message_recv(ucxx_am_message_t *message, void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 

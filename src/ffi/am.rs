@@ -232,8 +232,8 @@ pub unsafe extern "C" fn ucxx_am_message_reply(message: *const ucxx_am_message_t
 ///
 /// A buffer that is too short is MESSAGE_TRUNCATED at once, and the message stays as it was. A second receive is INVALID_PARAM, also after one that
 /// failed on its way; CONNECTION_RESET where the sender's connection has ended. A pull that UCX has begun is neither cancelled nor ended by its
-/// timeout, but for UCXX_FLAG_TIMEOUT_CLOSES. Data that came along is not copied to a
-/// device: UNSUPPORTED.
+/// timeout, but for UCXX_FLAG_TIMEOUT_CLOSES. Data that came along is copied
+/// into CUDA memory by the driver, and waited for; into ROCm memory it is not: UNSUPPORTED.
 ///
 /// # Safety
 /// A message of this library; `buffer` is writable for `length` bytes until the operation has completed; see `ucxx_op_params_t` for the rest.

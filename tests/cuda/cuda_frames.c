@@ -144,6 +144,10 @@ static void by_queue(const duo_t *duo) {
   give_back(&data);
 }
 
+static void on_message(void *arg, ucxx_am_message_t *message) {
+  *(ucxx_am_message_t **)arg = message;
+}
+
 static void on_question(void *arg, ucxx_fetch_t *fetch) {
   *(ucxx_fetch_t **)arg = fetch;
 }
@@ -165,6 +169,33 @@ static void by_fetch(const duo_t *duo) {
   ucxx_buffers_destroy(buffers);
   give_back(&data);
   CHECK_OK(ucxx_worker_set_fetch_handler(duo->right, ID, NULL, NULL, NULL));
+}
+
+/* Data that came along with its message is copied to where it is wanted, whatever UCX reaches. */
+static void along_with_it(const duo_t *duo, void *handed) {
+  STEP("a message that came with its data, received on a GPU");
+  uint8_t bytes[3000], back[sizeof bytes];
+  uint64_t device = 0;
+  ucxx_am_message_t *message = NULL;
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  ucxx_request_t *sent = NULL, *received = NULL;
+  test_fill(bytes, sizeof bytes, 50);
+  CHECK_CUDA(cuda.allocate(&device, sizeof bytes));
+  CHECK_OK(ucxx_worker_set_am_handler(duo->right, ID, on_message, &message, NULL));
+  CHECK_OK(duo_finish(duo, ucxx_am_send(duo->to_right, ID, NULL, 0, bytes, sizeof bytes, NULL, &sent), &sent));
+  while (message == NULL)
+    duo_progress(duo);
+  CHECK(ucxx_am_message_data(message) != NULL);
+  /* Of another kind than it says: nothing is touched, and it can still be had. */
+  params.memory_type = UCXX_MEMORY_CUDA;
+  CHECK_STATUS(ucxx_am_message_recv(message, handed, sizeof bytes, &params, &received), UCXX_ERR_INVALID_PARAM);
+  CHECK_OK(duo_finish(duo, ucxx_am_message_recv(message, (void *)(uintptr_t)device, sizeof bytes, &params, &received), &received));
+  ucxx_am_message_destroy(message);
+  CHECK_CUDA(cuda.to_host(back, device, sizeof back, stream));
+  CHECK_CUDA(cuda.stream_synchronize(stream));
+  CHECK_CONTENT(back, sizeof back, 50);
+  CHECK_CUDA(cuda.free(device));
+  CHECK_OK(ucxx_worker_set_am_handler(duo->right, ID, NULL, NULL, NULL));
 }
 
 /* A peer whose UCX reaches more than ours. */
@@ -199,6 +230,8 @@ int main(void) {
   duo_open(&duo, NULL);
   kind = UCXX_MEMORY_HOST;
   everything(&duo);
+  static uint8_t host[3000];
+  along_with_it(&duo, host);
   if (ucxx_context_has_cuda(duo.context)) {
     kind = UCXX_MEMORY_CUDA;
     everything(&duo);
