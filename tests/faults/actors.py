@@ -47,7 +47,7 @@ UCX_ABORTS = {
 UCX_CRASHES = {
     # The descriptor of an endpoint that was closed by force, with its socket full, is still waited at.
     "TCP events of a freed endpoint": (r"(#\d+ .* uct_tcp_iface_handle_events|#1 .*\n#\d+ .* ucs_event_set_wait).*\n(#.*\n){0,2}#\d+ .* uct_tcp_iface_progress", ("1.13", "1.21", "1.22")),
-    "flush of a freed endpoint": (r"#0 .* ucp_ep_num_lanes .*\n#\d+ .* ucp_ep_flush_progress", ("1.21",)),
+    "flush of a freed endpoint": (r"#0 .* ucp_ep_num_lanes .*\n(#.*\n)?#\d+ .* ucp_ep_flush_progress", ("1.21", "1.22")),
     # As the last one of those above.
     "answer to a get of a process that was killed": (r"#0 .* ucp_request_dt_dereg .*\n(#.*\n){0,3}#\d+ .* ucp_request_send_state_ff", ("1.21", "1.22")),
 }
