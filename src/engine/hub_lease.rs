@@ -187,10 +187,11 @@ impl State {
     #[cold]
     fn nothing(&self, seeker: &Seeker) -> Refusal {
         let mut comes = !self.closed || self.reserved > 0;
-        let mut place = self.head;
-        while !comes && place != NONE && seeker.role == Role::Consume {
+        // What a broadcast consumer has not had, and is not free, it holds itself, which is its own to know. Of those that compete another one may give back
+        // what it holds.
+        let mut place = if seeker.role == Role::Consume && seeker.unit == COMPETING { self.head } else { NONE };
+        while !comes && place != NONE {
             let chunk = &self.chunks[place as usize];
-            // Another one may give it back. What this link holds itself is its own to know.
             comes = chunk.passed & seeker.unit == 0 && chunk.holder != seeker.link;
             place = chunk.next;
         }
