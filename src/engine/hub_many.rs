@@ -131,7 +131,7 @@ struct Refused(usize, Refusal);
 fn try_all(hubs: &Hubs<'_>, links: &[&Link], places: &mut [*const Lease]) -> std::result::Result<(), Refused> {
     let mut guards = hubs.lock();
     let mut numbers = [0; MOST_LINKS];
-    let mut answer = Ok(());
+    let (mut taken, mut answer) = (0, Ok(()));
     for (index, link) in links.iter().enumerate() {
         let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
         let missing = missing_for(state, links, link);
@@ -140,32 +140,37 @@ fn try_all(hubs: &Hubs<'_>, links: &[&Link], places: &mut [*const Lease]) -> std
             missing => Err(Refusal::Starved { pool: link.seeker.pool, missing }),
         };
         match found {
-            Ok(found) => numbers[index] = state.take(&link.seeker, found),
+            Ok(found) if answer.is_ok() => {
+                numbers[index] = state.take(&link.seeker, found);
+                taken += 1;
+            }
+            Ok(_) => {}
+            // One that may be served later hides none that never will be.
+            Err(Refusal::NotNow) if answer.is_err() => {}
             Err(refusal) => {
                 // The others have only been looked at: their callbacks would be called for ever.
                 state.tried(link.seeker.link);
                 state.forgive(refusal);
                 answer = Err(Refused(index, refusal));
-                break;
+                if refusal != Refusal::NotNow {
+                    break;
+                }
             }
         }
     }
-    match &answer {
-        Ok(()) => {
-            for (index, link) in links.iter().enumerate() {
-                let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
-                state.tried(link.seeker.link);
-                places[index] = link.hub.hand_out(state, numbers[index]);
-            }
+    if answer.is_ok() {
+        for (index, link) in links.iter().enumerate() {
+            let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
+            state.tried(link.seeker.link);
+            places[index] = link.hub.hand_out(state, numbers[index]);
         }
-        Err(Refused(got, _)) => {
-            for (number, link) in numbers[..*got].iter().zip(links).rev() {
-                let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
-                // Nobody has seen that it was taken, so nobody need look again.
-                let woken = state.woken;
-                state.end(*number, End::Undo);
-                state.woken = woken;
-            }
+    } else {
+        for (number, link) in numbers[..taken].iter().zip(links).rev() {
+            let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
+            // Nobody has seen that it was taken, so nobody need look again.
+            let woken = state.woken;
+            state.end(*number, End::Undo);
+            state.woken = woken;
         }
     }
     hubs.unlock(guards);
