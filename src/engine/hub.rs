@@ -222,7 +222,8 @@ impl Hub {
             state.links[link.seeker.link as usize].in_flow = true;
         }
         state.count_wants();
-        state.woken |= DATA;
+        // Where nobody is to read any more an envelope may be given up.
+        state.woken |= DATA | ROOM;
         let _ = self.leave(state);
     }
 
@@ -284,7 +285,11 @@ impl Hub {
             Some(Err(refusal)) => Err(self.refused(&seeker, refusal)),
             None => {
                 let leased = self.lease(&seeker, 0, timeout_ns);
-                self.state.lock().pools[seeker.pool as usize].demand -= 1;
+                let mut state = self.state.lock();
+                state.pools[seeker.pool as usize].demand -= 1;
+                // The copy may be one that can be given up now.
+                state.woken |= ROOM;
+                let _ = self.leave(state);
                 leased
             }
         }

@@ -8,7 +8,7 @@ use super::hub_lease::{Refusal, Seeker};
 use super::hub_memory::MemoryKind;
 use super::hub_ready::{Callback, LinkCallback, Watch};
 use super::hub_state::{self, Role, State, COMPETING, NONE};
-use super::hub_wait::{silence, DATA};
+use super::hub_wait::{silence, DATA, ROOM};
 use super::memory_type;
 use super::progress::from_callback;
 use super::status::{Error, Result, Status};
@@ -196,6 +196,8 @@ impl Link {
                 state.settle();
             }
             state.count_wants();
+            // Also one that only looks may have been all that kept an envelope from being given up.
+            state.woken |= DATA | ROOM;
         }
         state.forget_link(number);
         let _ = link.hub.leave(state);

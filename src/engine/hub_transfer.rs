@@ -246,6 +246,5 @@ impl State {
             }
             place = next;
         }
-        self.woken |= DATA | ROOM;
     }
 }
