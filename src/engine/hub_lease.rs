@@ -349,7 +349,7 @@ impl State {
             if self.is_done(place) {
                 self.remove(place);
             } else if self.retain == Retain::UntilCopied {
-                self.thin_out(place);
+                self.thin_out(place, 0);
             }
             return;
         }

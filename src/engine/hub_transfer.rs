@@ -178,19 +178,20 @@ impl State {
             self.envelopes[target as usize].length = transfer.length;
             self.attach(target, transfer.chunk);
             if self.retain == Retain::UntilCopied {
-                self.thin_out(transfer.chunk);
+                // Whoever has asked for it, and not waited, is to find it.
+                self.thin_out(transfer.chunk, 1 << pool);
             }
         }
         self.woken |= DATA | ROOM;
     }
 
-    /// Gives back the replicas of a chunk that nobody is going to read, but one. While one of them is being changed, none: that may be the only one that
-    /// counts.
-    pub(super) fn thin_out(&mut self, place: u32) {
+    /// Gives back the replicas of a chunk that nobody is going to read, but one, and but those in these pools. While one of them is being changed, none: that
+    /// may be the only one that counts.
+    pub(super) fn thin_out(&mut self, place: u32, kept: u32) {
         if self.chunks[place as usize].modifiers > 0 {
             return;
         }
-        let unwanted = self.chunks[place as usize].replicas & !self.wanted(place);
+        let unwanted = self.chunks[place as usize].replicas & !(self.wanted(place) | kept);
         for pool in bits(unwanted) {
             if self.chunks[place as usize].replicas.count_ones() > 1 {
                 self.detach(self.replica(place, pool));
