@@ -126,3 +126,30 @@ fn what_was_asked_for_is_there_when_the_copy_ends_later() {
         }
     }
 }
+
+/// What a swap has taken away is nowhere served, however late its copy ends, and whoever has come meanwhile.
+#[test]
+fn a_copy_of_what_was_swapped_away_is_dropped() {
+    let mut state = hub(Retain::UntilCopied, &[(ON_HOST, 1), (ON_DUMMY, 2), (ON_OTHER, 1)]);
+    let consumer = link(&mut state, Role::Consume, 1, false);
+    let looker = link(&mut state, Role::Peek, 2, false);
+    produce(&mut state, 0, 1);
+    let near = state.begin_transfer().unwrap();
+    let far = state.begin_transfer().unwrap();
+    assert_eq!((near.to_kind, far.to_kind), (ON_DUMMY, ON_OTHER));
+    finish(&mut state, &near);
+    let (held, fresh) = (lease(&mut state, &consumer).unwrap(), lease(&mut state, &seeker(Role::Produce, 1)).unwrap());
+    // SAFETY: leased to us.
+    unsafe { *word(&state, fresh) = 2 };
+    state.exchange(held, fresh);
+    state.end(held, End::Abort);
+    state.end(fresh, End::Abort);
+    finish(&mut state, &far);
+    assert_eq!((state.stats.transfers, state.stats.stale_transfers), (1, 1));
+    assert_eq!(lease(&mut state, &looker), Err(Refusal::NotNow));
+    let again = state.begin_transfer().unwrap();
+    finish(&mut state, &again);
+    let found = lease(&mut state, &looker).unwrap();
+    // SAFETY: as above.
+    assert_eq!(unsafe { *word(&state, found) }, 2);
+}

@@ -206,6 +206,22 @@ static void swap_within(void) {
   CHECK_OK(ucxx_envelope_abort(chunk, NULL));
   CHECK_OK(ucxx_envelope_abort(fresh, NULL));
   CHECK_EQ(peek_word(hub.hub, on_host), 4);
+  STEP("what has been swapped away is no chunk for a consumer that comes before it is consumed");
+  CHECK_OK(ucxx_hub_pop(hub.hub));
+  push_word(hub.hub, on_host, 8);
+  fresh = lease_now(in);
+  chunk = lease_now(out);
+  *word_of(fresh) = 9;
+  CHECK_OK(ucxx_envelope_swap(fresh, chunk));
+  ucxx_link_t *late = hub_broadcast(hub.hub, on_host);
+  CHECK_OK(ucxx_envelope_commit(chunk, 0, NULL));
+  lease_none(late, UCXX_ERR_NO_RESOURCE);
+  lease_none(peek, UCXX_ERR_NO_RESOURCE);
+  CHECK_EQ(ucxx_hub_length(hub.hub), 0);
+  put_word(fresh, 8);
+  CHECK_EQ(consume_word(late), 8);
+  ucxx_link_destroy(late);
+  CHECK_EQ(ucxx_hub_length(hub.hub), 1);
   STEP("what is not swapped: what others look at, what only reads, what is elsewhere, what is of another size or the caller's");
   CHECK_OK(ucxx_hub_pop(hub.hub));
   push_word(hub.hub, on_host, 6);
@@ -252,6 +268,57 @@ static void swap_within(void) {
   hub_close(&hub);
 }
 
+static ucxx_envelope_t *made(ucxx_hub_t *hub, size_t length) {
+  ucxx_envelope_t *envelope = NULL;
+  CHECK_OK(ucxx_hub_push(hub, on_host, &envelope));
+  CHECK_OK(ucxx_envelope_commit(envelope, length, NULL));
+  CHECK_OK(ucxx_hub_peek(hub, on_host, 0, &envelope));
+  return envelope;
+}
+
+static void swap_and_bytes(void) {
+  STEP("what a swap has brought counts for the limit in bytes, also where its lease is aborted");
+  ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
+  params.envelope_size = SIZE;
+  params.max_queue_bytes = 2 * SIZE;
+  for (int modifies = 0; modifies < 2; modifies++) {
+    hub_t hub = hub_open_with(&params, 4, 0), other = hub_open(SIZE, 2, 0);
+    ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host);
+    ucxx_link_t *out = hub_link(hub.hub, modifies ? UCXX_LINK_MODIFY : UCXX_LINK_CONSUME, on_host);
+    ucxx_link_t *from = hub_link(other.hub, UCXX_LINK_CONSUME, on_host);
+    CHECK_OK(ucxx_envelope_release(made(hub.hub, SIZE), NULL));
+    CHECK_OK(ucxx_envelope_release(made(other.hub, 8), NULL));
+    ucxx_envelope_t *first = lease_now(in), *large = lease_now(out), *little = lease_now(from);
+    lease_none(in, UCXX_ERR_NO_RESOURCE);
+    CHECK_OK(ucxx_envelope_commit(first, 8, NULL));
+    lease_none(in, UCXX_ERR_NO_RESOURCE);
+    CHECK_OK(ucxx_envelope_swap(large, little));
+    CHECK_OK(ucxx_envelope_abort(large, NULL));
+    /* 8 and 8 now, where it was an envelope's and 8. */
+    first = lease_now(in);
+    lease_none(in, UCXX_ERR_NO_RESOURCE);
+    CHECK_OK(ucxx_envelope_abort(first, NULL));
+    STEP("a longer one takes more than there is, and keeps producers out");
+    CHECK_OK(ucxx_envelope_commit(lease_now(in), SIZE, NULL));
+    large = lease_now(out);
+    CHECK_EQ(look_at(large).length, 8);
+    CHECK_EQ(look_at(little).length, SIZE);
+    CHECK_OK(ucxx_envelope_swap(large, little));
+    CHECK_OK(ucxx_envelope_abort(large, NULL));
+    lease_none(in, UCXX_ERR_NO_RESOURCE);
+    CHECK_OK(ucxx_hub_pop(hub.hub));
+    lease_none(in, UCXX_ERR_NO_RESOURCE);
+    CHECK_OK(ucxx_hub_pop(hub.hub));
+    CHECK_OK(ucxx_envelope_abort(lease_now(in), NULL));
+    CHECK_OK(ucxx_envelope_abort(little, NULL));
+    ucxx_link_destroy(in);
+    ucxx_link_destroy(out);
+    ucxx_link_destroy(from);
+    hub_close(&hub);
+    hub_close(&other);
+  }
+}
+
 int main(void) {
   test_begin("hub_limits", 60);
   chunks();
@@ -259,5 +326,6 @@ int main(void) {
   at_once();
   swap_between_hubs();
   swap_within();
+  swap_and_bytes();
   return 0;
 }
