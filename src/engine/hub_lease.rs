@@ -50,6 +50,8 @@ pub(super) enum Refusal {
     NotNow,
     /// There will be none any more.
     Closed,
+    /// What goes through the link goes to another one elsewhere.
+    Joined,
     /// There could be one only with so many more envelopes in this pool.
     Starved { pool: u32, missing: u32 },
     /// The chunk could not be copied to this pool; NONE: the stream that was to write it has failed.

@@ -7,7 +7,7 @@ use super::events;
 use super::hub::Hub;
 use super::hub_envelope::Lease;
 use super::hub_lease::{End, Refusal};
-use super::hub_link::{closed, starved, Link};
+use super::hub_link::Link;
 use super::hub_state::{Role, State, COMPETING};
 use super::hub_wait::DISTANT;
 use super::progress::from_callback;
@@ -90,7 +90,6 @@ pub fn lease_many(links: &[&Link], timeout_ns: u64, leases: &mut [*const Lease])
     if timeout_ns != 0 && events::in_callback() {
         return Err(from_callback());
     }
-    links.iter().try_for_each(|link| link.check_apart())?;
     let hubs = Hubs::new(links);
     let outcome = Cell::new(None);
     let leases = Cell::new(leases);
@@ -113,15 +112,7 @@ pub fn lease_many(links: &[&Link], timeout_ns: u64, leases: &mut [*const Lease])
     match outcome.take() {
         None => Ok(false),
         Some(Ok(())) => Ok(true),
-        Some(Err(Refused(_, Refusal::Closed | Refusal::NotNow))) => Err(closed()),
-        Some(Err(Refused(index, refusal @ Refusal::Failed { .. }))) => {
-            Err(links[index].hub.refused(&links[index].seeker, refusal))
-        }
-        Some(Err(Refused(index, Refusal::Starved { pool, missing }))) => {
-            let (hub, seeker) = (&links[index].hub, &links[index].seeker);
-            let kind = hub.state.lock().pools[pool as usize].kind;
-            Err(Error::new(Status::STARVED, starved(seeker, kind, missing)))
-        }
+        Some(Err(Refused(index, refusal))) => Err(links[index].hub.refused(&links[index].seeker, refusal)),
     }
 }
 
@@ -134,8 +125,8 @@ fn try_all(hubs: &Hubs<'_>, links: &[&Link], places: &mut [*const Lease]) -> std
     let (mut taken, mut answer) = (0, Ok(()));
     for (index, link) in links.iter().enumerate() {
         let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
-        let missing = missing_for(state, links, link);
-        let found = match missing {
+        let found = match missing_for(state, links, link) {
+            _ if state.is_joined(link.seeker.link) => Err(Refusal::Joined),
             0 => state.look(&link.seeker),
             missing => Err(Refusal::Starved { pool: link.seeker.pool, missing }),
         };

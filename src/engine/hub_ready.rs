@@ -173,6 +173,12 @@ impl State {
         watch.stream.take()
     }
 
+    /// Is the link one that has a stream?
+    #[inline(always)]
+    pub(super) fn is_joined(&self, number: u32) -> bool {
+        self.watched > 0 && number != NONE && self.links[number as usize].watch.stream.is_some()
+    }
+
     /// The stream is told from now on.
     pub(super) fn join(&mut self, number: u32, stream: Arc<HubStream>) {
         self.links[number as usize].watch.stream = Some(stream);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { SIZE = 64 };
@@ -181,12 +182,94 @@ static void peeks(void) {
   hub_close(&hub);
 }
 
+/* What goes through a link that is connected goes to the other one, whoever has waited for it. */
+static void connected(way_t way) {
+  STEP("who sleeps in a lease through a link that is connected meanwhile gets BUSY; way %d", way);
+  duo_t duo = {0};
+  duo_open(&duo, NULL);
+  ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
+  params.envelope_size = SIZE;
+  params.worker = duo.left;
+  for (int produces = 0; produces < 2; produces++) {
+    hub_t hub = {duo.context, NULL};
+    waiter_t waiter;
+    ucxx_envelope_t *held = NULL, *none = NULL;
+    CHECK_OK(ucxx_hub_create(duo.context, &params, &hub.hub));
+    CHECK_OK(ucxx_hub_add_envelopes(hub.hub, on_host, 1));
+    ucxx_link_t *link = hub_link(hub.hub, produces ? UCXX_LINK_PRODUCE : UCXX_LINK_CONSUME, on_host);
+    CHECK_OK(ucxx_hub_push(hub.hub, on_host, &held));
+    begin(&waiter, way, &hub, link);
+    CHECK_OK(ucxx_link_connect(link, duo.to_right, 1 + (uint64_t)produces, 1));
+    ends_with(&waiter, UCXX_ERR_BUSY, 0);
+    CHECK_STATUS(ucxx_link_lease(link, 0, &none), UCXX_ERR_BUSY);
+    CHECK_STATUS(ucxx_link_lease_many(&link, 1, 0, &none), UCXX_ERR_BUSY);
+    CHECK_OK(ucxx_envelope_abort(held, NULL));
+    ucxx_link_destroy(link);
+    ucxx_hub_destroy(hub.hub);
+  }
+  duo_close(&duo);
+}
+
+typedef struct busy {
+  ucxx_link_t *in, *out;
+  int over;
+} busy_t;
+
+static void *keep_busy(void *arg) {
+  busy_t *busy = arg;
+  for (uint64_t word = 0; !__atomic_load_n(&busy->over, __ATOMIC_ACQUIRE); word++) {
+    produce_word(busy->in, word);
+    CHECK_EQ(consume_word(busy->out), word);
+  }
+  return NULL;
+}
+
+/* What another thread held at the fork it holds for ever in the child. */
+static void forked(void) {
+  STEP("children of a process whose other thread is inside the hub do not wait for it");
+  duo_t duo = {0};
+  duo_open(&duo, NULL);
+  ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
+  params.envelope_size = SIZE;
+  params.worker = duo.left;
+  hub_t hub = {duo.context, NULL};
+  CHECK_OK(ucxx_hub_create(duo.context, &params, &hub.hub));
+  CHECK_OK(ucxx_hub_add_envelopes(hub.hub, on_host, 1));
+  busy_t busy = {hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), hub_link(hub.hub, UCXX_LINK_CONSUME, on_host), 0};
+  pthread_t thread;
+  CHECK_EQ(pthread_create(&thread, NULL, keep_busy, &busy), 0);
+  for (int at = 0; at < 30; at++) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+      ucxx_request_t *request = NULL;
+      alarm(20);
+      if (ucxx_link_recv(busy.in, 1, UINT64_MAX, NULL, &request) != UCXX_ERR_FORKED)
+        _exit(1);
+      if (ucxx_link_send(busy.out, duo.to_right, 1, NULL, &request) != UCXX_ERR_FORKED)
+        _exit(2);
+      _exit(request == NULL ? 0 : 3);
+    }
+    int status = -1;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+  }
+  __atomic_store_n(&busy.over, 1, __ATOMIC_RELEASE);
+  CHECK_EQ(pthread_join(thread, NULL), 0);
+  ucxx_link_destroy(busy.in);
+  ucxx_link_destroy(busy.out);
+  ucxx_hub_destroy(hub.hub);
+  duo_close(&duo);
+}
+
 int main(void) {
   test_begin("hub_waits", 60);
   for (way_t way = LEASE; way < PEEK; way++) {
     producers(way);
     wakeups(way);
+    connected(way);
   }
   peeks();
+  forked();
   return 0;
 }
