@@ -91,14 +91,15 @@ impl State {
         if pool.total == 0 {
             return Err(Refusal::Starved { pool: seeker.pool, missing: 1 });
         }
-        if !self.has_room() || (pool.free == NONE && self.redundant(seeker.pool, u64::MAX).is_none()) {
+        let settled = seeker.settled && self.marked;
+        let is_free = pool.free != NONE;
+        if !self.has_room() {
             return Err(Refusal::NotNow);
         }
-        if seeker.settled
-            && self.marked
-            && self.pools[seeker.pool as usize].free != NONE
-            && !self.find_settled(seeker.pool)
-        {
+        if settled && is_free && self.find_settled(seeker.pool) {
+            return Ok((NONE, NONE));
+        }
+        if (settled || !is_free) && self.redundant(seeker.pool, u64::MAX, settled).is_none() {
             return Err(Refusal::NotNow);
         }
         Ok((NONE, NONE))
@@ -208,7 +209,7 @@ impl State {
     #[inline(always)]
     pub(super) fn take(&mut self, seeker: &Seeker, (chunk, replica): (u32, u32)) -> u32 {
         let (envelope, order) = match seeker.role {
-            Role::Produce => (self.take_room(seeker.pool), 0),
+            Role::Produce => (self.take_room(seeker), 0),
             _ => self.take_chunk(seeker, chunk, replica),
         };
         if seeker.link != NONE {
@@ -232,9 +233,12 @@ impl State {
     }
 
     #[inline(always)]
-    fn take_room(&mut self, pool: u32) -> u32 {
-        if self.pools[pool as usize].free == NONE {
-            self.reclaim(pool, u64::MAX);
+    fn take_room(&mut self, seeker: &Seeker) -> u32 {
+        let pool = seeker.pool;
+        let settled = seeker.settled && self.marked;
+        // What has been looked for is in front of the free ones, or is a replica's.
+        if self.pools[pool as usize].free == NONE || (settled && !self.is_front_settled(pool)) {
+            self.reclaim(pool, u64::MAX, settled);
         }
         let number = self.take_free(pool, Stage::Producing).expect("looked for a moment ago, under the same lock");
         self.reserved += 1;
