@@ -42,6 +42,8 @@ use std::sync::{Arc, OnceLock, Weak};
 
 /// Envelopes in one hub.
 const MOST_ENVELOPES: usize = 1 << 24;
+/// After the end of the links of a dataflow strategy.
+const NOBODY: &str = "hub: all links of the dataflow strategy have been destroyed: none that reads can be served";
 /// More bytes than any address space holds.
 const LARGEST: u64 = 1 << 47;
 
@@ -222,7 +224,8 @@ impl Hub {
             state.links[link.seeker.link as usize].in_flow = true;
         }
         state.count_wants();
-        state.woken |= DATA;
+        // Where nobody is to read any more an envelope may be given up.
+        state.woken |= DATA | ROOM;
         let _ = self.leave(state);
     }
 
@@ -235,7 +238,11 @@ impl Hub {
             let link = &state.links[*number];
             link.alive && served(*number) && state.pools[link.pool as usize].total == 0
         });
-        let Some(number) = hungry else { return Ok(()) };
+        let lost = state.flow && !state.links.iter().any(|link| link.alive && link.in_flow);
+        let Some(number) = hungry else {
+            drop(state);
+            return if lost { Err(Error::new(Status::STARVED, NOBODY)) } else { Ok(()) };
+        };
         let seeker = state.links[number].seeker(number as u32);
         let kind = state.pools[seeker.pool as usize].kind;
         drop(state);
@@ -284,7 +291,11 @@ impl Hub {
             Some(Err(refusal)) => Err(self.refused(&seeker, refusal)),
             None => {
                 let leased = self.lease(&seeker, 0, timeout_ns);
-                self.state.lock().pools[seeker.pool as usize].demand -= 1;
+                let mut state = self.state.lock();
+                state.pools[seeker.pool as usize].demand -= 1;
+                // The copy may be one that can be given up now.
+                state.woken |= ROOM;
+                let _ = self.leave(state);
                 leased
             }
         }

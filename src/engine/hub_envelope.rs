@@ -6,7 +6,7 @@ use super::hub::Hub;
 use super::hub_cuda::Mark;
 use super::hub_lease::End;
 use super::hub_memory::{MemoryKind, METADATA};
-use super::hub_state::{Role, State, COMPETING, UNSET};
+use super::hub_state::{Role, State, UNSET};
 use super::hub_tag::Message;
 use super::hub_wait::Retired;
 use super::status::{Error, Result, Status};
@@ -206,12 +206,10 @@ impl Lease {
             let mut state = here.state.lock();
             let (a, b) = (self.exchanged(&state, "a")?, other.exchanged(&state, "b")?);
             check_same(kind_of(&state, a), kind_of(&state, b))?;
-            let (low, high) = (a.min(b) as usize, a.max(b) as usize);
-            let (front, back) = state.envelopes.split_at_mut(high);
-            std::mem::swap(&mut front[low].block, &mut back[0].block);
-            std::mem::swap(&mut front[low].length, &mut back[0].length);
-            self.swapped(&mut state, a);
-            other.swapped(&mut state, b);
+            state.exchange(self.number, other.number);
+            self.swapped(&state, a);
+            other.swapped(&state, b);
+            let _ = here.leave(state);
             return Ok(());
         }
         // In the order of their addresses, as everybody who locks several.
@@ -226,42 +224,31 @@ impl Lease {
         std::mem::swap(&mut one.length, &mut two.length);
         here.adopt_marks(mine, a);
         there.adopt_marks(theirs, b);
+        mine.hide(self.number);
+        theirs.hide(other.number);
         self.swapped(mine, a);
         other.swapped(theirs, b);
+        let changed = first.woken | second.woken != 0;
+        let hubs = if self_first { [here, there] } else { [there, here] };
+        hubs[0].unlock(first);
+        hubs[1].unlock(second);
+        if changed {
+            hubs.iter().for_each(|hub| hub.go_on());
+        }
         Ok(())
     }
 
     /// The envelope, if its memory may be exchanged.
     fn exchanged(&self, state: &State, argument: &str) -> Result<u32> {
-        let terms = &state.terms[self.number as usize];
-        let envelope = &state.envelopes[terms.envelope as usize];
-        let busy = |why: &str| Err(Error::new(Status::BUSY, format!("{argument}: {why}")));
-        match terms.role {
-            None => return Err(ended()),
-            Some(Role::Peek) => return Err(Error::invalid(format!("{argument}: a peeking lease only reads"))),
-            Some(Role::Consume) if terms.unit != COMPETING => {
-                return Err(Error::invalid(format!("{argument}: a broadcast consumer only reads")));
-            }
-            Some(Role::Consume) if state.is_there(terms.chunk, terms.order) => {
-                let chunk = &state.chunks[terms.chunk as usize];
-                let others_come = state.consumers() & !(chunk.passed | terms.unit) != 0;
-                if others_come && chunk.replicas.count_ones() == 1 {
-                    return busy("other consumers are still to read the chunk there");
-                }
-            }
-            _ => {}
-        }
-        if envelope.block.is_wrapped() {
+        let refused = |(status, why)| Error::new(status, format!("{argument}: {why}"));
+        let number = state.exchanged(self.number).map_err(refused)?;
+        if state.envelopes[number as usize].block.is_wrapped() {
             return Err(Error::new(Status::UNSUPPORTED, format!("{argument}: is a buffer of the caller's")));
         }
-        if envelope.leases > 1 || envelope.copies > 0 {
-            return busy("others look at it at the moment");
-        }
-        Ok(terms.envelope)
+        Ok(number)
     }
 
-    fn swapped(&self, state: &mut State, envelope: u32) {
-        state.hide(self.number);
+    fn swapped(&self, state: &State, envelope: u32) {
         let envelope = &state.envelopes[envelope as usize];
         self.show(envelope.block.span().data, envelope.block.span().metadata, envelope.length);
         self.show_marks(state);

@@ -7,6 +7,7 @@
 
 use super::hub_state::{bits, Retain, Role, Stage, State, COMPETING, NONE, UNSET};
 use super::hub_wait::{DATA, ROOM};
+use super::status::Status;
 
 /// Who asks for an envelope: a link, or a call on the hub itself.
 #[derive(Clone, Copy)]
@@ -49,6 +50,8 @@ pub(super) enum Refusal {
     NotNow,
     /// There will be none any more.
     Closed,
+    /// What goes through the link goes to another one elsewhere.
+    Joined,
     /// There could be one only with so many more envelopes in this pool.
     Starved { pool: u32, missing: u32 },
     /// The chunk could not be copied to this pool; NONE: the stream that was to write it has failed.
@@ -88,14 +91,15 @@ impl State {
         if pool.total == 0 {
             return Err(Refusal::Starved { pool: seeker.pool, missing: 1 });
         }
-        if !self.has_room() || (pool.free == NONE && self.redundant(seeker.pool, u64::MAX).is_none()) {
+        let settled = seeker.settled && self.marked;
+        let is_free = pool.free != NONE;
+        if !self.has_room() {
             return Err(Refusal::NotNow);
         }
-        if seeker.settled
-            && self.marked
-            && self.pools[seeker.pool as usize].free != NONE
-            && !self.find_settled(seeker.pool)
-        {
+        if settled && is_free && self.find_settled(seeker.pool) {
+            return Ok((NONE, NONE));
+        }
+        if (settled || !is_free) && self.redundant(seeker.pool, u64::MAX, settled).is_none() {
             return Err(Refusal::NotNow);
         }
         Ok((NONE, NONE))
@@ -187,10 +191,11 @@ impl State {
     #[cold]
     fn nothing(&self, seeker: &Seeker) -> Refusal {
         let mut comes = !self.closed || self.reserved > 0;
-        let mut place = self.head;
-        while !comes && place != NONE && seeker.role == Role::Consume {
+        // What a broadcast consumer has not had, and is not free, it holds itself, which is its own to know. Of those that compete another one may give back
+        // what it holds.
+        let mut place = if seeker.role == Role::Consume && seeker.unit == COMPETING { self.head } else { NONE };
+        while !comes && place != NONE {
             let chunk = &self.chunks[place as usize];
-            // Another one may give it back. What this link holds itself is its own to know.
             comes = chunk.passed & seeker.unit == 0 && chunk.holder != seeker.link;
             place = chunk.next;
         }
@@ -204,7 +209,7 @@ impl State {
     #[inline(always)]
     pub(super) fn take(&mut self, seeker: &Seeker, (chunk, replica): (u32, u32)) -> u32 {
         let (envelope, order) = match seeker.role {
-            Role::Produce => (self.take_room(seeker.pool), 0),
+            Role::Produce => (self.take_room(seeker), 0),
             _ => self.take_chunk(seeker, chunk, replica),
         };
         if seeker.link != NONE {
@@ -228,9 +233,12 @@ impl State {
     }
 
     #[inline(always)]
-    fn take_room(&mut self, pool: u32) -> u32 {
-        if self.pools[pool as usize].free == NONE {
-            self.reclaim(pool, u64::MAX);
+    fn take_room(&mut self, seeker: &Seeker) -> u32 {
+        let pool = seeker.pool;
+        let settled = seeker.settled && self.marked;
+        // What has been looked for is in front of the free ones, or is a replica's.
+        if self.pools[pool as usize].free == NONE || (settled && !self.is_front_settled(pool)) {
+            self.reclaim(pool, u64::MAX, settled);
         }
         let number = self.take_free(pool, Stage::Producing).expect("looked for a moment ago, under the same lock");
         self.reserved += 1;
@@ -338,17 +346,18 @@ impl State {
         let chunk = &mut self.chunks[place as usize];
         chunk.consumers -= 1;
         chunk.taken &= !terms.unit;
-        chunk.hidden = false;
+        let was_hidden = std::mem::replace(&mut chunk.hidden, false);
         if terms.unit == COMPETING {
             chunk.holder = NONE;
         }
         let order = chunk.order;
         if matches!(end, End::Commit(_)) {
             chunk.passed |= terms.unit;
-            if self.is_done(place) {
+            // What it was has been swapped away: a consumer that has come since has nothing to read.
+            if was_hidden || self.is_done(place) {
                 self.remove(place);
             } else if self.retain == Retain::UntilCopied {
-                self.thin_out(place);
+                self.thin_out(place, 0);
             }
             return;
         }
@@ -362,11 +371,11 @@ impl State {
         let chunk = &mut self.chunks[place as usize];
         chunk.modifiers -= 1;
         if let End::Commit(length) = end {
-            self.queued_bytes = self.queued_bytes - chunk.bytes + length;
-            (chunk.bytes, chunk.changed, chunk.failed) = (length, true, 0);
+            (chunk.changed, chunk.failed) = (true, 0);
             chunk.version = chunk.version.wrapping_add(1);
             self.changes += 1;
             self.envelopes[replica as usize].length = length;
+            self.measure(place, length);
             self.keep_only(place, replica);
         }
         let chunk = &mut self.chunks[place as usize];
@@ -374,15 +383,16 @@ impl State {
             return;
         }
         let changed = std::mem::replace(&mut chunk.changed, false);
-        if changed || end != End::Abort {
+        if end != End::Abort {
             return;
         }
-        // It may have been written to. Other replicas are what the chunk was; without them it is what was written.
-        if chunk.replicas.count_ones() > 1 {
+        // It may have been written to. Other replicas are what the chunk was; without them it is what was written, or what a swap has brought.
+        if !changed && chunk.replicas.count_ones() > 1 {
             self.detach(replica);
-        } else {
-            chunk.version = chunk.version.wrapping_add(1);
+            return;
         }
+        chunk.version = chunk.version.wrapping_add(1);
+        self.measure(place, self.envelopes[replica as usize].length);
     }
 
     /// The other replicas are not what the chunk is.
@@ -391,6 +401,41 @@ impl State {
         for pool in bits(others) {
             self.detach(self.replica(place, pool));
         }
+    }
+
+    /// The envelope of a lease, if its memory may be exchanged; else why not.
+    pub(super) fn exchanged(&self, number: u32) -> Result<u32, (Status, &'static str)> {
+        let terms = &self.terms[number as usize];
+        let envelope = &self.envelopes[terms.envelope as usize];
+        match terms.role {
+            None => return Err((Status::INVALID_PARAM, "its lease has ended")),
+            Some(Role::Peek) => return Err((Status::INVALID_PARAM, "a peeking lease only reads")),
+            Some(Role::Consume) if terms.unit != COMPETING => {
+                return Err((Status::INVALID_PARAM, "a broadcast consumer only reads"));
+            }
+            Some(Role::Consume) if self.is_there(terms.chunk, terms.order) => {
+                let chunk = &self.chunks[terms.chunk as usize];
+                let others_come = self.consumers() & !(chunk.passed | terms.unit) != 0;
+                if others_come && chunk.replicas.count_ones() == 1 {
+                    return Err((Status::BUSY, "other consumers are still to read the chunk there"));
+                }
+            }
+            _ => {}
+        }
+        if envelope.leases > 1 || envelope.copies > 0 {
+            return Err((Status::BUSY, "others look at it at the moment"));
+        }
+        Ok(terms.envelope)
+    }
+
+    /// Exchanges what two leases of this hub have.
+    pub(super) fn exchange(&mut self, one: u32, other: u32) {
+        let [a, b] = [one, other].map(|number| self.terms[number as usize].envelope as usize);
+        let (front, back) = self.envelopes.split_at_mut(a.max(b));
+        std::mem::swap(&mut front[a.min(b)].block, &mut back[0].block);
+        std::mem::swap(&mut front[a.min(b)].length, &mut back[0].length);
+        self.hide(one);
+        self.hide(other);
     }
 
     /// A swap has changed what is in the envelope of a lease. A consumer's replica is nobody else's as long as it holds the chunk.
@@ -411,8 +456,15 @@ impl State {
             return;
         }
         chunk.hidden = true;
-        let length = self.envelopes[terms.envelope as usize].length;
-        self.queued_bytes = self.queued_bytes - chunk.bytes + length;
-        chunk.bytes = length;
+        // Copies that are under way are of what it was, and may end when it is shown again.
+        chunk.version = chunk.version.wrapping_add(1);
+        self.measure(terms.chunk, self.envelopes[terms.envelope as usize].length);
+    }
+
+    /// A chunk has another length.
+    fn measure(&mut self, place: u32, length: u64) {
+        let before = std::mem::replace(&mut self.chunks[place as usize].bytes, length);
+        self.queued_bytes = self.queued_bytes - before + length;
+        self.woken |= if length < before { ROOM } else { 0 };
     }
 }

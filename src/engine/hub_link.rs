@@ -8,14 +8,13 @@ use super::hub_lease::{Refusal, Seeker};
 use super::hub_memory::MemoryKind;
 use super::hub_ready::{Callback, LinkCallback, Watch};
 use super::hub_state::{self, Role, State, COMPETING, NONE};
-use super::hub_wait::{silence, DATA};
+use super::hub_wait::{silence, DATA, ROOM};
 use super::memory_type;
 use super::progress::from_callback;
 use super::status::{Error, Result, Status};
 use super::worker;
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// What a link is made with.
@@ -35,8 +34,6 @@ pub struct Link {
     pub(super) hub: Arc<Hub>,
     pub(super) seeker: Seeker,
     event: OnceLock<Arc<OwnedFd>>,
-    /// It has been joined with one elsewhere, and may still be.
-    pub(super) joined: AtomicBool,
 }
 
 impl Link {
@@ -68,8 +65,7 @@ impl Link {
         let number = state.links.iter().position(unused).unwrap_or(state.links.len());
         let autocommit = params.autocommit && role != Role::Peek;
         let seeker = Seeker { role, pool, unit, link: number as u32, autocommit, settled: false };
-        let (event, joined) = (OnceLock::new(), AtomicBool::new(false));
-        let handle = Box::into_raw(Box::new(Link { hub: hub.clone(), seeker, event, joined }));
+        let handle = Box::into_raw(Box::new(Link { hub: hub.clone(), seeker, event: OnceLock::new() }));
         let mut watch = Watch::default();
         if let Some(function) = params.on_ready {
             watch.callback = Some(Callback { function, arg: params.on_ready_arg, link: handle.cast() });
@@ -96,29 +92,10 @@ impl Link {
         Ok(())
     }
 
-    /// Refuses one that is joined with another elsewhere: what goes through it goes there, in its order.
-    #[inline(always)]
-    pub(super) fn check_apart(&self) -> Result<()> {
-        if self.joined.load(Ordering::Relaxed) {
-            return self.look_whether_joined();
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn look_whether_joined(&self) -> Result<()> {
-        if self.hub.state.lock().links[self.seeker.link as usize].watch.stream.is_some() {
-            return Err(Error::new(Status::BUSY, "link: is connected to another one"));
-        }
-        self.joined.store(false, Ordering::Relaxed);
-        Ok(())
-    }
-
     /// An envelope, now or within that time; none if there was none.
     #[inline(always)]
     pub fn lease(&self, timeout_ns: u64) -> Result<Option<*const Lease>> {
         self.check()?;
-        self.check_apart()?;
         let side = usize::from(self.seeker.role == Role::Produce);
         self.hub.lease(&self.seeker, side, timeout_ns)
     }
@@ -126,12 +103,13 @@ impl Link {
     /// The same at once, of one that no stream has anything left to do to.
     pub(super) fn lease_settled(&self) -> Result<Option<*const Lease>> {
         self.check()?;
-        self.check_apart()?;
         self.hub.lease(&Seeker { settled: true, ..self.seeker }, 0, 0)
     }
 
     /// Refuses one whose memory UCX does not reach.
     pub(super) fn check_network(&self) -> Result<()> {
+        // In a forked child another thread may hold the hub for ever.
+        self.check()?;
         let kind = self.hub.state.lock().pools[self.seeker.pool as usize].kind;
         memory_type::to_ucx(&self.hub.context, kind.to_network()).map(drop)
     }
@@ -196,6 +174,8 @@ impl Link {
                 state.settle();
             }
             state.count_wants();
+            // Also one that only looks may have been all that kept an envelope from being given up.
+            state.woken |= DATA | ROOM;
         }
         state.forget_link(number);
         let _ = link.hub.leave(state);
@@ -237,12 +217,12 @@ impl Hub {
     pub(super) fn lease(&self, seeker: &Seeker, side: usize, timeout_ns: u64) -> Result<Option<*const Lease>> {
         if timeout_ns == 0 || !events::in_callback() {
             let mut state = self.state.lock();
-            let answer = self.try_lease(&mut state, seeker);
+            let answer = self.try_apart(&mut state, seeker);
             let _ = self.leave(state);
             match answer {
                 Ok(lease) => return Ok(Some(lease)),
                 // It has been forgiven with that.
-                Err(refusal @ Refusal::Failed { .. }) => return Err(self.refused(seeker, refusal)),
+                Err(refusal @ (Refusal::Failed { .. } | Refusal::Joined)) => return Err(self.refused(seeker, refusal)),
                 Err(_) => {}
             }
         }
@@ -254,7 +234,7 @@ impl Hub {
         if timeout_ns != 0 && events::in_callback() {
             return Err(from_callback());
         }
-        let attempt = |state: &mut State| match self.try_lease(state, seeker) {
+        let attempt = |state: &mut State| match self.try_apart(state, seeker) {
             Err(Refusal::NotNow) => None,
             answer => Some(answer),
         };
@@ -263,6 +243,15 @@ impl Hub {
             Some(Err(refusal)) => Err(self.refused(seeker, refusal)),
             None => Ok(None),
         }
+    }
+
+    /// Of a link that is not joined with one elsewhere: what goes through that goes there, in its order.
+    #[inline(always)]
+    fn try_apart(&self, state: &mut State, seeker: &Seeker) -> std::result::Result<*const Lease, Refusal> {
+        if state.is_joined(seeker.link) {
+            return Err(Refusal::Joined);
+        }
+        self.try_lease(state, seeker)
     }
 
     #[inline(always)]
@@ -286,7 +275,8 @@ impl Hub {
                 let unknown = || Error::new(Status::IO_ERROR, "hub: a stream of the caller's has failed");
                 return fault.clone().unwrap_or_else(unknown);
             }
-            _ => return closed(),
+            Refusal::Joined => return joined(),
+            Refusal::Closed | Refusal::NotNow => return closed(),
         };
         let kind = self.state.lock().pools[pool as usize].kind;
         Error::new(Status::STARVED, starved(seeker, kind, missing))
@@ -312,6 +302,11 @@ pub(super) fn starved(seeker: &Seeker, kind: MemoryKind, missing: u32) -> String
 #[cold]
 pub(super) fn closed() -> Error {
     Error::new(Status::CLOSED, "hub: is closed, and there is nothing left for this link")
+}
+
+#[cold]
+pub(super) fn joined() -> Error {
+    Error::new(Status::BUSY, "link: is connected to another one")
 }
 
 const _: () = assert!(DATA == 1, "sides are numbered as their bits");

@@ -7,7 +7,7 @@ use super::events;
 use super::hub::Hub;
 use super::hub_envelope::Lease;
 use super::hub_lease::{End, Refusal};
-use super::hub_link::{closed, starved, Link};
+use super::hub_link::Link;
 use super::hub_state::{Role, State, COMPETING};
 use super::hub_wait::DISTANT;
 use super::progress::from_callback;
@@ -90,7 +90,6 @@ pub fn lease_many(links: &[&Link], timeout_ns: u64, leases: &mut [*const Lease])
     if timeout_ns != 0 && events::in_callback() {
         return Err(from_callback());
     }
-    links.iter().try_for_each(|link| link.check_apart())?;
     let hubs = Hubs::new(links);
     let outcome = Cell::new(None);
     let leases = Cell::new(leases);
@@ -113,15 +112,7 @@ pub fn lease_many(links: &[&Link], timeout_ns: u64, leases: &mut [*const Lease])
     match outcome.take() {
         None => Ok(false),
         Some(Ok(())) => Ok(true),
-        Some(Err(Refused(_, Refusal::Closed | Refusal::NotNow))) => Err(closed()),
-        Some(Err(Refused(index, refusal @ Refusal::Failed { .. }))) => {
-            Err(links[index].hub.refused(&links[index].seeker, refusal))
-        }
-        Some(Err(Refused(index, Refusal::Starved { pool, missing }))) => {
-            let (hub, seeker) = (&links[index].hub, &links[index].seeker);
-            let kind = hub.state.lock().pools[pool as usize].kind;
-            Err(Error::new(Status::STARVED, starved(seeker, kind, missing)))
-        }
+        Some(Err(Refused(index, refusal))) => Err(links[index].hub.refused(&links[index].seeker, refusal)),
     }
 }
 
@@ -131,41 +122,46 @@ struct Refused(usize, Refusal);
 fn try_all(hubs: &Hubs<'_>, links: &[&Link], places: &mut [*const Lease]) -> std::result::Result<(), Refused> {
     let mut guards = hubs.lock();
     let mut numbers = [0; MOST_LINKS];
-    let mut answer = Ok(());
+    let (mut taken, mut answer) = (0, Ok(()));
     for (index, link) in links.iter().enumerate() {
         let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
-        let missing = missing_for(state, links, link);
-        let found = match missing {
+        let found = match missing_for(state, links, link) {
+            _ if state.is_joined(link.seeker.link) => Err(Refusal::Joined),
             0 => state.look(&link.seeker),
             missing => Err(Refusal::Starved { pool: link.seeker.pool, missing }),
         };
         match found {
-            Ok(found) => numbers[index] = state.take(&link.seeker, found),
+            Ok(found) if answer.is_ok() => {
+                numbers[index] = state.take(&link.seeker, found);
+                taken += 1;
+            }
+            Ok(_) => {}
+            // One that may be served later hides none that never will be.
+            Err(Refusal::NotNow) if answer.is_err() => {}
             Err(refusal) => {
                 // The others have only been looked at: their callbacks would be called for ever.
                 state.tried(link.seeker.link);
                 state.forgive(refusal);
                 answer = Err(Refused(index, refusal));
-                break;
+                if refusal != Refusal::NotNow {
+                    break;
+                }
             }
         }
     }
-    match &answer {
-        Ok(()) => {
-            for (index, link) in links.iter().enumerate() {
-                let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
-                state.tried(link.seeker.link);
-                places[index] = link.hub.hand_out(state, numbers[index]);
-            }
+    if answer.is_ok() {
+        for (index, link) in links.iter().enumerate() {
+            let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
+            state.tried(link.seeker.link);
+            places[index] = link.hub.hand_out(state, numbers[index]);
         }
-        Err(Refused(got, _)) => {
-            for (number, link) in numbers[..*got].iter().zip(links).rev() {
-                let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
-                // Nobody has seen that it was taken, so nobody need look again.
-                let woken = state.woken;
-                state.end(*number, End::Undo);
-                state.woken = woken;
-            }
+    } else {
+        for (number, link) in numbers[..taken].iter().zip(links).rev() {
+            let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
+            // Nobody has seen that it was taken, so nobody need look again.
+            let woken = state.woken;
+            state.end(*number, End::Undo);
+            state.woken = woken;
         }
     }
     hubs.unlock(guards);

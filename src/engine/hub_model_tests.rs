@@ -29,6 +29,8 @@ struct Held {
     word: u64,
     /// What the chunk was.
     before: u64,
+    /// A swap has taken away all that there was of the chunk.
+    hidden: bool,
 }
 
 struct World {
@@ -144,7 +146,7 @@ impl World {
                     assert!(self.queue.len() as u64 + producing < self.limit);
                     assert!(self.state.queued_bytes + self.state.reserved * SIZE <= self.state.max_bytes);
                     let word = self.next_word;
-                    self.held.push(Held { number, seeker, order: None, word, before: 0 });
+                    self.held.push(Held { number, seeker, order: None, word, before: 0, hidden: false });
                     return;
                 }
                 let order = self.state.chunks[found.0 as usize].order;
@@ -164,7 +166,7 @@ impl World {
                     // SAFETY: as above; those that share it are all on this thread.
                     unsafe { *place = word };
                 }
-                self.held.push(Held { number, seeker, order: Some(order), word, before });
+                self.held.push(Held { number, seeker, order: Some(order), word, before, hidden: false });
             }
         }
     }
@@ -194,7 +196,7 @@ impl World {
         let length = self.random.next() % (SIZE + 1);
         let end = [End::Commit(length), End::Commit(length), End::Abort, End::Undo][self.random.below(4)];
         // To undo is for leases that nobody has used.
-        let end = if end == End::Undo && held.seeker.role == Role::Modify { End::Abort } else { end };
+        let end = if end == End::Undo && (held.seeker.role == Role::Modify || held.hidden) { End::Abort } else { end };
         let commits = matches!(end, End::Commit(_));
         self.trace.push(format!("end {:?} of {:?}: {end:?}", held.seeker.role, held.order));
         let terms = self.state.terms[held.number as usize];
@@ -209,6 +211,7 @@ impl World {
             there && !others && self.state.chunks[terms.chunk as usize].replicas.count_ones() == 1
         };
         let order = self.state.next_order;
+        let length_there = self.state.envelopes[terms.envelope as usize].length;
         self.state.end(held.number, end);
         match (held.seeker.role, held.order) {
             (Role::Produce, _) if commits => self.queue.push(Model { order, word: held.word, length, passed: 0 }),
@@ -216,7 +219,7 @@ impl World {
                 let everybody = self.state.consumers();
                 let Some(at) = self.queue.iter().position(|chunk| chunk.order == order) else { return };
                 self.queue[at].passed |= held.seeker.unit;
-                if everybody & !self.queue[at].passed == 0 {
+                if held.hidden || everybody & !self.queue[at].passed == 0 {
                     self.queue.remove(at);
                 }
             }
@@ -226,14 +229,73 @@ impl World {
                 if commits {
                     (chunk.word, chunk.length) = (there, length);
                 } else if only {
-                    // The replica is all there is: what was written stays.
-                    chunk.word = there;
+                    // The replica is all there is: what was written stays, or what a swap has brought.
+                    (chunk.word, chunk.length) = (there, length_there);
                 } else if chunk.word != held.before {
                     // Another one on the same device has committed meanwhile: they share what they write.
-                    chunk.word = there;
+                    (chunk.word, chunk.length) = (there, length_there);
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Exchanges what two leases have, if that may be.
+    fn swap(&mut self) {
+        if self.held.len() < 2 {
+            return;
+        }
+        let one = self.random.below(self.held.len());
+        let other = (one + 1 + self.random.below(self.held.len() - 1)) % self.held.len();
+        let [a, b] = [one, other].map(|at| self.held[at].number);
+        let (Ok(first), Ok(second)) = (self.state.exchanged(a), self.state.exchanged(b)) else { return };
+        if self.state.envelopes[first as usize].pool != self.state.envelopes[second as usize].pool {
+            return;
+        }
+        self.trace.push(format!("swap of {:?} and {:?}", self.held[one].order, self.held[other].order));
+        // What is consumed and nowhere else has to be shown to nobody.
+        let alone = |at: &usize| {
+            let terms = self.state.terms[self.held[*at].number as usize];
+            terms.role == Some(Role::Consume)
+                && self.state.is_there(terms.chunk, terms.order)
+                && self.state.envelopes[terms.envelope as usize].stage == Stage::Ready
+                && self.state.chunks[terms.chunk as usize].replicas.count_ones() == 1
+        };
+        let alone = [one, other].map(|at| alone(&at));
+        self.state.exchange(a, b);
+        for (at, alone) in [one, other].into_iter().zip(alone) {
+            let envelope = self.state.terms[self.held[at].number as usize].envelope;
+            // SAFETY: leased to us.
+            let word = unsafe { *word_at(&self.state, envelope) };
+            self.held[at].word = word;
+            let order = self.held[at].order;
+            if alone {
+                self.held[at].hidden = true;
+                let chunk = self.queue.iter_mut().find(|chunk| Some(chunk.order) == order).unwrap();
+                (chunk.word, chunk.length) = (word, self.state.envelopes[envelope as usize].length);
+            }
+        }
+    }
+
+    /// After the end each is told so that gets nothing more, and nobody else.
+    fn check_end(&mut self) {
+        let producing = self.held.iter().any(|held| held.order.is_none());
+        for number in 0..self.state.links.len() {
+            let link = &self.state.links[number];
+            let role = link.role;
+            if !link.alive {
+                continue;
+            }
+            let seeker = link.seeker(number as u32);
+            let others = self.held.iter().any(|held| {
+                let same = held.seeker.role == Role::Consume && held.seeker.unit == COMPETING;
+                let there =
+                    self.queue.iter().any(|chunk| Some(chunk.order) == held.order && chunk.passed & COMPETING == 0);
+                role == Role::Consume && seeker.unit == COMPETING && same && there && held.seeker.link != seeker.link
+            });
+            let comes = role != Role::Produce && (producing || others || self.expected(&seeker).is_some());
+            let found = self.state.look(&seeker);
+            assert_eq!(found == Err(Refusal::Closed), !comes, "{role:?} of link {number}: {found:?}");
         }
     }
 
@@ -284,7 +346,8 @@ impl World {
                     self.state.end_transfer(&transfer, None);
                 }
             }
-            21..=30 => self.lease(),
+            21..=29 => self.lease(),
+            30 => self.swap(),
             _ => self.end(),
         }
         self.check();
@@ -335,9 +398,11 @@ impl World {
     fn wind_up(&mut self) {
         self.state.closed = true;
         while !self.held.is_empty() {
+            self.check_end();
             self.end();
             self.check();
         }
+        self.check_end();
         while let Some(transfer) = self.transfers.pop() {
             self.state.end_transfer(&transfer, None);
         }

@@ -5,7 +5,7 @@
 //! once for the end of the stream.
 
 use super::hub_lease::{Refusal, Seeker};
-use super::hub_state::{Link, State, NONE};
+use super::hub_state::{Link, Role, State, NONE};
 use super::hub_stream::HubStream;
 use super::hub_transfer::Transfer;
 use super::status::Status;
@@ -83,7 +83,9 @@ impl State {
                 continue;
             }
             let news = self.news(number);
-            let watch = &mut self.links[number as usize].watch;
+            let link = &mut self.links[number as usize];
+            let holds = link.role == Role::Consume && link.leases > 0 && !self.destroyed;
+            let watch = &mut link.watch;
             if watch.armed && news.is_some() {
                 watch.armed = false;
                 self.watched -= 1;
@@ -103,6 +105,8 @@ impl State {
             if watch.calling > 0 || watch.told == Some(Status::CLOSED) {
                 continue;
             }
+            // It may give back what it holds itself: the end, which is told once, comes after that.
+            let news = news.filter(|news| *news != Status::CLOSED || !holds);
             if news.is_none() {
                 (watch.told, watch.gave_back) = (None, None);
                 continue;
@@ -167,6 +171,12 @@ impl State {
         watch.event = None;
         self.watched -= u32::from(watch.stream.is_some());
         watch.stream.take()
+    }
+
+    /// Is the link one that has a stream?
+    #[inline(always)]
+    pub(super) fn is_joined(&self, number: u32) -> bool {
+        self.watched > 0 && number != NONE && self.links[number as usize].watch.stream.is_some()
     }
 
     /// The stream is told from now on.

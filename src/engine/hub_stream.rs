@@ -149,7 +149,6 @@ impl Link {
         worker.need(feature::AM)?;
         self.check_network()?;
         endpoint.check_open()?;
-        self.check_apart()?;
         let stream = Arc::new(HubStream {
             hub: self.hub.clone(),
             seeker: Seeker { settled: true, ..self.seeker },
@@ -184,7 +183,7 @@ impl Link {
         let mut state = self.hub.state.lock();
         if state.links[self.seeker.link as usize].watch.stream.is_some() {
             drop(state);
-            return Err(Error::new(Status::BUSY, "link: is connected to another one"));
+            return Err(super::hub_link::joined());
         }
         if state.destroyed {
             drop(state);
@@ -196,11 +195,14 @@ impl Link {
             false => state.drains += 1,
         }
         drop(state);
-        self.joined.store(true, Ordering::Relaxed);
         if let Err(error) = worker.add_hub_stream(&stream) {
             stream.part_from_hub(false);
             return Err(error);
         }
+        // Who sleeps in a lease through the link waits for what is not its own any more.
+        let mut state = self.hub.state.lock();
+        state.woken |= DATA | ROOM;
+        drop(self.hub.leave(state));
         stream.stir();
         Ok(())
     }

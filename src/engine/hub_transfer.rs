@@ -86,7 +86,8 @@ impl State {
                     if self.marked && !self.is_copied_from(source, pool, place) {
                         continue;
                     }
-                    if self.pools[pool as usize].free == NONE && !self.reclaim(pool, self.chunks[place as usize].order)
+                    if self.pools[pool as usize].free == NONE
+                        && !self.reclaim(pool, self.chunks[place as usize].order, false)
                     {
                         exhausted |= 1 << pool;
                         continue;
@@ -178,19 +179,20 @@ impl State {
             self.envelopes[target as usize].length = transfer.length;
             self.attach(target, transfer.chunk);
             if self.retain == Retain::UntilCopied {
-                self.thin_out(transfer.chunk);
+                // Whoever has asked for it, and not waited, is to find it.
+                self.thin_out(transfer.chunk, 1 << pool);
             }
         }
         self.woken |= DATA | ROOM;
     }
 
-    /// Gives back the replicas of a chunk that nobody is going to read, but one. While one of them is being changed, none: that may be the only one that
-    /// counts.
-    pub(super) fn thin_out(&mut self, place: u32) {
+    /// Gives back the replicas of a chunk that nobody is going to read, but one, and but those in these pools. While one of them is being changed, none: that
+    /// may be the only one that counts.
+    pub(super) fn thin_out(&mut self, place: u32, kept: u32) {
         if self.chunks[place as usize].modifiers > 0 {
             return;
         }
-        let unwanted = self.chunks[place as usize].replicas & !self.wanted(place);
+        let unwanted = self.chunks[place as usize].replicas & !(self.wanted(place) | kept);
         for pool in bits(unwanted) {
             if self.chunks[place as usize].replicas.count_ones() > 1 {
                 self.detach(self.replica(place, pool));
@@ -199,8 +201,8 @@ impl State {
     }
 
     /// A replica in this pool that can be given up: its chunk has others, and nobody waits to read it there; or its chunk is younger than
-    /// `order`, for whose sake it is.
-    pub(super) fn redundant(&self, pool: u32, order: u64) -> Option<u32> {
+    /// `order`, for whose sake it is. `settled`: one that no stream has anything left to do to.
+    pub(super) fn redundant(&self, pool: u32, order: u64, settled: bool) -> Option<u32> {
         if self.retain == Retain::Always || self.pools.len() < 2 {
             return None;
         }
@@ -212,7 +214,8 @@ impl State {
                 let number = self.replica(place, pool);
                 let envelope = &self.envelopes[number as usize];
                 let unwanted = chunk.order > order || self.wanted(place) & (1 << pool) == 0;
-                if unwanted && envelope.leases == 0 && envelope.copies == 0 {
+                let may_be = !settled || envelope.block.fence.is_settled();
+                if unwanted && may_be && envelope.leases == 0 && envelope.copies == 0 {
                     return Some(number);
                 }
             }
@@ -222,8 +225,8 @@ impl State {
     }
 
     /// Gives one up.
-    pub(super) fn reclaim(&mut self, pool: u32, order: u64) -> bool {
-        let Some(number) = self.redundant(pool, order) else { return false };
+    pub(super) fn reclaim(&mut self, pool: u32, order: u64, settled: bool) -> bool {
+        let Some(number) = self.redundant(pool, order, settled) else { return false };
         self.detach(number);
         true
     }
@@ -246,6 +249,5 @@ impl State {
             }
             place = next;
         }
-        self.woken |= DATA | ROOM;
     }
 }

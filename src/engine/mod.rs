@@ -84,6 +84,8 @@ pub mod hub_stream_wire;
 mod hub_streams;
 pub mod hub_tag;
 mod hub_transfer;
+#[cfg(test)]
+mod hub_transfer_tests;
 pub mod hub_wait;
 pub(crate) mod identity;
 pub mod inflight;

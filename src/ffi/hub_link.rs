@@ -14,7 +14,7 @@ use crate::engine::hub_state::Role;
 use crate::engine::status::{Error, Result, Status};
 use std::ffi::c_void;
 
-/// Runs when a lease can be had through the link (status OK), once when none ever will be (CLOSED), and when a copy to where the link is has failed (IO_ERROR): the next lease says how, and has it tried again. Again if that is still so, or so again, after a lease has been tried through the link; but not for what the link has given back or changed itself, until something else changes in the hub. One call at a
+/// Runs when a lease can be had through the link (status OK), once when none ever will be (CLOSED; through a link that consumes not before it has ended what it holds itself, as it may give that back), and when a copy to where the link is has failed (IO_ERROR): the next lease says how, and has it tried again. Again if that is still so, or so again, after a lease has been tried through the link; but not for what the link has given back or changed itself, until something else changes in the hub. One call at a
 /// time for a link, outside every lock, inside the call that made the lease possible, whichever that is; what others make possible meanwhile may be told by the same call. It may call every function; those that wait return BUSY. It must not throw.
 pub type ucxx_link_callback_t =
     Option<unsafe extern "C" fn(arg: *mut c_void, link: *mut ucxx_link_t, status: ucxx_status_t)>;

@@ -269,6 +269,44 @@ static void end_of_stream(void) {
   ucxx_context_destroy(hub.context);
 }
 
+/* What it holds itself is its own to know, as for those that compete. */
+static void end_of_broadcast(void) {
+  STEP("a consumer of everything that holds its last chunks gets CLOSED; one that has not had them does not");
+  hub_t hub = hub_open(SIZE, 3, 0);
+  ucxx_link_t *all = hub_broadcast(hub.hub, on_host), *late = hub_broadcast(hub.hub, on_host);
+  ucxx_link_t *one = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host), *two = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_envelope_t *made = NULL, *none = NULL;
+  push_word(hub.hub, on_host, 1);
+  push_word(hub.hub, on_host, 2);
+  CHECK_OK(ucxx_hub_push(hub.hub, on_host, &made));
+  ucxx_envelope_t *first = lease_now(all), *second = lease_now(all), *competed = lease_now(one);
+  CHECK_OK(ucxx_hub_close(hub.hub));
+  lease_none(all, UCXX_ERR_NO_RESOURCE);
+  CHECK_OK(ucxx_envelope_abort(made, NULL));
+  CHECK_STATUS(ucxx_link_lease(all, FOR_EVER, &none), UCXX_ERR_CLOSED);
+  CHECK_STATUS(ucxx_link_lease_many(&all, 1, FOR_EVER, &none), UCXX_ERR_CLOSED);
+  STEP("what it gives back it can have again");
+  CHECK_OK(ucxx_envelope_commit(second, 0, NULL));
+  lease_none(all, UCXX_ERR_CLOSED);
+  CHECK_OK(ucxx_envelope_abort(first, NULL));
+  CHECK_EQ(consume_word(all), 1);
+  lease_none(all, UCXX_ERR_CLOSED);
+  CHECK_EQ(consume_word(late), 1);
+  CHECK_EQ(consume_word(late), 2);
+  lease_none(late, UCXX_ERR_CLOSED);
+  CHECK_EQ(consume_word(two), 2);
+  lease_none(two, UCXX_ERR_NO_RESOURCE);
+  lease_none(one, UCXX_ERR_CLOSED);
+  CHECK_OK(ucxx_envelope_commit(competed, 0, NULL));
+  lease_none(two, UCXX_ERR_CLOSED);
+  CHECK_EQ(ucxx_hub_length(hub.hub), 0);
+  ucxx_link_destroy(all);
+  ucxx_link_destroy(late);
+  ucxx_link_destroy(one);
+  ucxx_link_destroy(two);
+  hub_close(&hub);
+}
+
 static void starvation(void) {
   STEP("a link that can never be served: validate names it, a lease says how many envelopes are missing");
   hub_t hub = hub_open(SIZE, 1, 0);
@@ -293,6 +331,22 @@ static void starvation(void) {
   CHECK_OK(ucxx_hub_add_envelopes(hub.hub, on_dummy, 1));
   CHECK_OK(ucxx_hub_validate(hub.hub));
   CHECK_EQ(consume_word(hungry), 1);
+  STEP("nobody is served when the last link of a dataflow strategy has gone, and those that it left out are not, either");
+  ucxx_link_t *only = hub_link(hub.hub, UCXX_LINK_PEEK, on_host);
+  CHECK_OK(ucxx_hub_set_flow(hub.hub, &only, 1));
+  CHECK_OK(ucxx_hub_add_flow(hub.hub, hungry));
+  ucxx_link_destroy(only);
+  CHECK_OK(ucxx_hub_validate(hub.hub));
+  CHECK_OK(ucxx_hub_set_flow(hub.hub, &out, 1));
+  ucxx_link_destroy(out);
+  push_word(hub.hub, on_host, 2);
+  CHECK_STATUS(ucxx_hub_validate(hub.hub), UCXX_ERR_STARVED);
+  CHECK_MESSAGE("dataflow strategy");
+  lease_none(hungry, UCXX_ERR_NO_RESOURCE);
+  CHECK_OK(ucxx_hub_set_flow(hub.hub, NULL, 0));
+  CHECK_OK(ucxx_hub_validate(hub.hub));
+  CHECK_EQ(consume_word(hungry), 2);
+  out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   STEP("producers are starved, too");
   ucxx_link_t *producer = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_other_dummy);
   CHECK_STATUS(ucxx_hub_validate(hub.hub), UCXX_ERR_STARVED);
@@ -374,6 +428,7 @@ int main(void) {
   manual();
   wrapped();
   end_of_stream();
+  end_of_broadcast();
   starvation();
   forked();
   return 0;

@@ -101,6 +101,25 @@ static void at_once(void) {
   CHECK_OK(ucxx_envelope_abort(envelopes[0], NULL));
   CHECK_OK(ucxx_envelope_commit(envelopes[1], 0, NULL));
   CHECK_EQ(consume_word(in), 3);
+  STEP("what one link can wait for does not hide that another one never gets anything");
+  hub_t over = hub_open(SIZE, 1, 0);
+  ucxx_link_t *nowhere = hub_link(over.hub, UCXX_LINK_PRODUCE, on_dummy);
+  ucxx_link_t *never = hub_link(over.hub, UCXX_LINK_PRODUCE, on_host), *three[] = {out, in, nowhere};
+  ucxx_envelope_t *kept[3] = {NULL, NULL, NULL};
+  CHECK_STATUS(ucxx_link_lease_many(three, 3, FOR_EVER, kept), UCXX_ERR_STARVED);
+  CHECK_MESSAGE("dummy device 0");
+  CHECK_EQ(hub_stats(to.hub).leased_envelopes, 0);
+  three[2] = never;
+  CHECK_STATUS(ucxx_link_lease_many(three, 3, 0, kept), UCXX_ERR_NO_RESOURCE);
+  CHECK_OK(ucxx_hub_close(over.hub));
+  CHECK_STATUS(ucxx_link_lease_many(three, 3, FOR_EVER, kept), UCXX_ERR_CLOSED);
+  CHECK_STATUS(ucxx_link_lease_many(three + 1, 2, FOR_EVER, kept), UCXX_ERR_CLOSED);
+  CHECK(kept[0] == NULL && kept[1] == NULL && kept[2] == NULL);
+  CHECK_EQ(hub_stats(to.hub).leased_envelopes, 0);
+  CHECK_EQ(hub_stats(to.hub).free_envelopes, 1);
+  ucxx_link_destroy(nowhere);
+  ucxx_link_destroy(never);
+  hub_close(&over);
   STEP("nothing, too much, and the end");
   CHECK_OK(ucxx_link_lease_many(NULL, 0, FOR_EVER, NULL));
   ucxx_link_t *many[65];
@@ -187,6 +206,22 @@ static void swap_within(void) {
   CHECK_OK(ucxx_envelope_abort(chunk, NULL));
   CHECK_OK(ucxx_envelope_abort(fresh, NULL));
   CHECK_EQ(peek_word(hub.hub, on_host), 4);
+  STEP("what has been swapped away is no chunk for a consumer that comes before it is consumed");
+  CHECK_OK(ucxx_hub_pop(hub.hub));
+  push_word(hub.hub, on_host, 8);
+  fresh = lease_now(in);
+  chunk = lease_now(out);
+  *word_of(fresh) = 9;
+  CHECK_OK(ucxx_envelope_swap(fresh, chunk));
+  ucxx_link_t *late = hub_broadcast(hub.hub, on_host);
+  CHECK_OK(ucxx_envelope_commit(chunk, 0, NULL));
+  lease_none(late, UCXX_ERR_NO_RESOURCE);
+  lease_none(peek, UCXX_ERR_NO_RESOURCE);
+  CHECK_EQ(ucxx_hub_length(hub.hub), 0);
+  put_word(fresh, 8);
+  CHECK_EQ(consume_word(late), 8);
+  ucxx_link_destroy(late);
+  CHECK_EQ(ucxx_hub_length(hub.hub), 1);
   STEP("what is not swapped: what others look at, what only reads, what is elsewhere, what is of another size or the caller's");
   CHECK_OK(ucxx_hub_pop(hub.hub));
   push_word(hub.hub, on_host, 6);
@@ -233,6 +268,91 @@ static void swap_within(void) {
   hub_close(&hub);
 }
 
+/* Without one the younger chunks, which are nowhere else, take what the oldest has to be copied back to. */
+static void a_way_back(void) {
+  STEP("a limit of as many chunks as the host has envelopes: the flow can turn back to it");
+  ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
+  params.envelope_size = SIZE;
+  for (uint64_t limit = 0; limit <= 2; limit += 2) {
+    params.max_queue_chunks = limit;
+    hub_t hub = hub_open_with(&params, 2, 1);
+    ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+    ucxx_link_t *modify = hub_link(hub.hub, UCXX_LINK_MODIFY, on_dummy);
+    CHECK_OK(ucxx_hub_set_flow(hub.hub, &modify, 1));
+    ucxx_envelope_t *next = NULL;
+    uint64_t produced = 0;
+    while (ucxx_link_lease(in, 0, &next) == UCXX_OK)
+      put_word(next, ++produced);
+    CHECK_EQ(produced, limit == 0 ? 3 : 2);
+    put_word(lease_now(modify), 10);
+    CHECK_OK(ucxx_hub_set_flow(hub.hub, &out, 1));
+    if (limit == 0) {
+      lease_none(out, UCXX_ERR_NO_RESOURCE);
+      CHECK_OK(ucxx_hub_validate(hub.hub));
+      CHECK_OK(ucxx_hub_pop(hub.hub));
+    } else {
+      CHECK_EQ(consume_word(out), 10);
+    }
+    for (uint64_t word = 2; word <= produced; word++)
+      CHECK_EQ(consume_word(out), word);
+    ucxx_link_destroy(in);
+    ucxx_link_destroy(out);
+    ucxx_link_destroy(modify);
+    hub_close(&hub);
+  }
+}
+
+static ucxx_envelope_t *made(ucxx_hub_t *hub, size_t length) {
+  ucxx_envelope_t *envelope = NULL;
+  CHECK_OK(ucxx_hub_push(hub, on_host, &envelope));
+  CHECK_OK(ucxx_envelope_commit(envelope, length, NULL));
+  CHECK_OK(ucxx_hub_peek(hub, on_host, 0, &envelope));
+  return envelope;
+}
+
+static void swap_and_bytes(void) {
+  STEP("what a swap has brought counts for the limit in bytes, also where its lease is aborted");
+  ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
+  params.envelope_size = SIZE;
+  params.max_queue_bytes = 2 * SIZE;
+  for (int modifies = 0; modifies < 2; modifies++) {
+    hub_t hub = hub_open_with(&params, 4, 0), other = hub_open(SIZE, 2, 0);
+    ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host);
+    ucxx_link_t *out = hub_link(hub.hub, modifies ? UCXX_LINK_MODIFY : UCXX_LINK_CONSUME, on_host);
+    ucxx_link_t *from = hub_link(other.hub, UCXX_LINK_CONSUME, on_host);
+    CHECK_OK(ucxx_envelope_release(made(hub.hub, SIZE), NULL));
+    CHECK_OK(ucxx_envelope_release(made(other.hub, 8), NULL));
+    ucxx_envelope_t *first = lease_now(in), *large = lease_now(out), *little = lease_now(from);
+    lease_none(in, UCXX_ERR_NO_RESOURCE);
+    CHECK_OK(ucxx_envelope_commit(first, 8, NULL));
+    lease_none(in, UCXX_ERR_NO_RESOURCE);
+    CHECK_OK(ucxx_envelope_swap(large, little));
+    CHECK_OK(ucxx_envelope_abort(large, NULL));
+    /* 8 and 8 now, where it was an envelope's and 8. */
+    first = lease_now(in);
+    lease_none(in, UCXX_ERR_NO_RESOURCE);
+    CHECK_OK(ucxx_envelope_abort(first, NULL));
+    STEP("a longer one takes more than there is, and keeps producers out");
+    CHECK_OK(ucxx_envelope_commit(lease_now(in), SIZE, NULL));
+    large = lease_now(out);
+    CHECK_EQ(look_at(large).length, 8);
+    CHECK_EQ(look_at(little).length, SIZE);
+    CHECK_OK(ucxx_envelope_swap(large, little));
+    CHECK_OK(ucxx_envelope_abort(large, NULL));
+    lease_none(in, UCXX_ERR_NO_RESOURCE);
+    CHECK_OK(ucxx_hub_pop(hub.hub));
+    lease_none(in, UCXX_ERR_NO_RESOURCE);
+    CHECK_OK(ucxx_hub_pop(hub.hub));
+    CHECK_OK(ucxx_envelope_abort(lease_now(in), NULL));
+    CHECK_OK(ucxx_envelope_abort(little, NULL));
+    ucxx_link_destroy(in);
+    ucxx_link_destroy(out);
+    ucxx_link_destroy(from);
+    hub_close(&hub);
+    hub_close(&other);
+  }
+}
+
 int main(void) {
   test_begin("hub_limits", 60);
   chunks();
@@ -240,5 +360,7 @@ int main(void) {
   at_once();
   swap_between_hubs();
   swap_within();
+  swap_and_bytes();
+  a_way_back();
   return 0;
 }

@@ -152,6 +152,50 @@ static void giving_back(void) {
   hub_close(&hub);
 }
 
+static void holding_the_last(void) {
+  STEP("the end is told when nothing can be given back any more, also by the link itself");
+  for (int broadcast = 0; broadcast < 2; broadcast++) {
+    hub_t hub = hub_open(SIZE, 2, 0);
+    watcher_t out = {0}, other = {0};
+    ucxx_link_params_t params = UCXX_LINK_PARAMS_INIT;
+    params.broadcast = (uint8_t)broadcast;
+    params.on_ready = on_ready;
+    params.on_ready_arg = &out;
+    CHECK_OK(ucxx_link_create(hub.hub, UCXX_LINK_CONSUME, on_host, &params, &out.link));
+    push_word(hub.hub, on_host, 1);
+    CHECK_EQ(out.ready, 1);
+    ucxx_envelope_t *last = lease_now(out.link);
+    watched(hub.hub, UCXX_LINK_PEEK, on_host, &other);
+    CHECK_OK(ucxx_hub_close(hub.hub));
+    lease_none(out.link, UCXX_ERR_CLOSED);
+    CHECK_EQ(out.closed, 0);
+    CHECK_OK(ucxx_envelope_abort(last, NULL));
+    CHECK_EQ(out.ready, 1);
+    last = lease_now(out.link);
+    CHECK_EQ(out.closed, 0);
+    CHECK_OK(ucxx_envelope_commit(last, 0, NULL));
+    CHECK_EQ(out.closed, 1);
+    CHECK_EQ(other.closed, 1);
+    ucxx_link_destroy(out.link);
+    ucxx_link_destroy(other.link);
+    hub_close(&hub);
+  }
+  STEP("a hub that is destroyed takes nothing back");
+  hub_t hub = hub_open(SIZE, 1, 0);
+  watcher_t out = {0};
+  watched(hub.hub, UCXX_LINK_CONSUME, on_host, &out);
+  push_word(hub.hub, on_host, 1);
+  ucxx_envelope_t *last = lease_now(out.link);
+  CHECK_OK(ucxx_hub_close(hub.hub));
+  CHECK_EQ(out.closed, 0);
+  ucxx_hub_destroy(hub.hub);
+  CHECK_EQ(out.closed, 1);
+  CHECK_OK(ucxx_envelope_release(last, NULL));
+  CHECK_EQ(out.closed, 1);
+  ucxx_link_destroy(out.link);
+  ucxx_context_destroy(hub.context);
+}
+
 static void ending_all(void) {
   STEP("a callback that takes the hub down, from inside the commit that it came from");
   hub_t hub = hub_open(SIZE, 1, 1);
@@ -298,6 +342,7 @@ int main(void) {
   acting();
   chain();
   giving_back();
+  holding_the_last();
   ending_all();
   descriptor();
   sleeping();

@@ -1,0 +1,155 @@
+//! What is copied, from where, how much of it at a time, and what becomes of it: single steps on the tables, with transfers that end when the test says so.
+
+use super::hub_lease::{End, Refusal, Seeker};
+use super::hub_link::new_unit;
+use super::hub_memory::{Block, MemoryKind};
+use super::hub_state::{self, Retain, Role, State, COMPETING, NONE};
+use super::hub_transfer::Transfer;
+use super::memory_type::{DUMMY, HOST};
+
+const ON_HOST: MemoryKind = MemoryKind { memory_type: HOST, device_id: 0 };
+const ON_DUMMY: MemoryKind = MemoryKind { memory_type: DUMMY, device_id: 0 };
+const ON_OTHER: MemoryKind = MemoryKind { memory_type: DUMMY, device_id: 1 };
+
+/// With so many envelopes of each of these kinds, whose pools are numbered in this order.
+fn hub(retain: Retain, pools: &[(MemoryKind, usize)]) -> State {
+    let mut state = State::new(8, u64::MAX, u64::MAX, retain, 2);
+    for (kind, count) in pools {
+        let pool = state.pool(*kind).unwrap();
+        let block = || Block::wrap(Box::leak(Box::new(0u64)) as *mut u64 as *mut _, None, std::ptr::null_mut());
+        state.add(pool, (0..*count).map(|_| block()).collect());
+    }
+    state
+}
+
+fn seeker(role: Role, pool: u32) -> Seeker {
+    Seeker { role, pool, unit: COMPETING, link: NONE, autocommit: false, settled: false }
+}
+
+/// A link, as the seeker that it asks as.
+fn link(state: &mut State, role: Role, pool: u32, broadcast: bool) -> Seeker {
+    let unit = new_unit(state, role, broadcast).unwrap();
+    state.competing += u32::from(role == Role::Consume && unit == COMPETING);
+    let watch = super::hub_ready::Watch::default();
+    let (alive, autocommit, in_flow, leases) = (true, false, false, 0);
+    state.links.push(hub_state::Link { alive, role, pool, unit, autocommit, in_flow, leases, watch });
+    state.count_wants();
+    let number = state.links.len() as u32 - 1;
+    state.links[number as usize].seeker(number)
+}
+
+fn lease(state: &mut State, seeker: &Seeker) -> Result<u32, Refusal> {
+    let found = state.look(seeker)?;
+    Ok(state.take(seeker, found))
+}
+
+fn word(state: &State, lease: u32) -> *mut u64 {
+    state.envelopes[state.terms[lease as usize].envelope as usize].block.span().data.cast()
+}
+
+fn produce(state: &mut State, pool: u32, value: u64) {
+    let made = lease(state, &seeker(Role::Produce, pool)).unwrap();
+    // SAFETY: leased to us.
+    unsafe { *word(state, made) = value };
+    state.end(made, End::Commit(8));
+}
+
+fn finish(state: &mut State, transfer: &Transfer) {
+    transfer.from.copy_to(transfer.to, transfer.length);
+    state.end_transfer(transfer, None);
+}
+
+#[test]
+fn so_many_transfers_are_under_way_in_one_direction() {
+    let mut state = hub(Retain::Auto, &[(ON_HOST, 4), (ON_DUMMY, 4), (ON_OTHER, 1)]);
+    link(&mut state, Role::Consume, 1, false);
+    for value in 1..=3 {
+        produce(&mut state, 0, value);
+    }
+    let first = state.begin_transfer().unwrap();
+    let second = state.begin_transfer().unwrap();
+    assert!(state.begin_transfer().is_none(), "a third one");
+    // Elsewhere they are counted by themselves.
+    link(&mut state, Role::Peek, 2, false);
+    let elsewhere = state.begin_transfer().unwrap();
+    assert_eq!(elsewhere.to_kind, ON_OTHER);
+    assert!(state.begin_transfer().is_none());
+    finish(&mut state, &second);
+    let third = state.begin_transfer().unwrap();
+    assert_eq!((third.from_kind, third.to_kind), (ON_HOST, ON_DUMMY));
+    for transfer in [&first, &elsewhere, &third] {
+        finish(&mut state, transfer);
+    }
+    assert!(state.begin_transfer().is_none());
+    assert_eq!(state.stats.transfers, 4);
+}
+
+#[test]
+fn a_transfer_begins_on_the_host_if_the_chunk_is_there() {
+    for pools in [[ON_HOST, ON_DUMMY, ON_OTHER], [ON_DUMMY, ON_HOST, ON_OTHER]] {
+        let mut state = hub(Retain::Always, &pools.map(|kind| (kind, 1)));
+        let host = u32::from(pools[1] == ON_HOST);
+        produce(&mut state, host, 1);
+        link(&mut state, Role::Peek, 1 - host, false);
+        let near = state.begin_transfer().unwrap();
+        finish(&mut state, &near);
+        link(&mut state, Role::Peek, 2, false);
+        assert_eq!(state.begin_transfer().unwrap().from_kind, ON_HOST);
+    }
+}
+
+/// It was given up as soon as it had come, where its envelope's pool was made first: a caller that asks again and again never found it.
+#[test]
+fn what_was_asked_for_is_there_when_the_copy_ends_later() {
+    for pools in [[ON_DUMMY, ON_HOST], [ON_HOST, ON_DUMMY]] {
+        let mut state = hub(Retain::UntilCopied, &pools.map(|kind| (kind, 1)));
+        let host = u32::from(pools[1] == ON_HOST);
+        let device = 1 - host;
+        // Somebody is to read it on the host, and does not come; or nobody is.
+        for stalled in [false, true] {
+            if stalled {
+                link(&mut state, Role::Consume, host, false);
+            }
+            produce(&mut state, host, 7);
+            let ask = seeker(Role::Peek, device);
+            assert_eq!(lease(&mut state, &ask), Err(Refusal::NotNow));
+            state.pools[device as usize].demand += 1;
+            let transfer = state.begin_transfer().unwrap();
+            state.pools[device as usize].demand -= 1;
+            finish(&mut state, &transfer);
+            let found = lease(&mut state, &ask).expect("has been copied");
+            // SAFETY: leased to us.
+            assert_eq!(unsafe { *word(&state, found) }, 7);
+            assert_eq!(state.pools[host as usize].free_count, u32::from(!stalled));
+            state.end(found, End::Abort);
+            state.remove(state.head);
+        }
+    }
+}
+
+/// What a swap has taken away is nowhere served, however late its copy ends, and whoever has come meanwhile.
+#[test]
+fn a_copy_of_what_was_swapped_away_is_dropped() {
+    let mut state = hub(Retain::UntilCopied, &[(ON_HOST, 1), (ON_DUMMY, 2), (ON_OTHER, 1)]);
+    let consumer = link(&mut state, Role::Consume, 1, false);
+    let looker = link(&mut state, Role::Peek, 2, false);
+    produce(&mut state, 0, 1);
+    let near = state.begin_transfer().unwrap();
+    let far = state.begin_transfer().unwrap();
+    assert_eq!((near.to_kind, far.to_kind), (ON_DUMMY, ON_OTHER));
+    finish(&mut state, &near);
+    let (held, fresh) = (lease(&mut state, &consumer).unwrap(), lease(&mut state, &seeker(Role::Produce, 1)).unwrap());
+    // SAFETY: leased to us.
+    unsafe { *word(&state, fresh) = 2 };
+    state.exchange(held, fresh);
+    state.end(held, End::Abort);
+    state.end(fresh, End::Abort);
+    finish(&mut state, &far);
+    assert_eq!((state.stats.transfers, state.stats.stale_transfers), (1, 1));
+    assert_eq!(lease(&mut state, &looker), Err(Refusal::NotNow));
+    let again = state.begin_transfer().unwrap();
+    finish(&mut state, &again);
+    let found = lease(&mut state, &looker).unwrap();
+    // SAFETY: as above.
+    assert_eq!(unsafe { *word(&state, found) }, 2);
+}
