@@ -63,7 +63,10 @@ impl HubStream {
             match place.outcome() {
                 None => return,
                 Some(Status::OK) => {
-                    place.end(true);
+                    if !place.end(true) {
+                        // There is no hub any more to have it: it is not counted, and so is offered again.
+                        return self.close(work, Status::CANCELED, true);
+                    }
                     work.first += 1;
                 }
                 Some(status) => return self.broken(work, "a chunk did not come through", status),

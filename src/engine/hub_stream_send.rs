@@ -47,7 +47,10 @@ impl HubStream {
     fn send_chunk(&self, work: &mut Work) {
         let place = self.place(work.next);
         // SAFETY: a lease of ours, which lasts until `place` ends it.
-        let Ok(view) = (unsafe { &*place.lease.get() }).view() else { return place.end(false) };
+        let Ok(view) = (unsafe { &*place.lease.get() }).view() else {
+            place.end(false);
+            return;
+        };
         if work.peer.is_none_or(|peer| peer.size < view.length) {
             place.end(false);
             let why = format!("a chunk of {} bytes is longer than the envelopes there", view.length);

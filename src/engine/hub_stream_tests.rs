@@ -289,6 +289,41 @@ fn an_end_is_told_to_who_takes_the_place() {
     }
 }
 
+/// The receiving hub goes when a chunk has come whose turn has not: it has not got that.
+#[test]
+fn what_a_hub_that_goes_has_not_got_is_offered_again() {
+    let pair = Pair::new(Role::Consume);
+    let (source, target) =
+        (Hub::new(&pair.context, &hub_params(&pair.attacker)), Hub::new(&pair.context, &hub_params(&pair.worker)));
+    let (source, target) = (source.unwrap(), target.unwrap());
+    for hub in [&source, &target] {
+        hub.add_envelopes(HERE, ENVELOPES as usize).unwrap();
+    }
+    let (out, into) = (new_link(&source, Role::Consume), new_link(&target, Role::Produce));
+    // SAFETY: both are alive until they are destroyed here.
+    unsafe {
+        out.as_ref().connect(&pair.to_worker, STREAM + 1, WINDOW).unwrap();
+        into.as_ref().connect(&pair.to_attacker, STREAM + 1, WINDOW).unwrap();
+    }
+    produce_in(&source);
+    pair.pass();
+    assert_eq!(source.stats().unwrap().chunks_consumed, 1);
+    produce_in(&source);
+    for _ in 0..PASSES {
+        pair.attacker.progress().unwrap();
+    }
+    assert_eq!(source.stats().unwrap().leased_envelopes, 1, "it is on its way");
+    target.destroy();
+    pair.pass();
+    let stats = source.stats().unwrap();
+    assert_eq!((stats.chunks_consumed, stats.queued_chunks, stats.leased_envelopes), (1, 1, 0), "{stats:?}");
+    for link in [out, into] {
+        // SAFETY: once.
+        unsafe { Link::destroy(link.as_ptr()) };
+    }
+    source.destroy();
+}
+
 #[test]
 fn what_is_not_for_it_passes_it_by() {
     for role in [Role::Produce, Role::Consume] {
