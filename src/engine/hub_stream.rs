@@ -434,6 +434,10 @@ impl HubStream {
     /// A lease through the link.
     pub(super) fn lease(&self, credit: bool) -> std::result::Result<*const Lease, Refusal> {
         let mut state = self.hub.state.lock();
+        if !state.is_joined(self.seeker.link, self) {
+            // The link went a moment ago, and what is known of it may be another one's by now: its turn comes again.
+            return Err(Refusal::NotNow);
+        }
         let lease = self.hub.try_lease(&mut state, &self.seeker);
         state.lent += u64::from(credit && lease.is_ok());
         drop(self.hub.leave(state));

@@ -4,6 +4,7 @@ use super::context::{feature, Context, ContextParams};
 use super::endpoint::{Endpoint, EndpointParams};
 use super::gate::ThreadMode;
 use super::hub::{Hub, HubParams};
+use super::hub_lease::Refusal;
 use super::hub_link::{Link, LinkParams};
 use super::hub_memory::{MemoryKind, METADATA};
 use super::hub_state::{Retain, Role};
@@ -322,6 +323,33 @@ fn what_a_hub_that_goes_has_not_got_is_offered_again() {
         unsafe { Link::destroy(link.as_ptr()) };
     }
     source.destroy();
+}
+
+/// A stream whose turn is under way when its link goes takes nothing in the name of the link that comes in its place.
+#[test]
+fn a_link_that_is_gone_takes_nothing() {
+    let pair = Pair::new(Role::Consume);
+    let params = LinkParams { broadcast: true, autocommit: false, on_ready: None, on_ready_arg: null_mut() };
+    let broadcast = || {
+        let mut link = null_mut();
+        Link::make(&pair.hub, Role::Consume, HERE, &params, |made| link = made).unwrap();
+        NonNull::new(link).unwrap()
+    };
+    let gone = broadcast();
+    // SAFETY: just made.
+    unsafe { gone.as_ref() }.connect(&pair.to_attacker, STREAM + 1, WINDOW).unwrap();
+    let stream = pair.hub.state.lock().links[1].watch.stream.clone().unwrap();
+    // SAFETY: once.
+    unsafe { Link::destroy(gone.as_ptr()) };
+    let next = broadcast();
+    assert!(matches!(stream.lease(false), Err(Refusal::NotNow)));
+    // SAFETY: alive until it is destroyed here.
+    let lease = unsafe { next.as_ref() }.lease(0).unwrap().unwrap();
+    // SAFETY: leased a moment ago, and the link once.
+    unsafe {
+        drop((*lease).abort(null_mut()).unwrap());
+        Link::destroy(next.as_ptr());
+    }
 }
 
 #[test]
