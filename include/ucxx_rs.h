@@ -23,7 +23,7 @@
  *                       place the library frees it;
  *      negative         nothing was submitted.
  *  - With timeout_ns as an argument 0 polls and UINT64_MAX waits for ever; in ucxx_op_params_t 0 means no timeout.
- *    Where progress is manual, everything that waits also progresses.
+ *    Where progress is manual, everything that waits also progresses; what waits for a hub, where it may: see ucxx_link_lease.
  *  - Kept by the caller until the operation completes: payload buffers, recv_info, notifier; an allocator's arg until its last buffer is gone.
  *    Copied: strings, lists of buffers, headers of messages and questions, params.
  *  - A callback runs exactly once, outside every lock, on the thread that drives progress: the progress thread, or the thread inside a
@@ -3208,7 +3208,7 @@ size_t ucxx_hub_length(const ucxx_hub_t *hub);
 ucxx_status_t ucxx_hub_close(ucxx_hub_t *hub);
 
 /**
- * Waits until the queue is empty and nothing is being produced; TIMED_OUT otherwise, also where `timeout_ns` is 0. Envelopes that a connected link has leased for what may come do not count; once the hub is closed the streams that begin here do, until the other side has heard of the end. It keeps nobody from producing: see ucxx_hub_close. BUSY from a callback, but for 0. Any thread.
+ * Waits until the queue is empty and nothing is being produced; TIMED_OUT otherwise, also where `timeout_ns` is 0. Envelopes that a connected link has leased for what may come do not count; once the hub is closed the streams that begin here do, until the other side has heard of the end. While it waits it progresses as ucxx_link_lease does. It keeps nobody from producing: see ucxx_hub_close. BUSY from a callback, but for 0. Any thread.
  */
 ucxx_status_t ucxx_hub_drain(ucxx_hub_t *hub, uint64_t timeout_ns);
 
@@ -3247,7 +3247,8 @@ void ucxx_link_destroy(ucxx_link_t *link);
 
 /**
  * Leases an envelope: through a link that produces an empty one; through one that consumes the oldest chunk that it, or for links that compete any of them, has not had and nobody of them holds; through one that peeks or modifies the top chunk, the oldest in the queue. A link may have several leases at a time.
- * Waits up to `timeout_ns` for it.
+ * Waits up to `timeout_ns` for it. Where the progress of the hub's worker is manual it progresses meanwhile, and callbacks may run in it, if the thread may do so at any time: any thread under UCXX_THREAD_MULTI, the worker's own under _SINGLE. Other threads, and all under _SERIALIZED, only sleep: what is to come through the worker then needs
+ * somebody else who progresses it.
  *
  * A chunk is not consumed while it is changed, nor changed while somebody consumes it, or reads the same envelope. Links that modify share it when they are on the same device. What is read on other devices while it is changed is what it was.
  *
@@ -3257,7 +3258,7 @@ void ucxx_link_destroy(ucxx_link_t *link);
 ucxx_status_t ucxx_link_lease(ucxx_link_t *link, uint64_t timeout_ns, ucxx_envelope_t **envelope);
 
 /**
- * Leases through all of the links at once, also of several hubs, or through none of them. STARVED also where the hub has too few envelopes for all of them together. Up to 64 links (EXCEEDS_LIMIT). The rest as ucxx_link_lease.
+ * Leases through all of the links at once, also of several hubs, or through none of them. Of several workers each has its turn, for a millisecond. STARVED also where the hub has too few envelopes for all of them together. Up to 64 links (EXCEEDS_LIMIT). The rest as ucxx_link_lease.
  */
 ucxx_status_t ucxx_link_lease_many(ucxx_link_t *const *links, size_t count, uint64_t timeout_ns, ucxx_envelope_t **envelopes);
 

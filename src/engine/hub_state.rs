@@ -209,7 +209,7 @@ pub(super) struct State {
     pub(super) woken: u8,
     /// Sides on which threads sleep, or have slept: see `hub_sides`.
     pub(super) asleep: u8,
-    /// Those that wait for other hubs as well.
+    /// Those that wait for other hubs as well, or progress the worker while they wait.
     pub(super) distant: u32,
     /// What callers hold of leases, by number: in pieces that do not move.
     pub(super) handles: Vec<Box<[Lease]>>,

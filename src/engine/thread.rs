@@ -217,6 +217,8 @@ impl Worker {
             Err(error) => {
                 // What others have left to it meanwhile.
                 self.last_round(&mut Lists::default());
+                drop(handle);
+                self.change_over_hubs();
                 return Err(error);
             }
         }
@@ -264,6 +266,8 @@ impl Worker {
         self.thread.sleep.awake();
         self.kick();
         let _ = running.join();
+        drop(handle);
+        self.change_over_hubs();
         true
     }
 

@@ -183,7 +183,8 @@ pub unsafe extern "C" fn ucxx_link_destroy(link: *mut ucxx_link_t) {
 }
 
 /// Leases an envelope: through a link that produces an empty one; through one that consumes the oldest chunk that it, or for links that compete any of them, has not had and nobody of them holds; through one that peeks or modifies the top chunk, the oldest in the queue. A link may have several leases at a time.
-/// Waits up to `timeout_ns` for it.
+/// Waits up to `timeout_ns` for it. Where the progress of the hub's worker is manual it progresses meanwhile, and callbacks may run in it, if the thread may do so at any time: any thread under UCXX_THREAD_MULTI, the worker's own under _SINGLE. Other threads, and all under _SERIALIZED, only sleep: what is to come through the worker then needs
+/// somebody else who progresses it.
 ///
 /// A chunk is not consumed while it is changed, nor changed while somebody consumes it, or reads the same envelope. Links that modify share it when they are on the same device. What is read on other devices while it is changed is what it was.
 ///
@@ -209,7 +210,7 @@ pub unsafe extern "C" fn ucxx_link_lease(
     })
 }
 
-/// Leases through all of the links at once, also of several hubs, or through none of them. STARVED also where the hub has too few envelopes for all of them together. Up to 64 links (EXCEEDS_LIMIT). The rest as ucxx_link_lease.
+/// Leases through all of the links at once, also of several hubs, or through none of them. Of several workers each has its turn, for a millisecond. STARVED also where the hub has too few envelopes for all of them together. Up to 64 links (EXCEEDS_LIMIT). The rest as ucxx_link_lease.
 ///
 /// # Safety
 /// `count` links of this library in `links`; `envelopes` is valid for as many writes.
