@@ -41,6 +41,13 @@ struct Rest {
     inside: Option<Arc<Hub>>,
 }
 
+impl Retired {
+    /// Lets go of a hub no earlier than of the rest.
+    pub(super) fn keep(&mut self, hub: Option<Arc<Hub>>) {
+        self.0.get_or_insert(Rest { envelopes: Vec::new(), kept: None, inside: None }).inside = hub;
+    }
+}
+
 impl State {
     /// Nobody uses what is left: it goes.
     fn retire(&mut self) -> Retired {
@@ -125,8 +132,7 @@ impl Hub {
                 Effect::Nothing => return,
                 Effect::Copy(transfer) if transfer.is_by_gpu() => {
                     // Once it is the thread's the transfer keeps the hub for nobody else.
-                    let rest = retired.0.get_or_insert(Rest { envelopes: Vec::new(), kept: None, inside: None });
-                    rest.inside = self.me.upgrade();
+                    retired.keep(self.me.upgrade());
                     if let Some(pump) = self.pump.get() {
                         pump.copy(transfer);
                     }
