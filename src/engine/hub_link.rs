@@ -197,6 +197,7 @@ impl Link {
             }
             state.count_wants();
         }
+        state.end_with_sources();
         state.forget_link(number);
         let _ = link.hub.leave(state);
         if let Some(stream) = stream {

@@ -42,6 +42,8 @@ pub(super) struct Watch {
     event: Option<Arc<OwnedFd>>,
     /// What the link is joined by with one elsewhere. As long as it is, that is told in place of the callback.
     pub(super) stream: Option<Arc<HubStream>>,
+    /// The last one that brought chunks was cut off before its end.
+    pub(super) cut: bool,
 }
 
 /// What is to be done outside the lock.

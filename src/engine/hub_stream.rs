@@ -198,7 +198,7 @@ impl Link {
         drop(state);
         self.joined.store(true, Ordering::Relaxed);
         if let Err(error) = worker.add_hub_stream(&stream) {
-            stream.part_from_hub(false);
+            stream.part_from_hub(None);
             return Err(error);
         }
         stream.stir();
@@ -487,21 +487,25 @@ impl HubStream {
         work.stage = Stage::Over;
         self.met.store(0, Ordering::Relaxed);
         self.endpoint.worker.hub_streams.leave(self);
-        self.part_from_hub(all);
+        self.part_from_hub(Some(all));
         let rest = std::mem::take(&mut *self.mail.lock());
         drop(rest);
     }
 
-    fn part_from_hub(&self, all: bool) {
+    /// `all`: as for `finish`; none of a stream that has not begun.
+    fn part_from_hub(&self, all: Option<bool>) {
         let mut state = self.hub.state.lock();
+        let stream = state.part(self.seeker.link, self);
         if self.takes() {
             state.sources -= 1;
-            // Whoever else is still to bring something says so when it has.
-            state.closed |= all && state.sources == 0;
+            if let (Some(all), true) = (all, stream.is_some()) {
+                state.links[self.seeker.link as usize].watch.cut = !all;
+            }
+            state.source_ended |= all == Some(true);
+            state.end_with_sources();
         } else {
             state.drains -= 1;
         }
-        let stream = state.part(self.seeker.link, self);
         state.woken |= DATA | ROOM;
         drop(self.hub.leave(state));
         drop(stream);
