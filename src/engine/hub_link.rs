@@ -130,10 +130,10 @@ impl Link {
         self.hub.lease(&Seeker { settled: true, ..self.seeker }, 0, 0)
     }
 
-    /// Refuses one whose memory UCX does not reach.
-    pub(super) fn check_network(&self) -> Result<()> {
+    /// Where its envelopes are. Refuses one whose memory UCX does not reach.
+    pub(super) fn check_network(&self) -> Result<MemoryKind> {
         let kind = self.hub.state.lock().pools[self.seeker.pool as usize].kind;
-        memory_type::to_ucx(&self.hub.context, kind.to_network()).map(drop)
+        memory_type::to_ucx(&self.hub.context, kind.to_network()).map(|_| kind)
     }
 
     /// The descriptor for the caller's own event loop. It stays the link's.

@@ -24,6 +24,7 @@ use super::hub_stream_wire::{StreamHeader, Tells};
 use super::hub_wait::{DATA, ROOM};
 use super::lock_order::Mutex;
 use super::log;
+use super::memory_type;
 use super::operation::OpParams;
 use super::status::{Error, Result, Status};
 use std::cell::UnsafeCell;
@@ -40,6 +41,8 @@ pub(super) struct Peer {
     pub(super) number: u32,
     /// Bytes of its envelopes.
     pub(super) size: u64,
+    /// They are on a device.
+    pub(super) device: bool,
     window: u32,
     /// It knows this side's number.
     knows: bool,
@@ -48,7 +51,8 @@ pub(super) struct Peer {
 impl Peer {
     /// That says Open.
     pub(super) fn of(header: &StreamHeader) -> Self {
-        Peer { number: header.from, size: header.size, window: header.window, knows: header.to != 0 }
+        let StreamHeader { from: number, size, device, window, to, .. } = *header;
+        Peer { number, size, device, window, knows: to != 0 }
     }
 }
 
@@ -105,6 +109,8 @@ pub(crate) struct HubStream {
     pub(super) seeker: Seeker,
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) id: u64,
+    /// The link's envelopes are on a device.
+    device: bool,
     window: u32,
     places: Box<[Place]>,
     /// Its own, and the other end's; 0 for none. Written by who has the turn.
@@ -147,7 +153,7 @@ impl Link {
         }
         worker.check_usable()?;
         worker.need(feature::AM)?;
-        self.check_network()?;
+        let kind = self.check_network()?;
         endpoint.check_open()?;
         self.check_apart()?;
         let stream = Arc::new(HubStream {
@@ -155,6 +161,7 @@ impl Link {
             seeker: Seeker { settled: true, ..self.seeker },
             endpoint: endpoint.clone(),
             id,
+            device: memory_type::is_device(kind.memory_type),
             window,
             places: (0..window).map(|_| Place::new()).collect(),
             number: AtomicU32::new(worker.hub_streams.next_number()),
@@ -369,6 +376,7 @@ impl HubStream {
         work.said = true;
         let header = StreamHeader {
             mark: self.takes(),
+            device: self.takes() && self.device,
             window: self.window,
             count: self.id,
             size: self.hub.size,

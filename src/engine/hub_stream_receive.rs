@@ -125,6 +125,10 @@ impl HubStream {
         place.length.set(message.length());
         self.unlend();
         work.next += 1;
+        if message.length() == 0 {
+            // No data came, nor waits for its being fetched: the place is as `hold` has left it.
+            return Ok(());
+        }
         let part =
             [Part { data: view.data.cast(), length: message.length() as usize, memory_type: view.kind.to_network() }];
         let received = self.begin(place, |params| {

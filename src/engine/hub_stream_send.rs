@@ -67,7 +67,9 @@ impl HubStream {
         place.length.set(0);
         let part = [Part { data: view.data.cast(), length: view.length as usize, memory_type: view.kind.to_network() }];
         let data: &[Part] = if view.length == 0 { &[] } else { &part };
-        let waits = if view.length >= PULLED_FROM { flag::RNDV } else { 0 };
+        // The processor does not copy to a device.
+        let is_pulled = view.length >= PULLED_FROM || work.peer.is_some_and(|peer| peer.device);
+        let waits = if is_pulled && view.length > 0 { flag::RNDV } else { 0 };
         // From here on it is on its way, whatever becomes of it.
         work.next += 1;
         let sent = self.begin(place, |params| {

@@ -290,6 +290,40 @@ fn an_end_is_told_to_who_takes_the_place() {
     }
 }
 
+/// Where the receiver's envelopes are on a device, a chunk waits at its sender until it is pulled there, however short it is; but for one without data.
+#[test]
+fn what_goes_to_a_device_is_pulled() {
+    for (device, length, waits) in [(true, 5, true), (false, 5, false), (true, 0, false)] {
+        let (pair, number) = (Pair::new(Role::Consume), STREAM + 1);
+        let hub = Hub::new(&pair.context, &hub_params(&pair.worker)).unwrap();
+        hub.add_envelopes(HERE, 1).unwrap();
+        let link = new_link(&hub, Role::Consume);
+        let lease = hub.push(HERE).unwrap().unwrap();
+        // SAFETY: leased a moment ago, and the link is alive until it is destroyed here.
+        unsafe {
+            drop((*lease).commit(length, null_mut()).unwrap());
+            link.as_ref().connect(&pair.to_attacker, number, WINDOW).unwrap();
+        }
+        let stream = hub.state.lock().links[0].watch.stream.clone().unwrap();
+        let from = THEIRS + 1;
+        pair.say(&StreamHeader { device, count: number, from, ..pair.open(Role::Consume) }, &[]);
+        pair.pass();
+        pair.say(&StreamHeader { size: 1, ..StreamHeader::new(Tells::Credit, stream.own_number(), from) }, &[]);
+        for _ in 0..PASSES {
+            pair.attacker.progress().unwrap();
+        }
+        for _ in 0..PASSES {
+            pair.worker.progress().unwrap();
+        }
+        assert_eq!(hub.stats().unwrap().leased_envelopes, 1, "it has been sent");
+        assert_eq!(stream.place(0).outcome().is_none(), waits, "{length} bytes, to a device: {device}");
+        // SAFETY: once.
+        unsafe { Link::destroy(link.as_ptr()) };
+        pair.pass();
+        hub.destroy();
+    }
+}
+
 /// The receiving hub goes when a chunk has come whose turn has not: it has not got that.
 #[test]
 fn what_a_hub_that_goes_has_not_got_is_offered_again() {
@@ -498,6 +532,7 @@ fn whatever_comes_nothing_is_lost() {
             let (count, size) = (chance(4), chance(5));
             let header = StreamHeader {
                 mark: chance(2) == 0,
+                device: tells == Tells::Open && chance(2) == 0,
                 window: if tells == Tells::Open { chance(4) as u32 } else { 0 },
                 to: if chance(6) == 0 { 0 } else { number },
                 from: THEIRS + (chance(4) == 0) as u32,
