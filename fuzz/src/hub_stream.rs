@@ -15,7 +15,7 @@ fn long(bytes: &[u8], at: usize) -> u64 {
 
 /// As docs/wire-formats.md has it.
 fn is_message(bytes: &[u8]) -> bool {
-    if bytes.len() < HEADER || bytes[2..4] != [0, 0] || number(bytes, 12, 4) == 0 {
+    if bytes.len() < HEADER || bytes[2] > u8::from(bytes[0] == 1) || bytes[3] != 0 || number(bytes, 12, 4) == 0 {
         return false;
     }
     let (mark, window, to, last) = (bytes[1], number(bytes, 4, 4), number(bytes, 8, 4), long(bytes, 24));
@@ -38,7 +38,7 @@ fuzz_target!(|data: &[u8]| {
     assert!(is_message(data));
     assert_eq!(header.encode(), data[..HEADER]);
     assert_eq!(behind, &data[HEADER..]);
-    assert_eq!((header.tells as u8, u8::from(header.mark)), (data[0], data[1]));
+    assert_eq!([header.tells as u8, header.mark.into(), header.device.into()], data[..3]);
     let numbers = [header.window, header.to, header.from].map(u64::from);
     assert_eq!(numbers, [4, 8, 12].map(|at| number(data, at, 4)));
     assert_eq!(header.count, long(data, 16));
@@ -54,8 +54,10 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     }
     data[0] = 1 + data[0] % 5;
     data[1] %= 2;
-    data[2..4].fill(0);
+    data[2] %= 2;
+    data[3] = 0;
     if data[0] != 1 {
+        data[2] = 0;
         data[4..8].fill(0);
     }
     if data[0] == 2 || data[0] == 4 {

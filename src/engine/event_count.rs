@@ -63,6 +63,19 @@ impl EventCount {
             }
         }
     }
+
+    /// Looks once, and if it is not ready has `pause` wait until what it is given is true, for which `notify` alone wakes nobody: whoever notifies sees to that.
+    pub(crate) fn look_or(&self, ready: &dyn Fn() -> bool, pause: impl FnOnce(&dyn Fn() -> bool)) -> bool {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let epoch = self.epoch.load(Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let is_ready = ready();
+        if !is_ready {
+            pause(&|| self.epoch.load(Ordering::Acquire) != epoch);
+        }
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        is_ready
+    }
 }
 
 #[cfg(all(test, not(loom)))]

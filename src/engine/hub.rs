@@ -103,7 +103,7 @@ impl Hub {
         let depth = if params.transfers_in_flight == 0 { 2 } else { params.transfers_in_flight };
         let state =
             State::new(size, limit(params.max_queue_chunks), limit(params.max_queue_bytes), params.retain, depth);
-        Ok(Arc::new_cyclic(|me| Hub {
+        let hub = Arc::new_cyclic(|me| Hub {
             context: context.clone(),
             size,
             worker: params.worker.clone(),
@@ -112,7 +112,11 @@ impl Hub {
             _apart: CacheLine,
             sides: Sides::new(),
             state: Brief::new(state),
-        }))
+        });
+        if let Some(worker) = &hub.worker {
+            worker.add_hub(&hub);
+        }
+        Ok(hub)
     }
 
     /// Refuses use in a forked child.

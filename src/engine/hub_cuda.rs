@@ -19,7 +19,7 @@ use super::hub_lease::{End, Refusal, Seeker, Terms};
 use super::hub_memory::MemoryKind;
 use super::hub_state::{Role, State, NONE};
 use super::hub_transfer::Transfer;
-use super::hub_wait::{DATA, ROOM};
+use super::hub_wait::{Retired, DATA, ROOM};
 use super::library;
 use super::lock_order::{Condvar, Mutex};
 use super::memory_type::CUDA;
@@ -475,18 +475,17 @@ impl Hub {
 
     /// Leaves a mark where the stream is, and ends the lease that has this number. `end` looks whether it may, and ends it the second time, which is told by the mark.
     #[cold]
-    pub(super) fn end_with_stream<T>(
+    pub(super) fn end_with_stream(
         &self,
         stream: *mut c_void,
         number: u32,
         check: impl Fn(&State) -> Result<End>,
-        finish: impl FnOnce(super::brief::Held<'_, State>, End) -> T,
-    ) -> Result<T> {
+        finish: impl FnOnce(super::brief::Held<'_, State>, End) -> Retired,
+    ) -> Result<Retired> {
         let Some(pump) = self.pump.get() else {
             return Err(Error::new(Status::NO_DEVICE, "stream: the hub has no CUDA memory; NULL is all there can be"));
         };
         let gpu = cuda::gpu_of(stream)?;
-        let shared = pump.shared.clone();
         let one_by_one = pump.marking.lock();
         let before = {
             let state = self.state.lock();
@@ -501,11 +500,14 @@ impl Hub {
         let end = check(&state)?;
         let terms = state.terms[number as usize];
         let kept = state.mark(&terms, end, &mark);
-        let answer = finish(state, end);
+        pump.shared.give(Job::Mark(mark, kept));
+        // Before the lease ends: that may call the user back, who may end another one with a stream.
         drop(one_by_one);
-        // From here on the thread may have let go of the hub.
-        shared.give(Job::Mark(mark, kept));
-        Ok(answer)
+        // The thread may have seen the mark's end, and let go of the hub, before this one has left it.
+        let inside = self.me.upgrade();
+        let mut retired = finish(state, end);
+        retired.keep(inside);
+        Ok(retired)
     }
 
     /// What was swapped in is this hub's to look after as well. With the hub locked.

@@ -106,12 +106,12 @@ impl Link {
         self.hub.lease(&Seeker { settled: true, ..self.seeker }, 0, 0)
     }
 
-    /// Refuses one whose memory UCX does not reach.
-    pub(super) fn check_network(&self) -> Result<()> {
+    /// Where its envelopes are. Refuses one whose memory UCX does not reach.
+    pub(super) fn check_network(&self) -> Result<MemoryKind> {
         // In a forked child another thread may hold the hub for ever.
         self.check()?;
         let kind = self.hub.state.lock().pools[self.seeker.pool as usize].kind;
-        memory_type::to_ucx(&self.hub.context, kind.to_network()).map(drop)
+        memory_type::to_ucx(&self.hub.context, kind.to_network()).map(|_| kind)
     }
 
     /// The descriptor for the caller's own event loop. It stays the link's.
@@ -177,6 +177,7 @@ impl Link {
             // Also one that only looks may have been all that kept an envelope from being given up.
             state.woken |= DATA | ROOM;
         }
+        state.end_with_sources();
         state.forget_link(number);
         let _ = link.hub.leave(state);
         if let Some(stream) = stream {

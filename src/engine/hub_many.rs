@@ -2,7 +2,6 @@
 
 use super::brief::Held;
 use super::context::forked;
-use super::event_count::EventCount;
 use super::events;
 use super::hub::Hub;
 use super::hub_envelope::Lease;
@@ -15,9 +14,13 @@ use super::status::{Error, Result, Status};
 use super::timer;
 use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Links in one call: what is known of them is on the stack.
 pub const MOST_LINKS: usize = 64;
+
+/// Who has several workers to progress, or waits for hubs that have not got the worker that it progresses, looks at the others so often, in nanoseconds.
+const NAP: u64 = 1_000_000;
 
 /// The hubs of the links, each once, in the order of their addresses: whoever locks several does so in this order.
 struct Hubs<'a> {
@@ -45,7 +48,7 @@ impl<'a> Hubs<'a> {
         all
     }
 
-    fn iter(&self) -> impl Iterator<Item = &'a Hub> + '_ {
+    fn iter(&self) -> impl Iterator<Item = &'a Hub> + Clone + '_ {
         self.hubs[..self.count].iter().copied().flatten()
     }
 
@@ -63,10 +66,47 @@ impl<'a> Hubs<'a> {
     }
 
     fn unlock(&self, guards: Guards<'a>) {
-        for (guard, hub) in guards.into_iter().flatten().zip(self.iter()) {
-            hub.unlock(guard);
+        let mut distant = [false; MOST_LINKS];
+        for ((guard, hub), distant) in guards.into_iter().flatten().zip(self.iter()).zip(&mut distant) {
+            *distant = hub.unlock_one(guard);
         }
+        self.iter().zip(distant).filter(|(_, distant)| *distant).for_each(|(hub, _)| hub.wake_distant());
         self.iter().for_each(Hub::go_on);
+    }
+
+    /// Tries whenever one of the hubs has changed. A worker whose progress is manual, and this thread's to make, it progresses meanwhile; several in turn.
+    fn wait(&self, attempt: &dyn Fn() -> bool, deadline: u64) {
+        let over = Cell::new(false);
+        let attempt = || {
+            over.set(over.get() || attempt());
+            over.get()
+        };
+        let driven = || self.iter().filter_map(Hub::driven);
+        let mut turn = 0;
+        loop {
+            let is_last = timer::remaining(deadline) == Some(Duration::ZERO);
+            let nap = deadline.min(timer::deadline_after(NAP));
+            match driven().cycle().nth(turn) {
+                // Who progresses may go.
+                None => {
+                    DISTANT.sleep_until(&|| attempt() || driven().next().is_some(), deadline);
+                }
+                Some(worker) => {
+                    let is_own = |hub: &Hub| hub.worker.as_deref().is_some_and(|own| std::ptr::eq(own, worker));
+                    // A change of another hub does not wake who sleeps on this worker's descriptor.
+                    let until = if self.iter().all(is_own) { deadline } else { nap };
+                    DISTANT.look_or(&attempt, |moved| {
+                        if worker.drive(moved, until).is_err() {
+                            DISTANT.sleep_until(moved, nap);
+                        }
+                    });
+                }
+            }
+            if over.get() || is_last {
+                return;
+            }
+            turn = (turn + 1) % MOST_LINKS;
+        }
     }
 
     fn count_waiter(&self, change: i32) {
@@ -106,7 +146,7 @@ pub fn lease_many(links: &[&Link], timeout_ns: u64, leases: &mut [*const Lease])
     };
     if !attempt() && timeout_ns != 0 {
         hubs.count_waiter(1);
-        EventCount::sleep_until(&DISTANT, &attempt, timer::deadline_after(timeout_ns));
+        hubs.wait(&attempt, timer::deadline_after(timeout_ns));
         hubs.count_waiter(-1);
     }
     match outcome.take() {

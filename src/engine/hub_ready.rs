@@ -42,6 +42,8 @@ pub(super) struct Watch {
     event: Option<Arc<OwnedFd>>,
     /// What the link is joined by with one elsewhere. As long as it is, that is told in place of the callback.
     pub(super) stream: Option<Arc<HubStream>>,
+    /// The last one that brought chunks was cut off before its end.
+    pub(super) cut: bool,
 }
 
 /// What is to be done outside the lock.
@@ -185,12 +187,18 @@ impl State {
         self.watched += 1;
     }
 
+    /// Is it the link's stream? It is not any more once the link has gone.
+    pub(super) fn is_joined(&self, number: u32, stream: &HubStream) -> bool {
+        let joined = &self.links[number as usize].watch.stream;
+        joined.as_ref().is_some_and(|joined| std::ptr::eq(Arc::as_ptr(joined), stream))
+    }
+
     /// And not any more; but the callback is, if there is one.
     pub(super) fn part(&mut self, number: u32, stream: &HubStream) -> Option<Arc<HubStream>> {
-        let watch = &mut self.links[number as usize].watch;
-        if !watch.stream.as_ref().is_some_and(|joined| std::ptr::eq(Arc::as_ptr(joined), stream)) {
+        if !self.is_joined(number, stream) {
             return None;
         }
+        let watch = &mut self.links[number as usize].watch;
         (watch.told, watch.gave_back) = (None, None);
         self.watched -= 1;
         watch.stream.take()

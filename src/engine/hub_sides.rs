@@ -38,11 +38,16 @@ impl Sides {
         Seen(self.words[side].load(Ordering::Relaxed))
     }
 
+    /// Has there been a change since? What has changed is learnt under the lock.
+    pub(crate) fn has_moved(&self, side: usize, seen: Seen) -> bool {
+        self.words[side].load(Ordering::Relaxed) != seen.0
+    }
+
     /// Waits a little for a change. What has changed is learnt under the lock.
     pub(crate) fn look(&self, side: usize, seen: Seen) {
         let looking = &self.looking[side];
         if !looking.swap(true, Ordering::Relaxed) {
-            look_less_often(&|| self.words[side].load(Ordering::Relaxed) != seen.0);
+            look_less_often(&|| self.has_moved(side, seen));
             looking.store(false, Ordering::Relaxed);
         }
     }

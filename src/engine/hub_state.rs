@@ -6,6 +6,7 @@ use super::hub_envelope::Lease;
 use super::hub_lease::Terms;
 use super::hub_memory::{Block, MemoryKind};
 use super::hub_ready::Watch;
+use super::hub_sides::{DATA, ROOM};
 use super::status::Error;
 use std::sync::Arc;
 
@@ -179,6 +180,8 @@ pub(super) struct State {
     pub(super) lent: u64,
     /// Streams that bring chunks.
     pub(super) sources: u32,
+    /// One of them has told that its hub has no more.
+    pub(super) source_ended: bool,
     /// Streams that take chunks away, and have not told their end.
     pub(super) drains: u32,
     pub(super) next_order: u64,
@@ -209,7 +212,7 @@ pub(super) struct State {
     pub(super) woken: u8,
     /// Sides on which threads sleep, or have slept: see `hub_sides`.
     pub(super) asleep: u8,
-    /// Those that wait for other hubs as well.
+    /// Those that wait for other hubs as well, or progress the worker while they wait.
     pub(super) distant: u32,
     /// What callers hold of leases, by number: in pieces that do not move.
     pub(super) handles: Vec<Box<[Lease]>>,
@@ -251,6 +254,7 @@ impl State {
             reserved: 0,
             lent: 0,
             sources: 0,
+            source_ended: false,
             drains: 0,
             next_order: 0,
             links: Vec::new(),
@@ -532,6 +536,16 @@ impl State {
     pub(super) fn is_drained(&mut self) -> Option<()> {
         let told = !self.closed || self.destroyed || self.drains == 0;
         (self.queued == 0 && self.reserved == self.lent && told).then_some(())
+    }
+
+    /// Nothing more is produced when a stream has told so, and there is no other one that might still bring something: nor a link whose stream was cut off, which
+    /// may be connected again.
+    pub(super) fn end_with_sources(&mut self) {
+        let is_cut = |link: &Link| link.alive && link.watch.cut;
+        if self.source_ended && self.sources == 0 && !self.links.iter().any(is_cut) {
+            self.closed = true;
+            self.woken |= DATA | ROOM;
+        }
     }
 
     /// What an outsider may know.

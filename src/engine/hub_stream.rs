@@ -24,6 +24,7 @@ use super::hub_stream_wire::{StreamHeader, Tells};
 use super::hub_wait::{DATA, ROOM};
 use super::lock_order::Mutex;
 use super::log;
+use super::memory_type;
 use super::operation::OpParams;
 use super::status::{Error, Result, Status};
 use std::cell::UnsafeCell;
@@ -40,6 +41,8 @@ pub(super) struct Peer {
     pub(super) number: u32,
     /// Bytes of its envelopes.
     pub(super) size: u64,
+    /// They are on a device.
+    pub(super) device: bool,
     window: u32,
     /// It knows this side's number.
     knows: bool,
@@ -48,7 +51,8 @@ pub(super) struct Peer {
 impl Peer {
     /// That says Open.
     pub(super) fn of(header: &StreamHeader) -> Self {
-        Peer { number: header.from, size: header.size, window: header.window, knows: header.to != 0 }
+        let StreamHeader { from: number, size, device, window, to, .. } = *header;
+        Peer { number, size, device, window, knows: to != 0 }
     }
 }
 
@@ -105,6 +109,8 @@ pub(crate) struct HubStream {
     pub(super) seeker: Seeker,
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) id: u64,
+    /// The link's envelopes are on a device.
+    device: bool,
     window: u32,
     places: Box<[Place]>,
     /// Its own, and the other end's; 0 for none. Written by who has the turn.
@@ -147,13 +153,14 @@ impl Link {
         }
         worker.check_usable()?;
         worker.need(feature::AM)?;
-        self.check_network()?;
+        let kind = self.check_network()?;
         endpoint.check_open()?;
         let stream = Arc::new(HubStream {
             hub: self.hub.clone(),
             seeker: Seeker { settled: true, ..self.seeker },
             endpoint: endpoint.clone(),
             id,
+            device: memory_type::is_device(kind.memory_type),
             window,
             places: (0..window).map(|_| Place::new()).collect(),
             number: AtomicU32::new(worker.hub_streams.next_number()),
@@ -196,7 +203,7 @@ impl Link {
         }
         drop(state);
         if let Err(error) = worker.add_hub_stream(&stream) {
-            stream.part_from_hub(false);
+            stream.part_from_hub(None);
             return Err(error);
         }
         // Who sleeps in a lease through the link waits for what is not its own any more.
@@ -371,6 +378,7 @@ impl HubStream {
         work.said = true;
         let header = StreamHeader {
             mark: self.takes(),
+            device: self.takes() && self.device,
             window: self.window,
             count: self.id,
             size: self.hub.size,
@@ -436,6 +444,10 @@ impl HubStream {
     /// A lease through the link.
     pub(super) fn lease(&self, credit: bool) -> std::result::Result<*const Lease, Refusal> {
         let mut state = self.hub.state.lock();
+        if !state.is_joined(self.seeker.link, self) {
+            // The link went a moment ago, and what is known of it may be another one's by now: its turn comes again.
+            return Err(Refusal::NotNow);
+        }
         let lease = self.hub.try_lease(&mut state, &self.seeker);
         state.lent += u64::from(credit && lease.is_ok());
         drop(self.hub.leave(state));
@@ -485,21 +497,25 @@ impl HubStream {
         work.stage = Stage::Over;
         self.met.store(0, Ordering::Relaxed);
         self.endpoint.worker.hub_streams.leave(self);
-        self.part_from_hub(all);
+        self.part_from_hub(Some(all));
         let rest = std::mem::take(&mut *self.mail.lock());
         drop(rest);
     }
 
-    fn part_from_hub(&self, all: bool) {
+    /// `all`: as for `finish`; none of a stream that has not begun.
+    fn part_from_hub(&self, all: Option<bool>) {
         let mut state = self.hub.state.lock();
+        let stream = state.part(self.seeker.link, self);
         if self.takes() {
             state.sources -= 1;
-            // Whoever else is still to bring something says so when it has.
-            state.closed |= all && state.sources == 0;
+            if let (Some(all), true) = (all, stream.is_some()) {
+                state.links[self.seeker.link as usize].watch.cut = !all;
+            }
+            state.source_ended |= all == Some(true);
+            state.end_with_sources();
         } else {
             state.drains -= 1;
         }
-        let stream = state.part(self.seeker.link, self);
         state.woken |= DATA | ROOM;
         drop(self.hub.leave(state));
         drop(stream);

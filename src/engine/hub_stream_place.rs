@@ -85,14 +85,15 @@ impl Place {
         (status != Status::INPROGRESS).then_some(status)
     }
 
-    /// Ends the lease, if there is one.
-    pub(super) fn end(&self, commit: bool) {
+    /// Ends the lease, if there is one. Whether it has been committed: a hub that has been destroyed takes nothing in.
+    pub(super) fn end(&self, commit: bool) -> bool {
         // SAFETY: a lease of the stream's own, which nobody else ends; the hub outlives it.
-        let Some(lease) = (unsafe { self.lease.replace(null()).as_ref() }) else { return };
+        let Some(lease) = (unsafe { self.lease.replace(null()).as_ref() }) else { return false };
         let committed = commit && lease.commit(self.length.get(), null_mut()).map(drop).is_ok();
         if !committed {
             drop(lease.abort(null_mut()));
         }
+        committed
     }
 }
 

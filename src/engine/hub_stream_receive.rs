@@ -63,7 +63,10 @@ impl HubStream {
             match place.outcome() {
                 None => return,
                 Some(Status::OK) => {
-                    place.end(true);
+                    if !place.end(true) {
+                        // There is no hub any more to have it: it is not counted, and so is offered again.
+                        return self.close(work, Status::CANCELED, true);
+                    }
                     work.first += 1;
                 }
                 Some(status) => return self.broken(work, "a chunk did not come through", status),
@@ -122,6 +125,10 @@ impl HubStream {
         place.length.set(message.length());
         self.unlend();
         work.next += 1;
+        if message.length() == 0 {
+            // No data came, nor waits for its being fetched: the place is as `hold` has left it.
+            return Ok(());
+        }
         let part =
             [Part { data: view.data.cast(), length: message.length() as usize, memory_type: view.kind.to_network() }];
         let received = self.begin(place, |params| {

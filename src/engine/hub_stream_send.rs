@@ -47,7 +47,10 @@ impl HubStream {
     fn send_chunk(&self, work: &mut Work) {
         let place = self.place(work.next);
         // SAFETY: a lease of ours, which lasts until `place` ends it.
-        let Ok(view) = (unsafe { &*place.lease.get() }).view() else { return place.end(false) };
+        let Ok(view) = (unsafe { &*place.lease.get() }).view() else {
+            place.end(false);
+            return;
+        };
         if work.peer.is_none_or(|peer| peer.size < view.length) {
             place.end(false);
             let why = format!("a chunk of {} bytes is longer than the envelopes there", view.length);
@@ -64,7 +67,9 @@ impl HubStream {
         place.length.set(0);
         let part = [Part { data: view.data.cast(), length: view.length as usize, memory_type: view.kind.to_network() }];
         let data: &[Part] = if view.length == 0 { &[] } else { &part };
-        let waits = if view.length >= PULLED_FROM { flag::RNDV } else { 0 };
+        // The processor does not copy to a device.
+        let is_pulled = view.length >= PULLED_FROM || work.peer.is_some_and(|peer| peer.device);
+        let waits = if is_pulled && view.length > 0 { flag::RNDV } else { 0 };
         // From here on it is on its way, whatever becomes of it.
         work.next += 1;
         let sent = self.begin(place, |params| {
@@ -81,7 +86,7 @@ impl HubStream {
             return;
         }
         let mut state = self.hub.state.lock();
-        if state.look(&self.seeker).is_ok() {
+        if state.is_joined(self.seeker.link, self) && state.look(&self.seeker).is_ok() {
             work.stalled = true;
             state.stats.credit_stalls += 1;
         }

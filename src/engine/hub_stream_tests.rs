@@ -4,6 +4,7 @@ use super::context::{feature, Context, ContextParams};
 use super::endpoint::{Endpoint, EndpointParams};
 use super::gate::ThreadMode;
 use super::hub::{Hub, HubParams};
+use super::hub_lease::Refusal;
 use super::hub_link::{Link, LinkParams};
 use super::hub_memory::{MemoryKind, METADATA};
 use super::hub_state::{Retain, Role};
@@ -289,6 +290,207 @@ fn an_end_is_told_to_who_takes_the_place() {
     }
 }
 
+/// Where the receiver's envelopes are on a device, a chunk waits at its sender until it is pulled there, however short it is; but for one without data.
+#[test]
+fn what_goes_to_a_device_is_pulled() {
+    for (device, length, waits) in [(true, 5, true), (false, 5, false), (true, 0, false)] {
+        let (pair, number) = (Pair::new(Role::Consume), STREAM + 1);
+        let hub = Hub::new(&pair.context, &hub_params(&pair.worker)).unwrap();
+        hub.add_envelopes(HERE, 1).unwrap();
+        let link = new_link(&hub, Role::Consume);
+        let lease = hub.push(HERE).unwrap().unwrap();
+        // SAFETY: leased a moment ago, and the link is alive until it is destroyed here.
+        unsafe {
+            drop((*lease).commit(length, null_mut()).unwrap());
+            link.as_ref().connect(&pair.to_attacker, number, WINDOW).unwrap();
+        }
+        let stream = hub.state.lock().links[0].watch.stream.clone().unwrap();
+        let from = THEIRS + 1;
+        pair.say(&StreamHeader { device, count: number, from, ..pair.open(Role::Consume) }, &[]);
+        pair.pass();
+        pair.say(&StreamHeader { size: 1, ..StreamHeader::new(Tells::Credit, stream.own_number(), from) }, &[]);
+        for _ in 0..PASSES {
+            pair.attacker.progress().unwrap();
+        }
+        for _ in 0..PASSES {
+            pair.worker.progress().unwrap();
+        }
+        assert_eq!(hub.stats().unwrap().leased_envelopes, 1, "it has been sent");
+        assert_eq!(stream.place(0).outcome().is_none(), waits, "{length} bytes, to a device: {device}");
+        // SAFETY: once.
+        unsafe { Link::destroy(link.as_ptr()) };
+        pair.pass();
+        hub.destroy();
+    }
+}
+
+/// The receiving hub goes when a chunk has come whose turn has not: it has not got that.
+#[test]
+fn what_a_hub_that_goes_has_not_got_is_offered_again() {
+    let pair = Pair::new(Role::Consume);
+    let (source, target) =
+        (Hub::new(&pair.context, &hub_params(&pair.attacker)), Hub::new(&pair.context, &hub_params(&pair.worker)));
+    let (source, target) = (source.unwrap(), target.unwrap());
+    for hub in [&source, &target] {
+        hub.add_envelopes(HERE, ENVELOPES as usize).unwrap();
+    }
+    let (out, into) = (new_link(&source, Role::Consume), new_link(&target, Role::Produce));
+    // SAFETY: both are alive until they are destroyed here.
+    unsafe {
+        out.as_ref().connect(&pair.to_worker, STREAM + 1, WINDOW).unwrap();
+        into.as_ref().connect(&pair.to_attacker, STREAM + 1, WINDOW).unwrap();
+    }
+    produce_in(&source);
+    pair.pass();
+    assert_eq!(source.stats().unwrap().chunks_consumed, 1);
+    produce_in(&source);
+    for _ in 0..PASSES {
+        pair.attacker.progress().unwrap();
+    }
+    assert_eq!(source.stats().unwrap().leased_envelopes, 1, "it is on its way");
+    target.destroy();
+    pair.pass();
+    let stats = source.stats().unwrap();
+    assert_eq!((stats.chunks_consumed, stats.queued_chunks, stats.leased_envelopes), (1, 1, 0), "{stats:?}");
+    for link in [out, into] {
+        // SAFETY: once.
+        unsafe { Link::destroy(link.as_ptr()) };
+    }
+    source.destroy();
+}
+
+/// A stream whose turn is under way when its link goes takes nothing in the name of the link that comes in its place.
+#[test]
+fn a_link_that_is_gone_takes_nothing() {
+    let pair = Pair::new(Role::Consume);
+    let params = LinkParams { broadcast: true, autocommit: false, on_ready: None, on_ready_arg: null_mut() };
+    let broadcast = || {
+        let mut link = null_mut();
+        Link::make(&pair.hub, Role::Consume, HERE, &params, |made| link = made).unwrap();
+        NonNull::new(link).unwrap()
+    };
+    let gone = broadcast();
+    // SAFETY: just made.
+    unsafe { gone.as_ref() }.connect(&pair.to_attacker, STREAM + 1, WINDOW).unwrap();
+    let stream = pair.hub.state.lock().links[1].watch.stream.clone().unwrap();
+    // SAFETY: once.
+    unsafe { Link::destroy(gone.as_ptr()) };
+    let next = broadcast();
+    assert!(matches!(stream.lease(false), Err(Refusal::NotNow)));
+    // SAFETY: alive until it is destroyed here.
+    let lease = unsafe { next.as_ref() }.lease(0).unwrap().unwrap();
+    // SAFETY: leased a moment ago, and the link once.
+    unsafe {
+        drop((*lease).abort(null_mut()).unwrap());
+        Link::destroy(next.as_ptr());
+    }
+}
+
+/// What becomes of a stream into a hub.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Fate {
+    Ends,
+    Breaks,
+    LosesItsLink,
+}
+
+/// A hub with two streams into it, whose links have numbers from 1 on; `gone` are not there any more.
+struct Fed {
+    pair: Pair,
+    links: [NonNull<Link>; 2],
+    gone: [bool; 2],
+}
+
+impl Fed {
+    fn new() -> Self {
+        // Its own link reads.
+        let pair = Pair::new(Role::Consume);
+        let links = [Role::Produce; 2].map(|role| new_link(&pair.hub, role));
+        let fed = Fed { pair, links, gone: [false; 2] };
+        (0..2).for_each(|number| fed.connect(number, 1));
+        fed
+    }
+
+    fn theirs(number: usize, time: u32) -> u32 {
+        THEIRS + 10 * time + number as u32
+    }
+
+    fn connect(&self, number: usize, time: u32) {
+        let stream = STREAM + 1 + number as u64;
+        // SAFETY: alive as long as it is not gone.
+        unsafe { self.links[number].as_ref() }.connect(&self.pair.to_attacker, stream, WINDOW).unwrap();
+        let from = Self::theirs(number, time);
+        self.pair.say(&StreamHeader { count: stream, from, ..self.pair.open(Role::Produce) }, &[]);
+        self.pair.pass();
+    }
+
+    fn meets(&mut self, number: usize, time: u32, fate: Fate) {
+        let stream = self.pair.hub.state.lock().links[1 + number].watch.stream.clone();
+        let to = stream.map_or(0, |stream| stream.own_number());
+        let end = StreamHeader { mark: true, ..StreamHeader::new(Tells::End, to, Self::theirs(number, time)) };
+        match fate {
+            Fate::Ends => self.pair.say(&end, &[]),
+            Fate::Breaks => self.pair.say(&StreamHeader { count: 5, ..end }, &[]),
+            Fate::LosesItsLink => self.part(number),
+        }
+        self.pair.pass();
+    }
+
+    fn part(&mut self, number: usize) {
+        if !std::mem::replace(&mut self.gone[number], true) {
+            // SAFETY: made by `make`, once.
+            unsafe { Link::destroy(self.links[number].as_ptr()) };
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.pair.hub.state.lock().closed
+    }
+}
+
+impl Drop for Fed {
+    fn drop(&mut self) {
+        (0..2).for_each(|number| self.part(number));
+    }
+}
+
+/// It is at its end when all streams into it are that have not gone with their links. What was cut off is none, in whatever order that came, and can be replaced.
+#[test]
+fn a_hub_that_several_feed_ends_when_all_of_them_have() {
+    use Fate::{Breaks, Ends, LosesItsLink};
+    for (fates, is_end) in [
+        ([Ends, Ends], true),
+        ([Breaks, Ends], false),
+        ([LosesItsLink, Ends], true),
+        ([Breaks, Breaks], false),
+        ([Breaks, LosesItsLink], false),
+        ([LosesItsLink, LosesItsLink], false),
+    ] {
+        for first in 0..2 {
+            let mut fed = Fed::new();
+            for number in [first, 1 - first] {
+                assert!(!fed.is_closed(), "{fates:?}, {first} first");
+                fed.meets(number, 1, fates[number]);
+            }
+            assert_eq!(fed.is_closed(), is_end, "{fates:?}, {first} first");
+        }
+    }
+    for last in [Ends, LosesItsLink] {
+        let mut fed = Fed::new();
+        fed.meets(0, 1, Breaks);
+        fed.meets(1, 1, Ends);
+        fed.connect(0, 2);
+        assert!(!fed.is_closed());
+        fed.meets(0, 2, Breaks);
+        assert!(!fed.is_closed());
+        if last == Ends {
+            fed.connect(0, 3);
+        }
+        fed.meets(0, 3, last);
+        assert!(fed.is_closed(), "{last:?}");
+    }
+}
+
 #[test]
 fn what_is_not_for_it_passes_it_by() {
     for role in [Role::Produce, Role::Consume] {
@@ -330,6 +532,7 @@ fn whatever_comes_nothing_is_lost() {
             let (count, size) = (chance(4), chance(5));
             let header = StreamHeader {
                 mark: chance(2) == 0,
+                device: tells == Tells::Open && chance(2) == 0,
                 window: if tells == Tells::Open { chance(4) as u32 } else { 0 },
                 to: if chance(6) == 0 { 0 } else { number },
                 from: THEIRS + (chance(4) == 0) as u32,

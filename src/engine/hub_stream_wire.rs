@@ -27,6 +27,8 @@ pub struct StreamHeader {
     pub tells: Tells,
     /// Open: the sender of this message takes chunks in. End: the hub's stream is at its end, not only this link's.
     pub mark: bool,
+    /// Open: its envelopes are on a device, where only what is pulled gets to.
+    pub device: bool,
     /// Open: chunks that may be on their way at a time.
     pub window: u32,
     /// The number that the receiver of this message has given its end; 0 where that is not known.
@@ -50,13 +52,13 @@ impl StreamHeader {
 
     /// One that says nothing else.
     pub fn new(tells: Tells, to: u32, from: u32) -> Self {
-        StreamHeader { tells, mark: false, window: 0, to, from, count: 0, size: 0, status: 0 }
+        StreamHeader { tells, mark: false, device: false, window: 0, to, from, count: 0, size: 0, status: 0 }
     }
 
     /// As it is sent.
     pub fn encode(&self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
-        (bytes[0], bytes[1]) = (self.tells as u8, self.mark.into());
+        (bytes[0], bytes[1], bytes[2]) = (self.tells as u8, self.mark.into(), self.device.into());
         let last = if self.tells == Tells::Close { u64::from(self.status as u32) } else { self.size };
         for (at, word) in [(4, self.window), (8, self.to), (12, self.from)] {
             bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
@@ -86,7 +88,8 @@ impl StreamHeader {
         let size = if tells == Tells::Close { 0 } else { last };
         let expected = if tells == Tells::Chunk { METADATA } else { 0 };
         let fits = behind.len() == expected
-            && head[2..4] == [0; 2]
+            && head[2] <= u8::from(tells == Tells::Open)
+            && head[3] == 0
             && mark <= u8::from(matches!(tells, Tells::Open | Tells::End))
             && (tells == Tells::Open) == (window > 0)
             && from != 0
@@ -100,7 +103,8 @@ impl StreamHeader {
         if !fits {
             return Err("a hub's message that contradicts itself");
         }
-        Ok((StreamHeader { tells, mark: mark == 1, window, to, from, count, size, status }, behind))
+        let (mark, device) = (mark == 1, head[2] == 1);
+        Ok((StreamHeader { tells, mark, device, window, to, from, count, size, status }, behind))
     }
 }
 
@@ -111,7 +115,7 @@ mod tests {
     fn examples() -> [StreamHeader; 5] {
         let of = |tells| StreamHeader { count: 7 << 40, ..StreamHeader::new(tells, 3, 1 << 31 | 5) };
         [
-            StreamHeader { mark: true, window: 9, size: 1 << 33, ..of(Tells::Open) },
+            StreamHeader { mark: true, device: true, window: 9, size: 1 << 33, ..of(Tells::Open) },
             of(Tells::Chunk),
             StreamHeader { size: 7 << 40 | 1, ..of(Tells::Credit) },
             StreamHeader { mark: true, ..of(Tells::End) },
@@ -134,7 +138,7 @@ mod tests {
                 assert!(StreamHeader::decode(&bytes[..length]).is_err());
             }
             assert!(StreamHeader::decode(&[&bytes[..], &[0]].concat()).is_err());
-            for (position, value) in [(0, 0), (0, 6), (1, 2), (2, 1), (3, 1)] {
+            for (position, value) in [(0, 0), (0, 6), (1, 2), (2, 2), (3, 1)] {
                 let mut damaged = bytes.clone();
                 damaged[position] = value;
                 assert!(StreamHeader::decode(&damaged).is_err(), "byte {position} of {header:?}");
@@ -149,11 +153,15 @@ mod tests {
         let taken = |header: StreamHeader| assert_eq!(StreamHeader::decode(&whole(&header)).unwrap().0, header);
         refused(StreamHeader { window: 0, ..open });
         refused(StreamHeader { size: 0, ..open });
+        taken(StreamHeader { device: false, ..open });
         refused(StreamHeader { mark: true, ..chunk });
         refused(StreamHeader { size: 1, ..chunk });
         refused(StreamHeader { window: 1, ..credit });
         refused(StreamHeader { size: credit.count - 1, ..credit });
         refused(StreamHeader { status: 1, ..close });
+        for header in [chunk, credit, end, close] {
+            refused(StreamHeader { device: true, ..header });
+        }
         for header in [chunk, credit, end] {
             refused(StreamHeader { to: 0, ..header });
         }

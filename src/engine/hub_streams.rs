@@ -5,6 +5,7 @@
 
 use super::am_message::Message;
 use super::endpoint::Endpoint;
+use super::hub::Hub;
 use super::hub_stream::{HubStream, Peer};
 use super::hub_stream_place::Mail;
 use super::hub_stream_wire::{StreamHeader, Tells};
@@ -14,7 +15,7 @@ use super::request::{Slot, USER};
 use super::status::{Error, Result, Status};
 use super::worker::{attention, Worker};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Ends that peers have told of before there was one here, of one endpoint.
 const MOST_UNMET: usize = 256;
@@ -25,6 +26,8 @@ pub(crate) struct HubStreams {
     /// One of them wants its turn.
     stirred: AtomicBool,
     table: Mutex<Table>,
+    /// Hubs that have the worker.
+    hubs: Mutex<Vec<Weak<Hub>>>,
 }
 
 #[derive(Default)]
@@ -116,6 +119,19 @@ fn is_same_peer(one: &Endpoint, other: &Endpoint) -> bool {
 }
 
 impl Worker {
+    /// A hub that has just been made.
+    pub(super) fn add_hub(&self, hub: &Arc<Hub>) {
+        let mut hubs = self.hub_streams.hubs.lock();
+        hubs.retain(|hub| hub.strong_count() > 0);
+        hubs.push(Arc::downgrade(hub));
+    }
+
+    /// The progress thread has gone: who waits for a hub progresses from now on.
+    pub(super) fn change_over_hubs(&self) {
+        let hubs: Vec<_> = self.hub_streams.hubs.lock().iter().filter_map(Weak::upgrade).collect();
+        hubs.iter().for_each(|hub| hub.change_over());
+    }
+
     /// A stream that has just been made. One of its kind is enough for a peer.
     pub(super) fn add_hub_stream(&self, stream: &Arc<HubStream>) -> Result<()> {
         self.on_owner(|inside| {

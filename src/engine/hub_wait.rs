@@ -1,6 +1,7 @@
 //! Waiting for what a hub has not got yet, and doing what a change has made possible.
 //!
-//! On what threads sleep, and how they are woken: `hub_sides`.
+//! On what threads sleep, and how they are woken: `hub_sides`. Where the hub has a worker whose progress is manual, and the thread that waits may progress it, it
+//! does, as whoever waits for a request (`wait`): it polls, and then sleeps on the worker's descriptor, until its side's word has moved.
 //!
 //! Copies, but for those of GPUs, and callbacks are done by the thread whose call made them possible, one after the other, without the lock. What they make possible is theirs
 //! to do, too. A callback's own calls leave other callbacks of the hub to the loop that called it.
@@ -14,6 +15,7 @@ pub(super) use super::hub_sides::{DATA, ROOM};
 use super::hub_state::{Envelope, State};
 use super::status::Status;
 use super::timer;
+use super::worker::Worker;
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -37,6 +39,13 @@ struct Rest {
     kept: Option<Arc<Hub>>,
     /// For a thread that is inside the hub, and has given away what else kept it.
     inside: Option<Arc<Hub>>,
+}
+
+impl Retired {
+    /// Lets go of a hub no earlier than of the rest.
+    pub(super) fn keep(&mut self, hub: Option<Arc<Hub>>) {
+        self.0.get_or_insert(Rest { envelopes: Vec::new(), kept: None, inside: None }).inside = hub;
+    }
 }
 
 impl State {
@@ -68,9 +77,17 @@ impl Hub {
         retired
     }
 
-    /// The same for one of several hubs that are locked: `go_on` has to follow when none is any more.
     #[inline(always)]
-    pub(super) fn unlock(&self, mut state: Held<'_, State>) {
+    pub(super) fn unlock(&self, state: Held<'_, State>) {
+        if self.unlock_one(state) {
+            self.wake_distant();
+        }
+    }
+
+    /// The same for one of several hubs that are locked: `go_on` has to follow when none is any more, and `wake_distant` before that, if this says so.
+    #[inline(always)]
+    #[must_use]
+    pub(super) fn unlock_one(&self, mut state: Held<'_, State>) -> bool {
         let woken = std::mem::take(&mut state.woken);
         let sleepers = self.sides.move_on(woken, &mut state.asleep);
         let distant = woken != 0 && state.distant > 0;
@@ -78,12 +95,32 @@ impl Hub {
         if sleepers != 0 {
             self.sides.wake(sleepers);
         }
-        if distant {
-            DISTANT.notify();
+        distant
+    }
+
+    /// Those who wait for several hubs, and those who progress the worker while they wait for this one.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn wake_distant(&self) {
+        DISTANT.notify();
+        if let Some(worker) = &self.worker {
+            worker.disturb();
         }
     }
 
-    /// See `unlock`.
+    /// The worker, if this thread is to progress it while it waits for what may come through it.
+    pub(super) fn driven(&self) -> Option<&Worker> {
+        self.worker.as_deref().filter(|worker| worker.is_to_be_driven())
+    }
+
+    /// Nobody progresses the worker any more but those who wait: they look around.
+    pub(super) fn change_over(&self) {
+        let mut state = self.state.lock();
+        state.woken |= DATA | ROOM;
+        self.unlock(state);
+    }
+
+    /// See `unlock_one`.
     pub(super) fn go_on(&self) {
         let _ = self.leave(self.state.lock());
     }
@@ -95,8 +132,7 @@ impl Hub {
                 Effect::Nothing => return,
                 Effect::Copy(transfer) if transfer.is_by_gpu() => {
                     // Once it is the thread's the transfer keeps the hub for nobody else.
-                    let rest = retired.0.get_or_insert(Rest { envelopes: Vec::new(), kept: None, inside: None });
-                    rest.inside = self.me.upgrade();
+                    retired.keep(self.me.upgrade());
                     if let Some(pump) = self.pump.get() {
                         pump.copy(transfer);
                     }
@@ -167,7 +203,8 @@ impl Hub {
             let running = |running: &RefCell<Vec<(usize, u32)>>| running.borrow().contains(&(here, number));
             RUNNING.try_with(running).unwrap_or(false)
         };
-        let _ = self.wait_for(0, u64::MAX, |state| {
+        // No pass of the worker is needed for that, and none is to be made in the middle of whatever this is called from.
+        let _ = self.wait_as(0, u64::MAX, false, |state| {
             let mut numbers = 0..state.links.len() as u32;
             let busy = |number: u32| state.links[number as usize].watch.calling > 0 && !own(number);
             let any = link.map_or_else(|| numbers.any(busy), busy);
@@ -181,6 +218,18 @@ impl Hub {
         &self,
         side: usize,
         timeout_ns: u64,
+        attempt: impl FnMut(&mut State) -> Option<T>,
+    ) -> Option<T> {
+        self.wait_as(side, timeout_ns, true, attempt)
+    }
+
+    /// `drives`: where progress is manual it progresses meanwhile.
+    #[inline(always)]
+    fn wait_as<T>(
+        &self,
+        side: usize,
+        timeout_ns: u64,
+        drives: bool,
         mut attempt: impl FnMut(&mut State) -> Option<T>,
     ) -> Option<T> {
         let mut state = self.state.lock();
@@ -189,7 +238,7 @@ impl Hub {
         if found.is_some() || timeout_ns == 0 {
             return found;
         }
-        self.sleep_for(side, timeout_ns, &mut attempt)
+        self.sleep_for(side, timeout_ns, drives, &mut attempt)
     }
 
     #[cold]
@@ -198,11 +247,15 @@ impl Hub {
         &self,
         side: usize,
         timeout_ns: u64,
+        drives: bool,
         attempt: &mut dyn FnMut(&mut State) -> Option<T>,
     ) -> Option<T> {
         let deadline = timer::deadline_after(timeout_ns);
+        let driven = || if drives { self.driven() } else { None };
         loop {
-            self.sides.look(side, self.sides.see(side));
+            if driven().is_none() {
+                self.sides.look(side, self.sides.see(side));
+            }
             let mut state = self.state.lock();
             let found = attempt(&mut state);
             let left = timer::remaining(deadline);
@@ -210,11 +263,28 @@ impl Hub {
                 let _ = self.leave(state);
                 return found;
             }
-            state.asleep |= 1 << side;
             let seen = self.sides.see(side);
+            // Looked at under the lock: a progress thread that goes later moves the word on.
+            let worker = driven();
+            match worker {
+                Some(_) => state.distant += 1,
+                None => state.asleep |= 1 << side,
+            }
             // What this thread itself does now moves the word on.
             let _ = self.leave(state);
-            self.sides.sleep(side, seen, left);
+            let Some(worker) = worker else {
+                self.sides.sleep(side, seen, left);
+                continue;
+            };
+            let drove = worker.drive(&|| self.sides.has_moved(side, seen), deadline);
+            let mut state = self.state.lock();
+            state.distant -= 1;
+            if drove.is_err() {
+                // It cannot be progressed any more. What it has left to do here wakes those who sleep.
+                state.asleep |= 1 << side;
+                drop(state);
+                self.sides.sleep(side, seen, timer::remaining(deadline));
+            }
         }
     }
 }

@@ -218,6 +218,8 @@ impl Worker {
             Err(error) => {
                 // What others have left to it meanwhile.
                 self.last_round(&mut Lists::default());
+                drop(handle);
+                self.change_over_hubs();
                 return Err(error);
             }
         }
@@ -265,6 +267,8 @@ impl Worker {
         self.thread.sleep.awake();
         self.kick();
         let _ = running.join();
+        drop(handle);
+        self.change_over_hubs();
         true
     }
 

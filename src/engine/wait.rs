@@ -64,6 +64,13 @@ impl Worker {
         self.thread.is_running() || (self.thread.is_used() && self.closed.load(Ordering::SeqCst))
     }
 
+    /// Is the calling thread, which is in no callback, to progress while it waits for what a pass may bring? Not where it cannot know that it may: the one thread
+    /// of a SINGLE worker is known, and under SERIALIZED another one may be inside.
+    pub(crate) fn is_to_be_driven(&self) -> bool {
+        let may = self.gate.is_lock() || self.gate.is_free_owner();
+        may && !self.closed.load(Ordering::Acquire) && !self.others_progress()
+    }
+
     /// Waits until `done`, at most until `deadline`: progresses, or lets the progress thread do so, which then has to notify
     /// its room when it makes `done` true. False when the time ran out.
     pub(crate) fn drive(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<bool> {

@@ -349,7 +349,7 @@ pub unsafe extern "C" fn ucxx_hub_close(hub: *mut ucxx_hub_t) -> ucxx_status_t {
     })
 }
 
-/// Waits until the queue is empty and nothing is being produced; TIMED_OUT otherwise, also where `timeout_ns` is 0. Envelopes that a connected link has leased for what may come do not count; once the hub is closed the streams that begin here do, until the other side has heard of the end. It keeps nobody from producing: see ucxx_hub_close. BUSY from a callback, but for 0. Any thread.
+/// Waits until the queue is empty and nothing is being produced; TIMED_OUT otherwise, also where `timeout_ns` is 0. Envelopes that a connected link has leased for what may come do not count; once the hub is closed the streams that begin here do, until the other side has heard of the end. While it waits it progresses as ucxx_link_lease does. It keeps nobody from producing: see ucxx_hub_close. BUSY from a callback, but for 0. Any thread.
 ///
 /// # Safety
 /// A hub of this library.

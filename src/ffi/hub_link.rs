@@ -183,7 +183,8 @@ pub unsafe extern "C" fn ucxx_link_destroy(link: *mut ucxx_link_t) {
 }
 
 /// Leases an envelope: through a link that produces an empty one; through one that consumes the oldest chunk that it, or for links that compete any of them, has not had and nobody of them holds; through one that peeks or modifies the top chunk, the oldest in the queue. A link may have several leases at a time.
-/// Waits up to `timeout_ns` for it.
+/// Waits up to `timeout_ns` for it. Where the progress of the hub's worker is manual it progresses meanwhile, and callbacks may run in it, if the thread may do so at any time: any thread under UCXX_THREAD_MULTI, the worker's own under _SINGLE. Other threads, and all under _SERIALIZED, only sleep: what is to come through the worker then needs
+/// somebody else who progresses it.
 ///
 /// A chunk is not consumed while it is changed, nor changed while somebody consumes it, or reads the same envelope. Links that modify share it when they are on the same device. What is read on other devices while it is changed is what it was.
 ///
@@ -209,7 +210,7 @@ pub unsafe extern "C" fn ucxx_link_lease(
     })
 }
 
-/// Leases through all of the links at once, also of several hubs, or through none of them. STARVED also where the hub has too few envelopes for all of them together. Up to 64 links (EXCEEDS_LIMIT). The rest as ucxx_link_lease.
+/// Leases through all of the links at once, also of several hubs, or through none of them. Of several workers each has its turn, for a millisecond. STARVED also where the hub has too few envelopes for all of them together. Up to 64 links (EXCEEDS_LIMIT). The rest as ucxx_link_lease.
 ///
 /// # Safety
 /// `count` links of this library in `links`; `envelopes` is valid for as many writes.
@@ -381,7 +382,7 @@ pub unsafe extern "C" fn ucxx_link_send(
 /// in their passes. Returns at once; the end that is alone waits, and leases nothing.
 ///
 /// The receiving side leases up to `window` envelopes before anything comes, and nothing is sent without one: a hub that is full makes the sender wait (credit_stalls). A chunk is consumed at its sender when it has become a chunk at the receiver. The envelopes may be of different sizes; a chunk that is too long for those of the receiver
-/// ends the stream. When the sending hub is closed and empty, the receiving one is closed, so that its readers get CLOSED after the last chunk; one that several streams feed, with the last of them. ucxx_hub_drain of a closed hub waits until that has been told: then the endpoint may be closed.
+/// ends the stream. When the sending hub is closed and empty, the receiving one is closed, so that its readers get CLOSED after the last chunk; one that several streams feed, when all of them have ended so. A link that is destroyed is not waited for; one whose stream was cut off is, until it is connected anew. ucxx_hub_drain of a closed hub waits until that has been told: then the endpoint may be closed.
 ///
 /// As long as a link is connected leases through it return BUSY, and its on_ready is not called. That ends with the endpoint, with the stream, and with ucxx_link_destroy. With the endpoint, chunks that have not been acknowledged are offered again to the consumers of the sending hub, oldest first, before on_close runs; the receiving hub has
 /// a beginning of what was sent, and perhaps the first of those. Connect anew, on another endpoint, to go on. A link that is destroyed, or whose hub is, or a receiving hub that is closed, leaves the stream in peace: nothing is lost or doubled, and the link at the other end waits for another one to be connected there.

@@ -230,6 +230,60 @@ static void ends(void) {
   }
 }
 
+/* Called inside the call that ends another lease with a stream. */
+typedef struct reader {
+  ucxx_hub_t *hub;
+  void *stream;
+  uint32_t had, keeps, destroys;
+} reader_t;
+
+static void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
+  reader_t *reader = arg;
+  ucxx_envelope_t *envelope = NULL;
+  if (status != UCXX_OK || ucxx_link_lease(link, 0, &envelope) != UCXX_OK) return;
+  CHECK_CUDA(cuda.stream_wait(reader->stream, look_at(envelope).ready_event, 0));
+  reader->had++;
+  if (reader->destroys) ucxx_hub_destroy(reader->hub);
+  if (reader->keeps || reader->destroys)
+    CHECK_OK(ucxx_envelope_release(envelope, reader->stream));
+  else
+    CHECK_OK(ucxx_envelope_commit(envelope, 0, reader->stream));
+}
+
+static void callbacks(void) {
+  STEP("on_ready, inside a commit with a stream, ends a lease with a stream, and the hub with its last one");
+  for (uint32_t round = 0; round < 12; round++) {
+    hub_t hub = cuda_hub(SIZE, on_pinned, 1, 2);
+    reader_t reader = {hub.hub, cuda_stream(), 0, round % 2, 0};
+    ucxx_link_params_t params = UCXX_LINK_PARAMS_INIT;
+    params.on_ready = on_ready;
+    params.on_ready_arg = &reader;
+    ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_cuda), *out = NULL;
+    CHECK_OK(ucxx_link_create(hub.hub, UCXX_LINK_CONSUME, on_cuda, &params, &out));
+    void *writer = cuda_stream();
+    gate_t gate = GATE_CLOSED;
+    /* Neither stream has come so far when the leases end: the mark of the one is ahead of the other. */
+    CHECK_CUDA(cuda.call(writer, gate_pass, &gate));
+    ucxx_envelope_t *envelope = lease_now(in);
+    reader.destroys = round % 4 >= 2;
+    cuda_fill(envelope, round, writer);
+    CHECK_OK(ucxx_envelope_commit(envelope, SIZE, writer));
+    CHECK_EQ(reader.had, 1);
+    ucxx_link_destroy(in);
+    ucxx_link_destroy(out);
+    if (!reader.destroys) {
+      CHECK_EQ(ucxx_hub_length(hub.hub), reader.keeps);
+      ucxx_hub_destroy(hub.hub);
+    }
+    ucxx_context_destroy(hub.context);
+    gate_open(&gate);
+    CHECK_CUDA(cuda.stream_synchronize(writer));
+    CHECK_CUDA(cuda.stream_synchronize(reader.stream));
+    CHECK_CUDA(cuda.stream_destroy(writer));
+    CHECK_CUDA(cuda.stream_destroy(reader.stream));
+  }
+}
+
 int main(void) {
   test_begin("cuda_hub", 120);
   cuda_open(0);
@@ -244,6 +298,7 @@ int main(void) {
   host_with_streams();
   arguments();
   ends();
+  callbacks();
   STEP("the context that was current is");
   CHECK_CUDA(cuda.current(&now));
   CHECK(now == context);
