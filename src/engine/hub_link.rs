@@ -249,7 +249,7 @@ impl Hub {
     /// Of a link that is not joined with one elsewhere: what goes through that goes there, in its order.
     #[inline(always)]
     fn try_apart(&self, state: &mut State, seeker: &Seeker) -> std::result::Result<*const Lease, Refusal> {
-        if state.is_joined(seeker.link) {
+        if state.has_stream(seeker.link) {
             return Err(Refusal::Joined);
         }
         self.try_lease(state, seeker)

@@ -166,7 +166,7 @@ fn try_all(hubs: &Hubs<'_>, links: &[&Link], places: &mut [*const Lease]) -> std
     for (index, link) in links.iter().enumerate() {
         let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
         let found = match missing_for(state, links, link) {
-            _ if state.is_joined(link.seeker.link) => Err(Refusal::Joined),
+            _ if state.has_stream(link.seeker.link) => Err(Refusal::Joined),
             0 => state.look(&link.seeker),
             missing => Err(Refusal::Starved { pool: link.seeker.pool, missing }),
         };

@@ -177,7 +177,7 @@ impl State {
 
     /// Is the link one that has a stream?
     #[inline(always)]
-    pub(super) fn is_joined(&self, number: u32) -> bool {
+    pub(super) fn has_stream(&self, number: u32) -> bool {
         self.watched > 0 && number != NONE && self.links[number as usize].watch.stream.is_some()
     }
 
