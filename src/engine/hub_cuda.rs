@@ -107,7 +107,7 @@ impl Fence {
         self.written.is_some() || self.used.is_some()
     }
 
-    fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         self.pending().iter().all(Option::is_none)
     }
 }
@@ -433,6 +433,13 @@ impl State {
     pub(super) fn is_written(&self, envelope: u32) -> bool {
         let written = &self.envelopes[envelope as usize].block.fence.written;
         written.as_ref().is_none_or(|mark| !mark.is_pending() && !mark.has_failed())
+    }
+
+    /// Is the first of the free envelopes one that no stream uses any more?
+    #[cold]
+    pub(super) fn is_front_settled(&self, pool: u32) -> bool {
+        let first = self.pools[pool as usize].free;
+        first != NONE && self.envelopes[first as usize].block.fence.is_settled()
     }
 
     /// Puts an envelope that no stream uses any more in front of the free ones. False if there is none.

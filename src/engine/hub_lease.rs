@@ -91,13 +91,15 @@ impl State {
         if pool.total == 0 {
             return Err(Refusal::Starved { pool: seeker.pool, missing: 1 });
         }
-        if !self.has_room() || (pool.free == NONE && self.redundant(seeker.pool, u64::MAX).is_none()) {
+        let redundant = |state: &Self| state.redundant(seeker.pool, u64::MAX, seeker.settled).is_some();
+        if !self.has_room() || (pool.free == NONE && !redundant(self)) {
             return Err(Refusal::NotNow);
         }
         if seeker.settled
             && self.marked
             && self.pools[seeker.pool as usize].free != NONE
             && !self.find_settled(seeker.pool)
+            && !redundant(self)
         {
             return Err(Refusal::NotNow);
         }
@@ -208,7 +210,7 @@ impl State {
     #[inline(always)]
     pub(super) fn take(&mut self, seeker: &Seeker, (chunk, replica): (u32, u32)) -> u32 {
         let (envelope, order) = match seeker.role {
-            Role::Produce => (self.take_room(seeker.pool), 0),
+            Role::Produce => (self.take_room(seeker), 0),
             _ => self.take_chunk(seeker, chunk, replica),
         };
         if seeker.link != NONE {
@@ -232,9 +234,11 @@ impl State {
     }
 
     #[inline(always)]
-    fn take_room(&mut self, pool: u32) -> u32 {
-        if self.pools[pool as usize].free == NONE {
-            self.reclaim(pool, u64::MAX);
+    fn take_room(&mut self, seeker: &Seeker) -> u32 {
+        let pool = seeker.pool;
+        // What has been looked for is in front of the free ones, or is a replica's.
+        if self.pools[pool as usize].free == NONE || (seeker.settled && self.marked && !self.is_front_settled(pool)) {
+            self.reclaim(pool, u64::MAX, seeker.settled);
         }
         let number = self.take_free(pool, Stage::Producing).expect("looked for a moment ago, under the same lock");
         self.reserved += 1;

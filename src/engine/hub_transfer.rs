@@ -86,7 +86,8 @@ impl State {
                     if self.marked && !self.is_copied_from(source, pool, place) {
                         continue;
                     }
-                    if self.pools[pool as usize].free == NONE && !self.reclaim(pool, self.chunks[place as usize].order)
+                    if self.pools[pool as usize].free == NONE
+                        && !self.reclaim(pool, self.chunks[place as usize].order, false)
                     {
                         exhausted |= 1 << pool;
                         continue;
@@ -200,8 +201,8 @@ impl State {
     }
 
     /// A replica in this pool that can be given up: its chunk has others, and nobody waits to read it there; or its chunk is younger than
-    /// `order`, for whose sake it is.
-    pub(super) fn redundant(&self, pool: u32, order: u64) -> Option<u32> {
+    /// `order`, for whose sake it is. `settled`: one that no stream has anything left to do to.
+    pub(super) fn redundant(&self, pool: u32, order: u64, settled: bool) -> Option<u32> {
         if self.retain == Retain::Always || self.pools.len() < 2 {
             return None;
         }
@@ -213,7 +214,8 @@ impl State {
                 let number = self.replica(place, pool);
                 let envelope = &self.envelopes[number as usize];
                 let unwanted = chunk.order > order || self.wanted(place) & (1 << pool) == 0;
-                if unwanted && envelope.leases == 0 && envelope.copies == 0 {
+                let may_be = !settled || envelope.block.fence.is_settled();
+                if unwanted && may_be && envelope.leases == 0 && envelope.copies == 0 {
                     return Some(number);
                 }
             }
@@ -223,8 +225,8 @@ impl State {
     }
 
     /// Gives one up.
-    pub(super) fn reclaim(&mut self, pool: u32, order: u64) -> bool {
-        let Some(number) = self.redundant(pool, order) else { return false };
+    pub(super) fn reclaim(&mut self, pool: u32, order: u64, settled: bool) -> bool {
+        let Some(number) = self.redundant(pool, order, settled) else { return false };
         self.detach(number);
         true
     }
