@@ -3165,7 +3165,7 @@ ucxx_status_t ucxx_hub_add_buffer(ucxx_hub_t *hub, ucxx_memory_kind_t kind, void
 
 /**
  * Sets the dataflow strategy: of the links that read only these are given chunks, and chunks are copied ahead of time to where these read. A count of 0 takes it back: all are, then. Leases go on. Without effect on which consumers a chunk waits for: with broadcast consumers
- * it stays until all have had it, whether they are served at the moment or not. Any thread.
+ * it stays until all have had it, whether they are served at the moment or not. When the last of these links is destroyed nobody is served until the strategy is another one. Any thread.
  *
  * Errors: INVALID_PARAM for a link of another hub, or one that produces.
  */
@@ -3177,7 +3177,7 @@ ucxx_status_t ucxx_hub_set_flow(ucxx_hub_t *hub, ucxx_link_t *const *links, size
 ucxx_status_t ucxx_hub_add_flow(ucxx_hub_t *hub, ucxx_link_t *link);
 
 /**
- * Looks whether each link that is served can be, with the envelopes that there are: STARVED, and the message names the link, the device and how many envelopes are missing there. Any thread.
+ * Looks whether each link that is served can be, with the envelopes that there are: STARVED, and the message names the link, the device and how many envelopes are missing there; also where all links of the dataflow strategy have been destroyed. Any thread.
  */
 ucxx_status_t ucxx_hub_validate(const ucxx_hub_t *hub);
 

@@ -42,6 +42,8 @@ use std::sync::{Arc, OnceLock, Weak};
 
 /// Envelopes in one hub.
 const MOST_ENVELOPES: usize = 1 << 24;
+/// After the end of the links of a dataflow strategy.
+const NOBODY: &str = "hub: all links of the dataflow strategy have been destroyed: none that reads can be served";
 /// More bytes than any address space holds.
 const LARGEST: u64 = 1 << 47;
 
@@ -236,7 +238,11 @@ impl Hub {
             let link = &state.links[*number];
             link.alive && served(*number) && state.pools[link.pool as usize].total == 0
         });
-        let Some(number) = hungry else { return Ok(()) };
+        let lost = state.flow && !state.links.iter().any(|link| link.alive && link.in_flow);
+        let Some(number) = hungry else {
+            drop(state);
+            return if lost { Err(Error::new(Status::STARVED, NOBODY)) } else { Ok(()) };
+        };
         let seeker = state.links[number].seeker(number as u32);
         let kind = state.pools[seeker.pool as usize].kind;
         drop(state);

@@ -209,7 +209,7 @@ pub unsafe extern "C" fn ucxx_hub_add_buffer(
 }
 
 /// Sets the dataflow strategy: of the links that read only these are given chunks, and chunks are copied ahead of time to where these read. A count of 0 takes it back: all are, then. Leases go on. Without effect on which consumers a chunk waits for: with broadcast consumers
-/// it stays until all have had it, whether they are served at the moment or not. Any thread.
+/// it stays until all have had it, whether they are served at the moment or not. When the last of these links is destroyed nobody is served until the strategy is another one. Any thread.
 ///
 /// Errors: INVALID_PARAM for a link of another hub, or one that produces.
 ///
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn ucxx_hub_add_flow(hub: *mut ucxx_hub_t, link: *mut ucxx
     })
 }
 
-/// Looks whether each link that is served can be, with the envelopes that there are: STARVED, and the message names the link, the device and how many envelopes are missing there. Any thread.
+/// Looks whether each link that is served can be, with the envelopes that there are: STARVED, and the message names the link, the device and how many envelopes are missing there; also where all links of the dataflow strategy have been destroyed. Any thread.
 ///
 /// # Safety
 /// A hub of this library.
