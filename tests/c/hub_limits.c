@@ -268,6 +268,40 @@ static void swap_within(void) {
   hub_close(&hub);
 }
 
+/* Without one the younger chunks, which are nowhere else, take what the oldest has to be copied back to. */
+static void a_way_back(void) {
+  STEP("a limit of as many chunks as the host has envelopes: the flow can turn back to it");
+  ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
+  params.envelope_size = SIZE;
+  for (uint64_t limit = 0; limit <= 2; limit += 2) {
+    params.max_queue_chunks = limit;
+    hub_t hub = hub_open_with(&params, 2, 1);
+    ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+    ucxx_link_t *modify = hub_link(hub.hub, UCXX_LINK_MODIFY, on_dummy);
+    CHECK_OK(ucxx_hub_set_flow(hub.hub, &modify, 1));
+    ucxx_envelope_t *next = NULL;
+    uint64_t produced = 0;
+    while (ucxx_link_lease(in, 0, &next) == UCXX_OK)
+      put_word(next, ++produced);
+    CHECK_EQ(produced, limit == 0 ? 3 : 2);
+    put_word(lease_now(modify), 10);
+    CHECK_OK(ucxx_hub_set_flow(hub.hub, &out, 1));
+    if (limit == 0) {
+      lease_none(out, UCXX_ERR_NO_RESOURCE);
+      CHECK_OK(ucxx_hub_validate(hub.hub));
+      CHECK_OK(ucxx_hub_pop(hub.hub));
+    } else {
+      CHECK_EQ(consume_word(out), 10);
+    }
+    for (uint64_t word = 2; word <= produced; word++)
+      CHECK_EQ(consume_word(out), word);
+    ucxx_link_destroy(in);
+    ucxx_link_destroy(out);
+    ucxx_link_destroy(modify);
+    hub_close(&hub);
+  }
+}
+
 static ucxx_envelope_t *made(ucxx_hub_t *hub, size_t length) {
   ucxx_envelope_t *envelope = NULL;
   CHECK_OK(ucxx_hub_push(hub, on_host, &envelope));
@@ -327,5 +361,6 @@ int main(void) {
   swap_between_hubs();
   swap_within();
   swap_and_bytes();
+  a_way_back();
   return 0;
 }
