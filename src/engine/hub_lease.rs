@@ -274,6 +274,15 @@ impl State {
         (number, chunk.order)
     }
 
+    /// To whom a chunk counts that competing consumers get, until the lease ends.
+    #[cold]
+    pub(super) fn hold(&mut self, number: u32, link: u32) {
+        let terms = &self.terms[number as usize];
+        if terms.role == Some(Role::Consume) && terms.unit == COMPETING {
+            self.chunks[terms.chunk as usize].holder = link;
+        }
+    }
+
     /// Ends a lease. Of what the caller wants, everything has been checked.
     #[inline(always)]
     pub(super) fn end(&mut self, number: u32, end: End) {
