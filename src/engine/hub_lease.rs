@@ -91,15 +91,16 @@ impl State {
         if pool.total == 0 {
             return Err(Refusal::Starved { pool: seeker.pool, missing: 1 });
         }
-        let settled = seeker.settled && self.marked;
-        let is_free = pool.free != NONE;
-        if !self.has_room() {
+        let redundant = |state: &Self| state.redundant(seeker.pool, u64::MAX, seeker.settled).is_some();
+        if !self.has_room() || (pool.free == NONE && !redundant(self)) {
             return Err(Refusal::NotNow);
         }
-        if settled && is_free && self.find_settled(seeker.pool) {
-            return Ok((NONE, NONE));
-        }
-        if (settled || !is_free) && self.redundant(seeker.pool, u64::MAX, settled).is_none() {
+        if seeker.settled
+            && self.marked
+            && self.pools[seeker.pool as usize].free != NONE
+            && !self.find_settled(seeker.pool)
+            && !redundant(self)
+        {
             return Err(Refusal::NotNow);
         }
         Ok((NONE, NONE))
@@ -235,10 +236,9 @@ impl State {
     #[inline(always)]
     fn take_room(&mut self, seeker: &Seeker) -> u32 {
         let pool = seeker.pool;
-        let settled = seeker.settled && self.marked;
         // What has been looked for is in front of the free ones, or is a replica's.
-        if self.pools[pool as usize].free == NONE || (settled && !self.is_front_settled(pool)) {
-            self.reclaim(pool, u64::MAX, settled);
+        if self.pools[pool as usize].free == NONE || (seeker.settled && self.marked && !self.is_front_settled(pool)) {
+            self.reclaim(pool, u64::MAX, seeker.settled);
         }
         let number = self.take_free(pool, Stage::Producing).expect("looked for a moment ago, under the same lock");
         self.reserved += 1;
@@ -272,6 +272,15 @@ impl State {
             _ => {}
         }
         (number, chunk.order)
+    }
+
+    /// To whom a chunk counts that competing consumers get, until the lease ends.
+    #[cold]
+    pub(super) fn hold(&mut self, number: u32, link: u32) {
+        let terms = &self.terms[number as usize];
+        if terms.role == Some(Role::Consume) && terms.unit == COMPETING {
+            self.chunks[terms.chunk as usize].holder = link;
+        }
     }
 
     /// Ends a lease. Of what the caller wants, everything has been checked.

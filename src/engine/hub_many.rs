@@ -165,6 +165,12 @@ fn try_all(hubs: &Hubs<'_>, links: &[&Link], places: &mut [*const Lease]) -> std
     let (mut taken, mut answer) = (0, Ok(()));
     for (index, link) in links.iter().enumerate() {
         let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
+        if state.closed {
+            // What this very call has taken nobody else gives back.
+            let same_hub = |other: &&Link| Arc::ptr_eq(&other.hub, &link.hub);
+            let before = numbers[..taken].iter().zip(links).filter(|(_, other)| same_hub(other));
+            before.for_each(|(number, _)| state.hold(*number, link.seeker.link));
+        }
         let found = match missing_for(state, links, link) {
             _ if state.has_stream(link.seeker.link) => Err(Refusal::Joined),
             0 => state.look(&link.seeker),
@@ -193,6 +199,9 @@ fn try_all(hubs: &Hubs<'_>, links: &[&Link], places: &mut [*const Lease]) -> std
         for (index, link) in links.iter().enumerate() {
             let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
             state.tried(link.seeker.link);
+            if state.closed {
+                state.hold(numbers[index], link.seeker.link);
+            }
             places[index] = link.hub.hand_out(state, numbers[index]);
         }
     } else {

@@ -101,6 +101,31 @@ static void at_once(void) {
   CHECK_OK(ucxx_envelope_abort(envelopes[0], NULL));
   CHECK_OK(ucxx_envelope_commit(envelopes[1], 0, NULL));
   CHECK_EQ(consume_word(in), 3);
+  STEP("two consumers of what is left after the end: enough, too little, and something that a third one may give back");
+  hub_t last = hub_open(SIZE, 3, 0);
+  ucxx_link_t *rivals[3];
+  for (int at = 0; at < 3; at++) {
+    rivals[at] = hub_link(last.hub, UCXX_LINK_CONSUME, on_host);
+    push_word(last.hub, on_host, 5 + (uint64_t)at);
+  }
+  CHECK_OK(ucxx_hub_close(last.hub));
+  CHECK_OK(ucxx_link_lease_many(rivals, 2, FOR_EVER, envelopes));
+  CHECK_EQ(*word_of(envelopes[1]), 6);
+  CHECK_EQ(consume_word(rivals[2]), 7);
+  lease_none(rivals[0], UCXX_ERR_NO_RESOURCE);
+  lease_none(rivals[1], UCXX_ERR_NO_RESOURCE);
+  CHECK_OK(ucxx_envelope_abort(envelopes[0], NULL));
+  CHECK_OK(ucxx_envelope_abort(envelopes[1], NULL));
+  ucxx_envelope_t *third = lease_now(rivals[2]);
+  envelopes[0] = envelopes[1] = NULL;
+  CHECK_STATUS(ucxx_link_lease_many(rivals, 2, 0, envelopes), UCXX_ERR_NO_RESOURCE);
+  CHECK_OK(ucxx_envelope_commit(third, 0, NULL));
+  CHECK_STATUS(ucxx_link_lease_many(rivals, 2, FOR_EVER, envelopes), UCXX_ERR_CLOSED);
+  CHECK(envelopes[0] == NULL && envelopes[1] == NULL);
+  CHECK_EQ(consume_word(rivals[1]), 6);
+  for (int at = 0; at < 3; at++)
+    ucxx_link_destroy(rivals[at]);
+  hub_close(&last);
   STEP("what one link can wait for does not hide that another one never gets anything");
   hub_t over = hub_open(SIZE, 1, 0);
   ucxx_link_t *nowhere = hub_link(over.hub, UCXX_LINK_PRODUCE, on_dummy);

@@ -211,6 +211,41 @@ static void destroyed_while_waiting(void) {
   }
 }
 
+static void *produce_one(void *arg) {
+  ucxx_envelope_t *envelope = NULL;
+  CHECK_OK(ucxx_link_lease(arg, FOR_EVER, &envelope));
+  CHECK_OK(ucxx_envelope_commit(envelope, look_at(envelope).capacity, NULL));
+  return NULL;
+}
+
+static void stale_copies(void) {
+  STEP("a chunk that is consumed while its producer copies it to where another link reads: the copy is dropped, and counted");
+  hub_t hub = hub_open(16 << 20, 1, 1);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_link_t *peek = hub_link(hub.hub, UCXX_LINK_PEEK, on_dummy);
+  uint64_t rounds = 0;
+  ucxx_hub_stats_t stats;
+  do {
+    pthread_t thread;
+    ucxx_envelope_t *envelope = NULL;
+    CHECK_EQ(pthread_create(&thread, NULL, produce_one, in), 0);
+    CHECK_OK(ucxx_link_lease(out, FOR_EVER, &envelope));
+    CHECK_OK(ucxx_envelope_commit(envelope, 0, NULL));
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    rounds++;
+    lease_none(peek, UCXX_ERR_NO_RESOURCE);
+    stats = hub_stats(hub.hub);
+    CHECK_EQ(stats.free_envelopes, 2);
+    CHECK_EQ(stats.chunks_consumed, rounds);
+    CHECK_EQ(stats.transfers + stats.stale_transfers, rounds);
+    CHECK_EQ(stats.transfer_bytes, stats.transfers * (16 << 20));
+  } while (stats.stale_transfers == 0);
+  ucxx_link_destroy(in);
+  ucxx_link_destroy(out);
+  ucxx_link_destroy(peek);
+  hub_close(&hub);
+}
+
 static void a_million_chunks(void) {
   STEP("a million chunks with a transfer each: the memory stays as it is");
   hub_t hub = hub_open(SIZE, 3, 3);
@@ -242,6 +277,7 @@ int main(void) {
   crowd(0, ABORTS, on_dummy, UCXX_HUB_RETAIN_ALWAYS);
   filters();
   destroyed_while_waiting();
+  stale_copies();
   a_million_chunks();
   return 0;
 }
