@@ -108,12 +108,12 @@ TCP_STATES = ("", "established", "syn sent", "syn received", "fin wait 1", "fin 
 
 
 def descriptors(pid):
-    """What they lead to, each kind with its number; TCP sockets with their state, what they have not sent and what was not read."""
+    """What they lead to, each kind with its number; TCP sockets with their state, whom they lead to (as the kernel writes it), what they have not sent and what was not read."""
     states = {}
     for line in listed(pid, ("tcp", "tcp6")):
         words = line.split()
         queued, unread = (int(number, 16) for number in words[4].split(":"))
-        states[f"socket:[{words[9]}]"] = f"socket, {TCP_STATES[int(words[3], 16)]}, {queued} queued, {unread} unread"
+        states[f"socket:[{words[9]}]"] = f"socket, {TCP_STATES[int(words[3], 16)]}, to {words[2]}, {queued} queued, {unread} unread"
     kinds = Counter()
     for name in os.listdir(f"/proc/{pid}/fd"):
         try:
