@@ -188,14 +188,14 @@ impl State {
     }
 
     /// Is it the link's stream? It is not any more once the link has gone.
-    pub(super) fn is_joined(&self, number: u32, stream: &HubStream) -> bool {
+    pub(super) fn is_joined_by(&self, number: u32, stream: &HubStream) -> bool {
         let joined = &self.links[number as usize].watch.stream;
         joined.as_ref().is_some_and(|joined| std::ptr::eq(Arc::as_ptr(joined), stream))
     }
 
     /// And not any more; but the callback is, if there is one.
     pub(super) fn part(&mut self, number: u32, stream: &HubStream) -> Option<Arc<HubStream>> {
-        if !self.is_joined(number, stream) {
+        if !self.is_joined_by(number, stream) {
             return None;
         }
         let watch = &mut self.links[number as usize].watch;

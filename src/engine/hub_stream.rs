@@ -444,7 +444,7 @@ impl HubStream {
     /// A lease through the link.
     pub(super) fn lease(&self, credit: bool) -> std::result::Result<*const Lease, Refusal> {
         let mut state = self.hub.state.lock();
-        if !state.is_joined(self.seeker.link, self) {
+        if !state.is_joined_by(self.seeker.link, self) {
             // The link went a moment ago, and what is known of it may be another one's by now: its turn comes again.
             return Err(Refusal::NotNow);
         }
