@@ -1,9 +1,10 @@
-"""A peer's process ends with active messages and fetches under way."""
+"""A peer's process ends or stands still, or a connection is closed, with active messages and fetches under way."""
 
 import signal
 
 from rounds import DEATH
 from scenarios import scenario
+from scenarios_close import CUT, close
 from scenarios_kill import DIED
 
 KEEPING = ("read", "keep", "pull", "mixed")
@@ -79,3 +80,64 @@ def kill_asker(r):
     """SIGKILL of a peer with fetches outstanding, which survivors answer at once, later or never."""
     count, size = r.load()
     victims_turn(r, *between(r, questions=r.choose("questions", ANSWERING)), "fetch", count, size)
+
+
+def both_turns(r, peer, places, count, size):
+    """Messages and questions from either side; each (who sends, the group of what it sends)."""
+    sent = []
+    for actor, here, there, _ in places:
+        for sender, endpoint in ((actor, here), (peer, there)):
+            for verb in ("active", "fetch"):
+                sent.append((sender, endpoint, r.group()))
+                sender.post(verb, ep=endpoint, count=count, size=size, mixed=r.choose("mixed", (0, 1)), group=sent[-1][2], handle=r.handle(), sender=sender.number)
+        r.flooded.append(actor)
+    return sent
+
+
+@scenario()
+def stopped_active(r):
+    """SIGSTOP and SIGCONT of a peer with active messages and fetches both ways: all of it comes through."""
+    count, size = r.load()
+    peer, places = between(r, messages=r.choose("messages", ("read", "pull")), questions="now")
+    sent = both_turns(r, peer, places, count, size)
+    r.pause()
+    r.strike(peer, signal.SIGSTOP)
+    r.rest(r.choose("stopped_up_to", (0.1, 1.5, 3)))
+    r.strike(peer, signal.SIGCONT)
+    for sender, *_ in sent:
+        sender.result()
+    for sender, _, group in sent:
+        r.drained(sender, group)
+    r.part([(actor, here) for actor, here, _, _ in places], peer)
+
+
+@scenario()
+def close_active(r):
+    """A connection with active messages and fetches both ways is closed at either side, by flush or by force: each of them ends once."""
+    count, size = r.load()
+    peer, places = between(r, messages=r.choose("messages", KEEPING), questions=r.choose("questions", ("now", "later")))
+    how = r.choose("how", ("flush", "force"))
+    sent = both_turns(r, peer, places, count, size)
+    if how == "force":
+        r.cut_short.update([500, *(group for *_, group in sent), *(group for *_, group in places)])
+    r.pause()
+    began = r.now(peer)
+    closed = []
+    for actor, here, there, _ in places:
+        ends = [(actor, here, r.group()), (peer, there, r.group())]
+        first = r.choose("closer", (0, 1))
+        closed.append((ends[first], ends[1 - first]))
+        close(r, *ends[first], how)
+    for sender, *_ in sent:
+        sender.result()
+    allowed = (*CUT, "TIMED_OUT")
+    for (closer, endpoint, group), (other, far, _) in closed:
+        closer.result()
+        r.closed(closer, endpoint, began, allowed=allowed, figure="closed")
+        r.drained(closer, group, began, allowed=allowed, figure="complete")
+        r.closed(other, far, allowed=("CONNECTION_RESET",))
+        r.drop(closer, endpoint, 1.0)
+        r.drop(other, far, 1.0)
+    for sender, _, group in sent:
+        r.drained(sender, group, allowed=allowed)
+    r.leave(peer)
