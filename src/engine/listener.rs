@@ -165,7 +165,7 @@ impl Listener {
             return Err(Error::new(Status::IO_ERROR, "host: UCX would not tell where its listener listens"));
         };
         listener.address.get_or_init(|| bound);
-        listener.sockets.get_or_init(|| Sockets::new(bound.port()));
+        listener.sockets.get_or_init(|| Sockets::new(bound));
         Ok(listener)
     }
 

@@ -8,22 +8,23 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-/// The process's TCP connections with that port at its end when the listener began: none of them is the listener's.
+/// The process's TCP connections with the listener's address at this end when it began: none of them is the listener's.
 pub(crate) struct Sockets {
-    port: u16,
+    /// Other addresses of the machine may have listeners of others with the same port.
+    address: SocketAddr,
     /// By inode, which a socket keeps.
     older: HashSet<u64>,
 }
 
 impl Sockets {
-    pub(crate) fn new(port: u16) -> Self {
-        Sockets { port, older: connected(port).into_iter().map(|(inode, ..)| inode).collect() }
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        Sockets { address, older: connected(address).into_iter().map(|(inode, ..)| inode).collect() }
     }
 
     /// Ends the connections that have come since from somebody else than those. How many there were: UCX lets go of them in its
     /// own time.
     pub(crate) fn cut(&self, asked: &HashSet<SocketAddr>) -> usize {
-        let mut silent = connected(self.port);
+        let mut silent = connected(self.address);
         silent.retain(|(inode, _, peer)| !self.older.contains(inode) && !asked.contains(peer));
         for (_, connection, _) in &silent {
             // Fails where it is over.
@@ -34,13 +35,13 @@ impl Sockets {
 }
 
 /// Inode, connection and peer of each. Descriptors of its own: other threads may close theirs at any moment, and have another file under the same number.
-fn connected(port: u16) -> Vec<(u64, TcpStream, SocketAddr)> {
+fn connected(address: SocketAddr) -> Vec<(u64, TcpStream, SocketAddr)> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    numbers.filter_map(|number| tcp_connection(number, port)).collect()
+    numbers.filter_map(|number| tcp_connection(number, address)).collect()
 }
 
-fn tcp_connection(number: RawFd, port: u16) -> Option<(u64, TcpStream, SocketAddr)> {
+fn tcp_connection(number: RawFd, address: SocketAddr) -> Option<(u64, TcpStream, SocketAddr)> {
     if !std::fs::metadata(format!("/proc/self/fd/{number}")).ok()?.file_type().is_socket() {
         return None;
     }
@@ -68,8 +69,9 @@ fn tcp_connection(number: RawFd, port: u16) -> Option<(u64, TcpStream, SocketAdd
         return None;
     }
     let connection = TcpStream::from(copy);
-    let peer = connection.peer_addr().ok()?;
-    (connection.local_addr().ok()?.port() == port).then_some((inode, connection, peer))
+    let (peer, here) = (connection.peer_addr().ok()?, connection.local_addr().ok()?);
+    let is_there = here.port() == address.port() && (address.ip().is_unspecified() || here.ip() == address.ip());
+    is_there.then_some((inode, connection, peer))
 }
 
 #[cfg(test)]
@@ -84,7 +86,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let connect = || (TcpStream::connect(address).unwrap(), listener.accept().unwrap());
         let (older, _older_end) = connect();
-        let sockets = Sockets::new(address.port());
+        let sockets = Sockets::new(address);
         let (asked, (_asked_end, asked_from)) = connect();
         let (silent, _silent_end) = connect();
         let known = HashSet::from([asked_from]);
@@ -96,5 +98,8 @@ mod tests {
         }
         drop(_silent_end);
         assert_eq!(sockets.cut(&known), 0);
+        let elsewhere = SocketAddr::from(([127, 0, 0, 2], address.port()));
+        assert_eq!(Sockets::new(elsewhere).older.len(), 0, "of another address");
+        assert_eq!(Sockets::new(SocketAddr::from(([0; 4], address.port()))).older.len(), 2, "of every address");
     }
 }
