@@ -29,7 +29,12 @@ impl Worker {
             slot.reason.set(reason.0);
             // SAFETY: the worker keeps the endpoint alive while something in flight names it.
             if let Some(endpoint) = unsafe { slot.endpoint.get().as_ref() } {
+                let ticket = slot.ticket();
                 endpoint.answer_is_dropped(slot, &slot.queued.get());
+                if ticket.current().is_none() || !slot.is_pending() {
+                    // That has ended the endpoint, and with it what waited there.
+                    return;
+                }
             }
             return self.complete(slot, reason);
         }

@@ -4,7 +4,7 @@
 
 use super::connect::usable;
 use super::events::{self, Event};
-use super::listener_sockets::Sockets;
+use super::listener_sockets::{self, Sockets};
 use super::socket_address::{self, Raw};
 use super::status::{Error, Result, Status};
 use super::timer;
@@ -30,7 +30,7 @@ const LINGER_NS: u64 = 100_000_000;
 /// Who has connected by then and asked for nothing is cut off, and UCX looked at again after so long: until nobody is left, but not for
 /// ever, as others may connect meanwhile.
 const CUT_NS: u64 = 10_000_000;
-const CUTS: u32 = 200;
+const CUTS: u32 = 50;
 
 /// So many of those that were refused last are known: the answer may still be on its way to them.
 const REFUSED: usize = 1024;
@@ -142,6 +142,7 @@ impl Listener {
         params.conn_handler.cb = Some(on_conn_request);
         params.conn_handler.arg = Arc::as_ptr(&listener).cast_mut().cast();
         let mut ucp = std::ptr::null_mut();
+        let older = listener_sockets::all();
         let (status, logged) = super::log::capture(|| {
             // SAFETY: a live worker inside its gate; the address is read during the call; the handler's argument is kept by the
             // worker until UCP's listener has gone.
@@ -165,7 +166,7 @@ impl Listener {
             return Err(Error::new(Status::IO_ERROR, "host: UCX would not tell where its listener listens"));
         };
         listener.address.get_or_init(|| bound);
-        listener.sockets.get_or_init(|| Sockets::new(bound));
+        listener.sockets.get_or_init(|| Sockets::new(bound, older));
         Ok(listener)
     }
 
@@ -218,6 +219,13 @@ impl Listener {
         }
         // SAFETY: a live listener inside its worker's gate, all of whose requests have been answered.
         unsafe { sys::ucp_listener_destroy(ucp) };
+    }
+
+    /// The same, with whoever has come in the moment before. Inside the gate.
+    fn finish(&self) {
+        self.end_in_ucp();
+        self.cut_silent();
+        // Last: from now on the address may be another listener's.
         self.gone.store(true, Ordering::Release);
     }
 
@@ -388,9 +396,7 @@ impl Worker {
         *self.listeners.borrow_mut() = kept;
         let some = !gone.is_empty();
         for listener in gone {
-            listener.end_in_ucp();
-            // Who has come in the moment before.
-            listener.cut_silent();
+            listener.finish();
         }
         if some {
             self.tell_destroyers();
@@ -410,6 +416,14 @@ impl Worker {
     pub(crate) fn next_listener(&self) -> Option<u64> {
         let listeners = self.listeners.borrow();
         listeners.iter().filter(|listener| listener.has_ended()).map(|listener| listener.lingers_until.get()).min()
+    }
+
+    /// Has UCP let go of all of them, which its worker does not outlive.
+    pub(crate) fn finish_listeners(&self) {
+        for listener in self.listeners.take() {
+            listener.finish();
+        }
+        self.tell_destroyers();
     }
 
     /// The worker ends.

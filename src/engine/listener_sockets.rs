@@ -3,22 +3,29 @@
 //! UCX takes in whoever connects to the port, and hears what he wants when it comes. Who says nothing keeps his connection when the listener goes, and UCX calls back through the one
 //! that has gone once he speaks: up to UCX 1.22 anybody who reaches the port can end the process by that. UCX has no list of them; the process's descriptors have.
 
+use super::socket_address;
 use std::collections::HashSet;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-/// The process's TCP connections with the listener's address at this end when it began: none of them is the listener's.
+/// See the module.
 pub(crate) struct Sockets {
     /// Other addresses of the machine may have listeners of others with the same port.
     address: SocketAddr,
-    /// By inode, which a socket keeps.
+    /// Sockets with that address at this end that there were before the listener, by inode: none of them is the listener's.
     older: HashSet<u64>,
 }
 
+/// The process's sockets, by inode, which each keeps for its life.
+pub(crate) fn all() -> HashSet<u64> {
+    numbers().filter_map(inode).collect()
+}
+
 impl Sockets {
-    pub(crate) fn new(address: SocketAddr) -> Self {
-        Sockets { address, older: connected(address).into_iter().map(|(inode, ..)| inode).collect() }
+    /// Of a listener at this address; `before` are all that there were when it was made.
+    pub(crate) fn new(address: SocketAddr, before: HashSet<u64>) -> Self {
+        let there = connected(address).into_iter().map(|(inode, ..)| inode);
+        Sockets { address, older: there.filter(|inode| before.contains(inode)).collect() }
     }
 
     /// Ends the connections that have come since from somebody else than those. How many there were: UCX lets go of them in its
@@ -34,44 +41,62 @@ impl Sockets {
     }
 }
 
-/// Inode, connection and peer of each. Descriptors of its own: other threads may close theirs at any moment, and have another file under the same number.
-fn connected(address: SocketAddr) -> Vec<(u64, TcpStream, SocketAddr)> {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
-    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    numbers.filter_map(|number| tcp_connection(number, address)).collect()
+/// The process's descriptors.
+fn numbers() -> impl Iterator<Item = RawFd> {
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-fn tcp_connection(number: RawFd, address: SocketAddr) -> Option<(u64, TcpStream, SocketAddr)> {
-    if !std::fs::metadata(format!("/proc/self/fd/{number}")).ok()?.file_type().is_socket() {
-        return None;
-    }
-    // SAFETY: a number of no descriptor is refused.
-    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
-    if copy < 0 {
-        return None;
-    }
-    // SAFETY: just made, nobody else's.
-    let copy = unsafe { OwnedFd::from_raw_fd(copy) };
-    let inode = std::fs::metadata(format!("/proc/self/fd/{}", copy.as_raw_fd())).ok()?.ino();
+/// If it is a socket. What the link says is the kernel's own: no file system is asked, which might not answer.
+fn inode(number: RawFd) -> Option<u64> {
+    let link = std::fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
+    link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// Inode, connection and peer of each that has this address here. Descriptors of its own: other threads may close theirs at any moment, and have another file under the
+/// same number.
+fn connected(address: SocketAddr) -> Vec<(u64, TcpStream, SocketAddr)> {
+    let connection = |number| {
+        let known = inode(number)?;
+        if !is_tcp_at(number, address) {
+            return None;
+        }
+        // SAFETY: a number of no descriptor is refused.
+        let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
+        if copy < 0 {
+            return None;
+        }
+        // SAFETY: just made, nobody else's.
+        let copy = unsafe { OwnedFd::from_raw_fd(copy) };
+        let is_same = inode(copy.as_raw_fd()) == Some(known);
+        let connection = TcpStream::from(copy);
+        // None where it listens.
+        let peer = connection.peer_addr().ok()?;
+        is_same.then_some((known, connection, peer))
+    };
+    numbers().filter_map(connection).collect()
+}
+
+/// Of a number that may be another file's at any moment: only asked.
+fn is_tcp_at(number: RawFd, address: SocketAddr) -> bool {
     let mut protocol = 0;
     let mut length = size_of_val(&protocol) as libc::socklen_t;
     // SAFETY: an integer and its size.
-    let status = unsafe {
-        libc::getsockopt(
-            copy.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PROTOCOL,
-            (&raw mut protocol).cast(),
-            &raw mut length,
-        )
+    let asked = unsafe {
+        libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_PROTOCOL, (&raw mut protocol).cast(), &raw mut length)
     };
-    if status != 0 || protocol != libc::IPPROTO_TCP {
-        return None;
+    if asked != 0 || protocol != libc::IPPROTO_TCP {
+        return false;
     }
-    let connection = TcpStream::from(copy);
-    let (peer, here) = (connection.peer_addr().ok()?, connection.local_addr().ok()?);
-    let is_there = here.port() == address.port() && (address.ip().is_unspecified() || here.ip() == address.ip());
-    is_there.then_some((inode, connection, peer))
+    // SAFETY: all-zero is a valid sockaddr_storage.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let mut length = size_of_val(&storage) as libc::socklen_t;
+    // SAFETY: room for every kind of address, and its size.
+    let asked = unsafe { libc::getsockname(number, (&raw mut storage).cast(), &raw mut length) };
+    let here = socket_address::from_storage(&storage).filter(|_| asked == 0);
+    here.is_some_and(|here| {
+        here.port() == address.port() && (address.ip().is_unspecified() || here.ip() == address.ip())
+    })
 }
 
 #[cfg(test)]
@@ -86,7 +111,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let connect = || (TcpStream::connect(address).unwrap(), listener.accept().unwrap());
         let (older, _older_end) = connect();
-        let sockets = Sockets::new(address);
+        let sockets = Sockets::new(address, all());
         let (asked, (_asked_end, asked_from)) = connect();
         let (silent, _silent_end) = connect();
         let known = HashSet::from([asked_from]);
@@ -99,7 +124,8 @@ mod tests {
         drop(_silent_end);
         assert_eq!(sockets.cut(&known), 0);
         let elsewhere = SocketAddr::from(([127, 0, 0, 2], address.port()));
-        assert_eq!(Sockets::new(elsewhere).older.len(), 0, "of another address");
-        assert_eq!(Sockets::new(SocketAddr::from(([0; 4], address.port()))).older.len(), 2, "of every address");
+        assert_eq!(Sockets::new(address, HashSet::new()).older.len(), 0, "who came while it was made");
+        assert_eq!(Sockets::new(elsewhere, all()).older.len(), 0, "of another address");
+        assert_eq!(Sockets::new(SocketAddr::from(([0; 4], address.port())), all()).older.len(), 2, "of every address");
     }
 }

@@ -57,6 +57,7 @@ impl Worker {
         inside.cancel_ring();
         inside.end_listeners();
         inside.progress_while(PURGE_NS, |worker| !worker.listeners.borrow().is_empty());
+        inside.finish_listeners();
         inside.cancel_receives();
         inside.cancel_locks(|_| true);
         inside.cancel_window_requests();
