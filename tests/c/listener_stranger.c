@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <malloc.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -53,11 +54,55 @@ static void silent_until_it_has_gone(const manner_t *manner) {
   site_close(&site);
 }
 
+static int hammering;
+
+/* Somebody connects again and again, and says nothing. */
+static void *hammer(void *port) {
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(*(uint16_t *)port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  int descriptors[STRANGERS];
+  memset(descriptors, -1, sizeof descriptors);
+  for (unsigned at = 0; __atomic_load_n(&hammering, __ATOMIC_ACQUIRE); at = (at + 1) % STRANGERS) {
+    if (descriptors[at] >= 0)
+      close(descriptors[at]);
+    descriptors[at] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(descriptors[at] >= 0);
+    (void)!connect(descriptors[at], (struct sockaddr *)&address, sizeof address);
+    sched_yield();
+  }
+  for (unsigned at = 0; at < STRANGERS; at++)
+    if (descriptors[at] >= 0)
+      close(descriptors[at]);
+  return NULL;
+}
+
+/* The worker goes while others go on connecting: nobody listens afterwards. */
+static void worker_goes(const manner_t *manner) {
+  STEP("%s: the worker goes", manner->name);
+  site_t site;
+  pthread_t thread;
+  site_open(&site, manner, NULL, ACCEPT);
+  uint16_t port = ucxx_listener_port(site.listener);
+  __atomic_store_n(&hammering, 1, __ATOMIC_RELEASE);
+  CHECK(pthread_create(&thread, NULL, hammer, &port) == 0);
+  ucxx_worker_destroy(site.server);
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  CHECK(descriptor >= 0 && connect(descriptor, (struct sockaddr *)&address, sizeof address) != 0);
+  close(descriptor);
+  __atomic_store_n(&hammering, 0, __ATOMIC_RELEASE);
+  CHECK(pthread_join(thread, NULL) == 0);
+  ucxx_listener_destroy(site.listener);
+  ucxx_worker_destroy(site.client);
+  ucxx_context_destroy(site.context);
+}
+
 int main(void) {
   test_begin("listener_stranger", 60);
   /* Memory that is read after it was given back is read as this. */
   mallopt(M_PERTURB, 0x5a);
   for (unsigned at = 0; has_tcp() && at < MANNERS; at++)
     silent_until_it_has_gone(&manners[at]);
+  for (unsigned at = 0; has_tcp() && at < MANNERS; at++)
+    worker_goes(&manners[at]);
   return 0;
 }
