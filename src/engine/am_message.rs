@@ -365,8 +365,11 @@ impl Worker {
     #[inline(always)]
     fn copy_gone(&self, slot: &Slot, connection: u32, charge: u16) {
         self.question_gone(slot);
-        if self.endpoint_named(connection).is_some_and(|endpoint| endpoint.credits.give_back(charge)) {
+        let Some(endpoint) = self.endpoint_named(connection) else { return };
+        if endpoint.credits.give_back(charge) {
             self.grant_on(connection);
+        } else {
+            self.feed(endpoint);
         }
     }
 

@@ -28,7 +28,7 @@ use super::wait;
 use super::wire;
 use super::worker::Worker;
 use crate::sys;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::rc::Rc;
@@ -48,6 +48,8 @@ pub(crate) struct MessageQueue {
     receives: RefCell<VecDeque<Ticket>>,
     /// Messages that are for a handler.
     named: RefCell<VecDeque<Named>>,
+    /// A thread gives them to their handlers.
+    naming: Cell<bool>,
     /// Length of the oldest message, for any thread.
     front: AtomicU64,
 }
@@ -58,6 +60,7 @@ impl Default for MessageQueue {
             messages: RefCell::default(),
             receives: RefCell::default(),
             named: RefCell::default(),
+            naming: Cell::new(false),
             front: AtomicU64::new(NONE),
         }
     }
@@ -226,16 +229,10 @@ impl Endpoint {
 
     /// Gives messages to handlers and receives. After UCP's pass.
     pub(crate) fn match_queue(&self) {
-        while let Some((message, handler)) = self.queue.pop_named() {
-            // SAFETY: a message of this worker's that nobody else has.
-            let message = unsafe { &*message };
-            match self.registered().filter(|_| self.takes_messages()) {
-                Some(endpoint) => self.worker.arrive(message, &endpoint, handler),
-                None => {
-                    self.worker.message_gone(message);
-                    self.worker.drop_handler(handler);
-                }
-            }
+        // One thread at a time, which goes on with what comes meanwhile: another would have them overtake each other while this one makes buffers.
+        if !self.queue.naming.replace(true) {
+            self.match_named();
+            self.queue.naming.set(false);
         }
         loop {
             let Some(receive) = self.next_queue_receive() else { return };
@@ -245,6 +242,20 @@ impl Endpoint {
             if !self.worker.make_room(receive, unsafe { &*message }) {
                 self.queue.messages.borrow_mut().push_front(message);
                 self.queue.show_front();
+            }
+        }
+    }
+
+    fn match_named(&self) {
+        while let Some((message, handler)) = self.queue.pop_named() {
+            // SAFETY: a message of this worker's that nobody else has.
+            let message = unsafe { &*message };
+            match self.registered().filter(|_| self.takes_messages()) {
+                Some(endpoint) => self.worker.arrive(message, &endpoint, handler),
+                None => {
+                    self.worker.message_gone(message);
+                    self.worker.drop_handler(handler);
+                }
             }
         }
     }

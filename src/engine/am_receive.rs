@@ -6,6 +6,7 @@ use super::am_message::{Form, Inbound, Message, Sort};
 use super::credits;
 use super::endpoint::{Endpoint, Phase};
 use super::events::Event;
+use super::fetch::LONGEST_QUESTION;
 use super::fetch_answer::Fetch;
 use super::frame_table::Prefix;
 use super::log;
@@ -50,9 +51,21 @@ pub(crate) struct Inbox {
     unaddressed: RefCell<Vec<*const Slot>>,
     /// There are such.
     is_unaddressed: Cell<bool>,
+    /// Peers that have closed behind messages that are still to be handed out, by a thread that another one has come upon in the midst of it.
+    byes: RefCell<Vec<Event>>,
 }
 
 impl Inbox {
+    /// What was sent before a close is not to be lost by it: is it for `deliver_messages` to go on with?
+    pub(crate) fn is_behind(&self) -> bool {
+        self.busy.get() || !self.due.is_empty()
+    }
+
+    /// For when all has been handed out.
+    pub(crate) fn keep_bye(&self, bye: Event) {
+        self.byes.borrow_mut().push(bye);
+    }
+
     fn add_unaddressed(&self, slot: &Slot) {
         self.unaddressed.borrow_mut().push(slot);
         self.is_unaddressed.set(true);
@@ -97,6 +110,7 @@ impl Worker {
         }
         let (question, user_header) = match header.kind {
             wire::Kind::Ask if arrived.waits => return refused("a question that waits"),
+            wire::Kind::Ask if arrived.length > LONGEST_QUESTION => return refused("a question with too much data"),
             wire::Kind::Ask if question.is_none() => match Question::decode(user_header) {
                 Ok((question, user_header)) => (Some(question), user_header),
                 Err(why) => return refused(why),
@@ -297,6 +311,9 @@ impl Worker {
         if !self.inbox.due.is_empty() || self.inbox.is_unaddressed.get() {
             self.attend(attention::INBOX);
         }
+        if self.inbox.due.is_empty() {
+            self.inbox.byes.take().into_iter().for_each(|bye| self.push_event(bye));
+        }
         delivered
     }
 
@@ -324,9 +341,9 @@ impl Worker {
     #[inline(always)]
     fn hand_over(&self, slot: &Slot) {
         let inbound = slot.inbound();
-        let takes = self.endpoint_named(inbound.connection).is_some_and(Endpoint::takes_messages);
-        if !takes || inbound.form == Form::Gone {
-            return self.message_gone(slot);
+        match self.endpoint_named(inbound.connection).filter(|endpoint| endpoint.takes_messages()) {
+            Some(endpoint) if inbound.form != Form::Gone => self.feed(endpoint),
+            _ => return self.message_gone(slot),
         }
         match inbound.sort {
             Sort::Message => self.hand_over_message(slot),
@@ -334,6 +351,14 @@ impl Worker {
             Sort::Multi | Sort::Hub => self.hand_over_otherwise(slot),
             // Those are handed over by `match_queue`, and have no place in the order.
             Sort::Named => self.message_gone(slot),
+        }
+    }
+
+    /// Tells a peer that may be waiting for it what is gone, where nothing more is to be handed out at the moment.
+    #[inline(always)]
+    pub(crate) fn feed(&self, endpoint: &Endpoint) {
+        if endpoint.credits.may_starve() && self.inbox.due.is_empty() {
+            endpoint.grant();
         }
     }
 
@@ -425,6 +450,7 @@ impl Worker {
             // SAFETY: as in `address_messages`.
             self.message_gone(unsafe { &*slot });
         }
+        self.inbox.byes.take();
         self.all_endpoints().iter().for_each(|endpoint| endpoint.drop_early());
     }
 }
@@ -514,6 +540,15 @@ impl Endpoint {
     pub(crate) fn grant(&self) {
         if self.takes_messages() && !self.ucp.get().is_null() && !self.worker.is_over.get() {
             self.say(wire::Kind::Grant, 0, Part::Nothing);
+        }
+    }
+
+    /// A message of the library's own has left. What could not be told behind it is told after UCP's pass.
+    pub(crate) fn part_left(&self) {
+        if self.credits.has_news() {
+            if let Some(endpoint) = self.registered() {
+                self.worker.push_event(Event::Untold(endpoint));
+            }
         }
     }
 

@@ -170,8 +170,22 @@ impl Credits {
     #[inline(always)]
     pub(crate) fn give_back(&self, charge: u16) -> bool {
         self.taken.set(plus(self.taken.get(), charge));
+        self.has_news()
+    }
+
+    /// So much is gone again that the peer is to be told, whether it needs to know or not.
+    #[inline(always)]
+    pub(crate) fn has_news(&self) -> bool {
         let untold = minus(self.taken.get(), self.told.get());
         untold.messages >= MESSAGES / TOLD_AFTER || untold.units >= UNITS / TOLD_AFTER
+    }
+
+    /// The peer may be waiting for what it does not know to be gone: by what it was told, its next message may cost more than it has. So it could stop with fewer
+    /// messages kept here than it may send. To be asked when nothing more is to be handed out: else each message would be told of.
+    #[inline(always)]
+    pub(crate) fn may_starve(&self) -> bool {
+        let out = minus(self.received.get(), self.told.get());
+        (out.messages >= MESSAGES || out.units > UNITS / TOLD_AFTER) && self.taken.0.get() != self.told.0.get()
     }
 
     /// What has been taken in, for a peer that may not get to see it.
@@ -230,6 +244,28 @@ mod tests {
         assert!(!sender.is_short());
         sender.look_again(true);
         assert!(sender.is_short_for(LEAST));
+    }
+
+    #[test]
+    fn a_receiver_that_keeps_less_than_all_does_not_stop_its_sender() {
+        for (cost, may_keep) in [(1, MESSAGES), (1025, 8), (charge(1 << 30), 1)] {
+            let (sender, receiver) = (Credits::default(), Credits::default());
+            // Each round a message comes in, and at most one goes.
+            let mut kept = 0;
+            for _ in 0..1000 {
+                assert!(sender.suffice(cost), "{kept} messages of {cost} are kept, and the sender has to wait");
+                sender.spend(cost);
+                assert!(receiver.receive(cost));
+                kept += 1;
+                if kept == may_keep {
+                    kept -= 1;
+                    let tell = receiver.give_back(cost);
+                    if tell || receiver.may_starve() {
+                        assert!(sender.note_told(receiver.tell()));
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub(crate) enum Event {
     Unmade(Box<Making>),
     /// The peer does not keep to the rules.
     Broken(Arc<Endpoint>, &'static str),
+    /// The peer is to be told what has been taken in, which could not be told before.
+    Untold(Arc<Endpoint>),
 }
 
 impl Event {
@@ -181,11 +183,13 @@ impl Worker {
                     // What a receive of frames is still to post may have come before it.
                     self.events.borrow_mut().push_back(Event::Bye(Some(endpoint), header, reply));
                 }
+                bye @ Event::Bye(..) if self.inbox.is_behind() => self.inbox.keep_bye(bye),
                 Event::Bye(endpoint, header, reply) => self.bye_came(endpoint, &header, reply),
                 Event::Ping(endpoint) => {
                     endpoint.say(Kind::Pong, 0, Part::Nothing);
                 }
                 Event::Broken(endpoint, why) => endpoint.broken(why),
+                Event::Untold(endpoint) => endpoint.grant(),
                 Event::Answered(fetch, message) => {
                     // SAFETY: a slot of ours that came with the event.
                     let message = unsafe { &*message.0 };

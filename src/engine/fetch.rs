@@ -77,7 +77,7 @@ impl Asked {
 }
 
 /// More than this does not come along with a question, as its receiver would have to hold it.
-const LONGEST_QUESTION: usize = (credits::UNITS as usize - 1) * credits::UNIT;
+pub(super) const LONGEST_QUESTION: usize = (credits::UNITS as usize - 1) * credits::UNIT;
 
 impl Endpoint {
     /// Asks the peer's handler for what it has to say.
@@ -308,7 +308,7 @@ impl Worker {
     /// It has its answer. The question's data is the caller's again when UCX is done with it, too.
     fn answered(&self, slot: &Slot, status: Status) {
         if let (Of::Ask(ask), true) = (slot.part.get(), slot.is_making()) {
-            if ask.current().is_some() {
+            if ask.current().is_some_and(|ask| ask.length.get() > 0) {
                 slot.reason.set(status.0);
                 return slot.remaining.set(1);
             }

@@ -1,7 +1,8 @@
 //! Fetch, on the side that answers: a question in its handler's hands, answered once, now or later, from any thread.
 //!
 //! A question is a message, and lies in a slot as one. It keeps the endpoint that it came on, to answer there. Answers need no
-//! credit, and the bound of the send queue does not hold for them: there are never more than questions. Refusals wait for the send window when there are many.
+//! credit, and the bound of the send queue does not hold for them, but a far larger one, at which a peer is given up that asks on and takes no answers. Refusals wait
+//! for the send window when there are many.
 
 use super::am::Outgoing;
 use super::am_message::{self, Message};
@@ -67,20 +68,28 @@ impl Fetch {
         memory_type_of(&endpoint.worker, parts, params)?;
         let length: usize = parts.iter().map(|part| part.length).sum();
         self.begin_answer()?;
+        // What fails later counts as the answer: the side that asks has been told so.
+        let mut given = false;
         let submitted = wait::submit(params, out, |params, out| {
-            if length as u64 > self.capacity() {
-                let told =
-                    Told { number: self.0.number.get(), status: Status::MESSAGE_TRUNCATED, length: Some(length) };
-                return endpoint.send_answer(told, &[], false, params, out);
-            }
-            let told = Told { number: self.0.number.get(), status: Status::OK, length: None };
-            let waits = self.0.inbound.get().flags & wire::flag::WAITING != 0;
-            endpoint.send_answer(told, parts, waits, params, out)
+            let submitted = self.send_parts(parts, length, params, out);
+            given = submitted.is_ok();
+            submitted
         });
-        if submitted.is_err() {
+        if !given {
             self.0.outside.store(0, Ordering::Release);
         }
         submitted
+    }
+
+    fn send_parts(&self, parts: &[Part], length: usize, params: &OpParams, out: Out) -> Result<Submitted> {
+        let endpoint = self.endpoint();
+        let number = self.0.number.get();
+        if length as u64 > self.capacity() {
+            let told = Told { number, status: Status::MESSAGE_TRUNCATED, length: Some(length) };
+            return endpoint.send_answer(told, &[], false, params, out);
+        }
+        let waits = self.0.inbound.get().flags & wire::flag::WAITING != 0;
+        endpoint.send_answer(Told { number, status: Status::OK, length: None }, parts, waits, params, out)
     }
 
     /// Answers with a status alone.
@@ -120,8 +129,9 @@ impl Fetch {
 /// In `Slot::outside`.
 pub(super) const ANSWERED: u8 = 1;
 
-/// Refusals that UCP may have beyond the send window: whoever waits for one may have to come before there is room in that.
-const AT_ONCE: u32 = 64;
+/// Refusals that UCP may have beyond the send window: whoever waits for one may have to come before there is room in that. And other messages of the library's own that
+/// a peer can have made without end.
+pub(super) const AT_ONCE: u32 = 64;
 
 /// What an answer says beside its data.
 #[derive(Clone, Copy)]
@@ -200,6 +210,8 @@ impl Endpoint {
         if self.must_wait() {
             if !may_wait {
                 self.check_queue(params, length)?;
+            } else if self.takes_no_answers() {
+                self.check_open()?;
             }
             return Ok(self.queue_described(Kind::FetchReply, length as u64, params, out, describe));
         }
@@ -258,11 +270,18 @@ impl Endpoint {
                 Submission { endpoint: Some(self), params, length, tag: 0 },
                 Out::NOWHERE,
             );
-        } else if self.window.queued_ops.get() < MOST_OWED {
+        } else if !self.takes_no_answers() {
             self.queue_described(Kind::FetchReply, length, params, Out::NOWHERE, describe);
-        } else {
+        }
+    }
+
+    /// There are so many answers that wait that the peer is given up: it asks on, and takes none. Inside the gate.
+    pub(crate) fn takes_no_answers(&self) -> bool {
+        let given_up = self.window.queued_ops.get() >= MOST_OWED;
+        if given_up {
             self.broken("asks on, and takes no answers");
         }
+        given_up
     }
 }
 

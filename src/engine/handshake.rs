@@ -256,12 +256,19 @@ impl Endpoint {
         }
     }
 
+    /// Its peer is the worker itself, also by way of a listener of its own. What is sent to it may come in before UCP's call has returned.
+    fn is_own(&self) -> bool {
+        let own = &self.worker.identity;
+        let is_own = |origin: &Origin| origin.identity.same_process(own) && origin.identity.worker == own.worker;
+        self.to_self || self.origin().is_some_and(is_own)
+    }
+
     /// The peer has told by which number it knows the connection.
     pub(crate) fn learn_number(&self, theirs: u32) {
         self.peering.theirs.set(theirs);
         // What never changes of what the quick way asks for.
         let worker = &self.worker;
-        let quick = worker.features & feature::AM != 0 && !self.to_self && worker.context.is_in_reach(None);
+        let quick = worker.features & feature::AM != 0 && !self.is_own() && worker.context.is_in_reach(None);
         self.peering.quick.set(if quick { theirs } else { 0 });
     }
 
@@ -270,12 +277,12 @@ impl Endpoint {
         if self.phase() >= Phase::Ending {
             return;
         }
-        self.learn_number(hello.sender);
-        self.peering.speaks.set(true);
-        self.end_silence();
         if let Some(origin) = hello.address.origin() {
             self.learn_origin(origin);
         }
+        self.learn_number(hello.sender);
+        self.peering.speaks.set(true);
+        self.end_silence();
         self.note_answer(true);
         self.answered(self.attempt());
     }

@@ -29,11 +29,13 @@ thread_local! {
     static RUNNING: RefCell<Vec<(usize, u32)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What a destroyed hub has kept for its last lease. It is let go of where nobody is inside the hub.
+/// What a destroyed hub has kept for its last lease. It is let go of where nobody is inside the hub. One word, as every call that ends a lease hands it on: a
+/// larger one is written to the stack in small pieces and read again in large ones, which wait for the pieces to arrive in the cache.
 #[must_use]
-pub struct Retired(Option<Rest>);
+pub struct Retired(Option<Box<Rest>>);
 
 #[allow(dead_code)]
+#[derive(Default)]
 struct Rest {
     envelopes: Vec<Envelope>,
     kept: Option<Arc<Hub>>,
@@ -44,7 +46,7 @@ struct Rest {
 impl Retired {
     /// Lets go of a hub no earlier than of the rest.
     pub(super) fn keep(&mut self, hub: Option<Arc<Hub>>) {
-        self.0.get_or_insert(Rest { envelopes: Vec::new(), kept: None, inside: None }).inside = hub;
+        self.0.get_or_insert_default().inside = hub;
     }
 }
 
@@ -54,7 +56,7 @@ impl State {
         let is_over = self.destroyed && self.leases == 0 && self.copies == 0 && self.calls == 0;
         if is_over && (self.kept.is_some() || !self.envelopes.is_empty()) {
             let envelopes = std::mem::take(&mut self.envelopes);
-            return Retired(Some(Rest { envelopes, kept: self.kept.take(), inside: None }));
+            return Retired(Some(Box::new(Rest { envelopes, kept: self.kept.take(), inside: None })));
         }
         Retired(None)
     }

@@ -251,7 +251,9 @@ impl Worker {
                 }
                 // An attempt to connect that came to nothing did so for a reason of its own.
                 (Part::Hello(_), Some(endpoint)) if endpoint.is_connecting() => endpoint.part_ended(part, ucx),
-                (Part::Nothing, _) | (_, None) => {}
+                (Part::Refusal, _) => self.refusals.set(self.refusals.get() - 1),
+                (Part::Nothing, Some(endpoint)) => endpoint.part_left(),
+                (_, None) => {}
                 (_, Some(endpoint)) => {
                     endpoint.part_ended(part, status);
                 }

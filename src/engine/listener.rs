@@ -329,7 +329,12 @@ impl ConnRequest {
     pub fn reject(self: &Arc<Self>) -> Result<()> {
         self.claim_for_caller()?;
         let request = self.clone();
-        self.listener.worker.post(move |_inside| request.reject_in_ucp())
+        let posted = self.listener.worker.post(move |_inside| request.reject_in_ucp());
+        if posted.is_err() {
+            // Nothing has happened: it can be answered elsewhere.
+            self.answer.store(answer::NONE, Ordering::Release);
+        }
+        posted
     }
 
     /// The caller has no use for it any more.

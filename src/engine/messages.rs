@@ -8,6 +8,7 @@ use super::am_queue::UCXX_ID;
 use super::am_receive::Arrived;
 use super::endpoint::Endpoint;
 use super::events::Event;
+use super::fetch_answer::AT_ONCE;
 use super::flush::posted;
 use super::inflight::Out;
 use super::log;
@@ -120,12 +121,19 @@ impl Worker {
 
     /// Tells the sender of a message in another version which one is spoken here. In a handler: there is no endpoint of ours.
     fn refuse(&self, reply: sys::ucp_ep_h, connection: u32) {
+        if self.refusals.get() >= AT_ONCE {
+            return;
+        }
         let slot = self.take_internal_slot();
         let header = Header { connection, ..Header::of(Kind::Refusal) };
         // SAFETY: the endpoint lives for the length of the handler.
         let pointer = unsafe { send(slot, reply, &header, &[]) };
         match posted(slot, pointer) {
-            Posted::Pending => self.start(slot, None, &OpParams::default(), Out::NOWHERE),
+            Posted::Pending => {
+                slot.part.set(Part::Refusal);
+                self.refusals.set(self.refusals.get() + 1);
+                self.start(slot, None, &OpParams::default(), Out::NOWHERE);
+            }
             _ => self.return_slot(slot),
         }
     }
@@ -137,6 +145,10 @@ impl Endpoint {
         let ucp = self.ucp.get();
         if ucp.is_null() {
             return Some(Status::CLOSED);
+        }
+        if matches!(kind, Kind::Welcome | Kind::Pong | Kind::Grant) && self.controls.get() >= AT_ONCE {
+            // A peer that does not take them in. What a Grant tells is told when one of them has left: see `part_left`.
+            return Some(Status::NO_RESOURCE);
         }
         let address: &[u8] = match kind {
             Kind::Hello | Kind::Welcome => match self.worker.address_inside() {

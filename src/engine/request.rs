@@ -46,6 +46,8 @@ pub(crate) enum Part {
     Bye,
     /// The question for a sign of life.
     Ping,
+    /// Tells a peer of another version so; of no endpoint.
+    Refusal,
     /// Of a fetch, its question; of that, the fetch.
     Ask(Ticket),
     /// A message of this multi-buffer transfer, and which; for a receive, of its frames.

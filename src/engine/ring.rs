@@ -266,9 +266,11 @@ impl Worker {
         } else {
             endpoint()
         };
-        let streams = slot.kind.get() == Kind::StreamRecv;
-        // The phase, not the status: a close that was submitted after this has set that already.
-        let over = |endpoint: &&Endpoint| endpoint.phase() != Phase::Open && !(streams && endpoint.has_stream_left());
+        let (streams, pulls) = (slot.kind.get() == Kind::StreamRecv, slot.kind.get() == Kind::AmRecv);
+        // The phase, not the status: a close that was submitted after this has set that already. What is pulled comes also while it ends.
+        let over = |endpoint: &&Endpoint| {
+            endpoint.phase() != Phase::Open && !pulls && !(streams && endpoint.has_stream_left())
+        };
         if let Some(endpoint) = endpoint.filter(over) {
             return self.drop_queued(slot, &queued, endpoint.status());
         }
@@ -281,6 +283,9 @@ impl Worker {
             return self.drop_queued(slot, &queued, Status::UNSUPPORTED);
         }
         if let Some(endpoint) = endpoint.filter(|to| slot.kind.get().is_send() && to.must_queue(slot)) {
+            if slot.kind.get() == Kind::FetchReply && endpoint.takes_no_answers() {
+                return self.drop_queued(slot, &queued, endpoint.status());
+            }
             return endpoint.enqueue(slot, &left, Out::NOWHERE);
         }
         if let (true, Some(endpoint)) = (slot.kind.get().is_question(), endpoint) {

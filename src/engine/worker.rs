@@ -141,6 +141,8 @@ pub struct Worker {
     pub(crate) liveness: LivenessClock,
     /// Peers that have said Hello, and what UCP has in place of this side's ends.
     pub(crate) strangers: RefCell<Vec<(Box<Hello>, Reply)>>,
+    /// Refusals for peers of other versions that UCP has.
+    pub(crate) refusals: Cell<u32>,
     /// Active messages whose handlers are due.
     pub(crate) inbox: Inbox,
     pub(crate) am_handlers: Handlers<MessageHandler>,
@@ -305,6 +307,7 @@ impl Worker {
             listeners: RefCell::default(),
             liveness: LivenessClock::default(),
             strangers: RefCell::default(),
+            refusals: Cell::new(0),
             inbox: Inbox::default(),
             am_handlers: Handlers::default(),
             fetch_handlers: Handlers::default(),
