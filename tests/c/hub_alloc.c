@@ -4,7 +4,7 @@
 #include "allocations.h"
 #include "hub.h"
 
-enum { SIZE = 64, WARM = 100, ROUNDS = 20000 };
+enum { SIZE = 64, WARM = 100, ROUNDS = 20000, LONG_RUN = 1000000 };
 
 typedef struct ways {
   ucxx_hub_t *hub;
@@ -68,10 +68,22 @@ int main(void) {
   counting = 0;
   CHECK_EQ(allocations, 0);
   CHECK(ways.called >= ROUNDS);
+  STEP("nor in a million chunks with a copy each");
+  ucxx_link_destroy(ways.all);
+  footprint_t before = footprint_now();
+  counting = 1;
+  for (uint64_t word = 0; word < LONG_RUN; word++) {
+    produce_word(ways.in, word);
+    CHECK_EQ(consume_word(ways.out), word);
+  }
+  counting = 0;
+  CHECK_EQ(allocations, 0);
+  footprint_t after = footprint_now();
+  CHECK(after.resident_kib - before.resident_kib < 256);
+  CHECK_EQ(after.mappings, before.mappings);
   ucxx_link_destroy(ways.in);
   ucxx_link_destroy(ways.out);
   ucxx_link_destroy(ways.modify);
-  ucxx_link_destroy(ways.all);
   hub_close(&hub);
   return 0;
 }
