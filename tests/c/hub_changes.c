@@ -6,7 +6,7 @@
 
 #include "hub.h"
 
-enum { SIZE = 64, THREADS = 4, EACH = 400, CHANGED = 64 << 10, READ = 1000, WIDE = 16384, LARGE = 8 << 20 };
+enum { SIZE = 64, THREADS = 4, EACH = 250, CHANGED = 64 << 10, READ = 600, WIDE = 16384, LARGE = 8 << 20 };
 
 static void give_up(ucxx_envelope_t *envelope, int releases) {
   CHECK_OK(releases ? ucxx_envelope_release(envelope, NULL) : ucxx_envelope_abort(envelope, NULL));
