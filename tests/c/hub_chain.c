@@ -9,7 +9,7 @@
 
 #include "hub.h"
 
-enum { SIZE = 512, LIMIT = 2, ENVELOPES = 6, PRODUCERS = 2, EACH = 1500 };
+enum { SIZE = 512, LIMIT = 2, ENVELOPES = 6, PRODUCERS = 2, EACH = 1000 };
 
 /* How the filter passes on what it keeps. */
 typedef enum way { COPIES, SWAPS } way_t;
@@ -28,8 +28,8 @@ typedef struct producer {
   uint64_t number;
 } producer_t;
 
-/* Words are producer << 32 | number; all else that a chunk consists of follows from its word. */
-static size_t length_of(uint64_t word) { return 8 + test_mix(word) % (SIZE - 7); }
+/* Words are producer << 32 | number; all else that a chunk consists of follows from its word. It is over half an envelope: so many bytes as two envelopes have hold two. */
+static size_t length_of(uint64_t word) { return SIZE / 2 + 1 + test_mix(word) % (SIZE / 2); }
 
 /* A chunk, or what is to be one, has an envelope of each kind at most, so that no more than these are ever in use. */
 static void look_on(const chain_t *chain) {
@@ -133,11 +133,15 @@ static void *watch(void *arg) {
   return NULL;
 }
 
-static void run(way_t way, ucxx_memory_kind_t outside, ucxx_memory_kind_t inside, int32_t retain) {
-  STEP("a filter that %s, on memory type %d, between ends on %d, retain %d", way == SWAPS ? "swaps" : "copies", inside.memory_type, outside.memory_type, retain);
+static void run(way_t way, int in_bytes, ucxx_memory_kind_t outside, ucxx_memory_kind_t inside, int32_t retain) {
+  STEP("a filter that %s, on memory type %d, between ends on %d, retain %d, a limit in %s", way == SWAPS ? "swaps" : "copies", inside.memory_type, outside.memory_type, retain,
+       in_bytes ? "bytes" : "chunks");
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   params.envelope_size = SIZE;
-  params.max_queue_chunks = LIMIT;
+  if (in_bytes)
+    params.max_queue_bytes = LIMIT * SIZE;
+  else
+    params.max_queue_chunks = LIMIT;
   params.retain = retain;
   chain_t chain = {.way = way, .outside = outside, .inside = inside};
   chain.kinds = inside.memory_type == outside.memory_type ? 1 : 2;
@@ -175,10 +179,12 @@ static void run(way_t way, ucxx_memory_kind_t outside, ucxx_memory_kind_t inside
 
 int main(void) {
   test_begin("hub_chain", 60);
-  run(COPIES, on_host, on_host, UCXX_HUB_RETAIN_AUTO);
-  run(SWAPS, on_host, on_host, UCXX_HUB_RETAIN_AUTO);
-  run(COPIES, on_host, on_dummy, UCXX_HUB_RETAIN_ALWAYS);
-  run(SWAPS, on_host, on_dummy, UCXX_HUB_RETAIN_AUTO);
-  run(COPIES, on_dummy, on_host, UCXX_HUB_RETAIN_UNTIL_COPIED);
+  for (int in_bytes = 0; in_bytes < 2; in_bytes++) {
+    run(COPIES, in_bytes, on_host, on_host, UCXX_HUB_RETAIN_AUTO);
+    run(SWAPS, in_bytes, on_host, on_dummy, UCXX_HUB_RETAIN_AUTO);
+  }
+  run(SWAPS, 0, on_host, on_host, UCXX_HUB_RETAIN_AUTO);
+  run(COPIES, 0, on_host, on_dummy, UCXX_HUB_RETAIN_ALWAYS);
+  run(COPIES, 0, on_dummy, on_host, UCXX_HUB_RETAIN_UNTIL_COPIED);
   return 0;
 }
