@@ -407,6 +407,31 @@ static void swap_without_copy(int32_t retain) {
   ucxx_link_destroy(out);
   ucxx_link_destroy(peek);
   hub_close(&hub);
+  STEP("what comes back has an envelope there, however much has been made and copied meanwhile");
+  hub = hub_open_with(&params, 2, 2);
+  in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host);
+  out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
+  produce_word(in, 1);
+  chunk = lease_now(out);
+  CHECK_OK(ucxx_hub_push(hub.hub, on_dummy, &fresh));
+  *word_of(fresh) = 1;
+  CHECK_OK(ucxx_envelope_swap(fresh, chunk));
+  CHECK_OK(ucxx_envelope_abort(fresh, NULL));
+  uint64_t last = 1;
+  while (ucxx_link_lease(in, 0, &fresh) == UCXX_OK)
+    put_word(fresh, ++last);
+  CHECK(last > 1);
+  CHECK_OK(ucxx_envelope_abort(chunk, NULL));
+  chunk = lease_now(out);
+  CHECK_EQ(*word_of(chunk), 1);
+  CHECK_OK(ucxx_envelope_commit(chunk, 0, NULL));
+  for (uint64_t word = 2; word <= last; word++)
+    CHECK_EQ(consume_word(out), word);
+  lease_none(out, UCXX_ERR_NO_RESOURCE);
+  CHECK_EQ(hub_stats(hub.hub).free_envelopes, 4);
+  ucxx_link_destroy(in);
+  ucxx_link_destroy(out);
+  hub_close(&hub);
 }
 
 int main(void) {
