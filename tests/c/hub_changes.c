@@ -282,7 +282,11 @@ static void read_everywhere(int32_t retain) {
   hub_t hub = hub_open_with(&params, 3, 2);
   CHECK_OK(ucxx_hub_add_envelopes(hub.hub, on_other_dummy, 1));
   /* Two that see everything, two that share it, and one that looks. */
-  reader_t readers[] = {{.link = hub_broadcast(hub.hub, on_dummy)}, {.link = hub_broadcast(hub.hub, on_host)}, {.link = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host)}, {.link = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy)}, {.link = hub_link(hub.hub, UCXX_LINK_PEEK, on_other_dummy), .type = UCXX_LINK_PEEK}};
+  reader_t readers[] = {{.link = hub_broadcast(hub.hub, on_dummy)},
+                        {.link = hub_broadcast(hub.hub, on_host)},
+                        {.link = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host)},
+                        {.link = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy)},
+                        {.link = hub_link(hub.hub, UCXX_LINK_PEEK, on_other_dummy), .type = UCXX_LINK_PEEK}};
   enum { READERS = sizeof readers / sizeof *readers };
   changer_t producer = {.link = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), .hub = hub.hub};
   pthread_t threads[READERS], producing;
