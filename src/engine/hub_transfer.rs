@@ -57,7 +57,11 @@ impl State {
 
     /// The pools in which a chunk is going to be read.
     fn wanted(&self, place: u32) -> u32 {
-        let had = self.chunks[place as usize].passed;
+        self.wanted_by_all_but(self.chunks[place as usize].passed, place)
+    }
+
+    /// The same, but for these consumers.
+    fn wanted_by_all_but(&self, had: u64, place: u32) -> u32 {
         let top = self.head == place;
         let mut wanted = 0;
         for (number, pool) in self.pools.iter().enumerate() {
@@ -65,6 +69,17 @@ impl State {
             wanted |= u32::from(here) << number;
         }
         wanted
+    }
+
+    /// The pool in which the consumer that holds a chunk has swapped it away: what is copied there would be for its competitors, who get it only if it comes back,
+    /// and then there is the envelope that was held. Not where others are to read it as well.
+    fn swapped_away(&self, place: u32) -> u32 {
+        let chunk = &self.chunks[place as usize];
+        if chunk.taken & COMPETING == 0 || chunk.holder == NONE {
+            return 0;
+        }
+        let pool = 1 << self.links[chunk.holder as usize].pool;
+        pool & !self.wanted_by_all_but(chunk.passed | COMPETING, place)
     }
 
     /// A transfer that can begin now: it has begun, as far as the hub is concerned.
@@ -80,7 +95,10 @@ impl State {
         while place != NONE {
             let chunk = &self.chunks[place as usize];
             if chunk.modifiers == 0 && !chunk.hidden {
-                let missing = self.wanted(place) & !(chunk.replicas | chunk.filling | chunk.failed | exhausted);
+                let mut missing = self.wanted(place) & !(chunk.replicas | chunk.filling | chunk.failed | exhausted);
+                if missing != 0 {
+                    missing &= !self.swapped_away(place);
+                }
                 for pool in bits(missing) {
                     let Some(source) = self.source(place, pool) else { continue };
                     if self.marked && !self.is_copied_from(source, pool, place) {

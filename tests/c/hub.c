@@ -366,6 +366,56 @@ static void starvation(void) {
   hub_close(&hub);
 }
 
+/* Whatever a link does, and however it is asked for. */
+static void starved_links(void) {
+  static const struct {
+    int32_t type;
+    uint8_t broadcast;
+    const char *role;
+  } rows[] = {{UCXX_LINK_PRODUCE, 0, "produces"}, {UCXX_LINK_CONSUME, 0, "consumes"}, {UCXX_LINK_CONSUME, 1, "consumes"}, {UCXX_LINK_PEEK, 0, "peeks"}, {UCXX_LINK_MODIFY, 0, "modifies"}};
+  hub_t hub = hub_open(SIZE, 2, 0);
+  push_word(hub.hub, on_host, 1);
+  for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
+    STEP("a link that %s where there are no envelopes%s", rows[row].role, rows[row].broadcast ? ", as others do" : "");
+    ucxx_link_params_t params = UCXX_LINK_PARAMS_INIT;
+    params.broadcast = rows[row].broadcast;
+    ucxx_link_t *link = NULL;
+    ucxx_envelope_t *envelopes[3] = {NULL};
+    CHECK_OK(ucxx_link_create(hub.hub, rows[row].type, on_other_dummy, &params, &link));
+    for (int by = 0; by < 3; by++) {
+      CHECK_STATUS(by == 0 ? ucxx_hub_validate(hub.hub) : by == 1 ? ucxx_link_lease(link, FOR_EVER, envelopes) : ucxx_link_lease_many(&link, 1, FOR_EVER, envelopes), UCXX_ERR_STARVED);
+      CHECK_MESSAGE(rows[row].role);
+      CHECK_MESSAGE("dummy device 1");
+      CHECK_MESSAGE("1 more envelope needed");
+    }
+    /* Those that compete, or produce, need one each; others can look at the same. */
+    int is_one_each = rows[row].type == UCXX_LINK_PRODUCE || (rows[row].type == UCXX_LINK_CONSUME && !rows[row].broadcast);
+    ucxx_link_t *three[] = {link, link, link};
+    CHECK_STATUS(ucxx_link_lease_many(three, 3, FOR_EVER, envelopes), UCXX_ERR_STARVED);
+    CHECK_MESSAGE(is_one_each ? "3 more envelopes needed" : "1 more envelope needed");
+    CHECK(envelopes[0] == NULL && envelopes[1] == NULL && envelopes[2] == NULL);
+    ucxx_link_destroy(link);
+    CHECK_OK(ucxx_hub_validate(hub.hub));
+  }
+  STEP("and the hub's own calls");
+  ucxx_envelope_t *none = NULL;
+  CHECK_STATUS(ucxx_hub_peek(hub.hub, on_other_dummy, FOR_EVER, &none), UCXX_ERR_STARVED);
+  CHECK_MESSAGE("peeks on dummy device 1");
+  CHECK_STATUS(ucxx_hub_push(hub.hub, on_other_dummy, &none), UCXX_ERR_STARVED);
+  CHECK_MESSAGE("produces on dummy device 1");
+  CHECK(none == NULL);
+  STEP("what is enough for one is missing for others by so much");
+  CHECK_OK(ucxx_hub_add_envelopes(hub.hub, on_other_dummy, 1));
+  ucxx_link_t *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_other_dummy), *three[] = {out, out, out};
+  ucxx_envelope_t *envelopes[3] = {NULL};
+  CHECK_STATUS(ucxx_link_lease_many(three, 3, FOR_EVER, envelopes), UCXX_ERR_STARVED);
+  CHECK_MESSAGE("2 more envelopes needed");
+  CHECK_EQ(hub_stats(hub.hub).leased_envelopes, 0);
+  CHECK_EQ(consume_word(out), 1);
+  ucxx_link_destroy(out);
+  hub_close(&hub);
+}
+
 /* In the child: all that is left is to say so. */
 static int in_child(hub_t *hub, ucxx_link_t *link, ucxx_envelope_t *held) {
   ucxx_envelope_attr_t attr = UCXX_ENVELOPE_ATTR_INIT;
@@ -430,6 +480,7 @@ int main(void) {
   end_of_stream();
   end_of_broadcast();
   starvation();
+  starved_links();
   forked();
   return 0;
 }

@@ -4,7 +4,7 @@
 #include "allocations.h"
 #include "hub.h"
 
-enum { SIZE = 64, WARM = 100, ROUNDS = 20000 };
+enum { SIZE = 64, WARM = 100, ROUNDS = 20000, LONG_RUN = 1000000 };
 
 typedef struct ways {
   ucxx_hub_t *hub;
@@ -43,7 +43,7 @@ static void go_all_ways(ways_t *ways, uint64_t word) {
 }
 
 int main(void) {
-  test_begin("hub_alloc", 60);
+  test_begin("hub_alloc", 120);
   STEP("what is counted: a hub that is made");
   counting = 1;
   hub_t hub = hub_open(SIZE, 4, 4);
@@ -68,10 +68,18 @@ int main(void) {
   counting = 0;
   CHECK_EQ(allocations, 0);
   CHECK(ways.called >= ROUNDS);
+  STEP("nor in a million chunks with a copy each");
+  ucxx_link_destroy(ways.all);
+  counting = 1;
+  for (uint64_t word = 0; word < LONG_RUN; word++) {
+    produce_word(ways.in, word);
+    CHECK_EQ(consume_word(ways.out), word);
+  }
+  counting = 0;
+  CHECK_EQ(allocations, 0);
   ucxx_link_destroy(ways.in);
   ucxx_link_destroy(ways.out);
   ucxx_link_destroy(ways.modify);
-  ucxx_link_destroy(ways.all);
   hub_close(&hub);
   return 0;
 }

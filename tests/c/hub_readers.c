@@ -232,10 +232,30 @@ static void alternating_flow(void) {
   lease_none(out, UCXX_ERR_NO_RESOURCE);
   CHECK_OK(ucxx_hub_add_flow(hub.hub, out));
   CHECK_OK(ucxx_envelope_abort(lease_now(square), NULL));
+  STEP("a flow that is refused leaves the one before");
+  ucxx_link_t *peek = hub_link(hub.hub, UCXX_LINK_PEEK, on_host), *wrong[] = {peek, in};
+  CHECK_STATUS(ucxx_hub_set_flow(hub.hub, wrong, 2), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_hub_add_flow(hub.hub, in), UCXX_ERR_INVALID_PARAM);
+  lease_none(peek, UCXX_ERR_NO_RESOURCE);
+  CHECK_OK(ucxx_envelope_abort(lease_now(square), NULL));
   CHECK_EQ(consume_word(out), 6);
-  ucxx_link_destroy(in);
+  STEP("two consumers in one flow compete; a hub that only produces is complete");
+  ucxx_link_t *other = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy), *two[] = {out, other};
+  CHECK_OK(ucxx_hub_set_flow(hub.hub, two, 2));
+  for (uint64_t word = 7; word <= 10; word++) {
+    produce_word(in, word);
+    lease_none(square, UCXX_ERR_NO_RESOURCE);
+    CHECK_EQ(consume_word(two[word % 2]), word);
+  }
+  ucxx_link_destroy(other);
+  ucxx_link_destroy(peek);
   ucxx_link_destroy(square);
   ucxx_link_destroy(out);
+  CHECK_OK(ucxx_hub_set_flow(hub.hub, NULL, 0));
+  CHECK_OK(ucxx_hub_validate(hub.hub));
+  produce_word(in, 11);
+  CHECK_EQ(peek_word(hub.hub, on_dummy), 11);
+  ucxx_link_destroy(in);
   hub_close(&hub);
 }
 
@@ -321,18 +341,19 @@ static void retention(void) {
   hub_close(&hub);
 }
 
-static void in_place(void) {
-  STEP("ten changes in place");
+static void in_place(ucxx_memory_kind_t kind) {
+  STEP("ten changes in place, on memory type %d", kind.memory_type);
   hub_t hub = hub_open(SIZE, 1, 1);
-  ucxx_link_t *modify = hub_link(hub.hub, UCXX_LINK_MODIFY, on_dummy);
+  ucxx_link_t *modify = hub_link(hub.hub, UCXX_LINK_MODIFY, kind);
   push_word(hub.hub, on_host, 3);
   for (int round = 0; round < 10; round++) {
     ucxx_envelope_t *envelope = lease_now(modify);
     *word_of(envelope) *= 2;
     CHECK_OK(ucxx_envelope_commit(envelope, 8, NULL));
   }
-  CHECK_EQ(hub_stats(hub.hub).transfers, 1);
+  CHECK_EQ(hub_stats(hub.hub).transfers, kind.memory_type == UCXX_MEMORY_HOST ? 0 : 1);
   CHECK_EQ(peek_word(hub.hub, on_host), 3 * 1024);
+  CHECK_EQ(peek_word(hub.hub, on_dummy), 3 * 1024);
   ucxx_link_destroy(modify);
   hub_close(&hub);
 }
@@ -347,6 +368,7 @@ int main(void) {
   alternating_flow();
   multi_flow();
   retention();
-  in_place();
+  in_place(on_host);
+  in_place(on_dummy);
   return 0;
 }
