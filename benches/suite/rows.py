@@ -203,10 +203,10 @@ def _fetch_latency(transport, batch, batches, warmup):
                columns=_without_peer())
 
 
-def _fetch_bandwidth(transport, targets=()):
+def _fetch_bandwidth(transport, batches):
     return Row(f"fetch_bandwidth_1MiB_{transport}", "GB/s", transport, "fetch_window", "bytes_per_second",
-               {"size": MIB, "iterations": 160, "batches": 15, "warmup": 160, "window": 8}, scale=1e-9, targets=targets,
-               columns=_without_peer())
+               {"size": MIB, "iterations": 160, "batches": batches, "warmup": 160, "window": 8}, scale=1e-9,
+               targets=(Target("ratio_raw", 0.98, at_least=True),), columns=_without_peer())
 
 
 MEMORIES = ("allocated", "registered")
@@ -325,6 +325,10 @@ def _allocations(label, size, iterations, program="pairloop"):
                  iterations, (Target("ours", 0),), program)
 
 
+def _syscalls(label, program="pairloop"):
+    return Count(f"syscalls_{label}_shm", "calls in 10000 operations", "syscalls", "shm", {"size": 8}, 10000, (Target("ours", 0),), program)
+
+
 def _delayed_allocations(completion, mode="adaptive"):
     arguments = {"progress": mode, "completion": completion, "warmup": 102400, "batches": 2}
     return Count(f"allocations_delayed_{completion}_shm", "calls in 25600 operations", "allocations", "shm", arguments, 25600,
@@ -380,7 +384,8 @@ ROWS = [
     _am_stream("bandwidth_1MiB", MIB, 8, 160, 15, "shm", bandwidth=True),
     _fetch_latency("shm", 1000, 300, 20000),
     _fetch_latency("tcp", 200, 50, 500),
-    _fetch_bandwidth("shm", (Target("ratio_raw", 0.98, at_least=True),)),
+    _fetch_bandwidth("shm", 15),
+    _fetch_bandwidth("tcp", 7),
     *_rma_rows(),
     _multi(100, 4096, "4KiB", "shm", 100, (Target("ratio_peer", 0.5),)),
     _multi(8, 65536, "64KiB", "shm", 100),
@@ -424,7 +429,9 @@ ROWS = [
     _delayed_allocations("wait"),
     _delayed_allocations("callback"),
     _delayed_allocations("notifier"),
-    Count("syscalls_8B_shm", "calls in 10000 operations", "syscalls", "shm", {"size": 8}, 10000, (Target("ours", 0),)),
+    _syscalls("8B"),
+    _syscalls("am_8B", "am_pairloop"),
+    _syscalls("fetch_8B", "fetch_pairloop"),
     _idle_syscalls("adaptive"),
     _idle_syscalls("blocking"),
     Row("c_call_8B_shm", "ns a call", "shm", "engine_call", {"ours": "c_ns", "peer": "engine_ns"}, {"size": 8},

@@ -41,28 +41,102 @@ static void send_to(const duo_t *duo, ucxx_endpoint_t *to, uint16_t id, const vo
 
 /* ------------------------------------------------------------------ */
 
-static void await_unhandled(const duo_t *duo, uint64_t count) {
+static uint64_t unhandled(const duo_t *duo) {
   ucxx_worker_stats_t stats = UCXX_WORKER_STATS_INIT;
-  do {
+  CHECK_OK(ucxx_worker_query_stats(duo->right, &stats));
+  return stats.am_unhandled;
+}
+
+static void await_unhandled(const duo_t *duo, uint64_t count) {
+  do
     duo_progress(duo);
-    CHECK_OK(ucxx_worker_query_stats(duo->right, &stats));
-  } while (stats.am_unhandled < count);
-  CHECK_EQ(stats.am_unhandled, count);
+  while (unhandled(duo) < count);
+  CHECK_EQ(unhandled(duo), count);
+}
+
+/* The log's lines about messages without a handler, and the id in the last of them. */
+typedef struct told {
+  int count;
+  unsigned id;
+} told_t;
+
+static void listen(void *arg, int32_t level, const char *component, const char *message) {
+  told_t *told = arg;
+  const char *id = strstr(message, "id ");
+  if (strstr(message, "no handler") == NULL)
+    return;
+  CHECK_EQ(level, UCXX_LOG_INFO);
+  CHECK(strcmp(component, "worker") == 0);
+  CHECK(id != NULL && sscanf(id, "id %u", &told->id) == 1);
+  told->count++;
+}
+
+/* Data that comes along in one piece of UCX's, a short one or another, or in several, and data that waits at its sender. */
+typedef struct form {
+  size_t length;
+  uint64_t flags;
+} form_t;
+static const form_t forms[] = {{0, 0}, {10, 0}, {3000, UCXX_FLAG_EAGER}, {100000, UCXX_FLAG_EAGER}, {LARGE, UCXX_FLAG_EAGER},
+                               {0, UCXX_FLAG_RNDV}, {10, UCXX_FLAG_RNDV}, {LARGE, UCXX_FLAG_RNDV}, {LARGE, 0}};
+enum { FORMS = sizeof forms / sizeof *forms };
+
+static int waits_at_sender(const form_t *form) {
+  return (form->flags & UCXX_FLAG_RNDV) != 0 || (form->length > 1 << 20 && form->flags == 0);
+}
+
+static void unknown_id(const duo_t *duo, const form_t *form, uint16_t id, told_t *told, const void *data) {
+  ucxx_request_t *request = NULL;
+  ucxx_op_params_t params = with_flags(form->flags);
+  uint64_t before = unhandled(duo);
+  told->count = 0;
+  ucxx_status_t status = ucxx_am_send(duo->to_right, id, "head", 4, data, form->length, &params, &request);
+  if (waits_at_sender(form)) {
+    /* Its sender is told, and so nobody else. */
+    CHECK_STATUS(duo_finish(duo, status, &request), UCXX_ERR_NO_ELEM);
+    CHECK_EQ(unhandled(duo), before);
+    CHECK_EQ(told->count, 0);
+    return;
+  }
+  CHECK_OK(duo_finish(duo, status, &request));
+  await_unhandled(duo, before + 1);
+  CHECK_EQ(told->count, 1);
+  CHECK_EQ(told->id, id);
 }
 
 static void unknown_ids(const duo_t *duo) {
   STEP("without a handler");
-  static char data[LARGE];
-  send_to(duo, duo->to_right, UNKNOWN, data, 10, 0);
-  send_to(duo, duo->to_right, UNKNOWN, data, 100000, UCXX_FLAG_EAGER);
-  await_unhandled(duo, 2);
-  static const size_t lengths[] = {0, 10, LARGE};
-  for (int at = 0; at < 3; at++) {
-    ucxx_request_t *request = NULL;
-    ucxx_op_params_t params = with_flags(UCXX_FLAG_RNDV);
-    ucxx_status_t status = ucxx_am_send(duo->to_right, UNKNOWN, NULL, 0, data, lengths[at], &params, &request);
-    CHECK_STATUS(duo_finish(duo, status, &request), UCXX_ERR_NO_ELEM);
+  static char data[LARGE], buffer[LARGE];
+  told_t told = {0};
+  CHECK_OK(ucxx_log_set_callback(listen, &told, UCXX_LOG_INFO));
+  test_fill(data, sizeof data, 21);
+  for (int at = 0; at < FORMS; at++) {
+    uint16_t id = (uint16_t)(UNKNOWN + 1000 * at);
+    inbox_t inbox = {0};
+    for (int round = 0; round < 3; round++)
+      unknown_id(duo, &forms[at], id, &told, data);
+
+    STEP("a handler gets what comes from then on, %zu bytes, flags %x", forms[at].length, (unsigned)forms[at].flags);
+    for (int round = 1; round <= 3; round++) {
+      ucxx_request_t *sent = NULL, *received = NULL;
+      ucxx_op_params_t params = with_flags(forms[at].flags);
+      ucxx_status_t status = ucxx_am_send(duo->to_right, id, "head", 4, data, forms[at].length, &params, &sent);
+      /* The first one is on its way by now. */
+      if (round == 1)
+        CHECK_OK(ucxx_worker_set_am_handler(duo->right, id, hold, &inbox, NULL));
+      await_count(duo, &inbox, round);
+      CHECK_EQ(ucxx_am_message_length(inbox.last), forms[at].length);
+      memset(buffer, 0, forms[at].length);
+      CHECK_OK(duo_finish(duo, ucxx_am_message_recv(inbox.last, buffer, forms[at].length, NULL, &received), &received));
+      CHECK_CONTENT(buffer, forms[at].length, 21);
+      ucxx_am_message_destroy(inbox.last);
+      inbox.last = NULL;
+      CHECK_OK(duo_finish(duo, status, &sent));
+    }
+    CHECK_OK(ucxx_worker_set_am_handler(duo->right, id, NULL, NULL, NULL));
+    unknown_id(duo, &forms[at], id, &told, data);
+    CHECK_EQ(inbox.count, 3);
   }
+  CHECK_OK(ucxx_log_set_callback(NULL, NULL, UCXX_LOG_OFF));
   CHECK_OK(ucxx_endpoint_status(duo->to_right));
 }
 
@@ -97,8 +171,9 @@ static void handlers(const duo_t *duo) {
   await_count(duo, &third, 1);
   while (third.destroyed == 0)
     duo_progress(duo);
+  uint64_t before = unhandled(duo);
   send_to(duo, duo->to_right, ID, "4", 1, 0);
-  await_unhandled(duo, 3);
+  await_unhandled(duo, before + 1);
   CHECK_OK(ucxx_worker_set_am_handler(duo->right, ID, NULL, NULL, NULL));
   CHECK_EQ(third.destroyed, 1);
   for (uint32_t id = 0; id < 65536; id += 65535)
