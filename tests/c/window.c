@@ -244,15 +244,18 @@ static void order_is_kept(const way_t *way, uint64_t seed) {
 }
 
 static void million_offers(const way_t *way) {
-  enum { OFFERS = 1000000, WARM_UP = 100000, LENGTH = 1024, QUEUE = 2000 };
-  STEP("%s: a million offers to a receiver that takes none", way->name);
+  enum { LENGTH = 1024, QUEUE = 2000 };
+  /* A peer whose queue in shared memory stays full has UCX look for its process in every pass, once its keepalive is due (after a second): some
+     100 us for each offer that waits its turn beside a progress thread. */
+  const unsigned offers = way->delayed == -1 ? 100000 : 1000000, warm_up = offers / 10;
+  STEP("%s: %u offers to a receiver that takes none", way->name, offers);
   line_t line;
   line_open(&line, way, limits(0, 0, QUEUE, 0));
   static uint64_t message[LENGTH / 8];
   message[0] = 42;
   footprint_t before = {0};
   unsigned accepted = 0, refused = 0;
-  for (unsigned i = 0; i < OFFERS; i++) {
+  for (unsigned i = 0; i < offers; i++) {
     ucxx_status_t status = ucxx_tag_send(line.endpoint, message, LENGTH, TAG, NULL, NULL);
     if (status < 0)
       CHECK_STATUS(status, UCXX_ERR_NO_RESOURCE);
@@ -260,7 +263,7 @@ static void million_offers(const way_t *way) {
     refused += status < 0;
     if (i % 64 == 0)
       drive_sender(&line);
-    if (i == WARM_UP) {
+    if (i == warm_up) {
       malloc_trim(0);
       before = footprint_now();
     }
@@ -272,7 +275,7 @@ static void million_offers(const way_t *way) {
   }
   footprint_t after = footprint_now();
   printf("%u accepted, %u refused, %+ld KiB\n", accepted, refused, after.resident_kib - before.resident_kib);
-  CHECK(refused > OFFERS / 2);
+  CHECK(refused > offers / 2);
   CHECK(after.resident_kib - before.resident_kib < 4096);
   STEP("%s: and each that was taken arrives", way->name);
   for (unsigned i = 0; i < accepted; i++) {
