@@ -2839,13 +2839,14 @@ ucxx_status_t ucxx_group_set_liveness(ucxx_group_t *group, uint64_t liveness_ns)
 ucxx_status_t ucxx_group_barrier(ucxx_group_t *group);
 
 /**
- * Gives `length` bytes of each member to all: `out` has them one after the other, in rank order. With NULL for `in` the caller's are in their place in `out` already. Host memory. A member may have come out while others
- * have not come in. The rest as ucxx_group_barrier.
+ * Gives `length` bytes of each member to all: `out` has them one after the other, in rank order. With NULL for `in` the caller's are in their place in `out` already. Host memory. Who comes out has
+ * everything, so all have come in. The rest as ucxx_group_barrier.
  */
 ucxx_status_t ucxx_group_allgather(ucxx_group_t *group, const void *in, size_t length, void *out);
 
 /**
- * Gives the `length` bytes of the member `root` to all others, which say the same `length`. Host memory. The root may come out before others have come in. The rest as ucxx_group_barrier.
+ * Gives the `length` bytes of the member `root` to all others, which say the same `length`. Host memory. The root may come out before others have come in, but does not count on it: after 64
+ * broadcasts in a row, or 2 MiB, all wait for each other. The rest as ucxx_group_barrier.
  */
 ucxx_status_t ucxx_group_broadcast(ucxx_group_t *group, void *data, size_t length, uint32_t root);
 

@@ -21,7 +21,7 @@ use crate::sys;
 
 /// Longer than this the data waits at the sender until the receiver pulls it, whatever UCX would choose: so that what may come in
 /// unasked has a bound, and long messages cost one credit.
-const LONGEST_UNASKED: usize = 1 << 20;
+pub(super) const LONGEST_UNASKED: usize = 1 << 20;
 
 /// Up to here an answer that goes over a network comes along with its message, whatever UCX would choose: its buffer waits, and a
 /// round trip costs more than a copy. Measured over TCP, see docs/fetch.md.

@@ -284,6 +284,23 @@ impl Message {
         Ok(submitted)
     }
 
+    /// Its sender may send another one in its place, while it is still kept here. For messages of the library's whose number has another bound; nothing happens where the data waits at its sender.
+    pub(super) fn give_credit_back(&self) {
+        let inbound = self.0.inbound.get();
+        if inbound.form == Form::Waiting {
+            return;
+        }
+        let Ok(inside) = self.worker().enter() else { return };
+        // Its end finds no connection to give it back to.
+        self.0.inbound.set(Inbound { connection: 0, ..inbound });
+        let Some(endpoint) = inside.endpoint_named(inbound.connection) else { return };
+        if endpoint.credits.give_back(inbound.charge) {
+            inside.grant_on(inbound.connection);
+        } else {
+            inside.feed(endpoint);
+        }
+    }
+
     fn info(&self) -> RecvInfo {
         RecvInfo { length: self.length(), sender_tag: 0, reserved: [0; 2] }
     }

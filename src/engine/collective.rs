@@ -3,9 +3,13 @@
 //! The calling thread runs the algorithm, and sends; what comes in is put down by the service's thread. Each message says what it is part of, and a
 //! member that finds another than it expects ends the group's collectives for all: they were not called in the same order.
 //!
+//! A root that only broadcasts would get ahead of the others without end. After so many broadcasts, or bytes, since all have last met, all meet before the next one, as in a
+//! barrier. That happens at the same place at each member, as all make the same calls, and it is the bound of what a group's members keep for collectives that they have not called.
+//!
 //! A member that has gone matters where somebody waits for its message, or has one for it: whoever does ends the group's collectives, and
 //! names it. Others may leave as soon as they have what they came for.
 
+use super::am::LONGEST_UNASKED;
 use super::collective_transfer::Transfer;
 use super::events;
 use super::group::Group;
@@ -29,6 +33,48 @@ const GRACE_NS: u64 = 250_000_000;
 /// Up to so many bytes in all an allgather takes the way of the fewest rounds, through memory of its own; beyond, that of the fewest
 /// copies.
 const FEW_ROUNDS: usize = 64 << 10;
+
+/// Broadcasts in a row, and their bytes, by which a root may be ahead of the others.
+pub(super) const MOST_AHEAD: usize = 64;
+pub(super) const MOST_BYTES_AHEAD: usize = 2 << 20;
+
+/// Which collective of a group's comes next, and how far a root may have got since all have met.
+#[derive(Default)]
+pub(super) struct Turn {
+    next: u32,
+    broadcasts: usize,
+    bytes: usize,
+}
+
+impl Turn {
+    /// How many there have been.
+    pub(super) fn number(&self) -> u32 {
+        self.next
+    }
+
+    fn take(&mut self) -> u32 {
+        let number = self.next;
+        self.next = number.wrapping_add(1);
+        number
+    }
+
+    /// Do all have to meet before this one? The same at all members.
+    fn is_too_far(&mut self, what: What, length: usize) -> bool {
+        if what != What::Broadcast {
+            // Nobody comes out of the others before all have come in.
+            (self.broadcasts, self.bytes) = (0, 0);
+            return false;
+        }
+        // Longer ones wait at the root until they are pulled.
+        let kept = if length > LONGEST_UNASKED { 0 } else { length };
+        let too_far = self.broadcasts == MOST_AHEAD || self.bytes + kept > MOST_BYTES_AHEAD;
+        if too_far {
+            (self.broadcasts, self.bytes) = (0, 0);
+        }
+        (self.broadcasts, self.bytes) = (self.broadcasts + 1, self.bytes + kept);
+        too_far
+    }
+}
 
 /// One collective under way.
 pub(super) struct Collective<'a> {
@@ -118,16 +164,21 @@ impl Group {
         run: impl FnOnce(&Collective<'_>) -> Result<()>,
     ) -> Result<()> {
         self.check_caller()?;
-        let Some(mut sequence) = self.sequence.try_lock() else {
+        let Some(mut turn) = self.turn.try_lock() else {
             return Err(Error::new(Status::BUSY, "group: another collective of it is under way on another thread"));
         };
-        if let Some(failure) = self.service.failure(self.id, *sequence) {
+        if turn.is_too_far(what, length) {
+            self.next(&mut turn, What::Barrier, 0, deadline)?.barrier()?;
+        }
+        run(&self.next(&mut turn, what, length, deadline)?)
+    }
+
+    fn next(&self, turn: &mut Turn, what: What, length: usize, deadline: u64) -> Result<Collective<'_>> {
+        if let Some(failure) = self.service.failure(self.id, turn.number()) {
             return Err(self.failed(failure));
         }
-        let lingers_until = Cell::new(0);
-        let collective = Collective { group: self, what, sequence: *sequence, length, deadline, lingers_until };
-        *sequence = sequence.wrapping_add(1);
-        run(&collective)
+        let (sequence, lingers_until) = (turn.take(), Cell::new(0));
+        Ok(Collective { group: self, what, sequence, length, deadline, lingers_until })
     }
 }
 
@@ -420,5 +471,24 @@ impl Collective<'_> {
     fn end(&self, rank: u32, status: Status) -> Error {
         let failure = Failure { sequence: self.sequence, status, blamed: self.job_rank(rank) };
         self.group.failed(self.group.service.fail(self.group.id, failure))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_gets_so_far_ahead() {
+        let mut turn = Turn::default();
+        for _ in 0..3 {
+            assert!((0..MOST_AHEAD).all(|_| !turn.is_too_far(What::Broadcast, 8)));
+            assert!(turn.is_too_far(What::Broadcast, 8));
+            assert!(!turn.is_too_far(What::Barrier, 0));
+        }
+        assert!(!turn.is_too_far(What::Broadcast, 1 << 20) && !turn.is_too_far(What::Broadcast, 1 << 20));
+        assert!(!turn.is_too_far(What::Broadcast, 1 << 30), "it waits to be pulled");
+        assert!(turn.is_too_far(What::Broadcast, 1));
+        assert!(!turn.is_too_far(What::Broadcast, MOST_BYTES_AHEAD / 2));
     }
 }

@@ -6,6 +6,7 @@
 
 use super::address::Address;
 use super::bootstrap::{self, BootstrapParams};
+use super::collective::Turn;
 use super::endpoint::Endpoint;
 use super::events;
 use super::group_mail::Failure;
@@ -43,8 +44,8 @@ pub struct Group {
     pub(super) ranks: Arc<[u32]>,
     pub(super) rank: u32,
     pub(super) collective_timeout_ns: u64,
-    /// How many collectives there have been. Locked by the one that is under way.
-    pub(super) sequence: Mutex<u32>,
+    /// Locked by the collective that is under way.
+    pub(super) turn: Mutex<Turn>,
     /// How often each list has been made a subset.
     subsets: Mutex<HashMap<Vec<u32>, u32>>,
 }
@@ -84,8 +85,8 @@ impl Group {
 
     fn enter(service: Arc<Service>, id: u64, ranks: Arc<[u32]>, rank: u32, collective_timeout_ns: u64) -> Arc<Self> {
         service.enter_group(id, ranks.clone());
-        let (sequence, subsets) = (Mutex::new(0), Mutex::default());
-        Arc::new(Group { service, id, ranks, rank, collective_timeout_ns, sequence, subsets })
+        let (turn, subsets) = (Mutex::default(), Mutex::default());
+        Arc::new(Group { service, id, ranks, rank, collective_timeout_ns, turn, subsets })
     }
 
     /// The group of these members, all of which ask for it with the same list; waits for them.
@@ -195,7 +196,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if self.service.user.check_fork().is_ok() {
-            self.service.leave_group(self.id, *self.sequence.get_mut());
+            self.service.leave_group(self.id, self.turn.get_mut().number());
         }
     }
 }

@@ -91,6 +91,13 @@ impl<M> Mail<M> {
         None
     }
 
+    /// What has come of this member in the group; none where there is no such group here, yet.
+    pub(crate) fn waiting(&self, group: u64, from: u32) -> Option<impl Iterator<Item = &M>> {
+        self.groups.contains_key(&group).then(|| {
+            self.arrived.get(&(group, from)).into_iter().flatten().map(|arrived| &arrived.held)
+        })
+    }
+
     /// The next message of this member in the group, if it has come.
     pub(crate) fn take(&mut self, group: u64, from: u32) -> Option<Arrived<M>> {
         self.arrived.get_mut(&(group, from))?.pop_front()

@@ -11,6 +11,7 @@
 use super::address::Address;
 use super::am::Front;
 use super::am_message::{self, Message};
+use super::collective::{MOST_AHEAD, MOST_BYTES_AHEAD};
 use super::context::feature;
 use super::endpoint::{Endpoint, EndpointParams, Phase};
 use super::gate::ThreadMode;
@@ -41,6 +42,10 @@ const AM_WINDOW: u16 = 2;
 /// How long a thread in a collective polls before it sleeps. It lets others run meanwhile.
 const ASSIST_NS: u64 = 200_000;
 
+/// What is kept of a member in a group for collectives that have not been called here, and holds no credit: more than members get ahead by that keep to the rules.
+const FREE_MESSAGES: usize = 2 * MOST_AHEAD;
+const FREE_BYTES: u64 = 2 * MOST_BYTES_AHEAD as u64;
+
 /// How long the members are waited for at the end.
 const PARTING_NS: u64 = 2_000_000_000;
 
@@ -59,7 +64,8 @@ pub(crate) struct Member {
 /// A message that has come, for a collective to take.
 pub(crate) type Arrived = group_mail::Arrived<Held>;
 
-/// A message that is kept; it holds the sender's credit until it is dropped, so that nobody gets too far ahead.
+/// A message that is kept. What a member that keeps to the rules is ahead by (see `collective`) holds none of its sender's credit, which windows and other groups need; the rest
+/// does until it is dropped.
 pub(crate) struct Held(*mut Message);
 
 // SAFETY: an active message may be used by any thread, one at a time.
@@ -390,6 +396,15 @@ impl Service {
         check_sender(self.members(), from, held)
     }
 
+    /// A member may be ahead of this one by what is kept of it in this group, and one message more.
+    fn is_within_bounds(&self, header: &GroupHeader) -> bool {
+        let state = self.state.lock();
+        let Some(kept) = state.mail.waiting(header.group, header.from) else { return false };
+        let add = |(messages, bytes), held: &Held| (messages + 1, bytes + held.message().length());
+        let (messages, bytes) = kept.fold((0, 0), add);
+        messages < FREE_MESSAGES && bytes < FREE_BYTES
+    }
+
     /// A message has come.
     fn admit(&self, held: Held) {
         {
@@ -433,6 +448,9 @@ impl Service {
                 let _ = unsafe { link.am_send(AM_GROUP, &answer.encode(), &[], &params, Out::NOWHERE) };
             }
             return Ok(());
+        }
+        if self.is_within_bounds(&header) {
+            held.message().give_credit_back();
         }
         let for_nobody = self.state.lock().mail.put(Arrived { header, held });
         if for_nobody.is_none() {

@@ -234,8 +234,8 @@ pub unsafe extern "C" fn ucxx_group_barrier(group: *mut ucxx_group_t) -> ucxx_st
     })
 }
 
-/// Gives `length` bytes of each member to all: `out` has them one after the other, in rank order. With NULL for `in` the caller's are in their place in `out` already. Host memory. A member may have come out while others
-/// have not come in. The rest as ucxx_group_barrier.
+/// Gives `length` bytes of each member to all: `out` has them one after the other, in rank order. With NULL for `in` the caller's are in their place in `out` already. Host memory. Who comes out has
+/// everything, so all have come in. The rest as ucxx_group_barrier.
 ///
 /// # Safety
 /// A group of this library; `in` is NULL or readable for `length` bytes, and no part of `out` but its own place there; `out` is writable for `length` bytes for each member.
@@ -256,7 +256,8 @@ pub unsafe extern "C" fn ucxx_group_allgather(
     })
 }
 
-/// Gives the `length` bytes of the member `root` to all others, which say the same `length`. Host memory. The root may come out before others have come in. The rest as ucxx_group_barrier.
+/// Gives the `length` bytes of the member `root` to all others, which say the same `length`. Host memory. The root may come out before others have come in, but does not count on it: after 64
+/// broadcasts in a row, or 2 MiB, all wait for each other. The rest as ucxx_group_barrier.
 ///
 /// # Safety
 /// A group of this library; `data` is readable for `length` bytes at the root, writable elsewhere.

@@ -72,7 +72,7 @@ static void collectives(member_t *member) {
   member_close(member);
 }
 
-/* The root is far ahead of the others, as far as its credit goes. */
+/* The root is ahead of the others, as far as it gets. */
 static void ahead(member_t *member) {
   enum { ROUNDS = 3000, LENGTH = 5000 };
   char *data = test_alloc(LENGTH);
@@ -86,6 +86,45 @@ static void ahead(member_t *member) {
       CHECK_CONTENT(data, LENGTH, round);
   }
   CHECK_OK(ucxx_group_barrier(member->group));
+  free(data);
+  member_close(member);
+}
+
+/* And in many groups at once, by more messages than a connection's credit, of lengths for which no root waits: another group's collective, over the same connections, is done meanwhile. */
+static void ahead_in_many(member_t *member) {
+  enum { GROUPS = 8, ROUNDS = 2, LONG = 4000 };
+  static const struct {
+    unsigned broadcasts;
+    size_t length;
+  } rounds[ROUNDS] = {{60, 8}, {60, LONG}};
+  ucxx_group_t *groups[GROUPS];
+  char *data = test_alloc(LONG);
+  member_open(member, worker_params);
+  member_join(member, 0);
+  uint32_t all[MOST_MEMBERS];
+  for (uint32_t rank = 0; rank < member->size; rank++)
+    all[rank] = rank;
+  for (unsigned i = 0; i < GROUPS; i++)
+    CHECK_OK(ucxx_group_subset(member->group, all, member->size, &groups[i]));
+  for (unsigned round = 0; round < ROUNDS; round++) {
+    if (member->rank != 0)
+      CHECK_OK(ucxx_group_barrier(member->group));
+    for (unsigned i = 0; i < GROUPS; i++) {
+      for (unsigned n = 0; n < rounds[round].broadcasts; n++) {
+        uint64_t seed = member->board->seed + n * GROUPS + i;
+        if (member->rank == 0)
+          test_fill(data, rounds[round].length, seed);
+        CHECK_OK(ucxx_group_broadcast(groups[i], data, rounds[round].length, 0));
+        CHECK_CONTENT(data, rounds[round].length, seed);
+      }
+    }
+    if (member->rank == 0)
+      CHECK_OK(ucxx_group_barrier(member->group));
+    for (unsigned i = 0; i < GROUPS; i++)
+      CHECK_OK(ucxx_group_barrier(groups[i]));
+  }
+  for (unsigned i = 0; i < GROUPS; i++)
+    ucxx_group_destroy(groups[i]);
   free(data);
   member_close(member);
 }
@@ -301,6 +340,9 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
   run_members(4, seed, come_and_go);
   STEP("%s, a root far ahead", mode);
   run_members(3, seed, ahead);
+  STEP("%s, a root ahead in many groups", mode);
+  run_members(2, seed, ahead_in_many);
+  run_members(5, seed, ahead_in_many);
   STEP("%s, bad arguments", mode);
   run_members(2, seed, bad_arguments);
 }
