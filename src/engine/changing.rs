@@ -61,7 +61,7 @@ impl Endpoint {
                 self.is_parting().is_none()
                     && (forced || alone || (self.closing.flushed.get() && self.transfers() == 0))
             }
-            Phase::Ending => self.sends.get() + self.watchers.get() == 0 && !self.closing.closing_in_ucp.get(),
+            Phase::Ending => self.transfers() + self.due.callbacks.get() == 0 && !self.closing.closing_in_ucp.get(),
             Phase::Closed => self.is_unused(),
         }
     }
@@ -72,9 +72,9 @@ impl Endpoint {
         all.into_iter().filter(|at| *at != 0).min().unwrap_or(0)
     }
 
-    /// Nothing in flight names it.
+    /// Nothing in flight names it, and no callback.
     pub(super) fn is_unused(&self) -> bool {
-        self.sends.get() + self.watchers.get() + self.controls.get() == 0
+        self.transfers() + self.controls.get() + self.due.callbacks.get() == 0
     }
 
     /// The peer has gone: there is nothing to wait for but UCP's flush, as UCX 1.21 has been seen to go on with one on an endpoint that was
@@ -137,6 +137,10 @@ impl Endpoint {
         if sends_back || left_to_ucp || (now >= self.closing.deadline.get() && !receives_wait) {
             if !back && self.peer_failure {
                 self.abandon_requests();
+            }
+            // What comes with its end may let go of what its requests' callbacks use.
+            if self.due.callbacks.get() > 0 {
+                return;
             }
             self.set_phase(Phase::Closed);
             let outcome = self.closing.outcome.get();

@@ -153,7 +153,7 @@ impl Endpoint {
         self.closing.request.set(slot);
         if self.phase() == Phase::Open {
             self.begin_close(force);
-            if params.timeout_ns != 0 {
+            if params.timeout_ns != 0 && !force {
                 // The caller's patience counts, not ours.
                 self.closing.deadline.set(u64::MAX);
             }
@@ -405,8 +405,11 @@ impl Endpoint {
     }
 
     /// The caller's close request has completed, by whatever way.
-    pub(crate) fn forget_request(&self) {
-        self.closing.request.set(std::ptr::null());
+    pub(crate) fn forget_request(&self, slot: &Slot) {
+        // A second close, which was refused, has a request of its own.
+        if std::ptr::eq(self.closing.request.get(), slot) {
+            self.closing.request.set(std::ptr::null());
+        }
     }
 
     /// Completes the caller's close request, if there is one in flight.
@@ -424,7 +427,7 @@ impl Endpoint {
         }
     }
 
-    /// Destroys a handle of the caller's. With the last one the endpoint is closed if it is open, and its end waited for; bounded.
+    /// Destroys a handle of the caller's. With the last one the endpoint is closed if it is open, and its end waited for, and its callbacks.
     /// From a callback it does not wait, and the end comes after the pass.
     pub fn destroy(self: Arc<Self>) {
         if !self.release() || self.worker.generation.is_past() || self.worker.closed.load(Ordering::Acquire) {
@@ -447,16 +450,19 @@ impl Endpoint {
                 && self.closing.reported.load(Ordering::Acquire)
                 && self.closing.running.load(Ordering::Acquire) == 0
         };
-        let patience = timer::deadline_after(2 * PATIENCE_NS);
-        if self.worker.drive(&ended, patience).is_ok_and(|ended| !ended) {
-            // Sends that trickle, or a close of the caller's with all the time in the world.
-            let _ = self.worker.on_owner(|_inside| {
-                if self.phase() == Phase::Flushing {
+        let mut before = None;
+        // Ends by itself: what gets no further is cut short, and what has been cut short ends. Callbacks take as long as they take.
+        while self.worker.drive(&ended, timer::deadline_after(2 * PATIENCE_NS)).is_ok_and(|ended| !ended) {
+            let looked = self.worker.on_owner(|_inside| {
+                let transfers = Some(self.transfers());
+                if self.phase() == Phase::Flushing && std::mem::replace(&mut before, transfers) == transfers {
                     self.end_by_force();
                 }
                 Ok(())
             });
-            let _ = self.worker.drive(&ended, timer::deadline_after(2 * ENDING_NS));
+            if looked.is_err() {
+                return;
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use super::am_receive::Order;
 use super::cache_line::CacheLine;
 use super::connect::Connection;
 use super::credits::Credits;
+use super::due::Due;
 use super::handshake::Peering;
 use super::identity::Identity;
 use super::library::{self, Release};
@@ -130,6 +131,7 @@ pub struct Endpoint {
     pub(crate) sends: Cell<u32>,
     pub(crate) window: SendWindow,
     pub(crate) writable: Writable,
+    pub(crate) due: Due,
     /// Receives that end with this endpoint.
     pub(crate) watchers: Cell<u32>,
     /// Flushes, closes and UCP's parts of them.
@@ -243,6 +245,7 @@ impl Endpoint {
             sends: Cell::new(0),
             window: SendWindow::new(params.window),
             writable: Writable::default(),
+            due: Due::default(),
             watchers: Cell::new(0),
             controls: Cell::new(0),
             flushes: RefCell::default(),

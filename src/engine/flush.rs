@@ -1,7 +1,7 @@
 //! Flush: an operation that completes after everything submitted before it.
 //!
 //! UCP's own flush does not wait for a rendezvous send that nobody has received yet, so a flush here waits for two things:
-//! UCP's flush, and the sends that were in flight when it was submitted. It also reports what nobody else can: the first
+//! UCP's flush, and the sends that were in flight when it was submitted, with their callbacks. It also reports what nobody else can: the first
 //! error of a send that kept neither request nor callback.
 
 use super::endpoint::{Endpoint, EndpointPointer, Phase};
@@ -47,7 +47,7 @@ impl Endpoint {
 
     /// Nothing was sent since a flush that found everything done: what was put in the call asks for no more.
     fn has_nothing_to_flush(&self) -> bool {
-        self.sends.get() == 0
+        self.sends.get() + self.due.sends.get() == 0
             && self.flushed_at.get() == self.operations_sent()
             && self.unreported.get().is_none()
             && !self.holds_flushes()
@@ -114,7 +114,8 @@ impl Worker {
         if !pending || held.is_some() {
             self.return_slot(part);
         }
-        let sends = endpoint.map_or(self.sends_in_flight.get(), |endpoint| endpoint.sends.get());
+        let sends =
+            endpoint.map_or_else(|| self.unflushed(), |endpoint| endpoint.sends.get() + endpoint.due.sends.get());
         let unreported = self.has_unreported(endpoint);
         if let (Posted::Done, 0, false, true) = (&posted, sends, unreported, may_end) {
             if let Some(endpoint) = endpoint {

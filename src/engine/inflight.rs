@@ -261,7 +261,7 @@ impl Worker {
             return self.finish(slot);
         }
         if let (Kind::EndpointClose, Some(endpoint)) = (slot.kind.get(), endpoint) {
-            endpoint.forget_request();
+            endpoint.forget_request(slot);
         }
         if status.is_error() {
             slot.set_message(slot.describe_failure(status));
@@ -276,8 +276,14 @@ impl Worker {
         {
             endpoint.note_unreported(slot.sequence.get(), status);
         }
-        self.release_endpoint(slot, endpoint, if unwatched { status } else { Status::OK });
+        let (kind, sequence) = (slot.kind.get(), slot.sequence.get());
+        // Flushes are told after whoever waits for this one; of one with a callback, after that.
+        let tells = kind.is_flushed() && slot.callback.get().is_none();
+        self.let_endpoint_go(slot, endpoint, if unwatched { status } else { Status::OK });
         self.ended(slot, status);
+        if tells && self.flushes_active.get() > 0 {
+            self.flushes_move_on(endpoint, sequence);
+        }
     }
 
     /// The part of a completion that the caller sees.
@@ -286,6 +292,10 @@ impl Worker {
         self.count_result(slot, status);
         slot.store_recv_info();
         if slot.callback.get().is_some() {
+            // SAFETY: the worker keeps the endpoint alive while something in flight names it, and, from here on, while a callback is due.
+            if let Some(endpoint) = unsafe { slot.endpoint.get().as_ref() } {
+                self.callback_is_due(endpoint, slot.kind.get());
+            }
             self.ready.push(slot);
             self.attend(attention::READY);
         } else if !slot.notifier.get().is_null() {
@@ -395,13 +405,19 @@ impl Worker {
     /// The operation no longer needs its endpoint: flushes that waited for it move on. `unreported` is an error that
     /// nobody but a flush can tell.
     fn release_endpoint(&self, slot: &Slot, endpoint: Option<&Endpoint>, unreported: Status) {
+        let (kind, sequence) = (slot.kind.get(), slot.sequence.get());
+        self.let_endpoint_go(slot, endpoint, unreported);
+        if kind.is_flushed() && self.flushes_active.get() > 0 {
+            self.flushes_move_on(endpoint, sequence);
+        }
+    }
+
+    /// The same, but for the flushes.
+    fn let_endpoint_go(&self, slot: &Slot, endpoint: Option<&Endpoint>, unreported: Status) {
         if slot.kind.get().is_flushed() {
             self.sends_in_flight.set(self.sends_in_flight.get() - 1);
             if let (true, Some(endpoint)) = (unreported.is_error(), endpoint) {
                 endpoint.note_unreported(slot.sequence.get(), unreported);
-            }
-            if self.flushes_active.get() > 0 {
-                self.flushes_move_on(endpoint, slot.sequence.get());
             }
         }
         if let Some(endpoint) = endpoint {

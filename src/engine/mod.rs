@@ -38,6 +38,7 @@ pub(crate) mod cuda;
 #[cfg(test)]
 mod cuda_tests;
 pub(crate) mod done;
+pub(crate) mod due;
 pub mod element;
 pub mod endpoint;
 pub(crate) mod endpoint_status;

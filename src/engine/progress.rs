@@ -151,6 +151,7 @@ impl Worker {
     pub(crate) fn call_back(&self, slot: &super::request::Slot) {
         self.drain_foreign();
         let Some(callback) = slot.callback.take() else { return self.finish(slot) };
+        let (endpoint, kind, sequence) = (slot.endpoint.get(), slot.kind.get(), slot.sequence.get());
         let given = slot.has_mark(mark::GIVEN);
         let let_go = given && slot.hold.get() & USER == 0;
         // One that a notifier is to report as well is held for that: its callback is the library's.
@@ -165,12 +166,17 @@ impl Worker {
         // SAFETY: a callback and its argument as the caller gave them; the request is valid during the call.
         self.outside(|| unsafe { callback(arg, request, status.0) });
         if reported {
-            return self.report(slot);
+            self.report(slot);
+        } else {
+            if !given {
+                self.drain_foreign();
+                slot.hold.set(slot.hold.get() & !USER);
+            }
+            self.finish(slot);
         }
-        if !given {
-            self.drain_foreign();
-            slot.hold.set(slot.hold.get() & !USER);
+        // SAFETY: kept while a callback is due, which this one was until now.
+        if let Some(endpoint) = unsafe { endpoint.as_ref() } {
+            self.callback_has_returned(endpoint, kind, sequence);
         }
-        self.finish(slot);
     }
 }

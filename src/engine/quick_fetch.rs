@@ -234,8 +234,8 @@ impl Worker {
         // SAFETY: UCX's data is valid during its handler, and the processor reaches where it goes, where there is room.
         unsafe { put_down(slot, data.as_ptr(), data.len()) };
         endpoint.in_flight_remove(slot, Kind::Fetch);
-        slot.endpoint.set(std::ptr::null());
         if slot.is_plain() {
+            slot.endpoint.set(std::ptr::null());
             slot.complete_quickly();
         } else {
             slot.clear_mark(mark::LIVE | mark::PLAIN);

@@ -394,6 +394,11 @@ impl Worker {
         }
         self.release_rkey_of(slot);
         slot.outcome.set(Status::OK);
+        if let (Some(endpoint), true) = (endpoint, slot.callback.get().is_some()) {
+            // Flushes that come after it wait for its callback.
+            slot.sequence.set(self.next_sequence());
+            slot.endpoint.set(endpoint);
+        }
         self.ended(slot, Status::OK);
     }
 

@@ -206,9 +206,9 @@ impl Worker {
         let Some(slot) = (unsafe { flush.as_ref() }) else { return };
         let slot: &Slot = slot;
         // Only UCP's half counts: a rendezvous send that nobody receives would hold up the other.
-        let sends = self.sends_in_flight.get();
+        let sends = self.unflushed();
         self.progress_while(FLUSH_NS, |worker| {
-            slot.is_pending() && slot.remaining.get() > worker.sends_in_flight.get().min(sends)
+            slot.is_pending() && slot.remaining.get() > worker.unflushed().min(sends)
         });
         self.cancel_slot(slot, Status::CANCELED);
         self.let_go(slot);

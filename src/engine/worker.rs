@@ -6,6 +6,7 @@ use super::am_multi::MultiHandler;
 use super::am_receive::Inbox;
 use super::cache_line::CacheLine;
 use super::context::{self, feature, Context};
+use super::due::Due;
 use super::endpoint::Endpoint;
 use super::events::Event;
 use super::fetch_answer::FetchHandler;
@@ -115,6 +116,7 @@ pub struct Worker {
     pub(crate) live: Cell<*const Slot>,
     /// Sends in flight, on all endpoints: a flush of the worker waits for them.
     pub(crate) sends_in_flight: Cell<u32>,
+    pub(crate) due: Due,
     /// Operations that have ended for their callers, and that UCP has not given back.
     pub(crate) abandoned: Cell<usize>,
     /// Flushes under way, of the worker and of all endpoints.
@@ -289,6 +291,7 @@ impl Worker {
             ready: SlotList::default(),
             live: Cell::new(std::ptr::null()),
             sends_in_flight: Cell::new(0),
+            due: Due::default(),
             abandoned: Cell::new(0),
             flushes: RefCell::default(),
             unreported: Cell::new(None),
