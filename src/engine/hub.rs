@@ -378,6 +378,8 @@ impl Hub {
         }
         state.woken |= DATA | ROOM;
         let retired = self.leave(state);
+        // A callback that this is called from is not to be followed by others.
+        self.state.lock().forget_callbacks();
         streams.iter().for_each(|stream| stream.give_up());
         self.await_callbacks(None);
         drop(retired);

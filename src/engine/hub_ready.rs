@@ -175,6 +175,13 @@ impl State {
         watch.stream.take()
     }
 
+    /// Nobody is called back any more.
+    pub(super) fn forget_callbacks(&mut self) {
+        for link in &mut self.links {
+            self.watched -= u32::from(link.watch.callback.take().is_some());
+        }
+    }
+
     /// Is the link one that has a stream?
     #[inline(always)]
     pub(super) fn has_stream(&self, number: u32) -> bool {

@@ -15,7 +15,7 @@ typedef struct watcher {
   uint64_t sum;
 } watcher_t;
 
-enum { LOOK = 0, CONSUME = 1, GIVE_BACK = 2, FORWARD = 3, DESTROY = 4, DESTROY_ALL = 5 };
+enum { LOOK = 0, CONSUME = 1, GIVE_BACK = 2, FORWARD = 3, DESTROY = 4, DESTROY_ALL = 5, DESTROY_HUB = 6 };
 
 static void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
   watcher_t *watcher = arg;
@@ -41,6 +41,11 @@ static void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
     } else if (watcher->act == DESTROY_ALL) {
       ucxx_link_destroy(link);
       ucxx_hub_destroy(watcher->next);
+    } else if (watcher->act == DESTROY_HUB) {
+      ucxx_hub_destroy(watcher->next);
+      /* From here on nothing of the hub's is called. */
+      CHECK_EQ(watcher->closed, 0);
+      watcher->act = LOOK;
     } else if (watcher->act == DESTROY) {
       ucxx_link_destroy(link);
       watcher->link = NULL;
@@ -212,6 +217,25 @@ static int readable(int fd) {
   return poll(&entry, 1, 0) == 1;
 }
 
+static void ended_by_a_callback(void) {
+  STEP("a hub that one of its callbacks destroys calls back no more");
+  for (int which = 0; which < 2; which++) {
+    hub_t hub = hub_open(SIZE, 4, 0);
+    watcher_t out[2] = {{0}, {0}};
+    out[which].act = DESTROY_HUB;
+    out[which].next = hub.hub;
+    for (int at = 0; at < 2; at++)
+      watched(hub.hub, UCXX_LINK_PEEK, on_host, &out[at]);
+    push_word(hub.hub, on_host, 1);
+    for (int at = 0; at < 2; at++) {
+      CHECK_EQ(out[at].closed, 0);
+      CHECK_EQ(out[at].ready, at <= which);
+      ucxx_link_destroy(out[at].link);
+    }
+    ucxx_context_destroy(hub.context);
+  }
+}
+
 static void descriptor(void) {
   STEP("the descriptor is written to when it is armed, and only then");
   hub_t hub = hub_open(SIZE, 2, 0);
@@ -344,6 +368,7 @@ int main(void) {
   giving_back();
   holding_the_last();
   ending_all();
+  ended_by_a_callback();
   descriptor();
   sleeping();
   called_on_threads();
