@@ -10,8 +10,9 @@
  *  - A function that can fail returns ucxx_status_t: 0 done, 1 in progress, negative an error, which
  *    ucxx_last_error_message() explains to the thread that got it. These are answers, not failures, and leave the explanation as
  *    it was: NO_MESSAGE from a probe; BUSY from ucxx_worker_arm and ucxx_link_arm; TIMED_OUT from ucxx_worker_wait,
- *    ucxx_notifier_wait and ucxx_hub_drain; NO_RESOURCE from ucxx_hub_push; both of those from ucxx_link_lease,
- *    ucxx_link_lease_many and ucxx_hub_peek; and the statuses of operations and endpoints that a function was asked for.
+ *    ucxx_notifier_wait and ucxx_hub_drain; NO_RESOURCE from ucxx_hub_push; and both of those from ucxx_link_lease,
+ *    ucxx_link_lease_many and ucxx_hub_peek. An operation that has failed, and an endpoint that has ended, explain themselves so to
+ *    the thread that asks for their status, or waits for it.
  *  - Parameter structs start with struct_size. All zero apart from that means default, NULL means all defaults. Set them
  *    up with UCXX_<NAME>_INIT or ucxx_<name>_init(&value, sizeof value). A larger struct than this library knows is taken
  *    when what it does not know is zero.
@@ -897,7 +898,7 @@ struct ucxx_op_params {
   size_t struct_size;
   /**
    * UCXX_FLAG_*. WAIT excludes a callback, a notifier and ALWAYS_CALLBACK, EAGER excludes RNDV. A flag that is not for the operation is INVALID_PARAM. DELAYED, through the queue even from where it could
-   * go directly, needs a progress thread.
+   * go directly, needs a progress thread: UNSUPPORTED without one.
    */
   uint64_t flags;
   /**
@@ -909,8 +910,9 @@ struct ucxx_op_params {
    */
   uint32_t reserved;
   /**
-   * Nanoseconds; 0 for none. At the end of it the operation is cancelled as by ucxx_request_cancel, with TIMED_OUT; with
-   * UCXX_FLAG_TIMEOUT_CLOSES its endpoint is closed by force if that is what it takes.
+   * Nanoseconds; 0 for none. At the end of it the operation is cancelled as by ucxx_request_cancel, with TIMED_OUT: so what UCX has
+   * taken, as a large send that nobody receives, goes on beyond it. With UCXX_FLAG_TIMEOUT_CLOSES its endpoint is closed by force
+   * if that is what it takes.
    */
   uint64_t timeout_ns;
   /**
@@ -1798,7 +1800,7 @@ const char *ucxx_status_string(ucxx_status_t status);
 
 /**
  * What was wrong with the last call of the calling thread that failed: which argument, which peer, which limit, what to
- * do. Empty if none has. Never NULL; valid until the next call on this thread that fails.
+ * do; of an operation whose failure a call has reported, what ucxx_request_error_message says. Empty if none has. Never NULL; valid until the next call on this thread that fails.
  */
 const char *ucxx_last_error_message(void);
 
@@ -2277,7 +2279,8 @@ void ucxx_conn_request_destroy(ucxx_conn_request_t *conn_request);
  * Sends a message with this tag.
  *
  * Completion is local: the buffer may be reused. A short or buffered send completes inside the call (OK, no request, no
- * callback); a zero-copy or rendezvous send completes when UCX is done with the buffer. With neither request nor callback only
+ * callback) where that gives it to UCX itself: beside a progress thread it goes through its queue (see delayed_submission), and
+ * completes later. A zero-copy or rendezvous send completes when UCX is done with the buffer. With neither request nor callback only
  * a later flush tells. Messages of one thread on one endpoint match in the order they were sent.
  *
  * Errors: UNSUPPORTED without UCXX_FEATURE_TAG; CLOSED, PEER_FAILED and the like on an endpoint that has ended.
@@ -2332,7 +2335,8 @@ void ucxx_tag_message_destroy(ucxx_tag_message_t *message);
  * pieces it likes.
  *
  * Completion is local, as of `ucxx_tag_send`. One that fails may have sent a part: what follows it would not be in its place,
- * and there is nothing left to do with the endpoint but to close it. No bytes: complete inside the call, and nothing is sent.
+ * and there is nothing left to do with the endpoint but to close it. No bytes: nothing is sent; complete inside the call, but where
+ * it goes through the queue of a progress thread.
  *
  * What the peer has not received waits there without bound.
  *
@@ -2608,7 +2612,7 @@ ucxx_status_t ucxx_am_fetch(ucxx_endpoint_t *endpoint, uint16_t id, const void *
 ucxx_status_t ucxx_am_fetch_iov(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const ucxx_buffer_t *reply_buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * As `ucxx_am_fetch`, with data that goes along with the question, of up to 8 MiB, and a buffer that is made when the answer has come: one buffer,
+ * As `ucxx_am_fetch`, with data that goes along with the question, of up to 8 MiB (8388608 bytes), and a buffer that is made when the answer has come: one buffer,
  * to be had by ucxx_request_take_buffers. `params.memory_type` is that of `data`; of an answer that is pulled the buffer is asked for in the
  * memory type that the other side gave, of one that came along in the host's. `allocator` may be NULL: malloc, and its limits.
  *
@@ -3154,7 +3158,7 @@ ucxx_status_t ucxx_hub_create(ucxx_context_t *context, const ucxx_hub_params_t *
 /**
  * Makes `count` more envelopes of this kind, at any time; their memory is one piece. Each begins at a multiple of 64 bytes, of 4096 where it has as many. A GPU's is cuMemAlloc's, pinned memory cuMemHostAlloc's, in the device's primary context; the context that is current stays so. Any thread.
  *
- * Errors: NO_DEVICE for a device that is not there, as all of CUDA's without its driver; NO_MEMORY; EXCEEDS_LIMIT for over 16 Mi envelopes or 32 kinds in a hub.
+ * Errors: NO_DEVICE for a device that is not there, as all of CUDA's without its driver; UNSUPPORTED for other types of memory than ucxx_memory_kind_t names; NO_MEMORY; EXCEEDS_LIMIT for over 16 Mi envelopes or 32 kinds in a hub.
  */
 ucxx_status_t ucxx_hub_add_envelopes(ucxx_hub_t *hub, ucxx_memory_kind_t kind, size_t count);
 
@@ -3183,7 +3187,7 @@ ucxx_status_t ucxx_hub_add_flow(ucxx_hub_t *hub, ucxx_link_t *link);
 ucxx_status_t ucxx_hub_validate(const ucxx_hub_t *hub);
 
 /**
- * Leases an empty envelope without a link. It becomes a chunk at commit; a release aborts. Never waits: NO_RESOURCE when there is none, or the queue is full. The rest as ucxx_link_lease of a link that produces. Any thread.
+ * Leases an empty envelope without a link. It becomes a chunk at commit; a release aborts. Never waits: NO_RESOURCE when none is free at the moment, or the queue is full; STARVED when the hub has no envelopes of this kind. The rest as ucxx_link_lease of a link that produces. Any thread.
  */
 ucxx_status_t ucxx_hub_push(ucxx_hub_t *hub, ucxx_memory_kind_t kind, ucxx_envelope_t **envelope);
 
@@ -3284,7 +3288,7 @@ ucxx_status_t ucxx_envelope_release(ucxx_envelope_t *envelope, void *stream);
 /**
  * Exchanges memory, length and metadata of two envelopes on lease without a copy: of the same or of two hubs, both of the same kind and envelope_size (INVALID_PARAM). Query them again afterwards: what has come from an envelope that is being filled has its length, if none was said that of the envelope. A consumer that aborts after a swap leaves the chunk with what the swap has brought, unless it is on another device as well.
  *
- * Errors: INVALID_PARAM for a link that peeks, or consumes with others; BUSY while others look at either, or are still to; UNSUPPORTED for buffers of the caller's. Any thread; nobody else may use either at the time.
+ * Errors: INVALID_PARAM for an envelope of a link that peeks, or of a broadcast consumer, which only read; BUSY for one that others look at, or that a link that competes has while broadcast consumers are still to read the chunk there; UNSUPPORTED for buffers of the caller's. Any thread; nobody else may use either at the time.
  */
 ucxx_status_t ucxx_envelope_swap(ucxx_envelope_t *a, ucxx_envelope_t *b);
 

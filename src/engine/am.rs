@@ -31,7 +31,7 @@ const LONGEST_AT_ONCE: usize = 1 << 17;
 #[derive(Clone, Copy)]
 pub(crate) struct Outgoing {
     kind: wire::Kind,
-    id: u16,
+    pub(super) id: u16,
     pub(crate) user_header: u16,
     /// Of the library's header.
     flags: u16,
@@ -59,6 +59,12 @@ impl Outgoing {
     /// Of a message that has its whole header, of so many bytes, in its slot.
     pub(crate) fn with_header(length: u16) -> Self {
         Outgoing { user_header: length, ..Self::NOTHING }
+    }
+
+    /// Of a question that has gone out already: what is left to tell of it.
+    #[inline(always)]
+    pub(super) fn with_id(id: u16) -> Self {
+        Outgoing { id, ..Self::NOTHING }
     }
 
     #[inline(always)]
@@ -284,6 +290,11 @@ impl Endpoint {
             let parts: Vec<_> = std::iter::once(first).chain(parts.iter().copied()).collect();
             describe_parts(slot, &parts)
         };
+        if outgoing.protocol == sys::UCP_AM_SEND_FLAG_RNDV {
+            // A peer without a handler refuses what waits for it: then its id is told.
+            // SAFETY: the slot was taken a moment ago: nobody else has it.
+            unsafe { (*slot.queued.as_ptr()).outgoing = outgoing };
+        }
         Queued { buffer, count, scattered, memory_type, outgoing, endpoint: self, ..Queued::NOTHING }
     }
 

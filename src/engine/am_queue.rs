@@ -186,7 +186,7 @@ impl Endpoint {
     /// `params.recv_info` is valid until the operation has completed; `out` is valid.
     pub unsafe fn am_queue_recv(&self, allocator: Allocator, params: &OpParams, out: Out) -> Result<Submitted> {
         params.check(&self.worker.context, "receive from a queue", 0)?;
-        let making = || Some(Box::new(Making { allocator, buffers: None }));
+        let making = || Some(Making::by(allocator));
         if self.worker.goes_through_ring(params) {
             self.check_open_outside()?;
             self.worker.need(feature::AM)?;

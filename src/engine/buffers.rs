@@ -92,7 +92,7 @@ impl Buffers {
             allocate(self.allocator.arg, frame.length, frame.memory_type, frame.device_id, &mut frame.data)
         });
         if status.is_error() {
-            return Err(none_for(frame, status));
+            return Err(refused(frame, status));
         }
         check_made(frame)
     }
@@ -163,15 +163,16 @@ impl Worker {
 
 fn check_made(frame: &Frame) -> Result<()> {
     if frame.data.is_null() {
-        return Err(none_for(frame, Status::NO_MEMORY));
+        return Err(Error::new(Status::NO_MEMORY, format!("allocator: there is no memory for {} bytes", frame.length)));
     }
     Ok(())
 }
 
 #[cold]
-fn none_for(frame: &Frame, status: Status) -> Error {
-    let why = status.sentence().to_string_lossy();
-    Error::new(status, format!("allocator: no memory for {} bytes: {why}", frame.length))
+fn refused(frame: &Frame, status: Status) -> Error {
+    let Frame { length, memory_type, .. } = frame;
+    let text = format!("allocator: `allocate` has returned {status} for {length} bytes of memory type {memory_type}");
+    Error::new(status, text)
 }
 
 impl Drop for Buffers {

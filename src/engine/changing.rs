@@ -116,6 +116,7 @@ impl Endpoint {
         }
         if now >= self.closing.deadline.get() {
             self.closing.outcome.set(Status::TIMED_OUT);
+            self.closing.overdue.set(!self.closing.taken.get());
             if !self.has_let_go(now) {
                 return;
             }

@@ -48,6 +48,8 @@ pub(crate) struct Closing {
     pub(super) taken: Cell<bool>,
     /// UCP's flush before the close has ended, or there is none.
     pub(super) flushed: Cell<bool>,
+    /// Its last handle was destroyed, and it took too long: nobody has asked for a time, so what is cut short did not run out of one.
+    pub(super) overdue: Cell<bool>,
     /// It begins when what waits in the queue has gone out.
     pub(super) flush_due: Cell<bool>,
     /// The peer has answered UCP once: from then on force is safe. UCX 1.13 asserts when it meets its own wire-up.
@@ -86,6 +88,7 @@ impl Default for Closing {
             request: Cell::new(std::ptr::null()),
             taken: Cell::new(false),
             flushed: Cell::new(true),
+            overdue: Cell::new(false),
             flush_due: Cell::new(false),
             connected: Cell::new(false),
             forced: Cell::new(false),
@@ -269,6 +272,7 @@ impl Endpoint {
     pub(crate) fn cut_short(&self) -> Status {
         match self.closing.outcome.get() {
             Status::OK => Status::CANCELED,
+            Status::TIMED_OUT if self.closing.overdue.get() => Status::CANCELED,
             failure => failure,
         }
     }

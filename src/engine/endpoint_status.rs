@@ -104,9 +104,8 @@ impl Endpoint {
                 Status::PEER_FAILED | Status::CANCELED => self.loss(),
                 other => other,
             },
-            Status::CLOSED if self.closing.outcome.get().is_error() => self.closing.outcome.get(),
             // Closed here: the operation did not fail, it was cut short.
-            Status::CLOSED => Status::CANCELED,
+            Status::CLOSED => self.cut_short(),
             failed => failed,
         }
     }

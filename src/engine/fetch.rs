@@ -40,6 +40,14 @@ pub enum Room<'a> {
 pub(crate) struct Making {
     pub(super) allocator: Allocator,
     pub(crate) buffers: Option<Buffers>,
+    /// Why there are none.
+    pub(crate) trouble: Option<Error>,
+}
+
+impl Making {
+    pub(super) fn by(allocator: Allocator) -> Box<Self> {
+        Box::new(Making { allocator, buffers: None, trouble: None })
+    }
 }
 
 impl Room<'_> {
@@ -77,7 +85,8 @@ impl Asked {
 }
 
 /// More than this does not come along with a question, as its receiver would have to hold it.
-pub(super) const LONGEST_QUESTION: usize = (credits::UNITS as usize - 1) * credits::UNIT;
+pub(super) const LONGEST_QUESTION: usize = 8 << 20;
+const _: () = assert!(LONGEST_QUESTION < credits::UNITS as usize * credits::UNIT);
 
 impl Endpoint {
     /// Asks the peer's handler for what it has to say.
@@ -196,7 +205,7 @@ impl Endpoint {
         let (buffer, count, scattered) = match room {
             Room::Parts(parts) => describe_parts(slot, parts),
             Room::Made(allocator, data) => {
-                slot.making.set(Some(Box::new(Making { allocator, buffers: None })));
+                slot.making.set(Some(Making::by(allocator)));
                 (data.data, data.length, false)
             }
         };
@@ -408,8 +417,10 @@ impl Worker {
         let waits = inbound.form == Form::Waiting;
         let wanted = if waits { inbound.memory_type() } else { memory_type::HOST };
         let made = if length > making.allocator.max_total_bytes {
-            let text =
-                format!("the message has {length} bytes, and max_total_bytes is {}", making.allocator.max_total_bytes);
+            let text = format!(
+                "allocator: the message has {length} bytes, and max_total_bytes is {}",
+                making.allocator.max_total_bytes
+            );
             Err(Error::new(Status::EXCEEDS_LIMIT, text))
         } else {
             self.make_buffers(making.allocator, [(length, wanted)].into_iter())
@@ -425,7 +436,11 @@ impl Worker {
                 making.buffers = Some(buffers);
                 (frame.map_or(std::ptr::null_mut(), |frame| frame.data), Status::OK)
             }
-            Err(error) => (std::ptr::null_mut(), error.status()),
+            Err(error) => {
+                let status = error.status();
+                making.trouble = Some(error);
+                (std::ptr::null_mut(), status)
+            }
         };
         slot.making.set(Some(making));
         slot.length.set(length as u64);

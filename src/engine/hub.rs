@@ -29,7 +29,7 @@ use super::events;
 use super::hub_cuda::Pump;
 use super::hub_envelope::Lease;
 use super::hub_lease::{Refusal, Seeker};
-use super::hub_link::{starved, Link};
+use super::hub_link::{starved, too_many_kinds, Link};
 use super::hub_memory::{Block, Deallocate, MemoryKind};
 use super::hub_sides::Sides;
 use super::hub_state::{HubStats, Retain, Role, State, COMPETING, NONE};
@@ -173,7 +173,7 @@ impl Hub {
             return Err(Error::new(Status::EXCEEDS_LIMIT, text));
         }
         if pool.is_none() {
-            return Err(Error::new(Status::EXCEEDS_LIMIT, "kind: the hub has too many kinds of memory"));
+            return Err(Error::new(Status::EXCEEDS_LIMIT, too_many_kinds(kind)));
         }
         Ok(())
     }
@@ -248,9 +248,9 @@ impl Hub {
             return if lost { Err(Error::new(Status::STARVED, NOBODY)) } else { Ok(()) };
         };
         let seeker = state.links[number].seeker(number as u32);
-        let kind = state.pools[seeker.pool as usize].kind;
+        let (kind, handle) = (state.pools[seeker.pool as usize].kind, state.handle_of(&seeker));
         drop(state);
-        Err(Error::new(Status::STARVED, starved(&seeker, kind, 1)))
+        Err(Error::new(Status::STARVED, starved(seeker.role, handle, kind, 1)))
     }
 
     /// For a call of the hub's own. STARVED where it knows no such memory, and so has no envelope there.
@@ -261,7 +261,7 @@ impl Hub {
         let seeker = |pool| Seeker { role, pool, unit: COMPETING, link: NONE, autocommit: false, settled: false };
         match pool {
             Some(pool) => Ok(seeker(pool as u32)),
-            None => Err(Error::new(Status::STARVED, starved(&seeker(NONE), kind, 1))),
+            None => Err(Error::new(Status::STARVED, starved(role, None, kind, 1))),
         }
     }
 

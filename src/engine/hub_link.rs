@@ -7,7 +7,7 @@ use super::hub_envelope::Lease;
 use super::hub_lease::{Refusal, Seeker};
 use super::hub_memory::MemoryKind;
 use super::hub_ready::{Callback, LinkCallback, Watch};
-use super::hub_state::{self, Role, State, COMPETING, NONE};
+use super::hub_state::{self, Role, State, COMPETING, MOST_POOLS, NONE};
 use super::hub_wait::{silence, DATA, ROOM};
 use super::memory_type;
 use super::progress::from_callback;
@@ -51,15 +51,15 @@ impl Link {
             return Err(Error::invalid("broadcast: is for links that consume"));
         }
         let mut state = hub.state.lock();
-        let too_many =
-            |what: &str| Err(Error::new(Status::EXCEEDS_LIMIT, format!("kind: the hub has too many {what}")));
+        let too_many = |text| Err(Error::new(Status::EXCEEDS_LIMIT, text));
         let Some(pool) = state.pool(kind) else {
             drop(state);
-            return too_many("kinds of memory");
+            return too_many(too_many_kinds(kind));
         };
         let Some(unit) = new_unit(&mut state, role, params.broadcast) else {
             drop(state);
-            return too_many("broadcast consumers");
+            let text = format!("broadcast: the hub has {} broadcast consumers, and can have no more", u64::BITS - 1);
+            return too_many(text);
         };
         let unused = |link: &hub_state::Link| !link.alive && link.leases == 0 && link.watch.calling == 0;
         let number = state.links.iter().position(unused).unwrap_or(state.links.len());
@@ -71,8 +71,9 @@ impl Link {
             watch.callback = Some(Callback { function, arg: params.on_ready_arg, link: handle.cast() });
             state.watched += 1;
         }
-        let (alive, in_flow, leases) = (true, false, 0);
-        let link = hub_state::Link { alive, role, pool, unit, autocommit, in_flow, leases, watch };
+        let (alive, in_flow, leases, handle_number) = (true, false, 0, handle as usize);
+        let link =
+            hub_state::Link { alive, role, pool, unit, autocommit, in_flow, leases, watch, handle: handle_number };
         if number == state.links.len() {
             state.links.push(link);
         } else {
@@ -192,6 +193,13 @@ unsafe impl Send for Link {}
 // SAFETY: as above.
 unsafe impl Sync for Link {}
 
+#[cold]
+pub(super) fn too_many_kinds(kind: MemoryKind) -> String {
+    format!(
+        "kind: the hub has envelopes or links on {MOST_POOLS} kinds of memory, and can have no more: {kind} is another"
+    )
+}
+
 /// The bit of a consumer, and where it begins to read: at the oldest chunk.
 pub(super) fn new_unit(state: &mut State, role: Role, broadcast: bool) -> Option<u64> {
     if role != Role::Consume || !broadcast {
@@ -279,25 +287,34 @@ impl Hub {
             Refusal::Joined => return joined(),
             Refusal::Closed | Refusal::NotNow => return closed(),
         };
-        let kind = self.state.lock().pools[pool as usize].kind;
-        Error::new(Status::STARVED, starved(seeker, kind, missing))
+        let state = self.state.lock();
+        let (kind, handle) = (state.pools[pool as usize].kind, state.handle_of(seeker));
+        drop(state);
+        Error::new(Status::STARVED, starved(seeker.role, handle, kind, missing))
+    }
+}
+
+impl State {
+    /// None for a call of the hub's own.
+    pub(super) fn handle_of(&self, seeker: &Seeker) -> Option<usize> {
+        self.links.get(seeker.link as usize).map(|link| link.handle)
     }
 }
 
 /// Which link, where, how many.
-pub(super) fn starved(seeker: &Seeker, kind: MemoryKind, missing: u32) -> String {
-    let role = match seeker.role {
+pub(super) fn starved(role: Role, handle: Option<usize>, kind: MemoryKind, missing: u32) -> String {
+    let does = match role {
         Role::Produce => "produces",
         Role::Consume => "consumes",
         Role::Peek => "peeks",
         Role::Modify => "modifies",
     };
-    let who = match seeker.link {
-        NONE => "a call that".to_owned(),
-        number => format!("link {number}, which"),
+    let who = match handle {
+        None => format!("a call that {does} on {kind}"),
+        Some(handle) => format!("the link {handle:#x}, which {does} on {kind},"),
     };
     let plural = if missing == 1 { "" } else { "s" };
-    format!("hub: {who} {role} on {kind}, can never be served: {missing} more envelope{plural} needed there")
+    format!("hub: {who} can never be served: {missing} more envelope{plural} needed there (ucxx_hub_add_envelopes)")
 }
 
 #[cold]

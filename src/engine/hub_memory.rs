@@ -38,7 +38,12 @@ impl MemoryKind {
             CUDA | CUDA_PINNED => cuda::check_device(self.device_id)
                 .map_err(|error| Error::new(error.status(), format!("kind: {self}: {}", error.message()))),
             memory_type::AUTO => Err(Error::invalid("kind: UCXX_MEMORY_AUTO does not say where envelopes are to be")),
-            _ => Err(Error::new(Status::NO_DEVICE, format!("kind: {self}: hubs know no such device"))),
+            _ => {
+                let text = format!(
+                    "kind: envelopes are not made of {self}, but of UCXX_MEMORY_HOST, _CUDA, _CUDA_PINNED or _DUMMY"
+                );
+                Err(Error::new(Status::UNSUPPORTED, text))
+            }
         }
     }
 
@@ -81,6 +86,8 @@ impl std::fmt::Display for MemoryKind {
             DUMMY => write!(f, "dummy device {}", self.device_id),
             CUDA => write!(f, "CUDA device {}", self.device_id),
             CUDA_PINNED => f.write_str("pinned host memory"),
+            memory_type::CUDA_MANAGED => f.write_str("CUDA managed memory"),
+            memory_type::ROCM => f.write_str("ROCm memory"),
             other => write!(f, "device {} of memory type {other}", self.device_id),
         }
     }

@@ -98,7 +98,17 @@ impl World {
         let (alive, autocommit, in_flow, leases) = (true, false, false, 0);
         let watch = super::hub_ready::Watch::default();
         self.state.competing += u32::from(role == Role::Consume && unit == COMPETING);
-        self.state.links.push(hub_state::Link { alive, role, pool, unit, autocommit, in_flow, leases, watch });
+        self.state.links.push(hub_state::Link {
+            alive,
+            role,
+            pool,
+            unit,
+            autocommit,
+            in_flow,
+            leases,
+            watch,
+            handle: 0,
+        });
         self.state.count_wants();
         self.trace.push(format!("link {role:?} pool {pool} unit {unit}"));
     }

@@ -137,6 +137,8 @@ pub(super) struct Link {
     pub(super) in_flow: bool,
     pub(super) leases: u32,
     pub(super) watch: Watch,
+    /// The caller's handle, as a number, to name it by.
+    pub(super) handle: usize,
 }
 
 /// Numbers for `ucxx_hub_query_stats`.

@@ -91,7 +91,11 @@ impl Link {
     fn lease_for_message(&self) -> Result<&Lease> {
         self.check_network()?;
         let Some(lease) = self.lease_settled()? else {
-            return Err(Error::new(Status::NO_RESOURCE, "link: no envelope can be had at the moment"));
+            let text = match self.seeker.role {
+                Role::Consume => "link: there is no chunk to send at the moment",
+                _ => "link: there is no empty envelope at the moment, or the hub's queue is full",
+            };
+            return Err(Error::new(Status::NO_RESOURCE, text));
         };
         // SAFETY: leased a moment ago; nobody else knows of it, and the hub stays as long as it lasts.
         Ok(unsafe { &*lease })

@@ -32,7 +32,7 @@ fn link(state: &mut State, role: Role, pool: u32, broadcast: bool) -> Seeker {
     state.competing += u32::from(role == Role::Consume && unit == COMPETING);
     let watch = super::hub_ready::Watch::default();
     let (alive, autocommit, in_flow, leases) = (true, false, false, 0);
-    state.links.push(hub_state::Link { alive, role, pool, unit, autocommit, in_flow, leases, watch });
+    state.links.push(hub_state::Link { alive, role, pool, unit, autocommit, in_flow, leases, watch, handle: 0 });
     state.count_wants();
     let number = state.links.len() as u32 - 1;
     state.links[number as usize].seeker(number)

@@ -45,6 +45,7 @@ pub(crate) mod endpoint_status;
 pub mod epoch;
 pub(crate) mod event_count;
 pub mod events;
+pub(crate) mod explain;
 pub(crate) mod failure;
 pub mod fetch;
 pub mod fetch_answer;

@@ -74,7 +74,7 @@ impl Worker {
     ) -> Result<Submitted> {
         params.check(&self.context, "multi-buffer receive", 0)?;
         let describe = |slot: &Slot| {
-            slot.making.set(Some(Box::new(Making { allocator, buffers: None })));
+            slot.making.set(Some(Making::by(allocator)));
             slot.multi.set(Some(self.multis.take()));
             Queued { tag, tag_mask, endpoint: params.from, ..Queued::NOTHING }
         };

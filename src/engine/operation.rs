@@ -27,6 +27,26 @@ pub(crate) mod flag {
     pub(crate) const HUB: u64 = 1 << 63;
     /// The library's own: the peer waits for it, or whoever sends it cannot do without, so that it is not for the send queue to bound how many there are.
     pub(crate) const OWED: u64 = 1 << 62;
+
+    /// In the order of their bits.
+    const NAMES: [&str; ALL.count_ones() as usize] = [
+        "ALWAYS_CALLBACK",
+        "NO_WAIT",
+        "EAGER",
+        "RNDV",
+        "DELAYED",
+        "STREAM_PARTIAL",
+        "WAIT",
+        "AM_REPLY",
+        "TIMEOUT_CLOSES",
+    ];
+
+    /// Of those of `ALL`, for a message.
+    #[cold]
+    pub(crate) fn names(flags: u64) -> String {
+        let named = NAMES.iter().enumerate().filter(|(bit, _)| flags >> bit & 1 != 0);
+        named.map(|(_, name)| format!("UCXX_FLAG_{name}")).collect::<Vec<_>>().join(" | ")
+    }
 }
 
 /// `ucxx_request_callback_t`: argument, request, status.
@@ -133,7 +153,9 @@ impl OpParams {
             return Err(Error::invalid(format!("flags: unknown bits 0x{:x}", self.flags & !flag::ALL)));
         }
         if self.flags & !allowed != 0 {
-            return Err(Error::invalid(format!("flags: 0x{:x} is not for a {operation}", self.flags & !allowed)));
+            let article = if operation.starts_with('a') { "an" } else { "a" };
+            let text = format!("flags: {} is not for {article} {operation}", flag::names(self.flags & !allowed));
+            return Err(Error::invalid(text));
         }
         if self.flags & (flag::EAGER | flag::RNDV) == flag::EAGER | flag::RNDV {
             return Err(Error::invalid("flags: UCXX_FLAG_EAGER excludes UCXX_FLAG_RNDV"));

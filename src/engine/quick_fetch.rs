@@ -121,7 +121,7 @@ impl Quick<'_> {
         to.sent_message(posted, credits::LEAST);
         worker.slab.take(slot);
         slot.begin(Kind::Fetch, params, capacity as u64, 0, out.is_wanted());
-        slot.go_into(buffer, capacity, params);
+        slot.go_into(id, buffer, capacity, params);
         if posted.is_null() {
             to.count_sent(0);
             if params.callback.is_none() && params.recv_info.is_null() && out.is_wanted() {
@@ -193,7 +193,7 @@ impl Quick<'_> {
 impl Slot {
     /// Where a fetch's answer goes: one buffer.
     #[inline(always)]
-    fn go_into(&self, buffer: *mut c_void, capacity: usize, params: &OpParams) {
+    fn go_into(&self, id: u16, buffer: *mut c_void, capacity: usize, params: &OpParams) {
         let host = params.memory_type == memory_type::HOST;
         // SAFETY: the slot was taken a moment ago: nobody else has it. Piece by piece, as the whole is large.
         let queued = unsafe { &mut *self.queued.as_ptr() };
@@ -201,7 +201,7 @@ impl Slot {
         queued.count = capacity;
         queued.scattered = false;
         queued.memory_type = host.then_some(sys::UCS_MEMORY_TYPE_HOST);
-        queued.outgoing = Outgoing::NOTHING;
+        queued.outgoing = Outgoing::with_id(id);
     }
 }
 

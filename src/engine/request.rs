@@ -479,37 +479,6 @@ impl Slot {
         worker.tell_others();
         posted
     }
-
-    /// What failed, with whom, and why; for `error_message`.
-    #[cold]
-    pub(crate) fn describe_failure(&self, status: Status) -> String {
-        let endpoint = self.endpoint.get();
-        let peer = if endpoint.is_null() {
-            String::new()
-        } else {
-            // SAFETY: the worker keeps the endpoint alive while this operation is in flight, and it still is.
-            format!(", peer {}", unsafe { &*endpoint }.peer_text())
-        };
-        let what = match self.kind.get() {
-            kind @ (Kind::TagSend | Kind::TagSendSync) => {
-                format!("{} of {} bytes, tag 0x{:x}", kind.describe(), self.length.get(), self.tag.get())
-            }
-            Kind::TagRecv | Kind::TagMessageRecv if status == Status::MESSAGE_TRUNCATED => {
-                format!("{}: the message has {} bytes", self.kind.get().describe(), self.length.get())
-            }
-            kind @ (Kind::TagSendMulti | Kind::TagRecvMulti) => {
-                let trouble = self.with_multi(|multi| multi.trouble.take()).flatten();
-                let trouble = trouble.map_or(String::new(), |trouble| format!(": {trouble}"));
-                format!("{}, tag 0x{:x}{trouble}", kind.describe(), self.tag.get())
-            }
-            Kind::StreamSend => format!("stream send of {} bytes", self.length.get()),
-            Kind::StreamRecv => {
-                format!("stream receive of {} bytes, {} of them there", self.queued.get().count, self.length.get())
-            }
-            kind => kind.describe().to_owned(),
-        };
-        format!("{what}{peer}: {}", status.sentence().to_string_lossy())
-    }
 }
 
 /// Lets go of the request. One that is in progress goes on without it.

@@ -239,12 +239,18 @@ impl Endpoint {
 
     #[cold]
     fn no_room(&self, full: bool) -> Error {
-        let text = if full {
-            "endpoint: its send queue is full (send_queue_ops, send_queue_bytes)"
-        } else {
-            "endpoint: its send window is full (send_window_ops, send_window_bytes), or the peer has not answered yet"
+        const WINDOW: &str =
+            "its send window is full (send_window_ops, send_window_bytes), or the peer has not answered yet";
+        const CREDIT: &str = "the peer holds as many active messages and questions as it may, 256 or 8 MiB of them, whatever the send window: \
+            its handlers' messages have to be destroyed";
+        let text = match (self.credits.is_short(), self.is_open()) {
+            _ if full => "its send queue is full (send_queue_ops, send_queue_bytes)".to_owned(),
+            (true, true) => CREDIT.to_owned(),
+            (true, false) => format!("{WINDOW}; and {CREDIT}"),
+            (false, _) => WINDOW.to_owned(),
         };
-        Error::new(Status::NO_RESOURCE, format!("{text}; ucxx_endpoint_on_writable tells when to try again"))
+        let text = format!("endpoint: {text}; ucxx_endpoint_on_writable tells when to try again");
+        Error::new(Status::NO_RESOURCE, text)
     }
 
     /// A send that cannot go to UCP yet. Inside the gate.

@@ -70,8 +70,11 @@ pub(crate) unsafe fn allocator(allocator: *const ucxx_allocator_t) -> Result<All
 
 /// Refuses an operation whose buffers nobody could take.
 pub(crate) fn check_taker(params: &OpParams, request: *mut *mut ucxx_request_t) -> Result<()> {
-    if params.flags & WAITS != 0 || (request.is_null() && params.callback.is_none()) {
-        let text = "request: the buffers are taken from it, or from a callback's; UCXX_FLAG_WAIT leaves none";
+    if params.flags & WAITS != 0 {
+        return Err(Error::invalid("flags: UCXX_FLAG_WAIT leaves no request, from which the buffers are to be taken"));
+    }
+    if request.is_null() && params.callback.is_none() {
+        let text = "request: is NULL, and there is no callback, which gets one: nothing to take the buffers from";
         return Err(Error::invalid(text));
     }
     Ok(())

@@ -139,7 +139,7 @@ pub unsafe extern "C" fn ucxx_am_fetch_iov(
     }
 }
 
-/// As `ucxx_am_fetch`, with data that goes along with the question, of up to 8 MiB, and a buffer that is made when the answer has come: one buffer,
+/// As `ucxx_am_fetch`, with data that goes along with the question, of up to 8 MiB (8388608 bytes), and a buffer that is made when the answer has come: one buffer,
 /// to be had by ucxx_request_take_buffers. `params.memory_type` is that of `data`; of an answer that is pulled the buffer is asked for in the
 /// memory type that the other side gave, of one that came along in the host's. `allocator` may be NULL: malloc, and its limits.
 ///

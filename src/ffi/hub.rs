@@ -165,7 +165,7 @@ pub unsafe extern "C" fn ucxx_hub_create(
 
 /// Makes `count` more envelopes of this kind, at any time; their memory is one piece. Each begins at a multiple of 64 bytes, of 4096 where it has as many. A GPU's is cuMemAlloc's, pinned memory cuMemHostAlloc's, in the device's primary context; the context that is current stays so. Any thread.
 ///
-/// Errors: NO_DEVICE for a device that is not there, as all of CUDA's without its driver; NO_MEMORY; EXCEEDS_LIMIT for over 16 Mi envelopes or 32 kinds in a hub.
+/// Errors: NO_DEVICE for a device that is not there, as all of CUDA's without its driver; UNSUPPORTED for other types of memory than ucxx_memory_kind_t names; NO_MEMORY; EXCEEDS_LIMIT for over 16 Mi envelopes or 32 kinds in a hub.
 ///
 /// # Safety
 /// A hub of this library.
@@ -257,7 +257,7 @@ pub unsafe extern "C" fn ucxx_hub_validate(hub: *const ucxx_hub_t) -> ucxx_statu
     })
 }
 
-/// Leases an empty envelope without a link. It becomes a chunk at commit; a release aborts. Never waits: NO_RESOURCE when there is none, or the queue is full. The rest as ucxx_link_lease of a link that produces. Any thread.
+/// Leases an empty envelope without a link. It becomes a chunk at commit; a release aborts. Never waits: NO_RESOURCE when none is free at the moment, or the queue is full; STARVED when the hub has no envelopes of this kind. The rest as ucxx_link_lease of a link that produces. Any thread.
 ///
 /// # Safety
 /// A hub of this library; `envelope` is valid for a write.

@@ -294,7 +294,7 @@ pub unsafe extern "C" fn ucxx_envelope_release(envelope: *mut ucxx_envelope_t, s
 
 /// Exchanges memory, length and metadata of two envelopes on lease without a copy: of the same or of two hubs, both of the same kind and envelope_size (INVALID_PARAM). Query them again afterwards: what has come from an envelope that is being filled has its length, if none was said that of the envelope. A consumer that aborts after a swap leaves the chunk with what the swap has brought, unless it is on another device as well.
 ///
-/// Errors: INVALID_PARAM for a link that peeks, or consumes with others; BUSY while others look at either, or are still to; UNSUPPORTED for buffers of the caller's. Any thread; nobody else may use either at the time.
+/// Errors: INVALID_PARAM for an envelope of a link that peeks, or of a broadcast consumer, which only read; BUSY for one that others look at, or that a link that competes has while broadcast consumers are still to read the chunk there; UNSUPPORTED for buffers of the caller's. Any thread; nobody else may use either at the time.
 ///
 /// # Safety
 /// Envelopes of this library, on lease.

@@ -23,14 +23,15 @@ pub struct ucxx_op_params {
     /// Set by UCXX_OP_PARAMS_INIT.
     pub struct_size: usize,
     /// UCXX_FLAG_*. WAIT excludes a callback, a notifier and ALWAYS_CALLBACK, EAGER excludes RNDV. A flag that is not for the operation is INVALID_PARAM. DELAYED, through the queue even from where it could
-    /// go directly, needs a progress thread.
+    /// go directly, needs a progress thread: UNSUPPORTED without one.
     pub flags: u64,
     /// UCXX_MEMORY_* of the caller's buffer; saying HOST saves the detection.
     pub memory_type: i32,
     /// Zero.
     pub reserved: u32,
-    /// Nanoseconds; 0 for none. At the end of it the operation is cancelled as by ucxx_request_cancel, with TIMED_OUT; with
-    /// UCXX_FLAG_TIMEOUT_CLOSES its endpoint is closed by force if that is what it takes.
+    /// Nanoseconds; 0 for none. At the end of it the operation is cancelled as by ucxx_request_cancel, with TIMED_OUT: so what UCX has
+    /// taken, as a large send that nobody receives, goes on beyond it. With UCXX_FLAG_TIMEOUT_CLOSES its endpoint is closed by force
+    /// if that is what it takes.
     pub timeout_ns: u64,
     /// Runs when the operation completes, unless it did so inside the call (but see UCXX_FLAG_ALWAYS_CALLBACK).
     pub callback: ucxx_request_callback_t,

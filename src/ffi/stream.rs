@@ -10,7 +10,8 @@ use std::ffi::c_void;
 /// pieces it likes.
 ///
 /// Completion is local, as of `ucxx_tag_send`. One that fails may have sent a part: what follows it would not be in its place,
-/// and there is nothing left to do with the endpoint but to close it. No bytes: complete inside the call, and nothing is sent.
+/// and there is nothing left to do with the endpoint but to close it. No bytes: nothing is sent; complete inside the call, but where
+/// it goes through the queue of a progress thread.
 ///
 /// What the peer has not received waits there without bound.
 ///

@@ -49,7 +49,8 @@ pub(crate) fn check_buffer(buffer: *const c_void, length: u64, argument: &str) -
 /// Sends a message with this tag.
 ///
 /// Completion is local: the buffer may be reused. A short or buffered send completes inside the call (OK, no request, no
-/// callback); a zero-copy or rendezvous send completes when UCX is done with the buffer. With neither request nor callback only
+/// callback) where that gives it to UCX itself: beside a progress thread it goes through its queue (see delayed_submission), and
+/// completes later. A zero-copy or rendezvous send completes when UCX is done with the buffer. With neither request nor callback only
 /// a later flush tells. Messages of one thread on one endpoint match in the order they were sent.
 ///
 /// Errors: UNSUPPORTED without UCXX_FEATURE_TAG; CLOSED, PEER_FAILED and the like on an endpoint that has ended.

@@ -92,7 +92,11 @@ static void unknown_id(const duo_t *duo, const form_t *form, uint16_t id, told_t
   ucxx_status_t status = ucxx_am_send(duo->to_right, id, "head", 4, data, form->length, &params, &request);
   if (waits_at_sender(form)) {
     /* Its sender is told, and so nobody else. */
+    char named[32];
+    snprintf(named, sizeof named, "id %u,", id);
     CHECK_STATUS(duo_finish(duo, status, &request), UCXX_ERR_NO_ELEM);
+    CHECK_MESSAGE(named);
+    CHECK_MESSAGE("ucxx_worker_set_am_handler");
     CHECK_EQ(unhandled(duo), before);
     CHECK_EQ(told->count, 0);
     return;

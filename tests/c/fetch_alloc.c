@@ -214,10 +214,11 @@ static void failures(const duo_t *duo, inbox_t *inbox) {
     ucxx_status_t fails, expected;
     int nothing;
     size_t most;
-  } ways[] = {{"the allocator fails", UCXX_ERR_NO_MEMORY, UCXX_ERR_NO_MEMORY, 0, 0},
-              {"with a status of its own", APPLICATION, APPLICATION, 0, 0},
-              {"the allocator gives nothing", UCXX_OK, UCXX_ERR_NO_MEMORY, 1, 0},
-              {"more than max_total_bytes", UCXX_OK, UCXX_ERR_EXCEEDS_LIMIT, 0, 99}};
+    const char *told;
+  } ways[] = {{"the allocator fails", UCXX_ERR_NO_MEMORY, UCXX_ERR_NO_MEMORY, 0, 0, "`allocate` has returned UCXX_ERR_NO_MEMORY for"},
+              {"with a status of its own", APPLICATION, APPLICATION, 0, 0, "`allocate` has returned status -1007 for"},
+              {"the allocator gives nothing", UCXX_OK, UCXX_ERR_NO_MEMORY, 1, 0, "no memory for"},
+              {"more than max_total_bytes", UCXX_OK, UCXX_ERR_EXCEEDS_LIMIT, 0, 99, "max_total_bytes is 99"}};
   static const size_t lengths[] = {100, LARGE};
   uint8_t *answer = calloc(1, LARGE);
   CHECK(answer != NULL);
@@ -231,6 +232,11 @@ static void failures(const duo_t *duo, inbox_t *inbox) {
     CHECK_STATUS(ask(&asked, duo, ID, "data", 4, &allocator), UCXX_INPROGRESS);
     reply_ok(duo, question(duo, inbox), answer, lengths[at % 2], 0); /* the other side learns nothing of it */
     CHECK_STATUS(end_of(duo, &asked), ways[at / 2].expected);
+    char length[40];
+    snprintf(length, sizeof length, "%zu bytes", lengths[at % 2]);
+    CHECK_MESSAGE(ways[at / 2].told);
+    CHECK_MESSAGE(length);
+    CHECK_MESSAGE("fetch, id 7,");
     CHECK_EQ(asked.info.length, lengths[at % 2]);
     CHECK_EQ(maker.made, 0);
     CHECK((maker.length == 0) == (ways[at / 2].most != 0));
@@ -281,7 +287,7 @@ static void refused(const duo_t *duo) {
   ucxx_allocator_t allocator = maker_allocator(&maker);
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   CHECK_STATUS(ucxx_am_fetch_alloc(duo->to_right, ID, NULL, 0, data, 8, NULL, NULL, NULL), UCXX_ERR_INVALID_PARAM);
-  CHECK_MESSAGE("request");
+  CHECK_MESSAGE("request: is NULL");
   params.flags = UCXX_FLAG_WAIT;
   CHECK_STATUS(ucxx_am_fetch_alloc(duo->to_right, ID, NULL, 0, data, 8, NULL, &params, NULL), UCXX_ERR_INVALID_PARAM);
   CHECK_STATUS(ucxx_am_fetch_alloc(duo->to_right, ID, NULL, 0, data, 8, NULL, &params, &request), UCXX_ERR_INVALID_PARAM);
@@ -290,9 +296,9 @@ static void refused(const duo_t *duo) {
   params.notifier = notifier;
   CHECK_STATUS(ucxx_am_fetch_alloc(duo->to_right, ID, NULL, 0, data, 8, NULL, &params, NULL), UCXX_ERR_INVALID_PARAM);
   ucxx_notifier_destroy(notifier);
-  void *much = calloc(1, WITH_QUESTION + (1 << 20));
+  void *much = calloc(1, WITH_QUESTION + 1);
   CHECK(much != NULL);
-  CHECK_STATUS(ask(&asked, duo, ID, much, WITH_QUESTION + (1 << 20), NULL), UCXX_ERR_EXCEEDS_LIMIT);
+  CHECK_STATUS(ask(&asked, duo, ID, much, WITH_QUESTION + 1, NULL), UCXX_ERR_EXCEEDS_LIMIT);
   CHECK_MESSAGE("data_length");
   free(much);
   allocator.deallocate = NULL;

@@ -108,6 +108,12 @@ static void one_size(const duo_t *duo, inbox_t *inbox, size_t capacity, size_t l
   CHECK_OK(duo_finish(duo, reply_in_form(fetch, scattered, data, length, flags, &sent), &sent));
   ucxx_fetch_destroy(fetch);
   CHECK_STATUS(answer_of(duo, &asked), length > capacity ? UCXX_ERR_MESSAGE_TRUNCATED : UCXX_OK);
+  if (length > capacity) {
+    char lengths[100];
+    snprintf(lengths, sizeof lengths, "the answer has %zu bytes, and there is room for %zu", length, capacity);
+    CHECK_MESSAGE("fetch, id 7,");
+    CHECK_MESSAGE(lengths);
+  }
   CHECK_EQ(asked.info.length, length);
   size_t filled = length > capacity ? 0 : length;
   CHECK_CONTENT(buffer, filled, seed);
@@ -169,6 +175,8 @@ static void unknown_ids(const duo_t *duo) {
   for (int at = 0; at < 3; at++) {
     ask_with(&asked, duo->to_right, UNKNOWN, buffer, capacities[at], 0);
     CHECK_STATUS(answer_of(duo, &asked), UCXX_ERR_NO_ELEM);
+    CHECK_MESSAGE("fetch, id 8,");
+    CHECK_MESSAGE("ucxx_worker_set_fetch_handler");
     CHECK_EQ(asked.info.length, 0);
   }
   CHECK(untouched(buffer, sizeof buffer));
@@ -245,6 +253,10 @@ static void rejections(const duo_t *duo) {
     ucxx_fetch_destroy(fetch);
     if (at % 2 != 0)
       CHECK_STATUS(answer_of(duo, &asked), allowed[at]);
+    if (allowed[at] == APPLICATION)
+      CHECK_MESSAGE("rejected it with a status of the application's, -1007");
+    if (allowed[at] == UCXX_ERR_BUSY)
+      CHECK_MESSAGE("rejected it with UCXX_ERR_BUSY");
     CHECK_EQ(asked.info.length, 0);
   }
   STEP("refused statuses leave it to be answered");
@@ -341,6 +353,7 @@ static void cancels(const duo_t *duo) {
   ucxx_request_t *refused = NULL;
   params.flags = UCXX_FLAG_NO_WAIT;
   CHECK_STATUS(ucxx_am_fetch(duo->to_right, ID, "head", 4, buffer, sizeof buffer, &params, &refused), UCXX_ERR_NO_RESOURCE);
+  CHECK_MESSAGE("256 or 8 MiB");
   for (int at = CREDITS; at < MANY; at++) {
     CHECK_OK(ucxx_request_cancel(asked[at].request));
     CHECK_OK(ucxx_request_cancel(asked[at].request)); /* again changes nothing */

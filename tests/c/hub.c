@@ -313,8 +313,10 @@ static void starvation(void) {
   ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   CHECK_OK(ucxx_hub_validate(hub.hub));
   ucxx_link_t *hungry = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
+  char named[40];
+  snprintf(named, sizeof named, "the link %p,", (void *)hungry);
   CHECK_STATUS(ucxx_hub_validate(hub.hub), UCXX_ERR_STARVED);
-  CHECK_MESSAGE("link 2");
+  CHECK_MESSAGE(named);
   CHECK_MESSAGE("consumes");
   CHECK_MESSAGE("dummy device 0");
   CHECK_MESSAGE("1 more");
@@ -400,7 +402,7 @@ static void starved_links(void) {
   STEP("and the hub's own calls");
   ucxx_envelope_t *none = NULL;
   CHECK_STATUS(ucxx_hub_peek(hub.hub, on_other_dummy, FOR_EVER, &none), UCXX_ERR_STARVED);
-  CHECK_MESSAGE("peeks on dummy device 1");
+  CHECK_MESSAGE("a call that peeks on dummy device 1 can never be served");
   CHECK_STATUS(ucxx_hub_push(hub.hub, on_other_dummy, &none), UCXX_ERR_STARVED);
   CHECK_MESSAGE("produces on dummy device 1");
   CHECK(none == NULL);

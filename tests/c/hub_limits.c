@@ -378,6 +378,31 @@ static void swap_and_bytes(void) {
   }
 }
 
+static void too_many(void) {
+  STEP("a hub has so many broadcast consumers, and kinds of memory, and no more");
+  enum { CONSUMERS = 63, KINDS = 32 };
+  hub_t hub = hub_open(SIZE, 1, 0);
+  ucxx_link_t *links[CONSUMERS], *none = NULL;
+  ucxx_link_params_t params = UCXX_LINK_PARAMS_INIT;
+  params.broadcast = 1;
+  for (int at = 0; at < CONSUMERS; at++)
+    links[at] = hub_broadcast(hub.hub, on_host);
+  CHECK_STATUS(ucxx_link_create(hub.hub, UCXX_LINK_CONSUME, on_host, &params, &none), UCXX_ERR_EXCEEDS_LIMIT);
+  CHECK_MESSAGE("broadcast: the hub has 63");
+  for (int at = 0; at < CONSUMERS; at++)
+    ucxx_link_destroy(links[at]);
+  for (int device = 0; device < KINDS - 1; device++)
+    CHECK_OK(ucxx_hub_add_envelopes(hub.hub, (ucxx_memory_kind_t){UCXX_MEMORY_DUMMY, device}, 1));
+  ucxx_memory_kind_t another = {UCXX_MEMORY_DUMMY, KINDS - 1};
+  CHECK_STATUS(ucxx_hub_add_envelopes(hub.hub, another, 1), UCXX_ERR_EXCEEDS_LIMIT);
+  CHECK_MESSAGE("32 kinds of memory");
+  CHECK_MESSAGE("dummy device 31");
+  CHECK_STATUS(ucxx_link_create(hub.hub, UCXX_LINK_CONSUME, another, NULL, &none), UCXX_ERR_EXCEEDS_LIMIT);
+  CHECK_MESSAGE("32 kinds of memory");
+  CHECK(none == NULL);
+  hub_close(&hub);
+}
+
 int main(void) {
   test_begin("hub_limits", 60);
   chunks();
@@ -387,5 +412,6 @@ int main(void) {
   swap_within();
   swap_and_bytes();
   a_way_back();
+  too_many();
   return 0;
 }

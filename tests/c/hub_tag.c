@@ -178,7 +178,9 @@ static void what_does_not_end_well(ends_t *ends) {
   for (int at = 0; at < ENVELOPES; at++)
     envelopes[at] = lease_now(ends->right.in);
   CHECK_STATUS(ucxx_link_recv(ends->right.in, 5, UINT64_MAX, NULL, &request), UCXX_ERR_NO_RESOURCE);
+  CHECK_MESSAGE("no empty envelope");
   CHECK_STATUS(ucxx_link_send(ends->left.out, ends->to_right, 5, NULL, &request), UCXX_ERR_NO_RESOURCE);
+  CHECK_MESSAGE("no chunk");
   CHECK(request == NULL);
   for (int at = 0; at < ENVELOPES; at++)
     CHECK_OK(ucxx_envelope_abort(envelopes[at], NULL));

@@ -300,8 +300,8 @@ static void ends_once(const way_t *way, enum end end) {
     CHECK(seen[i].status < 0 || i < WINDOW);
     if (end == BY_PEER)
       CHECK(seen[i].status == UCXX_ERR_CONNECTION_RESET || i < WINDOW);
-    else if (end != BY_DESTROY || i >= WINDOW)
-      CHECK(seen[i].status == (end == BY_DESTROY ? UCXX_ERR_TIMED_OUT : UCXX_ERR_CANCELED) || i < WINDOW);
+    else
+      CHECK(seen[i].status == UCXX_ERR_CANCELED || i < WINDOW);
   }
   CHECK_EQ(seen_count(&line.closed), 1);
   if (end == BY_WORKER) {
