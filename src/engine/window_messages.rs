@@ -12,37 +12,29 @@
 //! midst of something with it (`visitors`).
 
 use super::am_message::Message;
-use super::element::Reduce;
 use super::group_link::is_of_peer;
 use super::group_service::{distances, Held, Service};
 use super::inflight::Out;
-use super::layout::Layout;
 use super::lock_order::Mutex;
 use super::messages;
 use super::operation::{flag, OpParams, Submitted};
-use super::reduce::Update;
 use super::request::Ticket;
-use super::rma;
 use super::status::{Error, Result, Status};
 use super::sync_call::LockType;
 use super::tag::Part;
-use super::window::{Flavor, Window};
+use super::window::Window;
 use super::window_awaited::Awaited;
 use super::window_control::Ended;
-use super::window_data::Place;
 use super::window_long::Counts;
 use super::window_mail::Mail;
 use super::window_operate::{part, SpareLists, AT_ONCE};
-use super::window_reach::{Reach, Rooms};
+use super::window_reach::Rooms;
 use super::window_remote::Question;
-use super::window_wire::{pieces_of, What, WindowHeader};
+use super::window_wire::{What, WindowHeader};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
-
-/// Of a dynamic window, whose members do not know of each other how much there is: bytes that are updated as one.
-const MOST_WHOLE: u64 = 1 << 31;
 
 /// Buffers of answers that are kept for others.
 const BUFFERS_KEPT: usize = 64;
@@ -94,7 +86,7 @@ impl Windows {
     }
 
     /// So many bytes, all 0, for an answer.
-    fn take_buffer(&self, bytes: usize) -> Vec<u8> {
+    pub(super) fn take_buffer(&self, bytes: usize) -> Vec<u8> {
         if bytes == 0 {
             return Vec::new();
         }
@@ -374,96 +366,6 @@ impl Window {
         Ok(())
     }
 
-    /// Executes an operation at this process's memory. What was asked for.
-    fn perform(&self, header: &WindowHeader, data: &[u8]) -> Result<Vec<u8>> {
-        let WindowHeader { what, op, kind, bytes, .. } = *header;
-        let strange = || Error::new(Status::INVALID_PARAM, "window: a message whose data is not what it says");
-        let (pieces, data) = pieces_of(header, data).ok_or_else(strange)?;
-        let size = kind.size();
-        let expected = match what {
-            What::Get => 0,
-            What::Fetch if op == Reduce::NoOp => 0,
-            What::Swap => 2 * size as u64,
-            _ => bytes,
-        };
-        // What is swapped is one element, at one place.
-        let one = what != What::Swap || (header.pieces == 0 && bytes == size as u64);
-        // What is put and has come along is as long as it may be.
-        let most = if what == What::Put && header.pieces == 0 { u64::MAX } else { self.most_at_once() };
-        if data.len() as u64 != expected || bytes > most || !one {
-            return Err(strange());
-        }
-        let places = pieces.iter().map(|(at, bytes)| self.place_here(*at, *bytes)).collect::<Result<Vec<_>>>()?;
-        let fetches = what.is_answered();
-        let mut fetched = self.group.service.windows.take_buffer(if fetches { bytes as usize } else { 0 });
-        if bytes == 0 {
-            return Ok(fetched);
-        }
-        if matches!(what, What::Put | What::Get) {
-            let mut done = 0;
-            for (place, length) in places {
-                // SAFETY: inside this process's memory of the window, and as many bytes of the data or of what is fetched.
-                unsafe {
-                    match what {
-                        What::Put => rma::copy(data.as_ptr().add(done), place, place, length),
-                        _ => rma::copy(place, fetched.as_mut_ptr().add(done), place, length),
-                    }
-                }
-                done += length;
-            }
-            return Ok(fetched);
-        }
-        let mut domain = None;
-        for (place, length) in places.iter().filter(|(_, length)| *length > 0) {
-            // Elements that lie alike are updated alike: of one layout they do.
-            let of_piece = self.domain(Place::Here(*place), kind, *length as u64)?;
-            if length % size != 0 || domain.is_some_and(|domain| domain != of_piece) {
-                return Err(strange());
-            }
-            domain = Some(of_piece);
-        }
-        let domain = domain.ok_or_else(strange)?;
-        if what == What::Swap {
-            kind.check_compare_and_swap()?;
-            let (operand, compare) = data.split_at(size);
-            // SAFETY: one element inside this process's memory, and of ours.
-            unsafe {
-                self.swap_at(
-                    self.own(),
-                    kind,
-                    domain,
-                    places[0].0,
-                    (operand.as_ptr(), compare.as_ptr(), fetched.as_mut_ptr()),
-                )
-            }?;
-            return Ok(fetched);
-        }
-        kind.check_reduce(op, fetches)?;
-        let mut done = 0;
-        let updates: Vec<Update> = places
-            .iter()
-            .map(|(target, length)| {
-                let operand = if data.is_empty() { std::ptr::null() } else { data.as_ptr().wrapping_add(done) };
-                let result = if fetches { fetched.as_mut_ptr().wrapping_add(done) } else { std::ptr::null_mut() };
-                done += length;
-                Update { kind, op, target: *target, operand, result, count: length / size }
-            })
-            .collect();
-        // SAFETY: as above, in the way that the window has for such elements.
-        unsafe { self.apply(domain, &updates) }?;
-        Ok(fetched)
-    }
-
-    /// Bytes that one message may be about.
-    fn most_at_once(&self) -> u64 {
-        let whole = self.granularity.load(Ordering::Relaxed) > 0;
-        match self.flavor {
-            _ if !whole => AT_ONCE,
-            Flavor::Dynamic => MOST_WHOLE,
-            _ => AT_ONCE.max(self.own().size),
-        }
-    }
-
     /// In the window's group.
     fn rank_of(&self, job_rank: u32) -> Option<u32> {
         self.group.ranks.iter().position(|rank| *rank == job_rank).map(|rank| rank as u32)
@@ -471,27 +373,6 @@ impl Window {
 
     pub(super) fn is_member(&self, job_rank: u32) -> bool {
         self.rank_of(job_rank).is_some()
-    }
-
-    /// Where a piece is here, if all of it is inside what this process offers.
-    pub(super) fn place_here(&self, at: u64, bytes: u64) -> Result<(*mut u8, usize)> {
-        let own = self.own();
-        let begin = match own.reach {
-            Reach::Mapped(base) => {
-                if at.checked_add(bytes).is_none_or(|end| end > own.size) {
-                    let text =
-                        format!("window: bytes {at} to {} are not inside {}", at.saturating_add(bytes), own.size);
-                    return Err(Error::new(Status::RMA_RANGE, text));
-                }
-                base.wrapping_add(at as usize)
-            }
-            _ => {
-                let layout = Layout::contiguous(super::element::ElementType::Byte, bytes)?;
-                super::window_data::check_attached(own, at, &layout)?;
-                std::ptr::with_exposed_provenance_mut(at as usize)
-            }
-        };
-        Ok((begin, bytes as usize))
     }
 
     /// A member on another host wants the lock.
