@@ -138,7 +138,7 @@ impl Target {
 pub(super) struct Turns {
     /// By rank: posts that start has used.
     pub(super) posts: Box<[u64]>,
-    /// By rank: completions that wait has used.
+    /// By rank: completions that wait has used, or given up.
     pub(super) completions: Box<[u64]>,
     pub(super) barriers: u64,
     /// When a test last looked whether those are there that it waits for.
