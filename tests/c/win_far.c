@@ -191,6 +191,70 @@ static void impatience(member_t *member) {
   member_close(member);
 }
 
+/* ------------------------------------------------------------------ hints */
+
+enum { WHOLE = 8192 };
+
+/* Long enough that who has come out of set_hints, if anybody, finds this one in it. */
+static void in_set_hints(void *arg, ucxx_request_t *request, ucxx_status_t status) {
+  const uint64_t until = clock_ns() + 200 * MILLISECOND;
+  (void)request;
+  CHECK_OK(status);
+  mark(&marks->ready, 2);
+  while (look(&marks->met) == 0 && clock_ns() < until)
+    sched_yield();
+  mark(arg, 1);
+}
+
+/* Two members. One of them is held up in set_hints: the other one does not reach it before it has the new hints. */
+static void hints_of_both(member_t *member) {
+  ucxx_window_params_t hints = UCXX_WINDOW_PARAMS_INIT;
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  ucxx_layout_t all = contiguous(UCXX_TYPE_INT64, WHOLE);
+  ucxx_request_t *request = NULL;
+  int64_t *ones = test_alloc(WHOLE * sizeof *ones);
+  uint64_t called = 0;
+  win_t win, other;
+  for (int at = 0; at < WHOLE; at++)
+    ones[at] = 1;
+  hints.accumulate_granularity = UINT64_MAX;
+  member_begin(member);
+  win_open(&win, member, UCXX_WINDOW_FLAVOR_ALLOCATE, WHOLE * sizeof *ones, 8, NULL);
+  win_open(&other, member, UCXX_WINDOW_FLAVOR_ALLOCATE, 64, 8, NULL);
+  if (win.rank == 0)
+    CHECK_OK(ucxx_window_lock(other.window, UCXX_LOCK_EXCLUSIVE, 0, 0));
+  CHECK_OK(ucxx_group_barrier(member->group));
+  if (win.rank == 1) {
+    params.callback = in_set_hints;
+    params.callback_arg = &called;
+    CHECK_STATUS(ucxx_window_lock_nb(other.window, UCXX_LOCK_SHARED, 0, 0, &params, &request), UCXX_INPROGRESS);
+    mark(&marks->ready, 1);
+    CHECK_OK(ucxx_window_set_hints(win.window, &hints));
+    while (look(&called) == 0)
+      progress(member->worker);
+    CHECK_OK(finish(UCXX_INPROGRESS, &request));
+    CHECK_OK(ucxx_window_unlock(other.window, 0));
+  } else {
+    await_mark(&marks->ready, 1);
+    /* The other one is given time to get to where it waits; who comes too early finds less. */
+    for (const uint64_t until = clock_ns() + 30 * MILLISECOND; clock_ns() < until;)
+      progress(member->worker);
+    CHECK_OK(ucxx_window_unlock(other.window, 0));
+    await_mark(&marks->ready, 2);
+    CHECK_OK(ucxx_window_set_hints(win.window, &hints));
+    CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, 1, 0));
+    CHECK_OK(ucxx_window_accumulate(win.window, ones, &all, 1, 0, &all, UCXX_REDUCE_SUM));
+    CHECK_OK(ucxx_window_unlock(win.window, 1));
+    mark(&marks->met, 1);
+  }
+  CHECK_OK(ucxx_group_barrier(member->group));
+  CHECK(win.rank == 0 || memcmp(win.base, ones, WHOLE * sizeof *ones) == 0);
+  win_close(&other);
+  win_close(&win);
+  free(ones);
+  member_close(member);
+}
+
 /* The target dies in the midst of everything: whoever needs it is told, with its rank, and the others go on. */
 static void target_dies(member_t *member) {
   static const uint64_t one = 1;
@@ -364,6 +428,9 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
   run_members(MEMBERS, seed, sums);
   run_members(3, seed, what_the_target_finds);
   run_members(4, seed, impatience);
+  marks = shared_open(sizeof *marks);
+  run_members(2, seed, hints_of_both);
+  munmap(marks, sizeof *marks);
   if (test_hosts() > 1)
     deaths(seed, mode);
   if (params->thread_mode == UCXX_THREAD_MULTI) {
