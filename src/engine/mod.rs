@@ -159,6 +159,7 @@ pub(crate) mod visible;
 pub mod wait;
 pub mod wakeup;
 pub mod window;
+pub(crate) mod window_aside;
 pub mod window_awaited;
 pub mod window_control;
 pub mod window_create;

@@ -18,6 +18,7 @@ use super::identity::{self, Identity};
 use super::lock_order::Mutex;
 use super::status::{Error, Result, Status};
 use super::sync_call::LockType;
+use super::window_aside::Aside;
 use super::window_control::{Control, Ended, MOST_REGIONS};
 use super::window_create::gather;
 use super::window_key::WindowKey;
@@ -174,6 +175,8 @@ pub struct Window {
     pub(super) complaints: Box<[AtomicI32]>,
     /// Members on other hosts that hold the lock of this one.
     pub(super) far_holds: Mutex<HashMap<u32, FarHold>>,
+    /// Messages that wait for the update lock.
+    pub(super) aside: Aside,
     pub(super) me: Weak<Window>,
 }
 
@@ -397,8 +400,9 @@ impl Window {
         self.drop_what_is_awaited();
         windows.await_visitors(self);
         self.drop_lock_requests();
-        // Who was told of a lock that it has got.
+        // Who was told of a lock that it has got, or of the update lock.
         windows.await_visitors(self);
+        self.drop_what_is_aside();
         self.let_go_for_all();
         for (rank, how) in held {
             // Whoever takes this process for dead has the lock already.

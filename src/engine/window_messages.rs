@@ -23,6 +23,7 @@ use super::status::{Error, Result, Status};
 use super::sync_call::LockType;
 use super::tag::Part;
 use super::window::Window;
+use super::window_aside::Taken;
 use super::window_awaited::Awaited;
 use super::window_control::Ended;
 use super::window_long::Counts;
@@ -198,23 +199,16 @@ pub(super) unsafe extern "C" fn on_window_message(arg: *mut c_void, message: *mu
     // SAFETY: the service of this worker, which it outlives.
     let service = unsafe { &*arg.cast::<Service>() };
     let held = Held::new(message);
-    if let Err(why) = service.take_in_for_window(&held) {
+    if let Err(why) = service.take_in_for_window(held) {
         messages::complain(why);
     }
 }
 
 impl Service {
-    fn take_in_for_window(&self, held: &Held) -> std::result::Result<(), &'static str> {
-        let message = held.message();
-        let header = WindowHeader::decode(message.header())?;
-        self.check_sender(header.from, held)?;
-        let length = usize::try_from(message.length()).map_err(|_| "a window's message that is too long")?;
-        let data: &[u8] = match message.data() {
-            data if data.is_null() && length > 0 => return self.take_in_long(&header, held),
-            data if data.is_null() => &[],
-            // SAFETY: the message's data, which is ours as long as `held`.
-            data => unsafe { std::slice::from_raw_parts(data.cast(), length) },
-        };
+    fn take_in_for_window(&self, held: Held) -> std::result::Result<(), &'static str> {
+        let header = WindowHeader::decode(held.message().header())?;
+        self.check_sender(header.from, &held)?;
+        let Some(data) = held.data() else { return self.take_in_long(&header, &held) };
         if header.what == What::Answer {
             if Awaited::knows(header.token) {
                 self.windows.awaited.answered(&header, data, &|ticket, status| self.tell_user(ticket, status));
@@ -230,7 +224,7 @@ impl Service {
         };
         let from = window.rank_of(header.from);
         let from = from.ok_or("a window's message of somebody who is no member")?;
-        window.take_in(from, &header, data)
+        window.take_in_or_put_aside(from, &header, held)
     }
 
     /// Nothing that was asked of this member is answered any more.
@@ -304,7 +298,14 @@ unsafe extern "C" fn on_answered(arg: *mut c_void, _request: *mut super::request
 }
 
 impl Window {
-    fn take_in(&self, from: u32, header: &WindowHeader, data: &[u8]) -> std::result::Result<(), &'static str> {
+    /// `granted`: as for `perform`.
+    pub(super) fn take_in(
+        &self,
+        from: u32,
+        header: &WindowHeader,
+        data: &[u8],
+        granted: bool,
+    ) -> std::result::Result<Taken, &'static str> {
         let service = &self.group.service;
         let control = self.own().control();
         let tells = |word: &AtomicU64| {
@@ -316,8 +317,11 @@ impl Window {
             What::Put | What::Get | What::Accumulate | What::Fetch | What::Swap => {
                 let done = match header.what.is_answered() && !service.windows.may_owe(header.from, header.bytes) {
                     true => Err(Error::new(Status::NO_RESOURCE, "window: a member that takes no answers")),
-                    false => self.perform(header, data),
+                    false => self.perform(header, data, granted),
                 };
+                if matches!(&done, Err(error) if error.status() == Status::BUSY) {
+                    return Ok(Taken::Waits);
+                }
                 if let (Err(error), 0) = (&done, header.token) {
                     let complaint = &self.complaints[from as usize];
                     let _ = complaint.compare_exchange(0, error.status().0, Ordering::Relaxed, Ordering::Relaxed);
@@ -363,7 +367,7 @@ impl Window {
             }
             What::Answer => {}
         }
-        Ok(())
+        Ok(Taken::Done)
     }
 
     /// In the window's group.

@@ -79,7 +79,7 @@ impl Alone {
         let header = WindowHeader { op, kind, bytes, pieces: pieces.len() as u32, ..self.window.header(what) };
         let mut body: Vec<u8> = pieces.iter().flat_map(|piece| encode_piece(*piece)).collect();
         body.extend_from_slice(data);
-        self.window.perform(&header, &body)
+        self.window.perform(&header, &body, false)
     }
 }
 

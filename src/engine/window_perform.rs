@@ -4,9 +4,9 @@
 //! another one asked for something there. So in dynamic windows the kernel copies, as it does from process to process. It costs a system call for a put or get,
 //! and two and the lock for an accumulate; the other windows' memory stays, as their owners have promised, and costs nothing.
 
-use super::element::Reduce;
+use super::element::{Domain, Reduce};
 use super::layout::Layout;
-use super::reduce::Update;
+use super::reduce::{self, Update};
 use super::rma;
 use super::status::{Error, Result, Status};
 use super::window::{Flavor, Window};
@@ -20,8 +20,8 @@ use std::sync::atomic::Ordering;
 const MOST_WHOLE: u64 = 1 << 31;
 
 impl Window {
-    /// Executes an operation at this process's memory. What was asked for.
-    pub(super) fn perform(&self, header: &WindowHeader, data: &[u8]) -> Result<Vec<u8>> {
+    /// Executes an operation at this process's memory. What was asked for; BUSY, with nothing done, as `under_lock_as_service` says it.
+    pub(super) fn perform(&self, header: &WindowHeader, data: &[u8], granted: bool) -> Result<Vec<u8>> {
         let WindowHeader { what, op, kind, bytes, .. } = *header;
         let strange = || Error::new(Status::INVALID_PARAM, "window: a message whose data is not what it says");
         let (pieces, data) = pieces_of(header, data).ok_or_else(strange)?;
@@ -88,13 +88,19 @@ impl Window {
             kind.check_compare_and_swap()?;
             let (operand, compare) = data.split_at(size);
             let (at, operands) = (places[0].0, (operand.as_ptr(), compare.as_ptr(), fetched.as_mut_ptr()));
-            match &attached {
-                Some(own) => self.under_lock(self.own(), || {
+            match (&attached, domain) {
+                (Some(own), _) => self.under_lock_as_service(granted, || {
                     // SAFETY: one element of ours; and the lock is held.
                     unsafe { swap_there(own, at.addr() as u64, size, operands) }
                 }),
-                // SAFETY: one element inside this process's memory, and of ours.
-                None => unsafe { self.swap_at(self.own(), kind, domain, at, operands) },
+                (None, Domain::Lock) => self.under_lock_as_service(granted, || {
+                    let (operand, compare, result) = operands;
+                    // SAFETY: one element inside this process's memory, and of ours; and the lock is held.
+                    unsafe { reduce::swap_locked(size, at, operand, compare, result) };
+                    Ok(())
+                }),
+                // SAFETY: as above, by the processor's instruction.
+                (None, domain) => unsafe { self.swap_at(self.own(), kind, domain, at, operands) },
             }?;
             return Ok(fetched);
         }
@@ -110,12 +116,12 @@ impl Window {
             })
             .collect();
         match &attached {
-            Some(own) => self.under_lock(self.own(), || {
+            Some(own) => self.under_lock_as_service(granted, || {
                 // SAFETY: as above, with the lock held.
                 updates.iter().try_for_each(|update| unsafe { self.combine_attached(own, update) })
             }),
             // SAFETY: as above, in the way that the window has for such elements.
-            None => unsafe { self.apply(domain, &updates) },
+            None => unsafe { self.apply(domain, &updates, granted) },
         }?;
         Ok(fetched)
     }
