@@ -421,9 +421,13 @@ impl Epoch {
         Ok(true)
     }
 
-    /// Ends the exposure, whoever has not completed: after a failure.
-    pub fn abandon_exposure(&self) {
-        self.calls.lock().end_exposure();
+    /// Ends the exposure after a failure, and tells who has not been found to have completed: who lives of them does so later, which belongs to no other exposure.
+    pub fn abandon_exposure(&self, owes: impl FnMut(u32)) {
+        let mut calls = self.calls.lock();
+        if let Some(exposure) = &calls.exposure {
+            exposure.ranks[exposure.waited..].iter().copied().for_each(owes);
+        }
+        calls.end_exposure();
     }
 
     /// These ranks have lent their memory. `check` comes before waiting for that.

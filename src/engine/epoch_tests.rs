@@ -296,6 +296,19 @@ fn a_test_goes_on_where_the_last_one_stopped() {
 }
 
 #[test]
+fn an_exposure_that_is_given_up_tells_who_is_missing() {
+    let epoch = Epoch::new(4, false);
+    epoch.post(&[3, 1, 2]).unwrap();
+    assert!(!epoch.test_exposure(|rank| rank == 3).unwrap());
+    let mut missing = Vec::new();
+    epoch.abandon_exposure(|rank| missing.push(rank));
+    assert_eq!(missing, [1, 2]);
+    epoch.abandon_exposure(|_| panic!("there is none any more"));
+    epoch.post(&[2]).unwrap();
+    assert!(epoch.test_exposure(|rank| rank == 2).unwrap());
+}
+
+#[test]
 fn ranks_are_checked_before_the_epoch() {
     let epoch = Epoch::new(2, true);
     let status = |result: Result<()>| result.unwrap_err().status();

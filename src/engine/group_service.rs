@@ -82,6 +82,17 @@ impl Held {
         unsafe { &*self.0 }
     }
 
+    /// Its data; none where that waits at its sender.
+    pub(super) fn data(&self) -> Option<&[u8]> {
+        let message = self.message();
+        let length = message.length() as usize;
+        match message.data() {
+            data if data.is_null() => (length == 0).then_some(&[]),
+            // SAFETY: the message's data, which is ours as long as it is.
+            data => Some(unsafe { std::slice::from_raw_parts(data.cast(), length) }),
+        }
+    }
+
     /// The connection that it came on.
     pub(crate) fn link(&self) -> Option<&Endpoint> {
         // SAFETY: a reference of the message's, which is ours.

@@ -18,6 +18,7 @@ use super::identity::{self, Identity};
 use super::lock_order::Mutex;
 use super::status::{Error, Result, Status};
 use super::sync_call::LockType;
+use super::window_aside::Aside;
 use super::window_control::{Control, Ended, MOST_REGIONS};
 use super::window_create::gather;
 use super::window_key::WindowKey;
@@ -138,7 +139,7 @@ impl Target {
 pub(super) struct Turns {
     /// By rank: posts that start has used.
     pub(super) posts: Box<[u64]>,
-    /// By rank: completions that wait has used.
+    /// By rank: completions that wait has used, or given up.
     pub(super) completions: Box<[u64]>,
     pub(super) barriers: u64,
     /// When a test last looked whether those are there that it waits for.
@@ -174,6 +175,8 @@ pub struct Window {
     pub(super) complaints: Box<[AtomicI32]>,
     /// Members on other hosts that hold the lock of this one.
     pub(super) far_holds: Mutex<HashMap<u32, FarHold>>,
+    /// Messages that wait for the update lock.
+    pub(super) aside: Aside,
     pub(super) me: Weak<Window>,
 }
 
@@ -272,30 +275,38 @@ impl Window {
         self.check_usable()?;
         // Looked at first: what one member may not, none does.
         self.epoch.check(Call::Close)?;
-        let in_common = params.in_common();
-        if let Some(rank) = self.find_other_hints(in_common)? {
-            return Err(Error::invalid(format!("params: rank {rank} has given other hints than rank {}", self.rank)));
+        let other = self.find_other_hints(params.in_common())?;
+        let changed = match other {
+            Some(rank) => {
+                Err(Error::invalid(format!("params: rank {rank} has given other hints than rank {}", self.rank)))
+            }
+            None => self.check_promises(params).and_then(|()| self.epoch.set_no_locks(params.no_locks)),
+        };
+        if changed.is_ok() {
+            self.lock_timeout_ns.store(params.lock_timeout_ns, Ordering::Relaxed);
+            self.granularity.store(params.granularity, Ordering::Relaxed);
         }
-        self.check_promises(params)?;
-        self.epoch.set_no_locks(params.no_locks)?;
-        self.lock_timeout_ns.store(params.lock_timeout_ns, Ordering::Relaxed);
-        self.granularity.store(params.granularity, Ordering::Relaxed);
-        Ok(())
+        // Nobody goes on to a target that keeps to the former ones, or overwrites what others still compare.
+        self.barrier()?;
+        changed
     }
 
     /// A member that says something else.
     fn find_other_hints(&self, in_common: [u64; 2]) -> Result<Option<usize>> {
         if self.has_far {
             let mine = in_common.map(u64::to_le_bytes).concat();
-            let all = gather(&self.group, &mine)?;
+            let all = gather(&self.group, &mine).inspect_err(|error| {
+                // Those who have it all wait for this one in the barrier behind it. Who could not wait has done nothing.
+                if error.status() != Status::BUSY {
+                    let missed = (0..self.targets.len() as u32).find_map(|rank| self.what_ended(rank));
+                    self.announce(missed.unwrap_or(Ended { status: error.status(), blamed: self.rank }));
+                }
+            })?;
             return Ok(all.chunks_exact(mine.len()).position(|theirs| theirs != mine));
         }
         self.own().control().set_hints(in_common);
         self.barrier()?;
-        let differs = self.targets.iter().position(|target| target.control().hints() != in_common);
-        // Nobody overwrites what others still compare.
-        self.barrier()?;
-        Ok(differs)
+        Ok(self.targets.iter().position(|target| target.control().hints() != in_common))
     }
 
     /// What the params say of all members holds.
@@ -389,8 +400,9 @@ impl Window {
         self.drop_what_is_awaited();
         windows.await_visitors(self);
         self.drop_lock_requests();
-        // Who was told of a lock that it has got.
+        // Who was told of a lock that it has got, or of the update lock.
         windows.await_visitors(self);
+        self.drop_what_is_aside();
         self.let_go_for_all();
         for (rank, how) in held {
             // Whoever takes this process for dead has the lock already.

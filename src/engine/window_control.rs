@@ -105,12 +105,14 @@ impl Control {
             }
     }
 
-    const fn lock_at(which: usize, ranks: u32) -> usize {
-        aligned(size_of::<Head>()) + which * aligned(WindowLock::bytes(ranks))
+    const LOCK_AT: usize = aligned(size_of::<Head>());
+
+    const fn updates_at(ranks: u32) -> usize {
+        Self::LOCK_AT + aligned(WindowLock::bytes(ranks))
     }
 
     const fn bulk_at(ranks: u32) -> usize {
-        Self::lock_at(2, ranks)
+        Self::updates_at(ranks) + aligned(WindowLock::bytes(ranks + 1))
     }
 
     const fn lanes_at(ranks: u32) -> usize {
@@ -157,22 +159,18 @@ impl Control {
         self.has_mail.then(|| unsafe { &*self.segment.control().add(Self::more_at(self.ranks)).cast() })
     }
 
-    #[inline]
-    fn lock_of(&self, which: usize) -> WindowLock<'_> {
-        // SAFETY: as above; nobody writes there in another way.
-        unsafe { WindowLock::at(self.segment.control().add(Self::lock_at(which, self.ranks)), self.ranks) }
-    }
-
     /// The lock of the window at this process, which lock and unlock are about.
     #[inline]
     pub fn lock(&self) -> WindowLock<'_> {
-        self.lock_of(0)
+        // SAFETY: as above; nobody writes there in another way.
+        unsafe { WindowLock::at(self.segment.control().add(Self::LOCK_AT), self.ranks) }
     }
 
-    /// That of accumulates which no instruction of the processor does.
+    /// That of accumulates which no instruction of the processor does. Behind the ranks there is the service of the process.
     #[inline]
     pub fn updates(&self) -> WindowLock<'_> {
-        self.lock_of(1)
+        // SAFETY: as above.
+        unsafe { WindowLock::at(self.segment.control().add(Self::updates_at(self.ranks)), self.ranks + 1) }
     }
 
     /// What keeps accumulates of single elements, and those of very many, apart.

@@ -13,6 +13,7 @@ use super::memory::Memory;
 use super::segment::{Segment, SegmentName};
 use super::status::{Error, Result, Status};
 use super::window::{Flavor, Target, Turns, Window, WindowParams};
+use super::window_aside::Aside;
 use super::window_control::Control;
 use super::window_key::{WindowKey, MOST_OF_KEY};
 use super::window_lock::WindowLock;
@@ -179,6 +180,7 @@ impl Window {
             visitors: AtomicU32::new(0),
             complaints: (0..ranks).map(|_| AtomicI32::new(0)).collect(),
             far_holds: Mutex::default(),
+            aside: Aside::default(),
             me: me.clone(),
         }
     }

@@ -421,14 +421,8 @@ impl Window {
             // SAFETY: as for this function.
             Place::There(_, at) if unsafe { self.hand_over_swap(rank, kind, at, (operand, compare, result)) }? => {}
             Place::There(process, at) => self.under_lock(target, || {
-                let mut word = [0_u64; FEW_WORDS];
-                let here: *mut u8 = word.as_mut_ptr().cast();
-                process.copy(Way::Read, &[(here, at, kind.size())])?;
-                // SAFETY: a word of ours, and as for this function.
-                if unsafe { reduce::swap_locked(kind.size(), here, operand, compare, result) } {
-                    process.copy(Way::Write, &[(here, at, kind.size())])?;
-                }
-                Ok(())
+                // SAFETY: as for this function, with the lock held.
+                unsafe { swap_there(process, at, kind.size(), (operand, compare, result)) }
             })?,
             Place::Asked(at, _) => {
                 let size = kind.size();
@@ -458,15 +452,21 @@ impl Window {
             // SAFETY: as for this function, in the way that is asked for.
             return self.in_bulk(target, |domain| unsafe { update.execute(domain) });
         }
-        for done in (0..update.count).step_by(most) {
-            let bytes = done * size;
-            let result = if update.result.is_null() { update.result } else { update.result.wrapping_add(bytes) };
-            let (target_place, operand) = (update.target.wrapping_add(bytes), update.operand.wrapping_add(bytes));
-            let count = (update.count - done).min(most);
-            let piece = Update { target: target_place, operand, result, count, ..*update };
+        for piece in pieces_of(update, most) {
             // SAFETY: as above.
             self.in_bulk(target, |domain| unsafe { piece.execute(domain) });
         }
+    }
+
+    /// Elements that this process has attached, of which nobody knows whether they are there still: as those of another process.
+    ///
+    /// # Safety
+    /// As for `Update::execute_locked`, but for the target, which is not looked at.
+    pub(super) unsafe fn combine_attached(&self, own: &Process, update: &Update) -> Result<()> {
+        pieces_of(update, AT_ONCE / update.kind.size()).try_for_each(|piece| {
+            // SAFETY: as for this function.
+            unsafe { self.combine_there(own, piece.target.addr() as u64, &piece) }
+        })
     }
 
     /// Elements of another process, which are fetched, combined, and written back.
@@ -490,6 +490,36 @@ impl Window {
         }
         self.group.service.windows.rooms.with(AT_ONCE, combine)
     }
+}
+
+/// So many elements at a time.
+fn pieces_of(update: &Update, most: usize) -> impl Iterator<Item = Update> + '_ {
+    (0..update.count).step_by(most).map(move |done| {
+        let bytes = done * update.kind.size();
+        let result = if update.result.is_null() { update.result } else { update.result.wrapping_add(bytes) };
+        let (target, operand) = (update.target.wrapping_add(bytes), update.operand.wrapping_add(bytes));
+        Update { target, operand, result, count: (update.count - done).min(most), ..*update }
+    })
+}
+
+/// An element of another process, as `combine_there` does it.
+///
+/// # Safety
+/// As for `reduce::swap_locked`, but for the target.
+pub(super) unsafe fn swap_there(
+    process: &Process,
+    at: u64,
+    size: usize,
+    (operand, compare, result): (*const u8, *const u8, *mut u8),
+) -> Result<()> {
+    let mut word = [0_u64; FEW_WORDS];
+    let here: *mut u8 = word.as_mut_ptr().cast();
+    process.copy(Way::Read, &[(here, at, size)])?;
+    // SAFETY: a word of ours, and as for this function.
+    if unsafe { reduce::swap_locked(size, here, operand, compare, result) } {
+        process.copy(Way::Write, &[(here, at, size)])?;
+    }
+    Ok(())
 }
 
 /// Pieces that are listed before the kernel is asked.

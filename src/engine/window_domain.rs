@@ -3,6 +3,7 @@
 
 use super::bulk::Single;
 use super::element::{Domain, ElementType, Reduce};
+use super::identity;
 use super::reduce::{self, Update};
 use super::status::Result;
 use super::sync_call::LockType;
@@ -59,13 +60,21 @@ impl Window {
         }
     }
 
+    /// Does this one of its update lock live? Behind the ranks that is the target, on behalf of others.
+    pub(super) fn may_update(&self, target: &Target, rank: u32) -> bool {
+        match rank as usize == self.targets.len() {
+            true => identity::lives(&target.process),
+            false => self.lives(rank),
+        }
+    }
+
     #[inline(never)]
     pub(super) fn under_lock(&self, target: &Target, work: impl FnOnce() -> Result<()>) -> Result<()> {
         visible::stored();
         // The other processes know this one as a whole.
         let _threads = target.updates.lock();
         let lock = target.control().updates();
-        let is_alive = |rank| self.lives(rank);
+        let is_alive = |rank| self.may_update(target, rank);
         lock.lock(self.rank, LockType::Exclusive, &Patience::new(u64::MAX, &is_alive))?;
         let result = work();
         lock.unlock(self.rank, LockType::Exclusive)?;
@@ -100,11 +109,11 @@ impl Window {
         }
     }
 
-    /// Updates of this process's memory.
+    /// Updates of this process's memory that a message asks for; see `under_lock_as_service`.
     ///
     /// # Safety
     /// Elements inside it, in the way that the window has for them; operands are readable, and results writable.
-    pub(super) unsafe fn apply(&self, domain: Domain, updates: &[Update]) -> Result<()> {
+    pub(super) unsafe fn apply(&self, domain: Domain, updates: &[Update], granted: bool) -> Result<()> {
         let own = self.own();
         let elements: usize = updates.iter().map(|update| update.count).sum();
         let execute = |domain| {
@@ -113,7 +122,7 @@ impl Window {
         };
         match domain {
             Domain::Lock => {
-                return self.under_lock(own, || {
+                return self.under_lock_as_service(granted, || {
                     execute(Domain::Lock);
                     Ok(())
                 })

@@ -12,37 +12,30 @@
 //! midst of something with it (`visitors`).
 
 use super::am_message::Message;
-use super::element::Reduce;
 use super::group_link::is_of_peer;
 use super::group_service::{distances, Held, Service};
 use super::inflight::Out;
-use super::layout::Layout;
 use super::lock_order::Mutex;
 use super::messages;
 use super::operation::{flag, OpParams, Submitted};
-use super::reduce::Update;
 use super::request::Ticket;
-use super::rma;
 use super::status::{Error, Result, Status};
 use super::sync_call::LockType;
 use super::tag::Part;
-use super::window::{Flavor, Window};
+use super::window::Window;
+use super::window_aside::Taken;
 use super::window_awaited::Awaited;
 use super::window_control::Ended;
-use super::window_data::Place;
 use super::window_long::Counts;
 use super::window_mail::Mail;
 use super::window_operate::{part, SpareLists, AT_ONCE};
-use super::window_reach::{Reach, Rooms};
+use super::window_reach::Rooms;
 use super::window_remote::Question;
-use super::window_wire::{pieces_of, What, WindowHeader};
+use super::window_wire::{What, WindowHeader};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
-
-/// Of a dynamic window, whose members do not know of each other how much there is: bytes that are updated as one.
-const MOST_WHOLE: u64 = 1 << 31;
 
 /// Buffers of answers that are kept for others.
 const BUFFERS_KEPT: usize = 64;
@@ -94,7 +87,7 @@ impl Windows {
     }
 
     /// So many bytes, all 0, for an answer.
-    fn take_buffer(&self, bytes: usize) -> Vec<u8> {
+    pub(super) fn take_buffer(&self, bytes: usize) -> Vec<u8> {
         if bytes == 0 {
             return Vec::new();
         }
@@ -206,23 +199,16 @@ pub(super) unsafe extern "C" fn on_window_message(arg: *mut c_void, message: *mu
     // SAFETY: the service of this worker, which it outlives.
     let service = unsafe { &*arg.cast::<Service>() };
     let held = Held::new(message);
-    if let Err(why) = service.take_in_for_window(&held) {
+    if let Err(why) = service.take_in_for_window(held) {
         messages::complain(why);
     }
 }
 
 impl Service {
-    fn take_in_for_window(&self, held: &Held) -> std::result::Result<(), &'static str> {
-        let message = held.message();
-        let header = WindowHeader::decode(message.header())?;
-        self.check_sender(header.from, held)?;
-        let length = usize::try_from(message.length()).map_err(|_| "a window's message that is too long")?;
-        let data: &[u8] = match message.data() {
-            data if data.is_null() && length > 0 => return self.take_in_long(&header, held),
-            data if data.is_null() => &[],
-            // SAFETY: the message's data, which is ours as long as `held`.
-            data => unsafe { std::slice::from_raw_parts(data.cast(), length) },
-        };
+    fn take_in_for_window(&self, held: Held) -> std::result::Result<(), &'static str> {
+        let header = WindowHeader::decode(held.message().header())?;
+        self.check_sender(header.from, &held)?;
+        let Some(data) = held.data() else { return self.take_in_long(&header, &held) };
         if header.what == What::Answer {
             if Awaited::knows(header.token) {
                 self.windows.awaited.answered(&header, data, &|ticket, status| self.tell_user(ticket, status));
@@ -238,7 +224,7 @@ impl Service {
         };
         let from = window.rank_of(header.from);
         let from = from.ok_or("a window's message of somebody who is no member")?;
-        window.take_in(from, &header, data)
+        window.take_in_or_put_aside(from, &header, held)
     }
 
     /// Nothing that was asked of this member is answered any more.
@@ -312,7 +298,14 @@ unsafe extern "C" fn on_answered(arg: *mut c_void, _request: *mut super::request
 }
 
 impl Window {
-    fn take_in(&self, from: u32, header: &WindowHeader, data: &[u8]) -> std::result::Result<(), &'static str> {
+    /// `granted`: as for `perform`.
+    pub(super) fn take_in(
+        &self,
+        from: u32,
+        header: &WindowHeader,
+        data: &[u8],
+        granted: bool,
+    ) -> std::result::Result<Taken, &'static str> {
         let service = &self.group.service;
         let control = self.own().control();
         let tells = |word: &AtomicU64| {
@@ -324,8 +317,11 @@ impl Window {
             What::Put | What::Get | What::Accumulate | What::Fetch | What::Swap => {
                 let done = match header.what.is_answered() && !service.windows.may_owe(header.from, header.bytes) {
                     true => Err(Error::new(Status::NO_RESOURCE, "window: a member that takes no answers")),
-                    false => self.perform(header, data),
+                    false => self.perform(header, data, granted),
                 };
+                if matches!(&done, Err(error) if error.status() == Status::BUSY) {
+                    return Ok(Taken::Waits);
+                }
                 if let (Err(error), 0) = (&done, header.token) {
                     let complaint = &self.complaints[from as usize];
                     let _ = complaint.compare_exchange(0, error.status().0, Ordering::Relaxed, Ordering::Relaxed);
@@ -371,97 +367,7 @@ impl Window {
             }
             What::Answer => {}
         }
-        Ok(())
-    }
-
-    /// Executes an operation at this process's memory. What was asked for.
-    fn perform(&self, header: &WindowHeader, data: &[u8]) -> Result<Vec<u8>> {
-        let WindowHeader { what, op, kind, bytes, .. } = *header;
-        let strange = || Error::new(Status::INVALID_PARAM, "window: a message whose data is not what it says");
-        let (pieces, data) = pieces_of(header, data).ok_or_else(strange)?;
-        let size = kind.size();
-        let expected = match what {
-            What::Get => 0,
-            What::Fetch if op == Reduce::NoOp => 0,
-            What::Swap => 2 * size as u64,
-            _ => bytes,
-        };
-        // What is swapped is one element, at one place.
-        let one = what != What::Swap || (header.pieces == 0 && bytes == size as u64);
-        // What is put and has come along is as long as it may be.
-        let most = if what == What::Put && header.pieces == 0 { u64::MAX } else { self.most_at_once() };
-        if data.len() as u64 != expected || bytes > most || !one {
-            return Err(strange());
-        }
-        let places = pieces.iter().map(|(at, bytes)| self.place_here(*at, *bytes)).collect::<Result<Vec<_>>>()?;
-        let fetches = what.is_answered();
-        let mut fetched = self.group.service.windows.take_buffer(if fetches { bytes as usize } else { 0 });
-        if bytes == 0 {
-            return Ok(fetched);
-        }
-        if matches!(what, What::Put | What::Get) {
-            let mut done = 0;
-            for (place, length) in places {
-                // SAFETY: inside this process's memory of the window, and as many bytes of the data or of what is fetched.
-                unsafe {
-                    match what {
-                        What::Put => rma::copy(data.as_ptr().add(done), place, place, length),
-                        _ => rma::copy(place, fetched.as_mut_ptr().add(done), place, length),
-                    }
-                }
-                done += length;
-            }
-            return Ok(fetched);
-        }
-        let mut domain = None;
-        for (place, length) in places.iter().filter(|(_, length)| *length > 0) {
-            // Elements that lie alike are updated alike: of one layout they do.
-            let of_piece = self.domain(Place::Here(*place), kind, *length as u64)?;
-            if length % size != 0 || domain.is_some_and(|domain| domain != of_piece) {
-                return Err(strange());
-            }
-            domain = Some(of_piece);
-        }
-        let domain = domain.ok_or_else(strange)?;
-        if what == What::Swap {
-            kind.check_compare_and_swap()?;
-            let (operand, compare) = data.split_at(size);
-            // SAFETY: one element inside this process's memory, and of ours.
-            unsafe {
-                self.swap_at(
-                    self.own(),
-                    kind,
-                    domain,
-                    places[0].0,
-                    (operand.as_ptr(), compare.as_ptr(), fetched.as_mut_ptr()),
-                )
-            }?;
-            return Ok(fetched);
-        }
-        kind.check_reduce(op, fetches)?;
-        let mut done = 0;
-        let updates: Vec<Update> = places
-            .iter()
-            .map(|(target, length)| {
-                let operand = if data.is_empty() { std::ptr::null() } else { data.as_ptr().wrapping_add(done) };
-                let result = if fetches { fetched.as_mut_ptr().wrapping_add(done) } else { std::ptr::null_mut() };
-                done += length;
-                Update { kind, op, target: *target, operand, result, count: length / size }
-            })
-            .collect();
-        // SAFETY: as above, in the way that the window has for such elements.
-        unsafe { self.apply(domain, &updates) }?;
-        Ok(fetched)
-    }
-
-    /// Bytes that one message may be about.
-    fn most_at_once(&self) -> u64 {
-        let whole = self.granularity.load(Ordering::Relaxed) > 0;
-        match self.flavor {
-            _ if !whole => AT_ONCE,
-            Flavor::Dynamic => MOST_WHOLE,
-            _ => AT_ONCE.max(self.own().size),
-        }
+        Ok(Taken::Done)
     }
 
     /// In the window's group.
@@ -471,27 +377,6 @@ impl Window {
 
     pub(super) fn is_member(&self, job_rank: u32) -> bool {
         self.rank_of(job_rank).is_some()
-    }
-
-    /// Where a piece is here, if all of it is inside what this process offers.
-    pub(super) fn place_here(&self, at: u64, bytes: u64) -> Result<(*mut u8, usize)> {
-        let own = self.own();
-        let begin = match own.reach {
-            Reach::Mapped(base) => {
-                if at.checked_add(bytes).is_none_or(|end| end > own.size) {
-                    let text =
-                        format!("window: bytes {at} to {} are not inside {}", at.saturating_add(bytes), own.size);
-                    return Err(Error::new(Status::RMA_RANGE, text));
-                }
-                base.wrapping_add(at as usize)
-            }
-            _ => {
-                let layout = Layout::contiguous(super::element::ElementType::Byte, bytes)?;
-                super::window_data::check_attached(own, at, &layout)?;
-                std::ptr::with_exposed_provenance_mut(at as usize)
-            }
-        };
-        Ok((begin, bytes as usize))
     }
 
     /// A member on another host wants the lock.

@@ -2,13 +2,14 @@
 
 use super::super::bootstrap::{BootstrapKind, BootstrapParams};
 use super::super::context::{Context, ContextParams};
-use super::super::element::ElementType;
+use super::super::element::{ElementType, Reduce};
 use super::super::gate::ThreadMode;
 use super::super::group::{Group, GroupParams};
 use super::super::test_random::Random;
 use super::super::thread::{ProgressMode, ThreadParams};
-use super::super::window::WindowParams;
+use super::super::window::{Flavor, WindowParams};
 use super::super::window_create::Wanted;
+use super::super::window_reach::{Process, Way};
 use super::super::window_wire::encode_piece;
 use super::super::worker::{Worker, WorkerParams};
 use super::*;
@@ -78,7 +79,7 @@ impl Alone {
         let header = WindowHeader { op, kind, bytes, pieces: pieces.len() as u32, ..self.window.header(what) };
         let mut body: Vec<u8> = pieces.iter().flat_map(|piece| encode_piece(*piece)).collect();
         body.extend_from_slice(data);
-        self.window.perform(&header, &body)
+        self.window.perform(&header, &body, false)
     }
 }
 
@@ -139,6 +140,39 @@ fn elements_of_one_message_are_updated_in_one_way() {
     alone.perform(What::Accumulate, Reduce::Replace, ElementType::ComplexFloat, &alike, &[7; 16]).unwrap();
     assert_eq!(alone.bytes(AROUND + 4, 8), [7; 8]);
     assert_eq!(alone.bytes(AROUND + 12, 8), [UNTOUCHED; 8]);
+}
+
+/// What is attached may have gone meanwhile: whoever asks is told, and this process lives.
+#[test]
+fn what_has_gone_is_told() {
+    let alone = Alone::new();
+    const PAGES: usize = 2 << 16;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // Behind the end of its file nothing is, and nobody else can come to stand there.
+    // SAFETY: a new file, and new memory, which nobody refers to.
+    let base = unsafe {
+        let file = libc::memfd_create(c"gone".as_ptr(), libc::MFD_CLOEXEC);
+        assert!(file >= 0 && libc::ftruncate(file, PAGES as libc::off_t / 2) == 0);
+        let base = libc::mmap(std::ptr::null_mut(), PAGES, access, libc::MAP_SHARED, file, 0);
+        assert!(base != libc::MAP_FAILED && libc::close(file) == 0);
+        base
+    };
+    alone.window.attach(base, PAGES).unwrap();
+    let edge = (base.expose_provenance() + PAGES / 2) as u64;
+    for what in [What::Put, What::Get, What::Accumulate, What::Fetch] {
+        let data: &[u8] = if what == What::Get { &[] } else { &[0; 8] };
+        let at = |at| alone.perform(what, Reduce::Sum, ElementType::Uint64, &[(at, 8)], data);
+        assert_eq!(at(edge).unwrap_err().status(), Status::INVALID_ADDR, "{what:?}");
+        at(edge - 8).unwrap();
+    }
+    for (way, at) in [(Way::Read, edge - 8), (Way::Write, edge - 8), (Way::Read, edge), (Way::Write, edge)] {
+        let mut word = [0_u64; 1];
+        let copied = Process::own(0).copy_by_file(way, &[(word.as_mut_ptr().cast(), at, 8)]);
+        assert_eq!(copied.map_err(|error| error.status()), if at < edge { Ok(()) } else { Err(Status::INVALID_ADDR) });
+    }
+    alone.window.detach(base).unwrap();
+    // SAFETY: of the memory above.
+    unsafe { libc::munmap(base, PAGES) };
 }
 
 /// Whatever is asked for, nothing happens beside what is attached.

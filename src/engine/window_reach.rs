@@ -9,7 +9,9 @@ use super::lock_order::Mutex;
 use super::peer_watch::{self, Found};
 use super::segment::Segment;
 use super::status::{Error, Result, Status};
+use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 
 /// Pieces of one system call. The kernel takes 1024.
 const AT_ONCE: usize = 256;
@@ -54,6 +56,7 @@ pub(super) struct Process {
     pid: i32,
     /// Readable when it has ended. None where the kernel has no such descriptors.
     ended: Option<OwnedFd>,
+    is_own: bool,
 }
 
 /// Which way.
@@ -70,7 +73,7 @@ impl Process {
     /// The one that made this segment, and proves it: what the segment begins with is read where that process has it.
     pub(super) fn meet(rank: u32, identity: &Identity, segment: &Segment, header: u64) -> Result<Self> {
         let (found, ended) = peer_watch::open(identity);
-        let process = Process { rank, pid: identity.pid as i32, ended };
+        let process = Process { rank, pid: identity.pid as i32, ended, is_own: false };
         if found == Found::Gone {
             return Err(process.gone());
         }
@@ -83,12 +86,36 @@ impl Process {
         Ok(process)
     }
 
+    /// This one, for memory that may have gone: the kernel says so, and no signal comes of it. A system call each way, where a load or a store would do.
+    pub(super) fn own(rank: u32) -> Self {
+        Process { rank, pid: std::process::id() as i32, ended: None, is_own: true }
+    }
+
+    /// Where a container forbids the calls that copy from process to process, also to the one that makes them.
+    pub(super) fn copy_by_file(&self, way: Way, pieces: &[Piece]) -> Result<()> {
+        let memory = OpenOptions::new().read(true).write(true).open("/proc/self/mem").map_err(|_| self.refused())?;
+        for (here, there, length) in pieces.iter().filter(|(.., length)| *length > 0) {
+            // SAFETY: the caller's memory here, as for `copy`.
+            let copied = unsafe {
+                match way {
+                    Way::Read => memory.read_exact_at(std::slice::from_raw_parts_mut(*here, *length), *there),
+                    Way::Write => memory.write_all_at(std::slice::from_raw_parts(*here, *length), *there),
+                }
+            };
+            copied.map_err(|_| unmapped(self.pid))?;
+        }
+        Ok(())
+    }
+
     /// Copies the pieces, which the caller may read or write here; there the kernel looks.
     pub(super) fn copy(&self, way: Way, pieces: &[Piece]) -> Result<()> {
         if self.ended.as_ref().is_some_and(peer_watch::is_readable) {
             return Err(self.gone());
         }
-        pieces.chunks(AT_ONCE).try_for_each(|pieces| self.copy_some(way, pieces))
+        match pieces.chunks(AT_ONCE).try_for_each(|pieces| self.copy_some(way, pieces)) {
+            Err(error) if self.is_own && error.status() == Status::UNSUPPORTED => self.copy_by_file(way, pieces),
+            copied => copied,
+        }
     }
 
     fn copy_some(&self, way: Way, pieces: &[Piece]) -> Result<()> {

@@ -13,6 +13,7 @@ use super::sync_call::{Assertions, LockType};
 use super::timer;
 use super::wait;
 use super::window::Window;
+use super::window_aside::Look;
 use super::window_messages::Visitor;
 use super::window_remote::Question;
 use super::window_wire::WindowHeader;
@@ -43,13 +44,15 @@ enum Asker {
     Far(Ticket, Arc<Question>),
     /// A member on another host, from this process.
     Member(u32, WindowHeader),
+    /// What was put aside, the update lock.
+    Aside,
 }
 
 impl Asker {
     fn ticket(&self) -> Option<Ticket> {
         match self {
             Asker::Here(ticket) | Asker::Far(ticket, _) => Some(*ticket),
-            Asker::Member(..) => None,
+            Asker::Member(..) | Asker::Aside => None,
         }
     }
 }
@@ -58,6 +61,7 @@ impl Asker {
 enum Outcome {
     Request(Ticket, Status),
     Member(Visitor, WindowHeader, Status),
+    Aside(Visitor),
     /// Of a window that has gone, or never came to be.
     Nobody,
 }
@@ -148,7 +152,8 @@ impl Window {
     pub(super) fn drop_lock_requests(&self) {
         // Where this may not be asked the epoch stays as it is, and the place in line until the process ends.
         let service = &self.group.service;
-        for worker in [Some(&service.user), Some(&service.worker).filter(|_| self.has_far)].into_iter().flatten() {
+        let of_others = Some(&service.worker).filter(|_| self.has_far || self.has_aside());
+        for worker in [Some(&service.user), of_others].into_iter().flatten() {
             let _ = worker.on_owner(|inside| {
                 inside.cancel_locks(|wait| std::ptr::eq(wait.window.as_ptr(), self));
                 Ok(())
@@ -164,6 +169,18 @@ impl Service {
         let (window, target) = (window.me.clone(), window.rank);
         let wait = LockWait { window, target, how, asker, deadline: u64::MAX, next_question: 0 };
         // By a handler, which is inside.
+        let _ = self.worker.on_owner(|inside| {
+            inside.lock_waits.borrow_mut().push(wait);
+            inside.attend(attention::LOCKS);
+            Ok(())
+        });
+    }
+
+    /// What was put aside there is looked after from now on. Any thread of the service.
+    pub(super) fn attend_to_aside(&self, window: &Window) {
+        let (asker, how) = (Asker::Aside, LockType::Exclusive);
+        let (window, target) = (window.me.clone(), window.rank);
+        let wait = LockWait { window, target, how, asker, deadline: u64::MAX, next_question: 0 };
         let _ = self.worker.on_owner(|inside| {
             inside.lock_waits.borrow_mut().push(wait);
             inside.attend(attention::LOCKS);
@@ -210,6 +227,11 @@ impl LockWait {
             return Some(ticket.map_or(Outcome::Nobody, |ticket| Outcome::Request(ticket, Status::CANCELED)));
         };
         let found = match &self.asker {
+            Asker::Aside => match window.look_aside(now >= self.next_question) {
+                Look::Nothing => None,
+                Look::Go => return Some(Outcome::Aside(Visitor::of(&window))),
+                Look::Over => return Some(Outcome::Nobody),
+            },
             Asker::Far(_, question) => {
                 let known = question.outcome().is_some() || window.what_left(self.target).is_some();
                 known.then(|| {
@@ -242,6 +264,7 @@ impl LockWait {
         };
         Some(match &self.asker {
             Asker::Member(_, header) => Outcome::Member(Visitor::of(&window), *header, status),
+            Asker::Aside => Outcome::Nobody,
             Asker::Here(ticket) | Asker::Far(ticket, _) => {
                 match status {
                     Status::OK => window.epoch.grant_lock(self.target, self.how),
@@ -272,6 +295,8 @@ impl LockWait {
             Asker::Here(_) => window.targets[self.target as usize].control().lock().give_up(window.rank),
             Asker::Far(_, question) => window.give_up_far(self.target, question),
             Asker::Member(from, _) => window.own().control().lock().give_up(*from),
+            // By who drops what stands there.
+            Asker::Aside => {}
         }
     }
 
@@ -315,6 +340,11 @@ impl Worker {
                     }
                 }
                 Outcome::Nobody => {}
+                Outcome::Aside(window) => self.outside(|| {
+                    if window.go_through_aside() {
+                        window.group.service.attend_to_aside(&window);
+                    }
+                }),
                 Outcome::Member(window, header, status) => self.outside(|| {
                     // What was had alone is to be taken.
                     let number = (status == Status::OK && header.how == LockType::Exclusive).into();

@@ -17,7 +17,7 @@ use super::status::{Error, Result, Status};
 use super::sync_call::{Assertions, LockType};
 use super::timer;
 use super::visible;
-use super::window::Window;
+use super::window::{Turns, Window};
 use super::window_awaited::Call as Asking;
 use super::window_control::Ended;
 use super::window_lock::{Patience, PACE};
@@ -284,10 +284,10 @@ impl Window {
                 Some(turns) => turns.completions[rank as usize],
                 None => return Err(another_call()),
             };
-            let completed = &self.own().control().from(rank).completed;
-            if let Err(error) = self.await_signal(rank, &|| completed.load(Ordering::Acquire) != seen, u64::MAX) {
+            if let Err(error) = self.await_signal(rank, &|| self.has_completed(rank, seen), u64::MAX) {
                 if error.status() != Status::BUSY {
-                    self.epoch.abandon_exposure();
+                    let Some(mut turns) = self.turns.try_lock() else { return Err(another_call()) };
+                    self.abandon_exposure(&mut turns);
                 }
                 return Err(error);
             }
@@ -305,9 +305,8 @@ impl Window {
             turns.looked = now;
             let seen = turns.completions[rank as usize];
             let gone = self.what_ended(rank);
-            let completed = self.own().control().from(rank).completed.load(Ordering::Acquire) != seen;
-            if let Some(ended) = gone.filter(|_| !completed) {
-                self.epoch.abandon_exposure();
+            if let Some(ended) = gone.filter(|_| !self.has_completed(rank, seen)) {
+                self.abandon_exposure(&mut turns);
                 return Err(self.failed(ended));
             }
         }
@@ -320,7 +319,7 @@ impl Window {
         let mut awaited = None;
         self.epoch.test_exposure(|rank| {
             let seen = &mut turns.completions[rank as usize];
-            let has = self.own().control().from(rank).completed.load(Ordering::Acquire) != *seen;
+            let has = self.has_completed(rank, *seen);
             if has {
                 *seen = seen.wrapping_add(1);
             } else {
@@ -329,6 +328,20 @@ impl Window {
             has
         })?;
         Ok(awaited)
+    }
+
+    /// Has this member completed more often than so? It may be less: see `abandon_exposure`.
+    fn has_completed(&self, rank: u32, seen: u64) -> bool {
+        let completed = self.own().control().from(rank).completed.load(Ordering::Acquire);
+        completed.wrapping_sub(seen) as i64 > 0
+    }
+
+    /// What those have to say of it who have not said it yet is taken for said, lest it be taken for the end of the next one.
+    fn abandon_exposure(&self, turns: &mut Turns) {
+        self.epoch.abandon_exposure(|rank| {
+            let seen = &mut turns.completions[rank as usize];
+            *seen = seen.wrapping_add(1);
+        });
     }
 
     /// Ends an epoch and begins another, with everybody.

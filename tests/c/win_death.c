@@ -308,6 +308,59 @@ static void before_it_completes(member_t *member) {
   member_finish(member);
 }
 
+/* Of two that are waited for one dies; what the other one says afterwards of that epoch is not taken for what it says of the next. */
+static void before_both_complete(member_t *member) {
+  static const uint32_t targets[] = {0, 1}, origins[] = {2, 3};
+  const uint32_t other = origins[1];
+  const uint64_t number = 77;
+  uint64_t found;
+  int32_t done = 0;
+  member_begin(member);
+  if (member->rank == victim) {
+    CHECK_OK(ucxx_window_start(win.window, targets, 2, 0));
+    die();
+  }
+  if (member->rank < 2) {
+    ucxx_status_t status = UCXX_OK;
+    CHECK_OK(ucxx_window_post(win.window, origins, 2, 0));
+    if (member->rank == 0) {
+      status = ucxx_window_wait(win.window);
+    } else {
+      while (status == UCXX_OK && !done)
+        status = ucxx_window_test(win.window, &done);
+      CHECK(!done);
+    }
+    CHECK_STATUS(status, UCXX_ERR_PEER_FAILED);
+    CHECK_MESSAGE("rank 2");
+    __atomic_add_fetch(&marks->go, 1, __ATOMIC_SEQ_CST);
+    CHECK_OK(ucxx_window_post(win.window, &other, 1, 0));
+    await_mark(&marks->waiting, 1);
+    for (int look = 0; look < 500; look++) {
+      CHECK_OK(ucxx_window_test(win.window, &done));
+      CHECK(!done);
+      sched_yield();
+    }
+    __atomic_add_fetch(&marks->fenced, 1, __ATOMIC_SEQ_CST);
+    CHECK_OK(ucxx_window_wait(win.window));
+    memcpy(&found, win.base, sizeof found);
+    CHECK_EQ(found, number);
+  } else if (member->rank == other) {
+    CHECK_OK(ucxx_window_start(win.window, targets, 2, 0));
+    await_mark(&marks->go, 2);
+    CHECK_OK(ucxx_window_complete(win.window));
+    CHECK_OK(ucxx_window_start(win.window, targets, 2, 0));
+    mark(&marks->waiting, 1);
+    await_mark(&marks->fenced, 2);
+    for (uint32_t at = 0; at < 2; at++)
+      CHECK_OK(win_put64(&win, targets[at], 0, &number));
+    CHECK_OK(ucxx_window_complete(win.window));
+  }
+  meet_others(&marks->met);
+  among_others();
+  check_others_work();
+  member_finish(member);
+}
+
 /* It lives and does not come: the group's limit ends the fence, this one and all that follow, and the close. */
 static void does_not_come(member_t *member) {
   member_open(member, worker_params);
@@ -469,6 +522,8 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
   kill_after(1, seed, before_it_posts);
   STEP("%s: before it completes", mode);
   kill_after(1, seed, before_it_completes);
+  STEP("%s: before both complete", mode);
+  kill_after(1, seed, before_both_complete);
   for (uint64_t round = 0; round < LOAD_ROUNDS; round++) {
     STEP("%s: under load, round %d", mode, (int)round);
     kill_after(1 + test_mix(seed + round) % 500, seed + round, under_load);

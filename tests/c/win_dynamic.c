@@ -2,7 +2,7 @@
  * Copyright the ucxx_rs developers */
 /*
  * Dynamic windows: memory comes and goes in any order, also inside epochs; what a call names may lie in regions that follow each other; what is not attached
- * is refused, at both ends.
+ * is refused, at both ends; and what has gone without being detached is told to whoever asks, and ends nobody.
  */
 #include "win.h"
 #include "win_model.h"
@@ -140,11 +140,72 @@ static void two_windows(member_t *member) {
   free(numbers);
 }
 
+/* What is behind the end of a file is attached, and there is nothing: nor can anything else come to stand there. */
+static void gone(member_t *member) {
+  const size_t half = 1 << 16;
+  const uint32_t target = (member->rank + 1) % member->size;
+  uint64_t number = 5, found = 5;
+  uint64_t numbers[2048] = {0};
+  ucxx_layout_t one = contiguous(UCXX_TYPE_UINT64, 1), many = contiguous(UCXX_TYPE_UINT64, 2048);
+  STEP("gone");
+  int file = memfd_create("gone", MFD_CLOEXEC);
+  CHECK(file >= 0);
+  CHECK_EQ(ftruncate(file, (off_t)half), 0);
+  uint8_t *memory = mmap(NULL, 2 * half, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  CHECK(memory != MAP_FAILED);
+  CHECK_EQ(close(file), 0);
+  known->address[member->rank] = (uint64_t)(uintptr_t)memory;
+  CHECK_OK(ucxx_window_create_dynamic(member->group, NULL, &window));
+  CHECK_OK(ucxx_window_attach(window, memory, 2 * half));
+  meet(member);
+  const int64_t there = (int64_t)known->address[target], edge = there + (int64_t)half;
+  CHECK_OK(ucxx_window_lock_all(window, 0));
+  for (int way = 0; way < 7; way++) {
+    ucxx_status_t status;
+    switch (way) {
+    case 0:
+      status = ucxx_window_put(window, &number, &one, target, edge, &one);
+      break;
+    case 1:
+      status = ucxx_window_get(window, &found, &one, target, edge, &one);
+      break;
+    case 2:
+      status = ucxx_window_accumulate(window, &number, &one, target, edge, &one, UCXX_REDUCE_SUM);
+      break;
+    case 3:
+      status = ucxx_window_fetch_and_op(window, &number, &found, UCXX_TYPE_UINT64, target, edge, UCXX_REDUCE_SUM);
+      break;
+    case 4:
+      status = ucxx_window_compare_and_swap(window, &number, &number, &found, UCXX_TYPE_UINT64, target, edge);
+      break;
+    case 5: /* across the edge */
+      status = ucxx_window_put(window, numbers, &many, target, edge - 4096, &many);
+      break;
+    default:
+      status = ucxx_window_accumulate(window, numbers, &many, target, edge - 4096, &many, UCXX_REDUCE_SUM);
+    }
+    ucxx_status_t flushed = ucxx_window_flush(window, target);
+    CHECK_STATUS(status != UCXX_OK ? status : flushed, UCXX_ERR_INVALID_ADDR);
+    CHECK_OK(ucxx_window_flush(window, target));
+    CHECK_EQ(found, 5);
+  }
+  CHECK_OK(ucxx_window_put(window, &number, &one, target, there, &one));
+  CHECK_OK(ucxx_window_accumulate(window, &number, &one, target, there, &one, UCXX_REDUCE_SUM));
+  CHECK_OK(ucxx_window_flush(window, target));
+  CHECK_OK(ucxx_window_get(window, &found, &one, target, there, &one));
+  CHECK_OK(ucxx_window_unlock_all(window));
+  CHECK_EQ(found, 10);
+  CHECK_OK(ucxx_window_close(window));
+  ucxx_window_destroy(window);
+  CHECK_EQ(munmap(memory, 2 * half), 0);
+}
+
 static void all_of_it(member_t *member) {
   member_open(member, worker_params);
   member_join(member, 0);
   come_and_go(member);
   two_windows(member);
+  gone(member);
   meet(member);
   member_close(member);
 }

@@ -191,6 +191,192 @@ static void impatience(member_t *member) {
   member_close(member);
 }
 
+/* ------------------------------------------------------------------ the update lock */
+
+static struct { uint8_t *page; size_t length; } forbidden;
+
+/* In the midst of an accumulate, with the update lock of its target: until the others have seen that they go on. */
+static void on_forbidden(int number) {
+  (void)number;
+  mark(&marks->ready, 1);
+  await_mark(&marks->met, 1);
+  if (mprotect(forbidden.page, forbidden.length, PROT_READ | PROT_WRITE) != 0)
+    _exit(1);
+}
+
+/* Rank 0's update lock is held by a process of its host for as long as the others like: its service does everything else for them, and keeps the order of each. */
+static void held_up(member_t *member) {
+  const uint32_t holder = test_hosts(), far = 1, other = test_hosts() + 1;
+  const struct sigaction action = {.sa_handler = on_forbidden};
+  ucxx_layout_t one = contiguous(UCXX_TYPE_COMPLEX_DOUBLE, 1);
+  const double unit[2] = {1, -1}, ten[2] = {10, -10};
+  ucxx_request_t *request = NULL;
+  struct sigaction before;
+  uint64_t number = 5, found = 0;
+  double sums[2], then[2];
+  win_t win, second;
+  member_begin(member);
+  win_open(&win, member, UCXX_WINDOW_FLAVOR_ALLOCATE, 128, 8, NULL);
+  win_open(&second, member, UCXX_WINDOW_FLAVOR_ALLOCATE, 128, 8, NULL);
+  CHECK_OK(ucxx_window_lock_all(win.window, 0));
+  CHECK_OK(ucxx_window_lock_all(second.window, 0));
+  CHECK_OK(ucxx_group_barrier(member->group));
+  if (win.rank == holder) {
+    forbidden.length = (size_t)sysconf(_SC_PAGESIZE);
+    forbidden.page = mmap(NULL, forbidden.length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(forbidden.page != MAP_FAILED);
+    memcpy(forbidden.page, unit, sizeof unit);
+    CHECK_EQ(mprotect(forbidden.page, forbidden.length, PROT_NONE), 0);
+    CHECK_EQ(sigaction(SIGSEGV, &action, &before), 0);
+    CHECK_OK(ucxx_window_accumulate(win.window, forbidden.page, &one, 0, 0, &one, UCXX_REDUCE_SUM));
+    CHECK_EQ(sigaction(SIGSEGV, &before, NULL), 0);
+    CHECK_EQ(munmap(forbidden.page, forbidden.length), 0);
+  } else if (win.rank == far) {
+    await_mark(&marks->ready, 1);
+    CHECK_OK(ucxx_window_accumulate(win.window, ten, &one, 0, 0, &one, UCXX_REDUCE_SUM));
+    CHECK_OK(ucxx_window_accumulate(win.window, unit, &one, 0, 0, &one, UCXX_REDUCE_SUM));
+    CHECK_OK(ucxx_window_get_accumulate(win.window, unit, &one, then, &one, 0, 0, &one, UCXX_REDUCE_SUM));
+    CHECK_STATUS(ucxx_window_flush_nb(win.window, 0, NULL, &request), UCXX_INPROGRESS);
+    /* Another window. */
+    CHECK_OK(win_put64(&second, 0, 0, &number));
+    CHECK_OK(ucxx_window_flush(second.window, 0));
+    mark(&marks->ready, 2);
+  } else if (win.rank == other) {
+    /* Another member, in the same window: what does not take the lock. */
+    await_mark(&marks->ready, 2);
+    CHECK_OK(win_put64(&win, 0, 64, &number));
+    CHECK_OK(win_get64(&win, 0, 64, &found));
+    CHECK_OK(ucxx_window_flush(win.window, 0));
+    CHECK_EQ(found, number);
+    CHECK_OK(ucxx_window_accumulate(win.window, unit, &one, 0, 0, &one, UCXX_REDUCE_SUM));
+    mark(&marks->met, 1);
+  }
+  if (win.rank == far) {
+    CHECK_OK(finish(UCXX_INPROGRESS, &request));
+    /* By this one's 11, and by the others' as they have come by then. */
+    CHECK(then[0] >= 12 && then[0] <= 13 && then[0] == -then[1]);
+  }
+  CHECK_OK(ucxx_window_unlock_all(second.window));
+  CHECK_OK(ucxx_window_unlock_all(win.window));
+  CHECK_OK(ucxx_group_barrier(member->group));
+  memcpy(sums, win.base, sizeof sums);
+  CHECK(win.rank != 0 || (sums[0] == 14 && sums[1] == -14));
+  win_close(&second);
+  win_close(&win);
+  member_close(member);
+}
+
+/* The same, but nobody waits until it is over: the target leaves its window with what it has put aside. */
+static void left_aside(member_t *member) {
+  const uint32_t holder = test_hosts(), far = 1;
+  const struct sigaction action = {.sa_handler = on_forbidden};
+  ucxx_layout_t one = contiguous(UCXX_TYPE_COMPLEX_DOUBLE, 1);
+  const double unit[2] = {1, -1};
+  win_t win, second;
+  member_begin(member);
+  win_open(&win, member, UCXX_WINDOW_FLAVOR_ALLOCATE, 128, 8, NULL);
+  win_open(&second, member, UCXX_WINDOW_FLAVOR_ALLOCATE, 128, 8, NULL);
+  meet_at(&marks->opened, member->size);
+  if (win.rank == holder) {
+    struct sigaction before;
+    CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, 0, 0));
+    forbidden.length = (size_t)sysconf(_SC_PAGESIZE);
+    forbidden.page = mmap(NULL, forbidden.length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(forbidden.page != MAP_FAILED);
+    CHECK_EQ(sigaction(SIGSEGV, &action, &before), 0);
+    CHECK_OK(ucxx_window_accumulate(win.window, forbidden.page, &one, 0, 0, &one, UCXX_REDUCE_SUM));
+    CHECK_EQ(sigaction(SIGSEGV, &before, NULL), 0);
+    CHECK_EQ(munmap(forbidden.page, forbidden.length), 0);
+    CHECK_OK(ucxx_window_unlock(win.window, 0));
+  } else if (win.rank == far) {
+    uint64_t found;
+    CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, 0, 0));
+    CHECK_OK(ucxx_window_lock(second.window, UCXX_LOCK_SHARED, 0, 0));
+    await_mark(&marks->ready, 1);
+    CHECK_OK(ucxx_window_accumulate(win.window, unit, &one, 0, 0, &one, UCXX_REDUCE_SUM));
+    /* Behind it on the way. */
+    CHECK_OK(win_get64(&second, 0, 0, &found));
+    CHECK_OK(ucxx_window_flush(second.window, 0));
+    mark(&marks->ready, 2);
+    CHECK_STATUS(ucxx_window_unlock(win.window, 0), UCXX_ERR_PEER_FAILED);
+    CHECK_MESSAGE("rank 0");
+    mark(&marks->met, 1);
+    CHECK_OK(ucxx_window_unlock(second.window, 0));
+  } else if (win.rank == 0) {
+    await_mark(&marks->ready, 2);
+    ucxx_window_destroy(win.window);
+    win.window = NULL;
+  }
+  CHECK_OK(ucxx_group_barrier(member->group));
+  if (win.window != NULL)
+    ucxx_window_destroy(win.window);
+  win_close(&second);
+  member_close(member);
+}
+
+/* ------------------------------------------------------------------ hints */
+
+enum { WHOLE = 8192 };
+
+/* Long enough that who has come out of set_hints, if anybody, finds this one in it. */
+static void in_set_hints(void *arg, ucxx_request_t *request, ucxx_status_t status) {
+  const uint64_t until = clock_ns() + 200 * MILLISECOND;
+  (void)request;
+  CHECK_OK(status);
+  mark(&marks->ready, 2);
+  while (look(&marks->met) == 0 && clock_ns() < until)
+    sched_yield();
+  mark(arg, 1);
+}
+
+/* Two members. One of them is held up in set_hints: the other one does not reach it before it has the new hints. */
+static void hints_of_both(member_t *member) {
+  ucxx_window_params_t hints = UCXX_WINDOW_PARAMS_INIT;
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  ucxx_layout_t all = contiguous(UCXX_TYPE_INT64, WHOLE);
+  ucxx_request_t *request = NULL;
+  int64_t *ones = test_alloc(WHOLE * sizeof *ones);
+  ucxx_endpoint_t *endpoint = NULL;
+  uint64_t called = 0;
+  char byte = 0;
+  win_t win;
+  for (int at = 0; at < WHOLE; at++)
+    ones[at] = 1;
+  hints.accumulate_granularity = UINT64_MAX;
+  member_begin(member);
+  win_open(&win, member, UCXX_WINDOW_FLAVOR_ALLOCATE, WHOLE * sizeof *ones, 8, NULL);
+  if (win.rank == 1) {
+    params.callback = in_set_hints;
+    params.callback_arg = &called;
+    CHECK_STATUS(ucxx_tag_recv(member->worker, &byte, 1, 5, UINT64_MAX, &params, &request), UCXX_INPROGRESS);
+    mark(&marks->ready, 1);
+    CHECK_OK(ucxx_window_set_hints(win.window, &hints));
+    while (look(&called) == 0)
+      progress(member->worker);
+    CHECK_OK(finish(UCXX_INPROGRESS, &request));
+  } else {
+    await_mark(&marks->ready, 1);
+    /* The other one is given time to get to where it waits; who comes too early finds less. */
+    for (const uint64_t until = clock_ns() + 30 * MILLISECOND; clock_ns() < until;)
+      progress(member->worker);
+    CHECK_OK(ucxx_group_endpoint(member->group, 1, &endpoint));
+    ucxx_status_t status = ucxx_tag_send(endpoint, &byte, 1, 5, NULL, &request);
+    while (look(&marks->ready) < 2)
+      progress(member->worker);
+    CHECK_OK(finish(status, &request));
+    CHECK_OK(ucxx_window_set_hints(win.window, &hints));
+    CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, 1, 0));
+    CHECK_OK(ucxx_window_accumulate(win.window, ones, &all, 1, 0, &all, UCXX_REDUCE_SUM));
+    CHECK_OK(ucxx_window_unlock(win.window, 1));
+    mark(&marks->met, 1);
+  }
+  CHECK_OK(ucxx_group_barrier(member->group));
+  CHECK(win.rank == 0 || memcmp(win.base, ones, WHOLE * sizeof *ones) == 0);
+  win_close(&win);
+  free(ones);
+  member_close(member);
+}
+
 /* The target dies in the midst of everything: whoever needs it is told, with its rank, and the others go on. */
 static void target_dies(member_t *member) {
   static const uint64_t one = 1;
@@ -364,6 +550,18 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
   run_members(MEMBERS, seed, sums);
   run_members(3, seed, what_the_target_finds);
   run_members(4, seed, impatience);
+  marks = shared_open(sizeof *marks);
+  run_members(2, seed, hints_of_both);
+  munmap(marks, sizeof *marks);
+  if (test_hosts() > 1 && test_hosts() < MEMBERS - 1) {
+    STEP("%s: the update lock", mode);
+    marks = shared_open(sizeof *marks);
+    run_members(MEMBERS, seed, held_up);
+    munmap(marks, sizeof *marks);
+    marks = shared_open(sizeof *marks);
+    run_members(MEMBERS, seed, left_aside);
+    munmap(marks, sizeof *marks);
+  }
   if (test_hosts() > 1)
     deaths(seed, mode);
   if (params->thread_mode == UCXX_THREAD_MULTI) {

@@ -1,0 +1,159 @@
+//! What messages ask for, executed at this process's memory, once `window_messages` knows whose they are.
+//!
+//! An operation is executed as if this process had called for it, with one difference: memory that was attached may have gone, and a process is not to end by a signal since
+//! another one asked for something there. So in dynamic windows the kernel copies, as it does from process to process. It costs a system call for a put or get,
+//! and two and the lock for an accumulate; the other windows' memory stays, as their owners have promised, and costs nothing.
+
+use super::element::{Domain, Reduce};
+use super::layout::Layout;
+use super::reduce::{self, Update};
+use super::rma;
+use super::status::{Error, Result, Status};
+use super::window::{Flavor, Window};
+use super::window_data::{check_attached, swap_there, Place};
+use super::window_operate::AT_ONCE;
+use super::window_reach::{Piece, Process, Reach, Way};
+use super::window_wire::{pieces_of, What, WindowHeader};
+use std::sync::atomic::Ordering;
+
+/// Of a dynamic window, whose members do not know of each other how much there is: bytes that are updated as one.
+const MOST_WHOLE: u64 = 1 << 31;
+
+impl Window {
+    /// Executes an operation at this process's memory. What was asked for; BUSY, with nothing done, as `under_lock_as_service` says it.
+    pub(super) fn perform(&self, header: &WindowHeader, data: &[u8], granted: bool) -> Result<Vec<u8>> {
+        let WindowHeader { what, op, kind, bytes, .. } = *header;
+        let strange = || Error::new(Status::INVALID_PARAM, "window: a message whose data is not what it says");
+        let (pieces, data) = pieces_of(header, data).ok_or_else(strange)?;
+        let size = kind.size();
+        let expected = match what {
+            What::Get => 0,
+            What::Fetch if op == Reduce::NoOp => 0,
+            What::Swap => 2 * size as u64,
+            _ => bytes,
+        };
+        // What is swapped is one element, at one place.
+        let one = what != What::Swap || (header.pieces == 0 && bytes == size as u64);
+        // What is put and has come along is as long as it may be.
+        let most = if what == What::Put && header.pieces == 0 { u64::MAX } else { self.most_at_once() };
+        if data.len() as u64 != expected || bytes > most || !one {
+            return Err(strange());
+        }
+        let places = pieces.iter().map(|(at, bytes)| self.place_here(*at, *bytes)).collect::<Result<Vec<_>>>()?;
+        let fetches = what.is_answered();
+        let mut fetched = self.group.service.windows.take_buffer(if fetches { bytes as usize } else { 0 });
+        if bytes == 0 {
+            return Ok(fetched);
+        }
+        // What was attached may have gone: the kernel finds that out, at the cost of its calls.
+        let attached = (self.flavor == Flavor::Dynamic).then(|| Process::own(self.rank));
+        if matches!(what, What::Put | What::Get) {
+            let mut done = 0;
+            if let Some(own) = &attached {
+                let (way, here) = match what {
+                    What::Put => (Way::Write, data.as_ptr().cast_mut()),
+                    _ => (Way::Read, fetched.as_mut_ptr()),
+                };
+                let piece = |(place, length): (*mut u8, usize)| {
+                    done += length;
+                    (here.wrapping_add(done - length), place.addr() as u64, length)
+                };
+                let pieces: Vec<Piece> = places.into_iter().filter(|(_, length)| *length > 0).map(piece).collect();
+                own.copy(way, &pieces)?;
+                return Ok(fetched);
+            }
+            for (place, length) in places {
+                // SAFETY: inside this process's memory of the window, and as many bytes of the data or of what is fetched.
+                unsafe {
+                    match what {
+                        What::Put => rma::copy(data.as_ptr().add(done), place, place, length),
+                        _ => rma::copy(place, fetched.as_mut_ptr().add(done), place, length),
+                    }
+                }
+                done += length;
+            }
+            return Ok(fetched);
+        }
+        let mut domain = None;
+        for (place, length) in places.iter().filter(|(_, length)| *length > 0) {
+            // Elements that lie alike are updated alike: of one layout they do.
+            let of_piece = self.domain(Place::Here(*place), kind, *length as u64)?;
+            if length % size != 0 || domain.is_some_and(|domain| domain != of_piece) {
+                return Err(strange());
+            }
+            domain = Some(of_piece);
+        }
+        let domain = domain.ok_or_else(strange)?;
+        if what == What::Swap {
+            kind.check_compare_and_swap()?;
+            let (operand, compare) = data.split_at(size);
+            let (at, operands) = (places[0].0, (operand.as_ptr(), compare.as_ptr(), fetched.as_mut_ptr()));
+            match (&attached, domain) {
+                (Some(own), _) => self.under_lock_as_service(granted, || {
+                    // SAFETY: one element of ours; and the lock is held.
+                    unsafe { swap_there(own, at.addr() as u64, size, operands) }
+                }),
+                (None, Domain::Lock) => self.under_lock_as_service(granted, || {
+                    let (operand, compare, result) = operands;
+                    // SAFETY: one element inside this process's memory, and of ours; and the lock is held.
+                    unsafe { reduce::swap_locked(size, at, operand, compare, result) };
+                    Ok(())
+                }),
+                // SAFETY: as above, by the processor's instruction.
+                (None, domain) => unsafe { self.swap_at(self.own(), kind, domain, at, operands) },
+            }?;
+            return Ok(fetched);
+        }
+        kind.check_reduce(op, fetches)?;
+        let mut done = 0;
+        let updates: Vec<Update> = places
+            .iter()
+            .map(|(target, length)| {
+                let operand = if data.is_empty() { std::ptr::null() } else { data.as_ptr().wrapping_add(done) };
+                let result = if fetches { fetched.as_mut_ptr().wrapping_add(done) } else { std::ptr::null_mut() };
+                done += length;
+                Update { kind, op, target: *target, operand, result, count: length / size }
+            })
+            .collect();
+        match &attached {
+            Some(own) => self.under_lock_as_service(granted, || {
+                // SAFETY: as above, with the lock held.
+                updates.iter().try_for_each(|update| unsafe { self.combine_attached(own, update) })
+            }),
+            // SAFETY: as above, in the way that the window has for such elements.
+            None => unsafe { self.apply(domain, &updates, granted) },
+        }?;
+        Ok(fetched)
+    }
+
+    /// Bytes that one message may be about.
+    fn most_at_once(&self) -> u64 {
+        let whole = self.granularity.load(Ordering::Relaxed) > 0;
+        match self.flavor {
+            _ if !whole => AT_ONCE,
+            Flavor::Dynamic => MOST_WHOLE,
+            _ => AT_ONCE.max(self.own().size),
+        }
+    }
+
+    /// Where a piece is here, if all of it is inside what this process offers.
+    pub(super) fn place_here(&self, at: u64, bytes: u64) -> Result<(*mut u8, usize)> {
+        let own = self.own();
+        let begin = match own.reach {
+            Reach::Mapped(base) => {
+                if at.checked_add(bytes).is_none_or(|end| end > own.size) {
+                    let text =
+                        format!("window: bytes {at} to {} are not inside {}", at.saturating_add(bytes), own.size);
+                    return Err(Error::new(Status::RMA_RANGE, text));
+                }
+                base.wrapping_add(at as usize)
+            }
+            _ => {
+                let layout = Layout::contiguous(super::element::ElementType::Byte, bytes)?;
+                check_attached(own, at, &layout)?;
+                std::ptr::with_exposed_provenance_mut(at as usize)
+            }
+        };
+        Ok((begin, bytes as usize))
+    }
+}
