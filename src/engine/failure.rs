@@ -38,8 +38,8 @@ impl Endpoint {
         }
         // Watched or not: one that was made a moment ago may not be yet.
         let process = self.origin().map(|origin| &origin.identity);
-        let lives =
-            process.is_some_and(|process| process.shares_host_with(&self.worker.identity) && identity::lives(process));
+        let lives = process
+            .is_some_and(|process| process.shares_host_with(&self.worker.identity) && identity::goes_on(process));
         let status = if lives { Status::CONNECTION_RESET } else { Status::PEER_FAILED };
         self.closing.loss.set(status);
         status
