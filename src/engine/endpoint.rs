@@ -192,6 +192,7 @@ impl Endpoint {
             check_releases(worker, origin, params.peer_failure && !to_self)?;
         }
         let endpoint = Self::build(worker, params, origin, to_self, None);
+        endpoint.peering.unclaimed.set(back);
         endpoint.watch_process()?;
         let mut ucp_params = endpoint.ucp_params();
         ucp_params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_REMOTE_ADDRESS);
@@ -202,7 +203,6 @@ impl Endpoint {
             let text = super::log::with_reason(text, &logged);
             Error::new(status, super::room::with_shared_memory(text))
         })?;
-        endpoint.peering.unclaimed.set(back);
         endpoint.register();
         if to_self {
             endpoint.learn_number(endpoint.peering.number.get());
@@ -299,10 +299,12 @@ impl Endpoint {
         }
     }
 
-    /// Has the end of the peer's process noticed, where it is one of this host and not this one.
+    /// Has the end of the peer's process noticed, where it is one of this host and not this one. Without error handling only for ends that nobody here knows of, and so nobody can
+    /// destroy.
     fn watch_process(&self) -> Result<()> {
         let here = &self.worker.identity;
-        let Some(origin) = self.origin().filter(|_| self.peer_failure && !self.watched.get()) else { return Ok(()) };
+        let wanted = self.peer_failure || self.peering.unclaimed.get();
+        let Some(origin) = self.origin().filter(|_| wanted && !self.watched.get()) else { return Ok(()) };
         if !origin.identity.shares_host_with(here) || origin.identity.same_process(here) {
             return Ok(());
         }
@@ -318,7 +320,7 @@ impl Endpoint {
         Ok(())
     }
 
-    fn unwatch_process(&self) {
+    pub(super) fn unwatch_process(&self) {
         if let (true, Some(origin)) = (self.watched.replace(false), self.origin()) {
             self.worker.unwatch_process(&origin.identity);
         }

@@ -317,6 +317,9 @@ impl Endpoint {
             endpoints.iter().flatten().filter(fits).min_by_key(|endpoint| endpoint.peering.made.get()).cloned()?
         };
         found.peering.unclaimed.set(false);
+        if !found.peer_failure {
+            found.unwatch_process();
+        }
         worker.stats.endpoints.add(1);
         found.window.set_limits(params.window);
         found.watch_for_silence(params.liveness_ns);
