@@ -10,7 +10,7 @@
 
 enum { MEMBERS = 3, WAITERS = MEMBERS - 1, ELEMENTS = 4096, SUMS = 1000, LIMIT_SECONDS = 60, HELD = 1, OTHER = 2 };
 
-static const ucxx_worker_params_t *worker_params;
+static ucxx_worker_params_t worker_params; /* not where the main thread had them, which ends */
 static int starved, without_main;
 static win_t win;
 static member_t self;
@@ -22,7 +22,6 @@ static struct marks { uint64_t opened, begun, alone, shared, asked, free, refuse
 
 static void starve(void) {
   struct rlimit none;
-  sleep_once(&self);
   CHECK_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);
   none = usual;
   none.rlim_cur = 0;
@@ -38,7 +37,15 @@ static void wait_in_vain(int32_t type, uint32_t target) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   ucxx_request_t *request = NULL;
   params.timeout_ns = 150 * MILLISECOND;
-  CHECK_STATUS(finish(ucxx_window_lock_nb(win.window, type, target, 0, &params, &request), &request), UCXX_ERR_TIMED_OUT);
+  CHECK_STATUS(ucxx_window_lock_nb(win.window, type, target, 0, &params, &request), UCXX_INPROGRESS);
+  /* Not by a wait, which may want a descriptor to sleep on. */
+  while (ucxx_request_status(request) == UCXX_INPROGRESS) {
+    if (worker_params.progress_mode == UCXX_PROGRESS_MANUAL)
+      progress(self.worker);
+    sched_yield();
+  }
+  CHECK_STATUS(ucxx_request_status(request), UCXX_ERR_TIMED_OUT);
+  ucxx_request_destroy(request);
 }
 
 static void locks(uint32_t rank) {
@@ -107,7 +114,7 @@ static void death(uint32_t rank) {
 }
 
 static void *live(void *none) {
-  member_open(&self, worker_params);
+  member_open(&self, &worker_params);
   member_join(&self, 0);
   win_open(&win, &self, UCXX_WINDOW_FLAVOR_ALLOCATE, ELEMENTS * 8, 8, NULL);
   meet_at(&marks->opened, MEMBERS);
@@ -143,7 +150,7 @@ static void body(member_t *member) {
 
 /* Nobody reaps the dead one before it has been noticed. */
 static void round_in(const ucxx_worker_params_t *params, const char *mode) {
-  worker_params = params;
+  worker_params = *params;
   /* One thread of each is at it: as with one thread alone. */
   if (params->thread_mode == UCXX_THREAD_MULTI && params->progress_mode == UCXX_PROGRESS_MANUAL)
     return;
