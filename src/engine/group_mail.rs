@@ -93,9 +93,9 @@ impl<M> Mail<M> {
 
     /// What has come of this member in the group; none where there is no such group here, yet.
     pub(crate) fn waiting(&self, group: u64, from: u32) -> Option<impl Iterator<Item = &M>> {
-        self.groups.contains_key(&group).then(|| {
-            self.arrived.get(&(group, from)).into_iter().flatten().map(|arrived| &arrived.held)
-        })
+        self.groups
+            .contains_key(&group)
+            .then(|| self.arrived.get(&(group, from)).into_iter().flatten().map(|arrived| &arrived.held))
     }
 
     /// The next message of this member in the group, if it has come.
