@@ -1,5 +1,6 @@
 //! What a progress pass still has to do after UCP's own progress has returned.
 
+use super::assist::Assistant;
 use super::endpoint::{Callback, Endpoint, Phase};
 use super::fetch::Making;
 use super::listener::ConnRequest;
@@ -71,30 +72,40 @@ impl Event {
     }
 }
 
+/// What a thread is in the midst of.
+struct Here {
+    /// User callbacks on its stack.
+    callbacks: Cell<u32>,
+    /// What it is to stop being before it enters another one; or null.
+    assistant: Cell<*const Assistant<'static>>,
+}
+
 thread_local! {
-    /// How many user callbacks are on this thread's stack.
-    static CALLBACK_DEPTH: Cell<u32> = const { Cell::new(0) };
+    static HERE: Here = const { Here { callbacks: Cell::new(0), assistant: Cell::new(std::ptr::null()) } };
     /// Workers that a callback destroyed, kept until no frame of theirs is left on the stack.
     static DOOMED: RefCell<Vec<Arc<Worker>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Is this thread inside a user callback?
 pub(crate) fn in_callback() -> bool {
-    CALLBACK_DEPTH.try_with(|depth| depth.get() > 0).unwrap_or(false)
+    HERE.try_with(|here| here.callbacks.get() > 0).unwrap_or(false)
 }
 
 /// Marks this thread as inside a user callback for as long as it lives. Stays on its thread.
-pub(crate) struct CallbackScope(*const Cell<u32>);
+pub(crate) struct CallbackScope(*const Here);
 
 impl CallbackScope {
     #[inline]
     pub(crate) fn new() -> Self {
-        let depth = CALLBACK_DEPTH.try_with(std::ptr::from_ref).unwrap_or(std::ptr::null());
+        let here = HERE.try_with(std::ptr::from_ref).unwrap_or(std::ptr::null());
         // SAFETY: this thread's own, which lives as long as the thread.
-        if let Some(depth) = unsafe { depth.as_ref() } {
-            depth.set(depth.get() + 1);
+        if let Some(here) = unsafe { here.as_ref() } {
+            here.callbacks.set(here.callbacks.get() + 1);
+            if !here.assistant.get().is_null() {
+                leave_to_its_thread(here);
+            }
         }
-        CallbackScope(depth)
+        CallbackScope(here)
     }
 }
 
@@ -102,10 +113,33 @@ impl Drop for CallbackScope {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: as in `new`; a raw pointer keeps the scope on its thread.
-        if let Some(depth) = unsafe { self.0.as_ref() } {
-            depth.set(depth.get() - 1);
+        if let Some(here) = unsafe { self.0.as_ref() } {
+            here.callbacks.set(here.callbacks.get() - 1);
         }
     }
+}
+
+#[cold]
+fn leave_to_its_thread(here: &Here) {
+    let assistant = here.assistant.replace(std::ptr::null());
+    // SAFETY: of a call of `until_callback` on this thread's stack, or null.
+    if let Some(assistant) = unsafe { assistant.as_ref() } {
+        assistant.leave();
+    }
+}
+
+/// Does something in which the assistant leaves before the first user callback, if there is one.
+pub(crate) fn until_callback(assistant: &Assistant, work: &dyn Fn()) {
+    /// What was there before is there again.
+    struct Again(*const Assistant<'static>);
+    impl Drop for Again {
+        fn drop(&mut self) {
+            let _ = HERE.try_with(|here| here.assistant.set(self.0));
+        }
+    }
+    let this = std::ptr::from_ref(assistant).cast();
+    let _again = Again(HERE.try_with(|here| here.assistant.replace(this)).unwrap_or(std::ptr::null()));
+    work();
 }
 
 /// Workers in `DOOMED`, on all threads: the one look that every call that progresses takes costs a load.

@@ -6,6 +6,7 @@ pub mod am_message;
 pub mod am_multi;
 pub mod am_queue;
 pub(crate) mod am_receive;
+pub(crate) mod assist;
 pub(crate) mod asymmetric;
 pub mod atomic;
 pub mod bootstrap;

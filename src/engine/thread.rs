@@ -3,6 +3,7 @@
 //! While it runs it is the one that progresses. With delayed submission it is also the only one that calls UCP: others put
 //! transfers into the ring and everything else onto the control list. Without, they enter the gate, which is a lock then.
 
+use super::assist::Assistants;
 use super::cache_line::CacheLine;
 use super::context::feature;
 use super::control::Control;
@@ -25,16 +26,16 @@ use super::wakeup::Armed;
 use super::worker::{Inside, Worker};
 use std::cell::RefCell;
 use std::ffi::{c_void, CStr};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::{sync_channel, SyncSender};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Rounds without work after which other threads are let run: a peer may need this very core to give us work.
-const ROUNDS_PER_YIELD: u32 = 8;
+pub(super) const ROUNDS_PER_YIELD: u32 = 8;
 /// Rounds without work between two looks at the clock.
-const ROUNDS_PER_LOOK: u32 = 16;
+pub(super) const ROUNDS_PER_LOOK: u32 = 16;
 /// While an endpoint is being opened or closed a sleep is this short: what UCP does then need not raise an event.
 const NAP: Duration = Duration::from_millis(5);
 /// While another thread works in its place it looks after its own part this often.
@@ -84,8 +85,8 @@ pub(crate) struct ProgressThread {
     sleep: SleepFlag,
     pub(crate) control: Control<Lists>,
     pub(crate) queue: OnceLock<Queue>,
-    /// Threads that make passes in its place: see `assist`.
-    assistants: AtomicU32,
+    /// Threads that make passes in its place.
+    pub(crate) assistants: Assistants,
     /// Held by whoever starts or stops it.
     handle: Mutex<Option<JoinHandle<()>>>,
 
@@ -110,7 +111,7 @@ impl ProgressThread {
             sleep: SleepFlag::new(),
             control: Control::default(),
             queue: OnceLock::new(),
-            assistants: AtomicU32::new(0),
+            assistants: Assistants::default(),
             room: EventCount::new(),
             graves: RefCell::default(),
             handle: Mutex::new(None),
@@ -334,7 +335,7 @@ impl Worker {
         let mut lists = Lists::default();
         let mut idle = Idle { mode, spin_ns: self.spin_ns, rounds: 0, since: 0 };
         while !thread.stop.load(Ordering::Acquire) {
-            if thread.assistants.load(Ordering::Relaxed) > 0 {
+            if thread.assistants.are_there() {
                 // Two would be in each other's way. Not armed meanwhile, so that no peer takes the trouble to wake it.
                 std::thread::sleep(ASSISTED_NAP);
                 continue;
@@ -349,37 +350,6 @@ impl Worker {
         }
         guarded(|| self.last_round(&mut lists));
         events::hand_over_doomed();
-    }
-
-    /// Makes passes in the place of the progress thread until `done`, or for so long, with `between` from time to time: whoever waits for what a pass
-    /// brings has it without two switches of threads. For a worker whose callbacks are all the library's, and whose thread delays nothing.
-    pub(crate) fn assist(&self, done: &dyn Fn() -> bool, at_most_ns: u64, between: &dyn Fn()) -> bool {
-        let assistants = &self.thread.assistants;
-        assistants.fetch_add(1, Ordering::Relaxed);
-        let deadline = timer::deadline_after(at_most_ns);
-        let mut idle = 0_u32;
-        let mut finished = done();
-        while !finished && (idle % ROUNDS_PER_LOOK != ROUNDS_PER_LOOK - 1 || timer::now_ns() < deadline) {
-            idle = if self.pass_if_free() > 0 { 0 } else { idle + 1 };
-            if idle % ROUNDS_PER_YIELD == ROUNDS_PER_YIELD - 1 {
-                between();
-                std::thread::yield_now();
-            }
-            finished = done();
-        }
-        assistants.fetch_sub(1, Ordering::Relaxed);
-        finished
-    }
-
-    fn pass_if_free(&self) -> u32 {
-        if !self.gate.try_enter() {
-            return 0;
-        }
-        let inside = Inside { worker: self };
-        if inside.closed.load(Ordering::Relaxed) {
-            return 0;
-        }
-        inside.pass()
     }
 
     /// Everything there is to do, once. Returns how much there was.
