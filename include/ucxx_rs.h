@@ -1890,7 +1890,7 @@ ucxx_status_t ucxx_worker_wait(ucxx_worker_t *worker, uint64_t timeout_ns);
 
 /**
  * A descriptor for the caller's own event loop (epoll, poll, libuv, asyncio, glib): readable when the worker, armed before, has
- * something to progress, deadlines included. The library keeps and closes it. Needs UCXX_FEATURE_WAKEUP.
+ * something to progress, deadlines included. The library keeps and closes it. Needs UCXX_FEATURE_WAKEUP. With a progress thread it is of no use to others: ucxx_worker_arm is BUSY, and completions come by callbacks or a notifier.
  */
 ucxx_status_t ucxx_worker_event_fd(ucxx_worker_t *worker, int *fd);
 
@@ -2014,7 +2014,8 @@ ucxx_status_t ucxx_notifier_arm(ucxx_notifier_t *notifier);
 
 /**
  * Operations that name the notifier are refused with CLOSED from now on. What has been reported and what is in flight can
- * still be polled; whenever nothing is left, waiting and polling give CLOSED, and whoever sleeps is woken. Any thread, also twice.
+ * still be polled; whenever nothing has been reported that is left to poll, waiting and polling give CLOSED, and whoever sleeps is woken. So CLOSED does not say that nothing is in flight: what is comes after it. Who has to
+ * know counts what it has submitted. Any thread, also twice.
  */
 ucxx_status_t ucxx_notifier_stop(ucxx_notifier_t *notifier);
 
@@ -3314,12 +3315,13 @@ ucxx_status_t ucxx_link_send(ucxx_link_t *consume_link, ucxx_endpoint_t *endpoin
  * in their passes. Returns at once; the end that is alone waits, and leases nothing.
  *
  * The receiving side leases up to `window` envelopes before anything comes, and nothing is sent without one: a hub that is full makes the sender wait (credit_stalls). A chunk is consumed at its sender when it has become a chunk at the receiver. The envelopes may be of different sizes; a chunk that is too long for those of the receiver
- * ends the stream. When the sending hub is closed and empty, the receiving one is closed, so that its readers get CLOSED after the last chunk; one that several streams feed, when all of them have ended so. A link that is destroyed is not waited for; one whose stream was cut off is, until it is connected anew. ucxx_hub_drain of a closed hub waits until that has been told: then the endpoint may be closed.
+ * ends the stream, of which only the log tells: the links at both ends wait for another one. When the sending hub is closed and empty, the receiving one is closed, so that its readers get CLOSED after the last chunk; one that several streams feed, when all of them have ended so. A link that is destroyed is not waited for; one whose stream was cut off is, until it is connected anew. ucxx_hub_drain of a closed hub waits until that has been told: then the endpoint may be closed.
  *
  * As long as a link is connected leases through it return BUSY, and its on_ready is not called. That ends with the endpoint, with the stream, and with ucxx_link_destroy. With the endpoint, chunks that have not been acknowledged are offered again to the consumers of the sending hub, oldest first, before on_close runs; the receiving hub has
  * a beginning of what was sent, and perhaps the first of those. Connect anew, on another endpoint, to go on. A link that is destroyed, or whose hub is, or a receiving hub that is closed, leaves the stream in peace: nothing is lost or doubled, and the link at the other end waits for another one to be connected there.
  *
- * Errors: INVALID_PARAM for a link that peeks or modifies, a hub without a worker, an endpoint of another worker, window 0; EXCEEDS_LIMIT for one above 65536; BUSY for a link that is connected; ALREADY_EXISTS for a stream of this number and direction to this peer; UNSUPPORTED without UCXX_FEATURE_AM; CLOSED and the others of an endpoint that has
+ * Errors: INVALID_PARAM for a link that peeks or modifies, a hub without a worker, an endpoint of another worker, window 0; EXCEEDS_LIMIT for one above 65536; BUSY for a link that is connected; ALREADY_EXISTS for a stream of this number and direction to this peer,
+ * which one whose link has been destroyed remains until the other side has heard of it (progress, and try again); UNSUPPORTED without UCXX_FEATURE_AM; CLOSED and the others of an endpoint that has
  * ended. Threads as ucxx_am_send.
  */
 ucxx_status_t ucxx_link_connect(ucxx_link_t *link, ucxx_endpoint_t *endpoint, uint64_t stream_id, uint32_t window);

@@ -122,7 +122,13 @@ pub(crate) fn lives(process: &Identity) -> bool {
 pub(crate) fn goes_on(process: &Identity) -> bool {
     match life(process) {
         Life::Lives => true,
-        Life::MainEnded => has_living_thread(process.pid),
+        // Twice: between taking its SIGKILL and being marked as one that ends a thread looks as if it lived.
+        Life::MainEnded => {
+            has_living_thread(process.pid) && {
+                std::thread::yield_now();
+                has_living_thread(process.pid)
+            }
+        }
         Life::Ended => false,
     }
 }
@@ -164,6 +170,13 @@ fn is_ending(numbers: &str) -> Option<bool> {
     Some(matches!(state, "Z" | "X" | "x") || flags & EXITING != 0)
 }
 
+/// Of one thread: is SIGKILL on its way to it? So it is to all threads of a process that ends, until each has got that far.
+fn is_killed(numbers: &str) -> bool {
+    const PENDING: usize = 28;
+    let pending = numbers.split_ascii_whitespace().nth(PENDING).and_then(|number| number.parse::<u64>().ok());
+    pending.is_some_and(|signals| signals >> (libc::SIGKILL - 1) & 1 != 0)
+}
+
 /// What stands in the text behind the name.
 fn numbers_in(stat: &[u8]) -> Option<&str> {
     let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
@@ -193,7 +206,7 @@ fn has_living_thread(pid: u32) -> bool {
     let lives = |thread: std::io::Result<std::fs::DirEntry>| match thread
         .and_then(|entry| std::fs::read(entry.path().join("stat")))
     {
-        Ok(stat) => numbers_in(&stat).and_then(is_ending) != Some(true),
+        Ok(stat) => !numbers_in(&stat).is_some_and(|numbers| is_ending(numbers) == Some(true) || is_killed(numbers)),
         Err(error) => !says_gone(&error),
     };
     match std::fs::read_dir(format!("/proc/{pid}/task")) {

@@ -172,7 +172,8 @@ pub unsafe extern "C" fn ucxx_notifier_arm(notifier: *mut ucxx_notifier_t) -> uc
 }
 
 /// Operations that name the notifier are refused with CLOSED from now on. What has been reported and what is in flight can
-/// still be polled; whenever nothing is left, waiting and polling give CLOSED, and whoever sleeps is woken. Any thread, also twice.
+/// still be polled; whenever nothing has been reported that is left to poll, waiting and polling give CLOSED, and whoever sleeps is woken. So CLOSED does not say that nothing is in flight: what is comes after it. Who has to
+/// know counts what it has submitted. Any thread, also twice.
 ///
 /// # Safety
 /// NULL (refused) or a notifier of this library.

@@ -256,7 +256,7 @@ pub unsafe extern "C" fn ucxx_worker_wait(worker: *mut ucxx_worker_t, timeout_ns
 }
 
 /// A descriptor for the caller's own event loop (epoll, poll, libuv, asyncio, glib): readable when the worker, armed before, has
-/// something to progress, deadlines included. The library keeps and closes it. Needs UCXX_FEATURE_WAKEUP.
+/// something to progress, deadlines included. The library keeps and closes it. Needs UCXX_FEATURE_WAKEUP. With a progress thread it is of no use to others: ucxx_worker_arm is BUSY, and completions come by callbacks or a notifier.
 ///
 /// # Safety
 /// A worker of this library; `fd` is valid for a write.
