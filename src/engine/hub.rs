@@ -22,15 +22,18 @@
 //! **The end.** Close refuses producers; readers get what is left, what is being produced, and what is given back, and then CLOSED. A destroyed hub
 //! refuses everything at once. What is leased stays where it is until its lease has ended, and so does the hub's memory.
 
-use super::brief::{Brief, Held};
+use super::brief::Held;
 use super::cache_line::CacheLine;
 use super::context::{forked, Context};
 use super::events;
+use super::fork::Generation;
 use super::hub_cuda::Pump;
 use super::hub_envelope::Lease;
+use super::hub_lane::Lane;
 use super::hub_lease::{Refusal, Seeker};
 use super::hub_link::{starved, too_many_kinds, Link};
 use super::hub_memory::{Block, Deallocate, MemoryKind};
+use super::hub_plain::{no_lane, Tables};
 use super::hub_sides::Sides;
 use super::hub_state::{HubStats, Retain, Role, State, COMPETING, NONE};
 use super::hub_wait::{DATA, ROOM};
@@ -38,6 +41,7 @@ use super::progress::from_callback;
 use super::status::{Error, Result, Status};
 use super::worker::Worker;
 use std::ffi::c_void;
+use std::sync::atomic::AtomicPtr;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Envelopes in one hub.
@@ -67,15 +71,18 @@ pub struct HubParams {
 #[repr(C)]
 pub struct Hub {
     /// What every call reads is not where every call writes.
-    pub(super) context: Arc<Context>,
+    pub(super) generation: Generation,
     pub(super) size: u64,
+    /// Kept by the tables: see `hub_plain`.
+    pub(super) lane: AtomicPtr<Lane<Lease>>,
+    pub(super) context: Arc<Context>,
     pub(super) worker: Option<Arc<Worker>>,
     pub(super) me: Weak<Hub>,
     /// From the first CUDA memory on.
     pub(super) pump: OnceLock<Pump>,
     _apart: CacheLine,
     pub(super) sides: Sides,
-    pub(super) state: Brief<State>,
+    pub(super) state: Tables,
 }
 
 impl Hub {
@@ -104,14 +111,16 @@ impl Hub {
         let state =
             State::new(size, limit(params.max_queue_chunks), limit(params.max_queue_bytes), params.retain, depth);
         let hub = Arc::new_cyclic(|me| Hub {
-            context: context.clone(),
+            generation: context.generation,
             size,
+            lane: no_lane(),
+            context: context.clone(),
             worker: params.worker.clone(),
             me: me.clone(),
             pump: OnceLock::new(),
             _apart: CacheLine,
             sides: Sides::new(),
-            state: Brief::new(state),
+            state: Tables::new(state),
         });
         if let Some(worker) = &hub.worker {
             worker.add_hub(&hub);
@@ -121,7 +130,7 @@ impl Hub {
 
     /// Refuses use in a forked child.
     pub(super) fn check_fork(&self) -> Result<()> {
-        if self.context.generation.is_past() {
+        if self.generation.is_past() {
             return Err(forked("hub"));
         }
         Ok(())
@@ -183,6 +192,7 @@ impl Hub {
         let mut state = self.state.lock();
         if let Some(pool) = state.pool(kind) {
             state.add(pool, blocks);
+            self.prepare_lane(&mut state);
         }
         state.woken |= DATA | ROOM;
         let _ = self.leave(state);
@@ -328,7 +338,7 @@ impl Hub {
 
     /// Chunks in the queue.
     pub fn length(&self) -> usize {
-        if self.context.generation.is_past() {
+        if self.generation.is_past() {
             return 0;
         }
         self.state.lock().queued as usize
@@ -350,7 +360,7 @@ impl Hub {
         if timeout_ns != 0 && events::in_callback() {
             return Err(from_callback());
         }
-        Ok(self.wait_for(1, timeout_ns, State::is_drained).is_some())
+        Ok(self.wait_for(1, timeout_ns, || None, State::is_drained).is_some())
     }
 
     /// What has happened, and what is where.
@@ -361,7 +371,7 @@ impl Hub {
 
     /// Ends the hub, but for what is leased. In a forked child nothing is done.
     pub fn destroy(self: Arc<Self>) {
-        if self.context.generation.is_past() {
+        if self.generation.is_past() {
             std::mem::forget(self);
             return;
         }

@@ -5,29 +5,33 @@ use super::context::forked;
 use super::hub::Hub;
 use super::hub_cuda::Mark;
 use super::hub_lease::End;
-use super::hub_memory::{MemoryKind, METADATA};
-use super::hub_state::{Role, State, UNSET};
+use super::hub_memory::{self, MemoryKind, METADATA};
+use super::hub_plain::IN_TABLES;
+use super::hub_state::{Envelope, Role, State, UNSET};
 use super::hub_tag::Message;
 use super::hub_wait::Retired;
 use super::status::{Error, Result, Status};
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::Arc;
 
 /// Leases that are made at a time.
 const PIECE: usize = 32;
 
 /// A lease in the caller's hands: a slot of the hub's, used again for other leases after its end. One thread at a time uses it; the cells are atomic
-/// so that a mistake of the caller's is an error and not more.
+/// so that a mistake of the caller's is an error and not more. What every call touches is one cache line.
+#[repr(C, align(64))]
 pub struct Lease {
     hub: *const Hub,
     number: u32,
-    live: AtomicBool,
+    /// 0: nobody has it. `IN_TABLES`: the tables say who has. Else who has, and `taken` which of the chunks that were taken it is: see `hub_plain`.
+    pub(super) tenure: AtomicU64,
+    pub(super) taken: AtomicU64,
+    pub(super) length: AtomicU64,
     data: AtomicPtr<u8>,
     metadata: AtomicPtr<u8>,
-    length: AtomicU64,
     memory_type: AtomicU64,
     /// Kept for the holder, who may have a stream wait for it; null where there is nothing to wait for.
     ready: AtomicPtr<Mark>,
@@ -61,10 +65,11 @@ impl Lease {
         Lease {
             hub,
             number,
-            live: AtomicBool::new(false),
+            tenure: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            length: AtomicU64::new(0),
             data: AtomicPtr::new(null_mut()),
             metadata: AtomicPtr::new(null_mut()),
-            length: AtomicU64::new(0),
             memory_type: AtomicU64::new(0),
             ready: AtomicPtr::new(null_mut()),
             message: UnsafeCell::new(Message::NONE),
@@ -74,15 +79,20 @@ impl Lease {
     /// The hub, of a lease that has not ended.
     #[inline(always)]
     fn hub(&self) -> Result<&Hub> {
-        if !self.live.load(Ordering::Relaxed) {
+        if self.tenure.load(Ordering::Relaxed) == 0 {
             return Err(ended());
         }
         // SAFETY: a hub outlives its leases.
         let hub = unsafe { &*self.hub };
-        if hub.context.generation.is_past() {
+        if hub.generation.is_past() {
             return Err(forked("envelope"));
         }
         Ok(hub)
+    }
+
+    #[inline(always)]
+    pub(super) fn number(&self) -> u32 {
+        self.number
     }
 
     /// What there is.
@@ -106,8 +116,19 @@ impl Lease {
     #[inline(always)]
     pub fn commit(&self, length: u64, stream: *mut c_void) -> Result<Retired> {
         let hub = self.hub()?;
+        if stream.is_null() && hub.try_end_plainly(self, Some(length)) {
+            return Ok(Retired::NOTHING);
+        }
+        self.commit_otherwise(hub, length, stream)
+    }
+
+    #[inline(never)]
+    fn commit_otherwise(&self, hub: &Hub, length: u64, stream: *mut c_void) -> Result<Retired> {
         if !stream.is_null() {
             return self.end_after(hub, stream, |_| Ok(End::Commit(length)));
+        }
+        if hub.end_plainly(self, Some(length)) {
+            return Ok(Retired::NOTHING);
         }
         let state = hub.state.lock();
         self.commit_locked(hub, state, length)
@@ -147,6 +168,14 @@ impl Lease {
     #[inline(always)]
     pub fn release(&self, stream: *mut c_void) -> Result<Retired> {
         let hub = self.hub()?;
+        if stream.is_null() && hub.try_end_plainly(self, None) {
+            return Ok(Retired::NOTHING);
+        }
+        self.release_otherwise(hub, stream)
+    }
+
+    #[inline(never)]
+    fn release_otherwise(&self, hub: &Hub, stream: *mut c_void) -> Result<Retired> {
         let how = |state: &State| {
             let terms = &state.terms[self.number as usize];
             if !terms.autocommit || state.destroyed {
@@ -157,6 +186,9 @@ impl Lease {
         };
         if !stream.is_null() {
             return self.end_after(hub, stream, |state| Ok(how(state)));
+        }
+        if hub.end_plainly(self, None) {
+            return Ok(Retired::NOTHING);
         }
         let state = hub.state.lock();
         if let End::Commit(length) = how(&state) {
@@ -182,11 +214,13 @@ impl Lease {
 
     #[inline(always)]
     fn end(&self, hub: &Hub, mut state: Held<'_, State>, end: End) -> Retired {
-        self.live.store(false, Ordering::Relaxed);
+        self.tenure.store(0, Ordering::Relaxed);
         if !self.ready.load(Ordering::Relaxed).is_null() {
             self.wait_for(None);
         }
         state.end(self.number, end);
+        // Of those that end otherwise no hub is plain that has many.
+        state.plain.calm = state.plain.calm.saturating_add(u32::from(matches!(end, End::Commit(_))));
         hub.leave(state)
     }
 
@@ -276,6 +310,21 @@ impl Lease {
         }
     }
 
+    /// It is a lease of this envelope.
+    #[inline(always)]
+    pub(super) fn point_to(&self, envelope: &Envelope, kind: MemoryKind) {
+        let span = envelope.block.span();
+        self.show(span.data, span.metadata, envelope.length);
+        let kind = u64::from(kind.memory_type as u32) << 32 | u64::from(kind.device_id as u32);
+        self.memory_type.store(kind, Ordering::Relaxed);
+    }
+
+    /// For a new chunk, of whoever has the lease.
+    #[inline(always)]
+    pub(super) fn clear_metadata(&self) {
+        hub_memory::clear_metadata(self.metadata.load(Ordering::Relaxed));
+    }
+
     #[inline(always)]
     fn show(&self, data: *mut u8, metadata: *mut u8, length: u64) {
         self.data.store(data, Ordering::Relaxed);
@@ -299,17 +348,25 @@ impl Hub {
             self.make_handles(state);
         }
         let envelope = &state.envelopes[state.terms[number as usize].envelope as usize];
-        let kind = state.pools[envelope.pool as usize].kind;
-        let span = envelope.block.span();
         let lease = &state.handles[piece][place];
-        lease.show(span.data, span.metadata, envelope.length);
-        let kind = u64::from(kind.memory_type as u32) << 32 | u64::from(kind.device_id as u32);
-        lease.memory_type.store(kind, Ordering::Relaxed);
+        lease.point_to(envelope, state.pools[envelope.pool as usize].kind);
         if envelope.block.fence.is_marked() {
             lease.show_marks(state);
         }
-        lease.live.store(true, Ordering::Relaxed);
+        lease.tenure.store(IN_TABLES, Ordering::Relaxed);
         lease
+    }
+
+    /// The lease of this number.
+    pub(super) fn handle(state: &State, number: u32) -> &Lease {
+        &state.handles[number as usize / PIECE][number as usize % PIECE]
+    }
+
+    /// There are handles for at least so many leases.
+    pub(super) fn reserve_handles(&self, state: &mut State, count: usize) {
+        while state.handles.len() * PIECE < count {
+            self.make_handles(state);
+        }
     }
 
     #[cold]

@@ -283,6 +283,32 @@ impl State {
         }
     }
 
+    /// There are at least so many, of which none is in use.
+    pub(super) fn reserve_terms(&mut self, count: usize) {
+        while self.terms.len() < count {
+            self.terms.push(Terms { next: self.free_terms, ..Terms::NONE });
+            self.free_terms = self.terms.len() as u32 - 1;
+        }
+    }
+
+    /// A lease of this number, of a competing consumer's or a producer's envelope of the same number; `relink_terms` has to follow.
+    pub(super) fn occupy_terms(&mut self, number: u32, role: Role, autocommit: bool, chunk: (u32, u64), link: u32) {
+        let terms = &mut self.terms[number as usize];
+        (terms.role, terms.autocommit, terms.envelope) = (Some(role), autocommit, number);
+        ((terms.chunk, terms.order), terms.unit, terms.link) = (chunk, COMPETING, link);
+    }
+
+    /// Those that are free are linked.
+    pub(super) fn relink_terms(&mut self) {
+        self.free_terms = NONE;
+        for (number, terms) in self.terms.iter_mut().enumerate().rev() {
+            if terms.role.is_none() {
+                terms.next = self.free_terms;
+                self.free_terms = number as u32;
+            }
+        }
+    }
+
     /// Ends a lease. Of what the caller wants, everything has been checked.
     #[inline(always)]
     pub(super) fn end(&mut self, number: u32, end: End) {

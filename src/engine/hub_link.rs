@@ -6,6 +6,7 @@ use super::hub::Hub;
 use super::hub_envelope::Lease;
 use super::hub_lease::{Refusal, Seeker};
 use super::hub_memory::MemoryKind;
+use super::hub_plain::tenure;
 use super::hub_ready::{Callback, LinkCallback, Watch};
 use super::hub_state::{self, Role, State, COMPETING, MOST_POOLS, NONE};
 use super::hub_wait::{silence, DATA, ROOM};
@@ -33,6 +34,8 @@ pub struct LinkParams {
 pub struct Link {
     pub(super) hub: Arc<Hub>,
     pub(super) seeker: Seeker,
+    /// Of its leases: see `hub_plain`.
+    tenure: u64,
     event: OnceLock<Arc<OwnedFd>>,
 }
 
@@ -65,7 +68,8 @@ impl Link {
         let number = state.links.iter().position(unused).unwrap_or(state.links.len());
         let autocommit = params.autocommit && role != Role::Peek;
         let seeker = Seeker { role, pool, unit, link: number as u32, autocommit, settled: false };
-        let handle = Box::into_raw(Box::new(Link { hub: hub.clone(), seeker, event: OnceLock::new() }));
+        let handle =
+            Box::into_raw(Box::new(Link { hub: hub.clone(), seeker, tenure: tenure(&seeker), event: OnceLock::new() }));
         let mut watch = Watch::default();
         if let Some(function) = params.on_ready {
             watch.callback = Some(Callback { function, arg: params.on_ready_arg, link: handle.cast() });
@@ -87,7 +91,7 @@ impl Link {
     }
 
     fn check(&self) -> Result<()> {
-        if self.hub.context.generation.is_past() {
+        if self.hub.generation.is_past() {
             return Err(forked("link"));
         }
         Ok(())
@@ -97,6 +101,9 @@ impl Link {
     #[inline(always)]
     pub fn lease(&self, timeout_ns: u64) -> Result<Option<*const Lease>> {
         self.check()?;
+        if let Some(lease) = self.hub.try_lease_plainly(self.tenure, timeout_ns) {
+            return Ok(Some(lease));
+        }
         let side = usize::from(self.seeker.role == Role::Produce);
         self.hub.lease(&self.seeker, side, timeout_ns)
     }
@@ -160,7 +167,7 @@ impl Link {
     pub unsafe fn destroy(link: *mut Link) {
         // SAFETY: as for this function.
         let link = unsafe { Box::from_raw(link) };
-        if link.hub.context.generation.is_past() {
+        if link.hub.generation.is_past() {
             std::mem::forget(link);
             return;
         }
@@ -222,8 +229,11 @@ pub(super) fn new_unit(state: &mut State, role: Role, broadcast: bool) -> Option
 
 impl Hub {
     /// An envelope for a link, or for a call of the hub's own.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn lease(&self, seeker: &Seeker, side: usize, timeout_ns: u64) -> Result<Option<*const Lease>> {
+        if let Ok(answer) = self.lease_plainly(tenure(seeker), timeout_ns) {
+            return Ok(answer);
+        }
         if timeout_ns == 0 || !events::in_callback() {
             let mut state = self.state.lock();
             let answer = self.try_apart(&mut state, seeker);
@@ -247,7 +257,8 @@ impl Hub {
             Err(Refusal::NotNow) => None,
             answer => Some(answer),
         };
-        match self.wait_for(side, timeout_ns, attempt) {
+        let plainly = || self.lease_plainly(tenure(seeker), 0).ok().flatten().map(Ok);
+        match self.wait_for(side, timeout_ns, plainly, attempt) {
             Some(Ok(lease)) => Ok(Some(lease)),
             Some(Err(refusal)) => Err(self.refused(seeker, refusal)),
             None => Ok(None),

@@ -124,7 +124,7 @@ pub fn lease_many(links: &[&Link], timeout_ns: u64, leases: &mut [*const Lease])
         let text = format!("count: {} links are more than {MOST_LINKS}", links.len());
         return Err(Error::new(Status::EXCEEDS_LIMIT, text));
     }
-    if first.hub.context.generation.is_past() {
+    if first.hub.generation.is_past() {
         return Err(forked("link"));
     }
     if timeout_ns != 0 && events::in_callback() {

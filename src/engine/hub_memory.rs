@@ -215,12 +215,18 @@ impl Block {
     }
 }
 
+/// Those of an envelope, by whoever has it alone.
+#[inline(always)]
+pub(super) fn clear_metadata(metadata: *mut u8) {
+    // SAFETY: as many bytes, which nobody else touches, as the hub's state says.
+    unsafe { metadata.write_bytes(0, METADATA) };
+}
+
 impl Span {
     /// For a new chunk. The envelope is nobody's at this time but the caller's.
     #[inline(always)]
     pub(super) fn clear_metadata(self) {
-        // SAFETY: as many bytes, which nobody else touches, as the hub's state says.
-        unsafe { self.metadata.write_bytes(0, METADATA) };
+        clear_metadata(self.metadata);
     }
 
     /// A transfer: between two envelopes that it holds.

@@ -5,6 +5,7 @@ use super::hub::Hub;
 use super::hub_envelope::Lease;
 use super::hub_lease::Terms;
 use super::hub_memory::{Block, MemoryKind};
+use super::hub_plain::Plain;
 use super::hub_ready::Watch;
 use super::hub_sides::{DATA, ROOM};
 use super::status::Error;
@@ -225,6 +226,8 @@ pub(super) struct State {
     /// How the last stream of the caller's ended that failed.
     pub(super) stream_fault: Option<Error>,
     pub(super) stats: HubStats,
+    /// How it goes without the lock.
+    pub(super) plain: Plain,
 }
 
 /// The bits of a set of pools, one by one.
@@ -282,6 +285,7 @@ impl State {
             marked: false,
             stream_fault: None,
             stats: HubStats::default(),
+            plain: Plain::new(),
         }
     }
 
@@ -484,8 +488,7 @@ impl State {
         self.changes += 1;
         self.queued_bytes -= chunk.bytes;
         self.stats.chunks_consumed += 1;
-        chunk.order = NOWHERE;
-        chunk.next = self.free_chunk;
+        chunk.vanish(self.free_chunk);
         self.free_chunk = place;
     }
 
@@ -561,6 +564,13 @@ impl State {
 }
 
 impl Chunk {
+    /// It is in no queue any more.
+    #[inline(always)]
+    pub(super) fn vanish(&mut self, next_free: u32) {
+        self.order = NOWHERE;
+        self.next = next_free;
+    }
+
     fn empty(next: u32) -> Self {
         Chunk {
             next,

@@ -44,6 +44,8 @@ struct Rest {
 }
 
 impl Retired {
+    pub(super) const NOTHING: Retired = Retired(None);
+
     /// Lets go of a hub no earlier than of the rest.
     pub(super) fn keep(&mut self, hub: Option<Arc<Hub>>) {
         self.0.get_or_insert_default().inside = hub;
@@ -68,6 +70,9 @@ impl Hub {
     pub(super) fn leave(&self, mut state: Held<'_, State>) -> Retired {
         let quiet = state.watched == 0 && state.pools.len() < 2 && !state.destroyed;
         if quiet {
+            if state.plain.calm >= state.plain.patience {
+                state.open_lane();
+            }
             self.unlock(state);
             return Retired(None);
         }
@@ -206,23 +211,30 @@ impl Hub {
             RUNNING.try_with(running).unwrap_or(false)
         };
         // No pass of the worker is needed for that, and none is to be made in the middle of whatever this is called from.
-        let _ = self.wait_as(0, u64::MAX, false, |state| {
-            let mut numbers = 0..state.links.len() as u32;
-            let busy = |number: u32| state.links[number as usize].watch.calling > 0 && !own(number);
-            let any = link.map_or_else(|| numbers.any(busy), busy);
-            (!any).then_some(())
-        });
+        let _ = self.wait_as(
+            0,
+            u64::MAX,
+            false,
+            || None,
+            |state| {
+                let mut numbers = 0..state.links.len() as u32;
+                let busy = |number: u32| state.links[number as usize].watch.calling > 0 && !own(number);
+                let any = link.map_or_else(|| numbers.any(busy), busy);
+                (!any).then_some(())
+            },
+        );
     }
 
-    /// Tries until that gives something, or the time runs out. `side` is where a change would come from.
+    /// Tries until that gives something, or the time runs out. `side` is where a change would come from. `plainly` tries without the lock (`hub_plain`).
     #[inline(always)]
     pub(super) fn wait_for<T>(
         &self,
         side: usize,
         timeout_ns: u64,
+        plainly: impl Fn() -> Option<T>,
         attempt: impl FnMut(&mut State) -> Option<T>,
     ) -> Option<T> {
-        self.wait_as(side, timeout_ns, true, attempt)
+        self.wait_as(side, timeout_ns, true, plainly, attempt)
     }
 
     /// `drives`: where progress is manual it progresses meanwhile.
@@ -232,6 +244,7 @@ impl Hub {
         side: usize,
         timeout_ns: u64,
         drives: bool,
+        plainly: impl Fn() -> Option<T>,
         mut attempt: impl FnMut(&mut State) -> Option<T>,
     ) -> Option<T> {
         let mut state = self.state.lock();
@@ -240,7 +253,7 @@ impl Hub {
         if found.is_some() || timeout_ns == 0 {
             return found;
         }
-        self.sleep_for(side, timeout_ns, drives, &mut attempt)
+        self.sleep_for(side, timeout_ns, drives, &plainly, &mut attempt)
     }
 
     #[cold]
@@ -250,13 +263,19 @@ impl Hub {
         side: usize,
         timeout_ns: u64,
         drives: bool,
+        plainly: &dyn Fn() -> Option<T>,
         attempt: &mut dyn FnMut(&mut State) -> Option<T>,
     ) -> Option<T> {
         let deadline = timer::deadline_after(timeout_ns);
         let driven = || if drives { self.driven() } else { None };
         loop {
             if driven().is_none() {
-                self.sides.look(side, self.sides.see(side));
+                let seen = self.sides.see(side);
+                self.sides
+                    .look_for(side, self.is_brisk(), &|| self.sides.has_moved(side, seen) || self.is_offered(side));
+            }
+            if let Some(found) = plainly() {
+                return Some(found);
             }
             let mut state = self.state.lock();
             let found = attempt(&mut state);
@@ -272,6 +291,7 @@ impl Hub {
                 Some(_) => state.distant += 1,
                 None => state.asleep |= 1 << side,
             }
+            state.plain.interrupt();
             // What this thread itself does now moves the word on.
             let _ = self.leave(state);
             let Some(worker) = worker else {

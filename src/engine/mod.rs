@@ -68,12 +68,16 @@ pub(crate) mod handshake;
 pub mod hub;
 mod hub_cuda;
 pub mod hub_envelope;
+mod hub_lane;
 mod hub_lease;
 pub mod hub_link;
 pub mod hub_many;
 pub mod hub_memory;
 #[cfg(test)]
 mod hub_model_tests;
+mod hub_plain;
+#[cfg(test)]
+mod hub_plain_tests;
 pub mod hub_ready;
 mod hub_sides;
 pub mod hub_state;

@@ -13,6 +13,7 @@ mod bulk;
 mod control;
 mod handover;
 mod hub;
+mod hub_lane;
 mod notifier;
 mod request;
 mod ring;

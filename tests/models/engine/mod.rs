@@ -22,6 +22,8 @@ pub(crate) mod done;
 pub(crate) mod event_count;
 #[path = "../../../src/engine/given_back.rs"]
 pub(crate) mod given_back;
+#[path = "../../../src/engine/hub_lane.rs"]
+pub(crate) mod hub_lane;
 #[path = "../../../src/engine/hub_sides.rs"]
 pub(crate) mod hub_sides;
 #[path = "../../../src/engine/places.rs"]

@@ -1,0 +1,449 @@
+//! A hub in its plainest form, and how it goes without the lock.
+//!
+//! Most hubs are two queues: one kind of host memory, producers, and consumers that compete. There a lease and its end are an exchange on one word each (`hub_lane`), where
+//! the lock costs two and the tables behind it as much again. Whatever else is asked of a hub asks under the lock, and taking the lock closes the lane: what was in it is
+//! entered in the tables, and everything goes on there as if it always had. After some leases that ended under the lock, and nothing else that stands against it, the lane is
+//! opened again. Both take a few instructions for each envelope, so they wait the longer the less the lane was used last time.
+//!
+//! **Who owns what.** While the lane is open the tables are what they were when it was opened, and nobody reads them. An envelope has one handle, of its own number, and
+//! is in one of the lane's queues, or is whose who has taken it; that one alone touches it, its memory and its handle. `tenure` and `taken` say of the handle
+//! who has it and in which place of the queue it was, written before it is known that it has been taken; so who has closed the lane finds it there.
+//!
+//! **Nobody sleeps, and nobody is to be told,** while it is open: who wants to says so under the lock. So there is nothing to look for when something has
+//! come or gone.
+//!
+//! **When it is worth it.** The free envelope that is taken is the one that has been free longest, which under the lock is the one that was used last. So it is opened only where all
+//! envelopes together stay in a core's cache: with longer ones it is the bytes that cost, and not the calls.
+
+use super::brief::{Brief, Held};
+use super::events;
+use super::hub::Hub;
+use super::hub_envelope::Lease;
+use super::hub_lane::{Lane, Missing, Patience};
+use super::hub_lease::Seeker;
+use super::hub_state::{Role, Stage, State, COMPETING, NONE, UNSET};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Bytes of all envelopes together, and their number.
+const WARM: u64 = 1 << 20;
+const MOST: usize = 4096;
+/// Leases that end before it is opened, beside two for each envelope: at first, and at most.
+const SOON: u32 = 64;
+const LATE: u32 = 1 << 16;
+
+/// In `tenure`: what the holder does, and whether its release commits; above, the number of its link.
+const PRODUCES: u64 = 1;
+const CONSUMES: u64 = 2;
+const COMMITS: u64 = 4;
+pub(super) const IN_TABLES: u64 = 8;
+const LINK: u32 = 8;
+
+/// A hub's tables, behind its lock.
+pub(super) struct Tables(Brief<State>);
+
+/// What the tables know of the lane.
+pub(super) struct Plain {
+    /// The last one is in use. The others may still be looked at by who found them closed, and have become too small.
+    lanes: Vec<Box<Lane<Lease>>>,
+    pub(super) is_open: bool,
+    /// Leases that have ended since there was last something that stood against it, and how many it takes.
+    pub(super) calm: u32,
+    pub(super) patience: u32,
+    /// `SOON`, but in tests.
+    pub(super) soon: u32,
+    /// By which it is found without the lock.
+    consumed: Vec<(u64, u32)>,
+}
+
+impl Plain {
+    pub(super) fn new() -> Self {
+        Plain { lanes: Vec::new(), is_open: false, calm: 0, patience: SOON, soon: SOON, consumed: Vec::new() }
+    }
+}
+
+impl Plain {
+    /// Somebody sleeps, which costs more than closing and opening does: that is not to count against the lane.
+    pub(super) fn interrupt(&mut self) {
+        self.patience = self.soon;
+    }
+}
+
+impl Tables {
+    pub(super) fn new(state: State) -> Self {
+        Tables(Brief::new(state))
+    }
+
+    /// With all that there is in them.
+    #[inline(always)]
+    pub(super) fn lock(&self) -> Held<'_, State> {
+        let mut state = self.0.lock();
+        if state.plain.is_open {
+            state.close_lane();
+        }
+        state
+    }
+}
+
+/// What a lease of the seeker's has for `tenure`; 0 for one that cannot have one here.
+pub(super) fn tenure(seeker: &Seeker) -> u64 {
+    let what = match seeker.role {
+        Role::Produce => PRODUCES,
+        Role::Consume => CONSUMES,
+        Role::Peek | Role::Modify => return 0,
+    };
+    if seeker.settled {
+        return 0;
+    }
+    u64::from(seeker.link) << LINK | if seeker.autocommit { COMMITS } else { 0 } | what
+}
+
+impl Hub {
+    #[inline(always)]
+    fn lane(&self) -> Option<&Lane<Lease>> {
+        // SAFETY: null, or one that the tables keep as long as the hub is there.
+        unsafe { self.lane.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// A lease without the lock, at the first look; None says nothing yet.
+    #[inline(always)]
+    pub(super) fn try_lease_plainly(&self, tenure: u64, timeout_ns: u64) -> Option<*const Lease> {
+        let lane = self.lane()?;
+        if timeout_ns != 0 && events::in_callback() {
+            return None;
+        }
+        if tenure & PRODUCES != 0 {
+            let lease = lane.try_take_free(|lease, _| begin(lease, tenure))?;
+            // SAFETY: a handle of the hub's, which are there as long as it is.
+            unsafe { &*lease }.clear_metadata();
+            return Some(lease);
+        }
+        if tenure & CONSUMES != 0 {
+            return Some(lane.try_take_ready(|lease, order| take_over(lease, tenure, order))?);
+        }
+        None
+    }
+
+    /// The same for as long as it takes. Err: it is to be asked for under the lock; Ok(None): there is none now, and who asks does not wait.
+    pub(super) fn lease_plainly(&self, tenure: u64, timeout_ns: u64) -> Result<Option<*const Lease>, ()> {
+        let Some(lane) = self.lane() else { return Err(()) };
+        if timeout_ns != 0 && events::in_callback() {
+            return Err(());
+        }
+        match take(lane, tenure) {
+            Ok(lease) => return Ok(Some(lease)),
+            Err(Missing::Closed) => return Err(()),
+            Err(Missing::Empty) if timeout_ns == 0 => return Ok(None),
+            Err(Missing::Empty) => {}
+        }
+        // Who is to progress the worker does so instead. To sleep is for under the lock.
+        if self.driven().is_some() {
+            return Err(());
+        }
+        let side = usize::from(tenure & PRODUCES != 0);
+        self.sides.look_for(side, true, &|| lane.has_some(side) != Ok(false));
+        take(lane, tenure).map(Some).map_err(|_| ())
+    }
+
+    /// Ends a lease without the lock, at the first look: a commit of so many bytes, or a release. False says nothing yet.
+    #[inline(always)]
+    pub(super) fn try_end_plainly(&self, lease: &Lease, length: Option<u64>) -> bool {
+        self.lane().is_some_and(|lane| {
+            self.end_by(lease, length, |item| lane.try_push_ready(item), |item| lane.try_push_free(item))
+        })
+    }
+
+    /// The same for as long as it takes. False: it is to be done under the lock, and nothing has been.
+    pub(super) fn end_plainly(&self, lease: &Lease, length: Option<u64>) -> bool {
+        self.lane()
+            .is_some_and(|lane| self.end_by(lease, length, |item| lane.push_ready(item), |item| lane.push_free(item)))
+    }
+
+    #[inline(always)]
+    fn end_by(
+        &self,
+        lease: &Lease,
+        length: Option<u64>,
+        push_ready: impl Fn(*mut Lease) -> bool,
+        push_free: impl Fn(*mut Lease) -> bool,
+    ) -> bool {
+        let tenure = lease.tenure.load(Ordering::Relaxed);
+        if length.is_none() && tenure & COMMITS == 0 {
+            return false;
+        }
+        let item = std::ptr::from_ref(lease).cast_mut();
+        if tenure & CONSUMES != 0 {
+            // Who has it next writes there as well: so this comes before.
+            lease.tenure.store(0, Ordering::Relaxed);
+            let done = push_free(item);
+            if !done {
+                lease.tenure.store(tenure, Ordering::Relaxed);
+            }
+            return done;
+        }
+        let length = length.unwrap_or(self.size);
+        if tenure & PRODUCES == 0 || length > self.size {
+            return false;
+        }
+        let before = lease.length.load(Ordering::Relaxed);
+        lease.length.store(length, Ordering::Relaxed);
+        lease.tenure.store(0, Ordering::Relaxed);
+        let done = push_ready(item);
+        if !done {
+            lease.length.store(before, Ordering::Relaxed);
+            lease.tenure.store(tenure, Ordering::Relaxed);
+        }
+        done
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_plain_now(&self) -> bool {
+        self.lane().is_some_and(|lane| lane.has_some(0).is_ok())
+    }
+
+    /// Has it been a plain one, with short chunks?
+    pub(super) fn is_brisk(&self) -> bool {
+        self.lane().is_some()
+    }
+
+    /// Is there something in the lane for this side? A change there moves no word.
+    pub(super) fn is_offered(&self, side: usize) -> bool {
+        self.lane().is_some_and(|lane| lane.has_some(side) == Ok(true))
+    }
+
+    /// Under the lock, when there are more envelopes: makes all that the lane needs, so that nothing has to be made when it is opened.
+    pub(super) fn prepare_lane(&self, state: &mut State) {
+        let count = state.envelopes.len();
+        if !state.is_warm() {
+            return;
+        }
+        self.reserve_handles(state, count);
+        state.reserve_terms(count);
+        let held = state.plain.consumed.len();
+        state.plain.consumed.reserve(count - held);
+        if state.plain.lanes.last().is_none_or(|lane| lane.room() < count) {
+            let lane = Box::new(Lane::new(count.next_power_of_two()));
+            self.lane.store(std::ptr::from_ref(&*lane).cast_mut(), Ordering::Release);
+            state.plain.lanes.push(lane);
+        }
+    }
+}
+
+/// A producer has it.
+#[inline(always)]
+fn begin(lease: *mut Lease, tenure: u64) {
+    // SAFETY: a handle of the hub's, which are there as long as it is.
+    let lease = unsafe { &*lease };
+    lease.length.store(UNSET, Ordering::Relaxed);
+    lease.tenure.store(tenure, Ordering::Relaxed);
+}
+
+/// A consumer has it.
+#[inline(always)]
+fn take_over(lease: *mut Lease, tenure: u64, order: u64) {
+    // SAFETY: as above.
+    let lease = unsafe { &*lease };
+    lease.taken.store(order, Ordering::Relaxed);
+    lease.tenure.store(tenure, Ordering::Relaxed);
+}
+
+fn take(lane: &Lane<Lease>, tenure: u64) -> Result<*const Lease, Missing> {
+    if tenure & PRODUCES != 0 {
+        let lease = lane.take_free(|lease, _| begin(lease, tenure))?;
+        // SAFETY: as above.
+        unsafe { &*lease }.clear_metadata();
+        return Ok(lease);
+    }
+    if tenure & CONSUMES != 0 {
+        return Ok(lane.take_ready(|lease, order| take_over(lease, tenure, order))?);
+    }
+    Err(Missing::Closed)
+}
+
+impl State {
+    /// One kind of memory that no GPU knows, and not too much of it.
+    fn is_warm(&self) -> bool {
+        let count = self.envelopes.len();
+        (1..=MOST).contains(&count)
+            && self.pools.len() == 1
+            && !self.pools[0].kind.needs_cuda()
+            && self.size.saturating_mul(count as u64) <= WARM
+    }
+
+    /// Is there nothing but producers and consumers that compete, none of whom has anything, waits, or is to be told?
+    fn is_plain(&self) -> bool {
+        let count = self.envelopes.len() as u64;
+        let in_tables = self.leases == 0 && self.copies == 0 && self.calls == 0 && self.reserved == 0;
+        let waits = self.asleep != 0 || self.distant != 0 || self.watched != 0 || self.pools[0].demand != 0;
+        let joined = self.sources != 0 || self.drains != 0 || self.lent != 0 || self.source_ended;
+        let competes = self.units == COMPETING && self.broadcast == 0 && !self.flow;
+        let bounded = count > self.max_chunks || count * self.size > self.max_bytes;
+        let has_all = u64::from(self.pools[0].free_count) + self.queued == count;
+        in_tables && !waits && !joined && competes && !bounded && has_all && !self.marked && !self.closed
+    }
+
+    /// After the end of a lease, when that has been long enough ago that something stood against it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn open_lane(&mut self) {
+        self.plain.calm = 0;
+        if self.plain.lanes.is_empty() || !self.is_warm() || !self.is_plain() || !self.is_fresh() {
+            return;
+        }
+        for (number, envelope) in self.envelopes.iter().enumerate() {
+            Hub::handle(self, number as u32).point_to(envelope, self.pools[0].kind);
+        }
+        let item = |number: u32| std::ptr::from_ref(Hub::handle(self, number)).cast_mut();
+        let mut free = self.pools[0].free;
+        let free = std::iter::from_fn(|| {
+            let number = free;
+            free = self.envelopes.get(number as usize)?.next;
+            Some(item(number))
+        });
+        let mut place = self.head;
+        let ready = std::iter::from_fn(|| {
+            let chunk = self.chunks.get(place as usize)?;
+            place = chunk.next;
+            Some(item(chunk.first))
+        });
+        if let Some(lane) = self.plain.lanes.last() {
+            lane.open(free, ready);
+        }
+        self.plain.is_open = true;
+    }
+
+    /// Has nobody had any of the chunks, and does each lie in one envelope?
+    fn is_fresh(&self) -> bool {
+        let mut place = self.head;
+        while place != NONE {
+            let chunk = &self.chunks[place as usize];
+            let untouched = chunk.taken | chunk.passed == 0 && chunk.filling | chunk.failed == 0 && !chunk.hidden;
+            if !untouched || chunk.replicas != 1 || self.envelopes[chunk.first as usize].next != NONE {
+                return false;
+            }
+            place = chunk.next;
+        }
+        true
+    }
+
+    /// Enters in the tables what is in the lane, and with whom.
+    #[cold]
+    #[inline(never)]
+    fn close_lane(&mut self) {
+        self.plain.is_open = false;
+        let lanes = std::mem::take(&mut self.plain.lanes);
+        let Some(lane) = lanes.last() else { return };
+        let closed = lane.close();
+        let traffic = closed.traffic();
+        let stats = self.stats;
+        self.empty_tables();
+        // SAFETY: handles of the hub's, which are there as long as it is.
+        let number = |lease: *mut Lease| unsafe { &*lease }.number();
+        // By a mistake of the caller's an envelope may be there twice: where it is found first counts.
+        for number in closed.free().map(number) {
+            if self.envelopes[number as usize].stage == Stage::Producing {
+                self.put_back(number);
+            }
+        }
+        for number in closed.ready().map(number) {
+            if self.envelopes[number as usize].stage == Stage::Producing {
+                self.envelopes[number as usize].stage = Stage::Filling;
+            }
+        }
+        self.enter_leases();
+        for number in closed.ready().map(number) {
+            if self.envelopes[number as usize].stage == Stage::Filling {
+                let length = Hub::handle(self, number).length.load(Ordering::Relaxed);
+                self.append(number, length);
+            }
+        }
+        self.relink_terms();
+        self.stats.chunks_produced = stats.chunks_produced + traffic.produced;
+        self.stats.chunks_consumed = stats.chunks_consumed + traffic.consumed;
+        self.stats.queue_high_water = stats.queue_high_water.max(traffic.most);
+        self.changes += traffic.produced + traffic.consumed;
+        self.plain.lanes = lanes;
+        let worth = u64::from(self.plain.patience) * 2;
+        let needed = self.plain.soon * (1 + self.envelopes.len() as u32 / 32);
+        let later = self.plain.patience.saturating_mul(2).clamp(needed, LATE.max(needed));
+        self.plain.patience = if traffic.produced + traffic.consumed >= worth { needed } else { later };
+        self.plain.calm = 0;
+    }
+
+    /// As if there were neither chunks nor leases, and every envelope with somebody.
+    fn empty_tables(&mut self) {
+        (self.head, self.tail, self.queued, self.queued_bytes) = (NONE, NONE, 0, 0);
+        self.cursors[0] = NONE;
+        self.stats.leased_envelopes = 0;
+        (self.pools[0].free, self.pools[0].free_count) = (NONE, 0);
+        self.free_chunk = NONE;
+        for (number, chunk) in self.chunks.iter_mut().enumerate().rev() {
+            chunk.vanish(self.free_chunk);
+            self.free_chunk = number as u32;
+        }
+        for envelope in &mut self.envelopes {
+            envelope.stage = Stage::Producing;
+        }
+    }
+
+    /// Of those envelopes that are in neither queue.
+    fn enter_leases(&mut self) {
+        let mut consumed = std::mem::take(&mut self.plain.consumed);
+        for number in 0..self.envelopes.len() as u32 {
+            if self.envelopes[number as usize].stage != Stage::Producing {
+                continue;
+            }
+            let tenure = holder(Hub::handle(self, number));
+            let lease = Hub::handle(self, number);
+            let (length, taken) = (lease.length.load(Ordering::Relaxed), lease.taken.load(Ordering::Relaxed));
+            self.envelopes[number as usize].length = length;
+            if tenure & CONSUMES != 0 {
+                consumed.push((taken, number));
+                continue;
+            }
+            self.reserved += 1;
+            self.enter_lease(number, tenure, Role::Produce, NONE);
+        }
+        consumed.sort_unstable();
+        for (_, number) in consumed.drain(..) {
+            let tenure = Hub::handle(self, number).tenure.load(Ordering::Relaxed);
+            let (length, place) = (self.envelopes[number as usize].length, self.free_chunk);
+            self.append(number, length);
+            // Nobody else is to have it, and it is not the next one for anybody.
+            let chunk = &mut self.chunks[place as usize];
+            chunk.taken = COMPETING;
+            (chunk.consumers, chunk.leases, chunk.holder) = (1, 1, (tenure >> LINK) as u32);
+            self.cursors[0] = NONE;
+            self.enter_lease(number, tenure, Role::Consume, place);
+        }
+        self.plain.consumed = consumed;
+    }
+
+    fn enter_lease(&mut self, number: u32, tenure: u64, role: Role, place: u32) {
+        let link = (tenure >> LINK) as u32;
+        let order = if place == NONE { 0 } else { self.chunks[place as usize].order };
+        self.occupy_terms(number, role, tenure & COMMITS != 0, (place, order), link);
+        self.envelopes[number as usize].leases = 1;
+        self.stats.leased_envelopes += 1;
+        self.leases += 1;
+        if let Some(link) = self.links.get_mut(link as usize) {
+            link.leases += 1;
+        }
+    }
+}
+
+/// Who has an envelope that is in neither queue. Whoever has found the lane closed when giving it back is about to say that it has it still.
+fn holder(lease: &Lease) -> u64 {
+    let mut patience = Patience::new();
+    loop {
+        let tenure = lease.tenure.load(Ordering::Relaxed);
+        if tenure != 0 {
+            return tenure;
+        }
+        patience.wait();
+    }
+}
+
+pub(super) fn no_lane() -> AtomicPtr<Lane<Lease>> {
+    AtomicPtr::new(null_mut())
+}
