@@ -11,6 +11,9 @@
 //! after its lease. Copies and callbacks are done without the lock, by the thread whose call made them possible
 //! (`hub_wait`). A hub has a thread of its own only for what GPUs do (`hub_cuda`).
 //!
+//! A hub that is two queues and nothing else, with envelopes that stay in a core's cache, goes without the lock: see `hub_plain`. Whoever takes the lock puts everything back into
+//! the tables, so that nothing else has to know of it.
+//!
 //! **What happens to a chunk.** A commit appends it. While it is in the queue, it is copied to where it is going to be read (`hub_transfer`): a transfer
 //! pins its source and its target, and notes the version of the chunk. A consumer takes it: it stays in the queue, not to be had by its competitors. An
 //! abort makes it what it was, the oldest that they can have. A commit lets it go when all have had it who are to, of those that compete one. Its replicas

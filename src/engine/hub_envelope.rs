@@ -112,18 +112,19 @@ impl Lease {
         })
     }
 
-    /// Ends the lease: the chunk is in the queue, consumed, changed.
+    /// Ends the lease in a plain hub, by a commit of so many bytes or a release, if that can be done at the first look; false says nothing yet.
     #[inline(always)]
-    pub fn commit(&self, length: u64, stream: *mut c_void) -> Result<Retired> {
-        let hub = self.hub()?;
-        if stream.is_null() && hub.try_end_plainly(self, Some(length)) {
-            return Ok(Retired::NOTHING);
+    pub fn end_at_once(&self, length: Option<u64>) -> bool {
+        self.tenure.load(Ordering::Relaxed) != 0 && {
+            // SAFETY: a hub outlives its leases.
+            let hub = unsafe { &*self.hub };
+            !hub.generation.is_past() && hub.try_end_plainly(self, length)
         }
-        self.commit_otherwise(hub, length, stream)
     }
 
-    #[inline(never)]
-    fn commit_otherwise(&self, hub: &Hub, length: u64, stream: *mut c_void) -> Result<Retired> {
+    /// Ends the lease: the chunk is in the queue, consumed, changed.
+    pub fn commit(&self, length: u64, stream: *mut c_void) -> Result<Retired> {
+        let hub = self.hub()?;
         if !stream.is_null() {
             return self.end_after(hub, stream, |_| Ok(End::Commit(length)));
         }
@@ -165,17 +166,8 @@ impl Lease {
     }
 
     /// Commits what the link says is committed of itself, and aborts the rest.
-    #[inline(always)]
     pub fn release(&self, stream: *mut c_void) -> Result<Retired> {
         let hub = self.hub()?;
-        if stream.is_null() && hub.try_end_plainly(self, None) {
-            return Ok(Retired::NOTHING);
-        }
-        self.release_otherwise(hub, stream)
-    }
-
-    #[inline(never)]
-    fn release_otherwise(&self, hub: &Hub, stream: *mut c_void) -> Result<Retired> {
         let how = |state: &State| {
             let terms = &state.terms[self.number as usize];
             if !terms.autocommit || state.destroyed {

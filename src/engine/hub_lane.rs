@@ -100,16 +100,21 @@ impl<T> Ring<T> {
         }
     }
 
+    /// The number of places is a power of two.
     #[inline(always)]
+    fn index(&self, position: u64) -> usize {
+        position as usize & (self.places.len() - 1)
+    }
+
     fn place(&self, position: u64) -> &Place<T> {
-        // A power of two.
-        &self.places[position as usize & (self.places.len() - 1)]
+        &self.places[self.index(position)]
     }
 
     /// `mark` notes whose the item is, before anybody else can learn that it has been popped. Err: what the head is now.
     #[inline(always)]
     fn try_pop(&self, head: u64, mark: &impl Fn(*mut T, u64)) -> Result<*mut T, u64> {
-        let place = self.place(head);
+        // It is always there: this way nothing here can panic.
+        let place = self.places.get(self.index(head)).ok_or(head)?;
         // No place has a turn that comes after a closed head.
         if place.turn.load(Ordering::Acquire) != head + 1 {
             return Err(head);
@@ -117,8 +122,10 @@ impl<T> Ring<T> {
         self.head.compare_exchange(head, head + 1, Ordering::AcqRel, Ordering::Acquire)?;
         let item = place.item.load(Ordering::Relaxed);
         mark(item, head);
-        // Whoever had it last has written to it.
-        fetch_to_write(self.place(head + 1).item.load(Ordering::Relaxed));
+        // Of the next one, whoever had it last has written to it.
+        if let Some(next) = self.places.get(self.index(head + 1)) {
+            fetch_to_write(next.item.load(Ordering::Relaxed));
+        }
         place.turn.store(head + self.places.len() as u64, Ordering::Release);
         Ok(item)
     }
@@ -165,7 +172,7 @@ impl<T> Ring<T> {
     /// `mark` is told the item's position before anybody else can have it: afterwards the lane may be gone with its hub. Err: what the tail is now.
     #[inline(always)]
     fn try_push(&self, tail: u64, item: *mut T, mark: &impl Fn(u64)) -> Result<(), u64> {
-        let place = self.place(tail);
+        let place = self.places.get(self.index(tail)).ok_or(tail)?;
         // As above.
         if place.turn.load(Ordering::Acquire) != tail {
             return Err(tail);

@@ -45,6 +45,8 @@ pub(super) struct Tables(Brief<State>);
 /// What the tables know of the lane.
 pub(super) struct Plain {
     /// The last one is in use. The others may still be looked at by who found them closed, and have become too small.
+    // They are found by their address, so they do not move when there is another one.
+    #[allow(clippy::vec_box)]
     lanes: Vec<Box<Lane<Lease>>>,
     pub(super) is_open: bool,
     /// Leases that have ended since there was last something that stood against it, and how many it takes.
@@ -148,9 +150,15 @@ impl Hub {
     /// Ends a lease without the lock, at the first look: a commit of so many bytes, or a release. False says nothing yet.
     #[inline(always)]
     pub(super) fn try_end_plainly(&self, lease: &Lease, length: Option<u64>) -> bool {
-        self.lane().is_some_and(|lane| {
-            self.end_by(lease, length, |item| lane.try_push_ready(item), |item| lane.try_push_free(item))
-        })
+        let Some(lane) = self.lane() else { return false };
+        self.end_by(
+            lease,
+            length,
+            #[inline(always)]
+            |item| lane.try_push_ready(item),
+            #[inline(always)]
+            |item| lane.try_push_free(item),
+        )
     }
 
     /// The same for as long as it takes. False: it is to be done under the lock, and nothing has been.

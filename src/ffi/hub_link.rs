@@ -199,6 +199,32 @@ pub unsafe extern "C" fn ucxx_link_lease(
     timeout_ns: u64,
     envelope: *mut *mut ucxx_envelope_t,
 ) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    if unsafe { lease_at_once(link, timeout_ns, envelope) } {
+        return Status::OK.0;
+    }
+    // SAFETY: as above.
+    unsafe { lease(link, timeout_ns, envelope) }
+}
+
+/// What a plain hub has is given out before anything is kept for what else may have to be done, which would cost as much again. False says nothing yet. Not guarded: nothing in it can panic.
+///
+/// # Safety
+/// As for `ucxx_link_lease`.
+#[inline(always)]
+unsafe fn lease_at_once(link: *const ucxx_link_t, timeout_ns: u64, envelope: *mut *mut ucxx_envelope_t) -> bool {
+    // SAFETY: as for this function.
+    let (Some(link), false) = (unsafe { link.cast::<Link>().as_ref() }, envelope.is_null()) else { return false };
+    let Some(lease) = link.lease_at_once(timeout_ns) else { return false };
+    // SAFETY: as for this function.
+    unsafe { envelope.write(to_handle(lease)) };
+    true
+}
+
+/// # Safety
+/// As for `ucxx_link_lease`.
+#[inline(never)]
+unsafe fn lease(link: *mut ucxx_link_t, timeout_ns: u64, envelope: *mut *mut ucxx_envelope_t) -> ucxx_status_t {
     guard::status(|| {
         // SAFETY: as for this function.
         unsafe {
@@ -256,6 +282,29 @@ pub unsafe extern "C" fn ucxx_envelope_commit(
     length: usize,
     stream: *mut c_void,
 ) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    if unsafe { end_at_once(envelope, Some(length as u64), stream) } {
+        return Status::OK.0;
+    }
+    // SAFETY: as above.
+    unsafe { commit(envelope, length, stream) }
+}
+
+/// See `lease_at_once`: a commit of so many bytes, or a release.
+///
+/// # Safety
+/// An envelope of this library, on lease, or NULL.
+#[inline(always)]
+unsafe fn end_at_once(envelope: *const ucxx_envelope_t, length: Option<u64>, stream: *mut c_void) -> bool {
+    // SAFETY: as for this function.
+    let lease = unsafe { envelope.cast::<Lease>().as_ref() };
+    stream.is_null() && lease.is_some_and(|lease| lease.end_at_once(length))
+}
+
+/// # Safety
+/// As for `ucxx_envelope_commit`.
+#[inline(never)]
+unsafe fn commit(envelope: *mut ucxx_envelope_t, length: usize, stream: *mut c_void) -> ucxx_status_t {
     guard::status(|| {
         // SAFETY: as for this function.
         let retired = unsafe { handle::get(envelope) }?.commit(length as u64, stream)?;
@@ -284,6 +333,18 @@ pub unsafe extern "C" fn ucxx_envelope_abort(envelope: *mut ucxx_envelope_t, str
 /// An envelope of this library, on lease.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_envelope_release(envelope: *mut ucxx_envelope_t, stream: *mut c_void) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    if unsafe { end_at_once(envelope, None, stream) } {
+        return Status::OK.0;
+    }
+    // SAFETY: as above.
+    unsafe { release(envelope, stream) }
+}
+
+/// # Safety
+/// As for `ucxx_envelope_release`.
+#[inline(never)]
+unsafe fn release(envelope: *mut ucxx_envelope_t, stream: *mut c_void) -> ucxx_status_t {
     guard::status(|| {
         // SAFETY: as for this function.
         let retired = unsafe { handle::get(envelope) }?.release(stream)?;
