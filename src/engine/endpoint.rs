@@ -13,6 +13,7 @@ use super::identity::Identity;
 use super::library::{self, Release};
 use super::liveness::Liveness;
 use super::peer_watch::Found;
+use super::promise::Asked;
 use super::request::{Kind, Slot};
 use super::send_window::{SendWindow, WindowLimits};
 use super::stats::Counter;
@@ -147,6 +148,8 @@ pub struct Endpoint {
     /// Give up on the peer's first answer at this moment; 0 for never, or when it has come.
     pub(crate) connect_deadline: Cell<u64>,
     pub(crate) closing: super::close::Closing,
+    /// Written by every thread that hands a send over.
+    pub(crate) asked: Asked,
 }
 
 // SAFETY: see the type: cells belong to whoever is inside the worker's gate.
@@ -259,6 +262,7 @@ impl Endpoint {
             one_sided: Cell::new(0),
             flushed_at: Cell::new(u64::MAX),
             bytes_sent: Counter::default(),
+            asked: Asked::default(),
         });
         endpoint.watch_for_silence(params.liveness_ns);
         endpoint
@@ -369,6 +373,7 @@ impl Endpoint {
         if self.worker.unreported.get().is_none() {
             self.worker.unreported.set(self.unreported.take());
         }
+        self.worker.drop_promises_of(self);
         self.unwatch_process();
         self.drop_early();
         self.drop_spare();
