@@ -13,7 +13,7 @@ use super::identity::Identity;
 use super::library::{self, Release};
 use super::liveness::Liveness;
 use super::peer_watch::Found;
-use super::promise::Asked;
+use super::promise::{Accounts, Asked};
 use super::request::{Kind, Slot};
 use super::send_window::{SendWindow, WindowLimits};
 use super::stats::Counter;
@@ -122,12 +122,14 @@ pub struct Endpoint {
 
     // Written by whoever is inside the gate.
     _owned: CacheLine,
+    /// Read by those who hand sends over, so together with what is written as often.
+    pub(super) accounts: Accounts,
+    operations_sent: Counter,
+    bytes_sent: Counter,
+    /// What `operations_sent` was when a flush found everything done; `u64::MAX` before there was one.
+    pub(super) flushed_at: Cell<u64>,
     /// Puts and gets among the sends.
     pub(super) one_sided: Cell<u32>,
-    operations_sent: Counter,
-    /// What that was when a flush found everything done; `u64::MAX` before there was one.
-    pub(super) flushed_at: Cell<u64>,
-    bytes_sent: Counter,
     /// Sends in flight, those that wait included.
     pub(crate) sends: Cell<u32>,
     pub(crate) window: SendWindow,
@@ -262,7 +264,8 @@ impl Endpoint {
             one_sided: Cell::new(0),
             flushed_at: Cell::new(u64::MAX),
             bytes_sent: Counter::default(),
-            asked: Asked::default(),
+            asked: Asked::new(params.window),
+            accounts: Accounts::default(),
         });
         endpoint.watch_for_silence(params.liveness_ns);
         endpoint

@@ -13,7 +13,7 @@ use super::cache_line::CacheLine;
 use super::credits;
 use super::endpoint::{Endpoint, EndpointPointer};
 use super::operation::{flag, OpParams};
-use super::send_window::MOST_OWED;
+use super::send_window::{WindowLimits, MOST_OWED};
 use super::standing::{look_again, Added, Gone, Standing};
 use super::status::Result;
 use super::worker::Worker;
@@ -24,10 +24,12 @@ use std::sync::atomic::{AtomicU16, Ordering};
 const NOTHING_WANTED: u16 = u16::MAX;
 
 /// What threads outside the gate have added to the accounts of an endpoint: each by who submits, none under a lock. The other half of them is in
-/// `SendWindow` and `Credits`, which whoever is inside the gate writes.
+/// `Accounts` and `Credits`, which whoever is inside the gate writes.
 #[repr(C)]
 pub(crate) struct Asked {
     _start: CacheLine,
+    /// Written before any other thread can know the endpoint. Here, as who submits needs nothing else of the endpoint that is written all the time.
+    pub(super) limits: Cell<WindowLimits>,
     ops: Added,
     bytes: Added,
     queued_ops: Added,
@@ -38,10 +40,11 @@ pub(crate) struct Asked {
     _end: CacheLine,
 }
 
-impl Default for Asked {
-    fn default() -> Self {
+impl Asked {
+    pub(crate) fn new(limits: WindowLimits) -> Self {
         Asked {
             _start: CacheLine,
+            limits: Cell::new(limits),
             ops: Added::default(),
             bytes: Added::default(),
             queued_ops: Added::default(),
@@ -149,19 +152,19 @@ impl Drop for Promised<'_> {
 /// Any thread.
 impl Endpoint {
     fn ops(&self) -> Standing<'_> {
-        Standing { added: &self.asked.ops, gone: &self.window.accounts.ops }
+        Standing { added: &self.asked.ops, gone: &self.accounts.ops }
     }
 
     fn bytes(&self) -> Standing<'_> {
-        Standing { added: &self.asked.bytes, gone: &self.window.accounts.bytes }
+        Standing { added: &self.asked.bytes, gone: &self.accounts.bytes }
     }
 
     fn queued_ops(&self) -> Standing<'_> {
-        Standing { added: &self.asked.queued_ops, gone: &self.window.accounts.queued_ops }
+        Standing { added: &self.asked.queued_ops, gone: &self.accounts.queued_ops }
     }
 
     fn queued_bytes(&self) -> Standing<'_> {
-        Standing { added: &self.asked.queued_bytes, gone: &self.window.accounts.queued_bytes }
+        Standing { added: &self.asked.queued_bytes, gone: &self.accounts.queued_bytes }
     }
 
     fn credit(&self) -> Standing<'_> {
@@ -195,24 +198,26 @@ impl Endpoint {
         if !self.is_open() && !self.has_status(Self::SILENT) {
             return false;
         }
-        let limits = self.window.limits();
+        let limits = self.asked.limits.get();
         let ops_fit = |before: u64| before < limits.ops.into();
         let bytes_fit = |before: u64| before < limits.bytes;
         // Others may wait for theirs that have been taken over already: looked at after what was given back when they were.
         let credit_fits = |before: u64| credits::fits(before, need.charge) && !self.credits.is_short_for(need.charge);
         // So that what is refused is hardly ever seen by others to stand here for a moment.
-        if !bytes_fit(self.bytes().get()) || (need.charge != 0 && !credit_fits(self.credit().get())) {
+        let (ops, bytes) = (self.ops().look(), self.bytes().look());
+        let credit = if need.charge == 0 { 0 } else { self.credit().look() };
+        if !self.bytes().fits(bytes, bytes_fit) || (need.charge != 0 && !self.credit().fits(credit, credit_fits)) {
             return false;
         }
-        if !self.ops().try_add(need.ops.into(), ops_fit) {
+        if !self.ops().try_add(ops, need.ops.into(), ops_fit) {
             return false;
         }
-        if !self.bytes().try_add(need.bytes, bytes_fit) {
+        if !self.bytes().try_add(bytes, need.bytes, bytes_fit) {
             self.ops().give_back(need.ops.into());
             self.room_was_given_back();
             return false;
         }
-        if need.charge != 0 && !self.credit().try_add(credits::cost(need.charge), credit_fits) {
+        if need.charge != 0 && !self.credit().try_add(credit, credits::cost(need.charge), credit_fits) {
             self.ops().give_back(need.ops.into());
             self.bytes().give_back(need.bytes);
             self.room_was_given_back();
@@ -223,14 +228,15 @@ impl Endpoint {
 
     /// A place for one that will wait. `most`: so many may stand there, if that is more than the queue is for.
     fn add_to_queue(&self, need: Need, most: u64) -> bool {
-        let limits = self.window.limits();
+        let limits = self.asked.limits.get();
         let owed = self.queued_ops().get() < most;
         let ops_fit = |before: u64| owed || before < limits.queue_ops.into();
         let bytes_fit = |before: u64| owed || before.saturating_add(need.bytes) <= limits.queue_bytes;
-        if !bytes_fit(self.queued_bytes().get()) || !self.queued_ops().try_add(need.ops.into(), ops_fit) {
+        let (ops, bytes) = (self.queued_ops().look(), self.queued_bytes().look());
+        if !self.queued_bytes().fits(bytes, bytes_fit) || !self.queued_ops().try_add(ops, need.ops.into(), ops_fit) {
             return false;
         }
-        if !self.queued_bytes().try_add(need.bytes, bytes_fit) {
+        if !self.queued_bytes().try_add(bytes, need.bytes, bytes_fit) {
             self.queued_ops().give_back(need.ops.into());
             self.room_was_given_back();
             return false;
@@ -271,7 +277,7 @@ impl Endpoint {
 
     /// There is a place for one more send in the window, and credit for what was refused last.
     pub(crate) fn has_place(&self) -> bool {
-        let limits = self.window.limits();
+        let limits = self.asked.limits.get();
         if self.ops().get() >= limits.ops.into() || self.bytes().get() >= limits.bytes {
             return false;
         }
@@ -338,7 +344,7 @@ impl Endpoint {
     /// A send of so many bytes stands before the next one from now on.
     #[inline]
     pub(crate) fn stands(&self, bytes: u64) {
-        let (accounts, hand) = (&self.window.accounts, &self.worker.hand);
+        let (accounts, hand) = (&self.accounts, &self.worker.hand);
         let (ops, bytes) =
             if hand.is_for(self) { (use_one(&hand.ops), use_up(&hand.bytes, bytes)) } else { (1, bytes) };
         accounts.ops.subtract(ops);
@@ -348,13 +354,13 @@ impl Endpoint {
     /// And not any more.
     #[inline]
     pub(crate) fn stood(&self, bytes: u64) {
-        self.window.accounts.ops.add(1);
-        self.window.accounts.bytes.add(bytes);
+        self.accounts.ops.add(1);
+        self.accounts.bytes.add(bytes);
     }
 
     /// It waits from now on.
     pub(crate) fn stands_in_queue(&self, bytes: u64) {
-        let (accounts, hand) = (&self.window.accounts, &self.worker.hand);
+        let (accounts, hand) = (&self.accounts, &self.worker.hand);
         let (ops, bytes) =
             if hand.is_for(self) { (use_one(&hand.queued_ops), use_up(&hand.queued_bytes, bytes)) } else { (1, bytes) };
         accounts.queued_ops.subtract(ops);
@@ -362,8 +368,8 @@ impl Endpoint {
     }
 
     pub(crate) fn stood_in_queue(&self, bytes: u64) {
-        self.window.accounts.queued_ops.add(1);
-        self.window.accounts.queued_bytes.add(bytes);
+        self.accounts.queued_ops.add(1);
+        self.accounts.queued_bytes.add(bytes);
     }
 
     /// Takes credit, which the one that comes from the ring has been promised.
@@ -380,11 +386,11 @@ impl Endpoint {
 
 /// Inside the gate.
 impl Worker {
-    /// Deals with an entry of the ring, whose promise is in the hand meanwhile.
+    /// Takes what an entry of the ring has been promised into the hand, for `end_promise` when it has been dealt with. False: that was nothing.
     #[inline]
-    pub(crate) fn with_promise(&self, endpoint: *const Endpoint, promise: Promise, deal_with: impl FnOnce()) {
+    pub(crate) fn begin_promise(&self, endpoint: *const Endpoint, promise: Promise) -> bool {
         if promise.is_nothing() {
-            return deal_with();
+            return false;
         }
         let hand = &self.hand;
         debug_assert!(hand.endpoint.get().is_null(), "nothing that is taken over lets go of the gate");
@@ -395,10 +401,14 @@ impl Worker {
         hand.charge.set(charge);
         hand.queued_ops.set(if waits { ops } else { 0 });
         hand.queued_bytes.set(if waits { bytes } else { 0 });
-        deal_with();
+        true
+    }
+
+    #[inline]
+    pub(crate) fn end_promise(&self) {
         // SAFETY: it was alive when this began (see `Queued`), and who ends it takes it out.
-        if let Some(endpoint) = unsafe { hand.endpoint.replace(std::ptr::null()).as_ref() } {
-            endpoint.give_back_rest(hand);
+        if let Some(endpoint) = unsafe { self.hand.endpoint.replace(std::ptr::null()).as_ref() } {
+            endpoint.give_back_rest(&self.hand);
         }
     }
 
@@ -414,7 +424,7 @@ impl Endpoint {
     /// What the send has not used, as it has gone already, or waits for its credit, or has not come to anything.
     #[inline]
     fn give_back_rest(&self, hand: &Hand) {
-        let accounts = &self.window.accounts;
+        let accounts = &self.accounts;
         let (ops, queued_ops, charge) = (hand.ops.get(), hand.queued_ops.get(), hand.charge.get());
         if ops == 0 && queued_ops == 0 && charge == 0 && hand.bytes.get() == 0 {
             return;

@@ -250,10 +250,14 @@ impl Worker {
         self.stats.delayed.add(1);
         // The endpoint may be gone once the worker has been closed.
         let promise = if self.closed.load(Ordering::Relaxed) { Promise::NOTHING } else { queued.promise };
-        self.with_promise(queued.endpoint, promise, || self.take_over(slot, &queued));
+        let promised = self.begin_promise(queued.endpoint, promise);
+        self.take_over(slot, &queued);
+        if promised {
+            self.end_promise();
+        }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_over(&self, slot: &Slot, queued: &Queued) {
         // SAFETY: see `Queued`; not looked at once the worker has been closed.
         let endpoint = || unsafe { queued.endpoint.as_ref() };

@@ -11,7 +11,6 @@
 use super::endpoint::{Endpoint, Phase};
 use super::inflight::Out;
 use super::operation::{flag, OpParams, Submitted};
-use super::promise::Accounts;
 use super::request::{mark, Kind, Part, Slot, Ticket};
 use super::ring::Queued;
 use super::stats::Counter;
@@ -101,13 +100,10 @@ impl Lane {
 
 /// See the top of this file. Cells belong to whoever is inside the worker's gate.
 pub(crate) struct SendWindow {
-    /// Written before any other thread can know the endpoint.
     limits: Cell<WindowLimits>,
     /// What UCP has.
     ops: Cell<u32>,
     bytes: Cell<u64>,
-    /// What stands before a next send, that in the ring included.
-    pub(super) accounts: Accounts,
     /// What waits; read by any thread.
     pub(crate) queued_ops: Counter,
     pub(crate) queued_bytes: Counter,
@@ -124,22 +120,12 @@ impl SendWindow {
             limits: Cell::new(limits),
             ops: Cell::new(0),
             bytes: Cell::new(0),
-            accounts: Accounts::default(),
             queued_ops: Counter::default(),
             queued_bytes: Counter::default(),
             waiting: Lane::new(),
             uncredited: Lane::new(),
             listed: Cell::new(false),
         }
-    }
-
-    pub(crate) fn set_limits(&self, limits: WindowLimits) {
-        self.limits.set(limits);
-    }
-
-    /// Any thread.
-    pub(crate) fn limits(&self) -> WindowLimits {
-        self.limits.get()
     }
 
     /// Sends that UCP has, and bytes in them.
@@ -165,6 +151,12 @@ impl SendWindow {
 }
 
 impl Endpoint {
+    /// Before any other thread can know the endpoint.
+    pub(crate) fn set_limits(&self, limits: WindowLimits) {
+        self.window.limits.set(limits);
+        self.asked.limits.set(limits);
+    }
+
     /// A send is in flight from now on: UCP has it, or the queue.
     #[inline]
     pub(crate) fn send_begun(&self, slot: &Slot) {

@@ -46,10 +46,10 @@ pub(crate) struct Standing<'a> {
 impl Standing<'_> {
     /// What stood at a moment during the call. Any thread.
     pub(crate) fn get(self) -> u64 {
-        let mut gone = self.gone.0.load(Ordering::Acquire);
+        let mut gone = self.look();
         loop {
             let added = self.added.0.load(Ordering::Acquire);
-            let now = self.gone.0.load(Ordering::Acquire);
+            let now = self.look();
             if now == gone {
                 return added.wrapping_sub(gone);
             }
@@ -57,20 +57,35 @@ impl Standing<'_> {
         }
     }
 
-    /// Adds so much if it fits behind what stands. False: at a moment during the call it did not.
+    /// What has gone up to now, for `fits` and `try_add`: looked at once for both, as the one who writes it may be at it all the time.
+    #[inline(always)]
+    pub(crate) fn look(self) -> u64 {
+        self.gone.0.load(Ordering::Acquire)
+    }
+
+    /// Would it fit behind what stands? False: at a moment since `gone` was looked at it would not have.
     #[inline]
-    pub(crate) fn try_add(self, amount: u64, fits: impl Fn(u64) -> bool) -> bool {
+    pub(crate) fn fits(self, gone: u64, fits: impl Fn(u64) -> bool) -> bool {
+        fits(self.added.0.load(Ordering::Acquire).wrapping_sub(gone)) || fits(self.get())
+    }
+
+    /// Adds so much if it fits behind what stands. False: at a moment since `gone` was looked at it did not.
+    #[inline]
+    pub(crate) fn try_add(self, mut gone: u64, amount: u64, fits: impl Fn(u64) -> bool) -> bool {
         loop {
-            // In this order: what goes meanwhile makes it look like more than it is, and never like less.
-            let gone = self.gone.0.load(Ordering::Acquire);
+            // After `gone`: what goes meanwhile makes it look like more than it is, and never like less.
             let added = self.added.0.load(Ordering::Acquire);
             if fits(added.wrapping_sub(gone)) {
                 let sum = added.wrapping_add(amount);
                 if self.added.0.compare_exchange_weak(added, sum, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                     return true;
                 }
-            } else if self.gone.0.load(Ordering::Acquire) == gone {
-                return false;
+            } else {
+                let now = self.look();
+                if now == gone {
+                    return false;
+                }
+                gone = now;
             }
         }
     }
@@ -102,8 +117,10 @@ mod tests {
     fn what_stands_is_added_and_gone() {
         let (added, gone) = (Added::default(), Gone::default());
         let standing = Standing { added: &added, gone: &gone };
-        assert!(standing.try_add(3, |before| before == 0));
-        assert!(!standing.try_add(1, |before| before < 3));
+        let before = standing.look();
+        assert!(standing.try_add(before, 3, |before| before == 0));
+        assert!(!standing.try_add(before, 1, |before| before < 3));
+        assert!(standing.fits(before, |before| before == 3) && !standing.fits(before, |before| before < 3));
         assert_eq!(standing.get(), 3);
         // Inside the gate one has been dealt with, and two more are there that came by no other thread.
         gone.add(1);
@@ -113,7 +130,8 @@ mod tests {
         standing.give_back(10);
         assert_eq!(standing.get(), 4);
         gone.add(4);
-        assert!(standing.try_add(1, |before| before == 0));
+        // What was looked at long ago is looked at again before anybody is refused for it.
+        assert!(standing.fits(before, |before| before == 0) && standing.try_add(before, 1, |before| before == 0));
     }
 
     #[test]
@@ -127,7 +145,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..EACH {
-                        while !standing.try_add(1, |before| before < LIMIT) {
+                        while !standing.try_add(standing.look(), 1, |before| before < LIMIT) {
                             refused.fetch_add(1, Ordering::Relaxed);
                             std::thread::yield_now();
                         }

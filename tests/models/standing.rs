@@ -25,7 +25,7 @@ impl Account {
 
     /// Hands a send over if there is room for it.
     fn submit(&self, limit: u64) -> bool {
-        let room = self.standing().try_add(1, |before| before < limit);
+        let room = self.standing().try_add(self.standing().look(), 1, |before| before < limit);
         if room {
             assert!(self.ring.take());
             self.ring.push(1);
@@ -108,7 +108,7 @@ fn room_that_is_given_back_is_told_of() {
     model(|| {
         let account = Account::new();
         let (armed, told) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        assert!(account.standing().try_add(1, |before| before < 1));
+        assert!(account.standing().try_add(0, 1, |before| before < 1));
         let (other, waits, tells) = (account.clone(), armed.clone(), told.clone());
         let giver = thread::spawn(move || {
             other.standing().give_back(1);
