@@ -6,6 +6,7 @@
 #include "test_util.h"
 
 #include "progress_thread.h"
+#include "rma.h"
 
 enum { TAG = 7, ID = 5, MOST = 20000, CREDIT = 256, THREADS = 4, LONG = 64 << 10 };
 enum what { TAGS, MESSAGES, QUIT };
@@ -184,16 +185,18 @@ static ucxx_endpoint_params_t limits(uint32_t window_ops, uint64_t window_bytes,
 
 static void open_line(const ucxx_endpoint_params_t *limits, uint32_t depth) {
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
+  ucxx_context_params_t context = UCXX_CONTEXT_PARAMS_INIT;
+  context.features = RMA_FEATURES | UCXX_FEATURE_STREAM | UCXX_FEATURE_AM;
   accepted = 0;
   if (pair->side == 1) {
-    pair_connect(pair, NULL, NULL, NULL);
+    pair_connect(pair, &context, NULL, NULL);
     receive_on_demand();
     return;
   }
   params.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
   params.delayed_submission = 1;
   params.submission_queue_depth = depth;
-  pair_connect(pair, NULL, &params, limits);
+  pair_connect(pair, &context, &params, limits);
   await_in_flight(0);
 }
 
@@ -535,6 +538,89 @@ static void closed_meanwhile(void) {
   close_line();
 }
 
+/* ------------------------------------------------------------------ whatever is sent */
+
+enum kind { IOV, STREAM, MULTI, QUEUED_MESSAGE, FETCH, PUT, GET, KINDS };
+static const char *const kind_names[] = {"scattered tags", "streams", "buffers one by one", "messages to a queue", "fetches", "puts", "gets"};
+
+static ucxx_status_t send_kind(enum kind kind, ucxx_rkey_t *rkey, const ucxx_op_params_t *params, ucxx_request_t **request) {
+  static uint64_t words[2];
+  const ucxx_buffer_t parts[2] = {{.data = &words[0], .length = 8}, {.data = &words[1], .length = 8}};
+  switch (kind) {
+  case IOV:
+    return ucxx_tag_send_iov(pair->endpoint, parts, 2, TAG, params, request);
+  case STREAM:
+    return ucxx_stream_send(pair->endpoint, words, 8, params, request);
+  case MULTI:
+    return ucxx_tag_send_multi(pair->endpoint, parts, 2, TAG, params, request);
+  case QUEUED_MESSAGE:
+    return ucxx_am_queue_send(pair->endpoint, words, 8, params, request);
+  case FETCH:
+    return ucxx_am_fetch(pair->endpoint, ID, NULL, 0, words, 8, params, request);
+  case PUT:
+    return ucxx_rma_put(rkey, words, 8, 0, params, request);
+  default:
+    return ucxx_rma_get(rkey, words, 8, 0, params, request);
+  }
+}
+
+/* Each takes the last place in the window, in the submission queue, and finds none a second time; what makes room is its end by force. */
+static void every_kind(enum kind kind) {
+  enum { WINDOW = 3 };
+  STEP("%s in the submission queue", kind_names[kind]);
+  ucxx_endpoint_params_t params = limits(WINDOW, 0, 1, 0);
+  ucxx_context_params_t context = UCXX_CONTEXT_PARAMS_INIT;
+  ucxx_op_params_t op = UCXX_OP_PARAMS_INIT;
+  burst_t burst = {.what = TAGS, .flags = UCXX_FLAG_NO_WAIT, .length = 8, .synchronous = 1};
+  open_line(NULL, 0);
+  if (pair->side == 1)
+    return;
+  static uint64_t there[2];
+  uint8_t key[LONGEST_KEY];
+  ucxx_endpoint_t *first = pair->endpoint;
+  ucxx_address_t *address = NULL;
+  ucxx_memory_t *memory = NULL;
+  ucxx_rkey_t *rkey = NULL;
+  ucxx_request_t *request = NULL, *waiting = NULL;
+  hold_t hold = {0};
+  duo_t duo;
+  context.features = RMA_FEATURES | UCXX_FEATURE_STREAM | UCXX_FEATURE_AM;
+  duo_open(&duo, &context);
+  CHECK_OK(ucxx_worker_address(duo.right, &address));
+  CHECK_OK(ucxx_endpoint_create(pair->worker, address, &params, &pair->endpoint));
+  ucxx_address_destroy(address);
+  CHECK_OK(ucxx_memory_register(duo.context, there, sizeof there, UCXX_MEMORY_HOST, &memory));
+  CHECK_OK(ucxx_rkey_unpack(pair->endpoint, key, pack(memory, key), &rkey));
+  /* Not in the call, though the memory is this process's own. */
+  op.flags = UCXX_FLAG_NO_WAIT | UCXX_FLAG_ALWAYS_CALLBACK;
+  hold_thread(&hold, pair->worker);
+  for (unsigned i = 0; i + 1 < WINDOW; i++)
+    CHECK_STATUS(send_number(&burst, i), UCXX_INPROGRESS);
+  CHECK(ucxx_endpoint_writable(pair->endpoint));
+  CHECK_STATUS(send_kind(kind, rkey, &op, &request), UCXX_INPROGRESS);
+  CHECK(!ucxx_endpoint_writable(pair->endpoint));
+  ucxx_request_t *none = NULL;
+  CHECK_STATUS(send_kind(kind, rkey, &op, &none), UCXX_ERR_NO_RESOURCE);
+  CHECK_STATUS(send_number(&burst, 5), UCXX_ERR_NO_RESOURCE);
+  /* One may wait. */
+  op.flags = UCXX_FLAG_ALWAYS_CALLBACK;
+  CHECK_STATUS(send_kind(kind, rkey, &op, &waiting), UCXX_INPROGRESS);
+  CHECK_STATUS(send_kind(kind, rkey, &op, &none), UCXX_ERR_NO_RESOURCE);
+  CHECK(none == NULL);
+  let_go(&hold);
+  close_by_force(NULL);
+  while (ucxx_request_status(request) == UCXX_INPROGRESS || ucxx_request_status(waiting) == UCXX_INPROGRESS)
+    progress(duo.right);
+  ucxx_request_destroy(request);
+  ucxx_request_destroy(waiting);
+  ucxx_rkey_destroy(rkey);
+  ucxx_memory_destroy(memory);
+  ucxx_endpoint_destroy(pair->endpoint);
+  pair->endpoint = first;
+  duo_close(&duo);
+  close_line();
+}
+
 /* ------------------------------------------------------------------ threads that are refused and told, again and again */
 
 static struct {
@@ -614,6 +700,8 @@ static void both(pair_t *sides) {
   }
   cancelled();
   closed_meanwhile();
+  for (enum kind kind = IOV; kind < KINDS; kind++)
+    every_kind(kind);
   crowded(TAGS, 1, 1);
   crowded(TAGS, 5, 1);
   crowded(TAGS, 2, 0);
