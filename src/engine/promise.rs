@@ -18,7 +18,7 @@ use super::standing::{look_again, Added, Gone, Standing};
 use super::status::Result;
 use super::worker::Worker;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 /// Of `Asked::wanted`: nobody was refused.
 const NOTHING_WANTED: u16 = u16::MAX;
@@ -37,6 +37,8 @@ pub(crate) struct Asked {
     credit: Added,
     /// The least that an active message costs that was refused for want of credit, until there is some. Any thread writes it.
     wanted: AtomicU16,
+    /// The progress thread has been asked to look again whether there is room, and has not yet. Set by any thread, taken back by that one.
+    looking: AtomicBool,
     _end: CacheLine,
 }
 
@@ -51,6 +53,7 @@ impl Asked {
             queued_bytes: Added::default(),
             credit: Added::default(),
             wanted: AtomicU16::new(NOTHING_WANTED),
+            looking: AtomicBool::new(false),
             _end: CacheLine,
         }
     }
@@ -263,7 +266,8 @@ impl Endpoint {
     #[cold]
     fn room_was_given_back(&self) {
         look_again();
-        if !self.writable.is_armed() {
+        // Once is enough for all that is given back before it does: who finds the submission queue full may try on and on.
+        if !self.writable.is_armed() || self.asked.looking.swap(true, Ordering::AcqRel) {
             return;
         }
         let endpoint = EndpointPointer(self);
@@ -271,7 +275,10 @@ impl Endpoint {
         let _ = self.worker.post(move |_inside| {
             let endpoint = endpoint;
             // SAFETY: the end of an endpoint comes after what was handed over before it.
-            unsafe { &*endpoint.0 }.tend_later();
+            let endpoint = unsafe { &*endpoint.0 };
+            // It sees what those have given back that have found it set.
+            endpoint.asked.looking.swap(false, Ordering::AcqRel);
+            endpoint.tend_later();
         });
     }
 

@@ -480,6 +480,8 @@ static void full_ring(unsigned threads) {
     for (unsigned i = 0; i < 20; i++)
       CHECK_EQ(run_burst(&burst, threads), 0);
     CHECK_OK(ucxx_endpoint_on_writable(pair->endpoint, tell, &told));
+    for (unsigned i = 0; i < 20; i++)
+      CHECK_EQ(run_burst(&burst, threads), 0);
     let_go(&hold);
     await_told(&told, 1);
     CHECK_EQ(run_burst(&burst, 1), WINDOW - DEPTH);
