@@ -265,7 +265,7 @@ enum ucxx_flag {
   UCXX_FLAG_ALWAYS_CALLBACK = 1,
   /**
    * Sends, fetches and answers: UCXX_ERR_NO_RESOURCE instead of waiting, whatever for: the send window, credit, the peer's first
-   * answer, a full submission queue.
+   * answer, a full submission queue. What other threads have handed to a progress thread counts.
    */
   UCXX_FLAG_NO_WAIT = 2,
   /**
@@ -1020,7 +1020,7 @@ struct ucxx_endpoint_params {
   uint64_t send_window_bytes;
   /**
    * The send queue: how many sends may wait behind the window, or for the peer's first answer, before further ones are refused with
-   * NO_RESOURCE. What other threads have handed to a progress thread may come on top: at most submission_queue_depth. 0 for 16384.
+   * NO_RESOURCE. What other threads have handed to a progress thread counts. 0 for 16384.
    */
   uint32_t send_queue_ops;
   /**
@@ -1130,7 +1130,8 @@ struct ucxx_endpoint_load {
    */
   size_t struct_size;
   /**
-   * Sends that UCX has and has not completed: at most send_window_ops.
+   * Sends that UCX has and has not completed: at most send_window_ops. What other threads have handed to a progress thread is here and below when it
+   * has been taken over.
    */
   uint64_t window_operations;
   /**
@@ -2180,7 +2181,7 @@ ucxx_status_t ucxx_endpoint_flush(ucxx_endpoint_t *endpoint, const ucxx_op_param
 ucxx_status_t ucxx_endpoint_close(ucxx_endpoint_t *endpoint, int32_t how, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Would a send go straight out now: to UCX, or from a thread that hands its operations to a progress thread, to that one? False while sends
+ * Would a send go straight out now: to UCX, or from a thread that hands its operations to a progress thread, as soon as that one takes it over? False while sends
  * have to wait in the send queue, or active messages for credit (tags and streams may go out all the same), and when the endpoint takes none. What is true may have changed before the next call where other
  * threads send, too. Any thread.
  */

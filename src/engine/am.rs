@@ -9,6 +9,7 @@ use super::inflight::{Out, Submission};
 use super::memory_type;
 use super::operation::{flag, OpParams, Submitted};
 use super::param::Param;
+use super::promise::Need;
 use super::request::{Kind, Slot};
 use super::ring::Queued;
 use super::status::{Error, Result, Status};
@@ -219,9 +220,10 @@ impl Endpoint {
         self.check_length_of_header(front.header)?;
         let memory_type = memory_type_of(&self.worker, parts, params)?;
         let length = front.length_with(parts);
-        self.check_credit_outside(params, length, outgoing.charge)?;
-        self.worker.delay(Kind::AmSend, length as u64, params, out, |slot| {
-            self.describe(slot, outgoing, front, parts, memory_type)
+        let promised = self.promise(params, Need::of_message(length, outgoing.charge))?;
+        self.worker.delay(Kind::AmSend, length as u64, params, out, |slot| Queued {
+            promise: promised.keep(),
+            ..self.describe(slot, outgoing, front, parts, memory_type)
         })
     }
 
@@ -394,14 +396,6 @@ impl Endpoint {
     #[inline(always)]
     pub(super) fn message_left(&self) {
         self.credits.sequence.set(self.credits.sequence.get().wrapping_add(1));
-    }
-
-    /// As `check_queue_outside`, for what needs credit.
-    pub(crate) fn check_credit_outside(&self, params: &OpParams, length: usize, charge: u16) -> Result<()> {
-        if self.credits.is_short_for(charge) {
-            return self.check_queue(params, length);
-        }
-        self.check_queue_outside(params, length)
     }
 
     /// Refuses a header that UCX could not carry, which it does not check, and a peer that could not read it.

@@ -20,6 +20,7 @@ use super::memory_type;
 use super::messages::complain;
 use super::operation::{flag, OpParams, Submitted};
 use super::param::Param;
+use super::promise::Need;
 use super::request::{Kind, Slot, Ticket};
 use super::ring::Queued;
 use super::status::{Error, Result, Status};
@@ -133,8 +134,11 @@ impl Endpoint {
             if worker.goes_through_ring(params) {
                 self.check_open_outside()?;
                 worker.need(feature::AM)?;
-                self.check_queue_outside(params, length)?;
-                return worker.delay(Kind::AmQueueSend, length as u64, params, out, describe);
+                let promised = self.promise(params, Need::of(length))?;
+                return worker.delay(Kind::AmQueueSend, length as u64, params, out, |slot| Queued {
+                    promise: promised.keep(),
+                    ..describe(slot)
+                });
             }
             let inside = worker.enter()?;
             self.check_open()?;

@@ -5,6 +5,7 @@
 //! in since the beginning, in the headers of its own messages and in Grants. Both numbers wrap around, and what is told late does
 //! no harm. A receiver whose peer does not keep to that gives the connection up. Grants cost nothing.
 
+use super::standing::Gone;
 use super::wire::Amount;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -27,11 +28,32 @@ pub(crate) fn charge(length: usize) -> u16 {
     (1 + length / UNIT).min((UNITS - UNITS / TOLD_AFTER) as usize) as u16
 }
 
+/// Messages and units in one number that can be added to others: the messages from this bit on.
+const MESSAGES_AT: u32 = 40;
+
+/// One message that costs so much.
+#[inline(always)]
+pub(crate) const fn cost(charge: u16) -> u64 {
+    1 << MESSAGES_AT | charge as u64
+}
+
+/// Is there enough for this message when so much is out?
+#[inline(always)]
+pub(crate) fn fits(out: u64, charge: u16) -> bool {
+    out >> MESSAGES_AT < u64::from(MESSAGES) && out & ((1 << MESSAGES_AT) - 1) <= u64::from(UNITS - charge)
+}
+
+fn sum(amount: Amount) -> u64 {
+    u64::from(amount.messages) << MESSAGES_AT | u64::from(amount.units)
+}
+
 /// Of one endpoint. Belongs to whoever is inside the worker's gate.
 #[derive(Default)]
 pub(crate) struct Credits {
-    /// Spent by what was sent.
-    spent: Total,
+    /// What was sent is an account (see `standing`): this is what is got back less what was spent, but for what other threads were promised.
+    pub(super) gone: Gone,
+    /// What they were promised that has been spent, or has come to nothing.
+    promised: Cell<u64>,
     /// Got back, as the peer has told.
     back: Total,
     /// What came in.
@@ -74,16 +96,38 @@ fn minus(amount: Amount, less: Amount) -> Amount {
 }
 
 impl Credits {
-    /// Is there enough for this message?
+    /// What has been spent and not got back.
+    #[inline(always)]
+    fn out(&self) -> u64 {
+        self.gone.left_of(self.promised.get())
+    }
+
+    /// Is there enough for this message, whatever other threads have been promised?
     #[inline(always)]
     pub(crate) fn suffice(&self, charge: u16) -> bool {
-        let out = minus(self.spent.get(), self.back.get());
-        out.messages < MESSAGES && out.units <= UNITS - charge
+        fits(self.out(), charge)
     }
 
     #[inline(always)]
     pub(crate) fn spend(&self, charge: u16) {
-        self.spent.set(plus(self.spent.get(), charge));
+        self.gone.subtract(cost(charge));
+        self.note_spent();
+    }
+
+    /// The same of what another thread was promised.
+    pub(crate) fn spend_promised(&self, charge: u16) {
+        self.promised.set(self.promised.get().wrapping_add(cost(charge)));
+        self.note_spent();
+    }
+
+    /// It was promised that, and has not used it.
+    pub(crate) fn drop_promised(&self, charge: u16) {
+        self.promised.set(self.promised.get().wrapping_add(cost(charge)));
+        self.gone.add(cost(charge));
+    }
+
+    #[inline(always)]
+    fn note_spent(&self) {
         if !self.suffice(LEAST) {
             self.short.store(LEAST, Ordering::Relaxed);
         }
@@ -124,9 +168,7 @@ impl Credits {
 
     /// It was not sent after all.
     pub(crate) fn unspend(&self, charge: u16) {
-        let spent = self.spent.get();
-        let messages = spent.messages.wrapping_sub(1);
-        self.spent.set(Amount { messages, units: spent.units.wrapping_sub(charge) });
+        self.gone.add(cost(charge));
     }
 
     /// What the peer has told last.
@@ -137,11 +179,13 @@ impl Credits {
     /// The peer has told what it has taken in. True if that is news.
     #[inline(always)]
     pub(crate) fn note_told(&self, taken: Amount) -> bool {
-        let (out, news) = (minus(self.spent.get(), self.back.get()), minus(taken, self.back.get()));
+        let (out, news) = (self.out(), minus(taken, self.back.get()));
+        let (messages, units) = (out >> MESSAGES_AT, out & ((1 << MESSAGES_AT) - 1));
         // What is out of date looks like far more than is out.
-        let new = news.word() != 0 && news.messages <= out.messages && news.units <= out.units;
+        let new = news.word() != 0 && u64::from(news.messages) <= messages && u64::from(news.units) <= units;
         if new {
             self.back.set(taken);
+            self.gone.add(sum(news));
         }
         new
     }
@@ -224,6 +268,21 @@ mod tests {
             assert!(receiver.receive(cost), "within the window");
             held.push_back(cost);
         }
+    }
+
+    #[test]
+    fn what_others_were_promised_is_out_when_it_is_spent() {
+        let sender = Credits::default();
+        (1..MESSAGES).for_each(|_| sender.spend(1));
+        sender.drop_promised(7);
+        assert!(sender.suffice(1) && !sender.is_short());
+        sender.spend_promised(2);
+        assert!(!sender.suffice(1) && sender.is_short());
+        sender.unspend(2);
+        assert!(sender.suffice(1));
+        assert!(!sender.note_told(Amount { messages: MESSAGES, units: MESSAGES }), "more than was sent");
+        assert!(sender.note_told(Amount { messages: MESSAGES - 1, units: MESSAGES - 1 }));
+        assert_eq!(sender.out(), 0);
     }
 
     #[test]

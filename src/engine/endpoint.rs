@@ -13,6 +13,7 @@ use super::identity::Identity;
 use super::library::{self, Release};
 use super::liveness::Liveness;
 use super::peer_watch::Found;
+use super::promise::{Accounts, Asked};
 use super::request::{Kind, Slot};
 use super::send_window::{SendWindow, WindowLimits};
 use super::stats::Counter;
@@ -121,12 +122,14 @@ pub struct Endpoint {
 
     // Written by whoever is inside the gate.
     _owned: CacheLine,
+    /// Read by those who hand sends over, so together with what is written as often.
+    pub(super) accounts: Accounts,
+    operations_sent: Counter,
+    bytes_sent: Counter,
+    /// What `operations_sent` was when a flush found everything done; `u64::MAX` before there was one.
+    pub(super) flushed_at: Cell<u64>,
     /// Puts and gets among the sends.
     pub(super) one_sided: Cell<u32>,
-    operations_sent: Counter,
-    /// What that was when a flush found everything done; `u64::MAX` before there was one.
-    pub(super) flushed_at: Cell<u64>,
-    bytes_sent: Counter,
     /// Sends in flight, those that wait included.
     pub(crate) sends: Cell<u32>,
     pub(crate) window: SendWindow,
@@ -147,6 +150,8 @@ pub struct Endpoint {
     /// Give up on the peer's first answer at this moment; 0 for never, or when it has come.
     pub(crate) connect_deadline: Cell<u64>,
     pub(crate) closing: super::close::Closing,
+    /// Written by every thread that hands a send over.
+    pub(crate) asked: Asked,
 }
 
 // SAFETY: see the type: cells belong to whoever is inside the worker's gate.
@@ -259,6 +264,8 @@ impl Endpoint {
             one_sided: Cell::new(0),
             flushed_at: Cell::new(u64::MAX),
             bytes_sent: Counter::default(),
+            asked: Asked::new(params.window),
+            accounts: Accounts::default(),
         });
         endpoint.watch_for_silence(params.liveness_ns);
         endpoint
@@ -369,6 +376,7 @@ impl Endpoint {
         if self.worker.unreported.get().is_none() {
             self.worker.unreported.set(self.unreported.take());
         }
+        self.worker.drop_promises_of(self);
         self.unwatch_process();
         self.drop_early();
         self.drop_spare();

@@ -15,6 +15,7 @@ use super::inflight::Out;
 use super::memory_type;
 use super::messages::complain;
 use super::operation::{flag, OpParams, Submitted};
+use super::promise::Need;
 use super::request::{mark, Kind, Part as Of, Slot, SlotPointer, Ticket, UCP};
 use super::ring::Queued;
 use super::status::{Error, Result, Status};
@@ -164,13 +165,13 @@ impl Endpoint {
             self.check_length_of_header(header)?;
         }
         let queued = self.describe_fetch(asked, header, room)?;
-        self.check_credit_outside(params, room.data_length(), queued.outgoing.charge)?;
+        let promised = self.promise(params, Need::of_message(room.data_length(), queued.outgoing.charge))?;
         self.worker.delay(asked.kind, room.capacity(), params, out, |slot| {
             let place = slot.room(header.len());
             // SAFETY: room for as much, which is nobody's but ours.
             unsafe { place.copy_from_nonoverlapping(header.as_ptr(), header.len()) };
             self.put_room(slot, room, queued);
-            slot.queued.get()
+            Queued { promise: promised.keep(), ..slot.queued.get() }
         })
     }
 
@@ -242,7 +243,7 @@ impl Endpoint {
     }
 
     fn send_question(&self, slot: &Slot, ask: &Slot, message: &Queued, params: Option<&OpParams>) -> Result<()> {
-        if self.must_wait() || !self.pay(message.outgoing.charge) {
+        if self.must_wait() || !self.pay_from_ring(message.outgoing.charge) {
             params.map_or(Ok(()), |params| self.check_queue(params, message.count))?;
             begin_asking(slot, ask, message.count);
             ask.queued.set(*message);

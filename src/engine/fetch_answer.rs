@@ -10,6 +10,7 @@ use super::endpoint::Endpoint;
 use super::flush::posted;
 use super::inflight::{Out, Submission};
 use super::operation::{flag, OpParams, Submitted};
+use super::promise::Need;
 use super::request::{Kind, Slot};
 use super::ring::Queued;
 use super::send_window::MOST_OWED;
@@ -200,10 +201,11 @@ impl Endpoint {
         let may_wait = params.flags & flag::NO_WAIT == 0;
         if worker.goes_through_ring(params) {
             self.check_open_outside()?;
-            if !may_wait {
-                self.check_queue_outside(params, length)?;
-            }
-            return worker.delay(Kind::FetchReply, length as u64, params, out, describe);
+            let promised = self.promise(params, Need::of_answer(length))?;
+            return worker.delay(Kind::FetchReply, length as u64, params, out, |slot| Queued {
+                promise: promised.keep(),
+                ..describe(slot)
+            });
         }
         let inside = worker.enter()?;
         self.check_open()?;

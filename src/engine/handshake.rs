@@ -321,7 +321,7 @@ impl Endpoint {
             found.unwatch_process();
         }
         worker.stats.endpoints.add(1);
-        found.window.set_limits(params.window);
+        found.set_limits(params.window);
         found.watch_for_silence(params.liveness_ns);
         found.on_open.set(params.on_open.map(|callback| (callback, params.on_open_arg)));
         found.on_close.set(params.on_close.map(|callback| (callback, params.on_close_arg)));

@@ -11,6 +11,7 @@ use super::multi::Multi;
 use super::multi_wire::{self, headers_for, Announced};
 use super::operation::{flag, OpParams, Submitted};
 use super::param::Param;
+use super::promise::Need;
 use super::request::{Kind, Part as Of, Slot};
 use super::ring::Queued;
 use super::status::{Error, Result, Status};
@@ -29,8 +30,12 @@ impl Multi {
 
     /// Messages that a send consists of.
     pub(super) fn count_parts(&self) -> usize {
-        headers_for(self.parts.len()) + self.parts.len()
+        count_parts(self.parts.len())
     }
+}
+
+fn count_parts(frames: usize) -> usize {
+    headers_for(frames) + frames
 }
 
 impl Endpoint {
@@ -92,13 +97,13 @@ impl Endpoint {
     ) -> Result<Submitted> {
         self.check_open_outside()?;
         self.worker.need(feature::TAG)?;
-        self.check_queue_outside(params, length)?;
+        let promised = self.promise(params, Need::of_many(count_parts(parts.len()), length))?;
         self.worker.delay(Kind::TagSendMulti, length as u64, params, out, |slot| {
             let mut multi = self.worker.multis.take();
             multi.describe(parts);
             slot.multi.set(Some(multi));
             slot.tag.set(tag);
-            Queued { tag, endpoint: self, ..Queued::NOTHING }
+            Queued { tag, endpoint: self, promise: promised.keep(), ..Queued::NOTHING }
         })
     }
 

@@ -11,6 +11,7 @@ use super::lock_order::Mutex;
 use super::operation::{flag, OpParams, Submitted};
 use super::param::Param;
 use super::places::Places;
+use super::promise::Promise;
 use super::request::{mark, Kind, Slot, SlotPointer};
 use super::rkey::Rkey;
 use super::slab::Slab;
@@ -52,6 +53,8 @@ pub(crate) struct Queued {
     pub(crate) pulled: Pulled,
     /// By which a put or a get goes: a reference of its own, or null.
     pub(crate) rkey: *const Rkey,
+    /// Of a send in the ring.
+    pub(crate) promise: Promise,
 }
 
 impl Queued {
@@ -69,6 +72,7 @@ impl Queued {
         outgoing: Outgoing::NOTHING,
         pulled: Pulled::NOTHING,
         rkey: std::ptr::null(),
+        promise: Promise::NOTHING,
     };
 }
 
@@ -244,23 +248,34 @@ impl Worker {
     fn dispatch(&self, slot: &Slot) {
         let queued = slot.queued.get();
         self.stats.delayed.add(1);
+        // The endpoint may be gone once the worker has been closed.
+        let promise = if self.closed.load(Ordering::Relaxed) { Promise::NOTHING } else { queued.promise };
+        let promised = self.begin_promise(queued.endpoint, promise);
+        self.take_over(slot, &queued);
+        if promised {
+            self.end_promise();
+        }
+    }
+
+    #[inline(always)]
+    fn take_over(&self, slot: &Slot, queued: &Queued) {
         // SAFETY: see `Queued`; not looked at once the worker has been closed.
         let endpoint = || unsafe { queued.endpoint.as_ref() };
         if !slot.stage.dequeue() {
-            return self.drop_queued(slot, &queued, Status::CANCELED);
+            return self.drop_queued(slot, queued, Status::CANCELED);
         }
         if self.closed.load(Ordering::Relaxed) {
-            return self.drop_queued(slot, &queued, Status::CANCELED);
+            return self.drop_queued(slot, queued, Status::CANCELED);
         }
         let now = if queued.deadline == u64::MAX { 0 } else { timer::now_ns() };
         if now >= queued.deadline {
-            return self.drop_queued(slot, &queued, Status::TIMED_OUT);
+            return self.drop_queued(slot, queued, Status::TIMED_OUT);
         }
         let sender;
         let endpoint = if slot.kind.get() == Kind::AmRecv {
             sender = self.endpoint_numbered(queued.pulled.connection).filter(|sender| sender.takes_messages());
             if sender.is_none() {
-                return self.drop_queued(slot, &queued, Status::CONNECTION_RESET);
+                return self.drop_queued(slot, queued, Status::CONNECTION_RESET);
             }
             sender.as_deref()
         } else {
@@ -272,7 +287,7 @@ impl Worker {
             endpoint.phase() != Phase::Open && !pulls && !(streams && endpoint.has_stream_left())
         };
         if let Some(endpoint) = endpoint.filter(over) {
-            return self.drop_queued(slot, &queued, endpoint.status());
+            return self.drop_queued(slot, queued, endpoint.status());
         }
         let left = OpParams {
             timeout_ns: if queued.deadline == u64::MAX { 0 } else { queued.deadline - now },
@@ -280,16 +295,16 @@ impl Worker {
         };
         let speaks = matches!(slot.kind.get(), Kind::AmSend | Kind::Fetch | Kind::Atomic);
         if speaks && endpoint.is_some_and(Endpoint::is_foreign) {
-            return self.drop_queued(slot, &queued, Status::UNSUPPORTED);
+            return self.drop_queued(slot, queued, Status::UNSUPPORTED);
         }
         if let Some(endpoint) = endpoint.filter(|to| slot.kind.get().is_send() && to.must_queue(slot)) {
             if slot.kind.get() == Kind::FetchReply && endpoint.takes_no_answers() {
-                return self.drop_queued(slot, &queued, endpoint.status());
+                return self.drop_queued(slot, queued, endpoint.status());
             }
             return endpoint.enqueue(slot, &left, Out::NOWHERE);
         }
         if let (true, Some(endpoint)) = (slot.kind.get().is_question(), endpoint) {
-            return endpoint.fetch_from_ring(slot, &queued, &left);
+            return endpoint.fetch_from_ring(slot, queued, &left);
         }
         if let Some(endpoint) = endpoint.filter(|_| streams) {
             return endpoint.stream_recv_from_ring(slot, &left);
@@ -306,7 +321,7 @@ impl Worker {
             return self.recv_multi_from_ring(slot);
         }
         slot.add_mark(mark::SUBMITTING);
-        let pointer = self.call_ucp(slot, &queued, endpoint);
+        let pointer = self.call_ucp(slot, queued, endpoint);
         let posted = Posted::from_pointer(pointer);
         if let (Posted::Done, true) = (&posted, slot.kind.get().is_send()) {
             return self.sent_at_once(slot, endpoint);

@@ -16,6 +16,7 @@ use super::memory_type;
 use super::messages::complain;
 use super::operation::{flag, OpParams, Submitted};
 use super::param::Param;
+use super::promise::Need;
 use super::request::{Kind, Slot};
 use super::ring::Queued;
 use super::rkey::Rkey;
@@ -171,8 +172,11 @@ impl Rkey {
                 ..Queued::NOTHING
             };
             if worker.goes_through_ring(params) {
-                endpoint.check_queue_outside(params, length)?;
-                return worker.delay(kind, length as u64, params, out, describe);
+                let promised = endpoint.promise(params, Need::of(length))?;
+                return worker.delay(kind, length as u64, params, out, |slot| Queued {
+                    promise: promised.keep(),
+                    ..describe(slot)
+                });
             }
             let inside = worker.enter()?;
             endpoint.check_open()?;

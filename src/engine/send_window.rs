@@ -100,7 +100,6 @@ impl Lane {
 
 /// See the top of this file. Cells belong to whoever is inside the worker's gate.
 pub(crate) struct SendWindow {
-    /// Written before any other thread can know the endpoint.
     limits: Cell<WindowLimits>,
     /// What UCP has.
     ops: Cell<u32>,
@@ -129,10 +128,6 @@ impl SendWindow {
         }
     }
 
-    pub(crate) fn set_limits(&self, limits: WindowLimits) {
-        self.limits.set(limits);
-    }
-
     /// Sends that UCP has, and bytes in them.
     pub(crate) fn in_ucp(&self) -> (u64, u64) {
         (self.ops.get().into(), self.bytes.get())
@@ -156,19 +151,39 @@ impl SendWindow {
 }
 
 impl Endpoint {
+    /// Before any other thread can know the endpoint.
+    pub(crate) fn set_limits(&self, limits: WindowLimits) {
+        self.window.limits.set(limits);
+        self.asked.limits.set(limits);
+    }
+
     /// A send is in flight from now on: UCP has it, or the queue.
     #[inline]
     pub(crate) fn send_begun(&self, slot: &Slot) {
-        let window = &self.window;
+        if !stands_before_others(slot) {
+            return self.send_begins_to_wait(slot);
+        }
+        self.stands(slot.length.get());
         if slot.has_mark(mark::WAITING) {
-            window.queued_ops.add(1);
-            window.queued_bytes.add(slot.length.get());
+            self.send_begins_to_wait(slot);
         } else {
-            window.ops.set(window.ops.get() + 1);
-            window.bytes.set(window.bytes.get() + slot.length.get());
-            if !window.has_room() {
-                self.hold();
-            }
+            self.given_to_ucp(slot);
+        }
+    }
+
+    fn send_begins_to_wait(&self, slot: &Slot) {
+        self.window.queued_ops.add(1);
+        self.window.queued_bytes.add(slot.length.get());
+        self.stands_in_queue(slot.length.get());
+    }
+
+    #[inline]
+    fn given_to_ucp(&self, slot: &Slot) {
+        let window = &self.window;
+        window.ops.set(window.ops.get() + 1);
+        window.bytes.set(window.bytes.get() + slot.length.get());
+        if !window.has_room() {
+            self.hold();
         }
     }
 
@@ -177,6 +192,9 @@ impl Endpoint {
     pub(crate) fn send_ended(&self, slot: &Slot) {
         let window = &self.window;
         let waited = slot.has_mark(mark::WAITING);
+        if stands_before_others(slot) {
+            self.stood(slot.length.get());
+        }
         if waited {
             self.send_left_queue(slot);
             if slot.has_mark(mark::CREDITED) {
@@ -195,13 +213,14 @@ impl Endpoint {
     fn send_left_queue(&self, slot: &Slot) {
         self.window.queued_ops.subtract(1);
         self.window.queued_bytes.subtract(slot.length.get());
+        self.stood_in_queue(slot.length.get());
     }
 
     /// UCP is about to get a send that waited.
     pub(crate) fn send_goes_out(&self, slot: &Slot) {
         self.send_left_queue(slot);
         slot.clear_mark(mark::WAITING | mark::CREDITED);
-        self.send_begun(slot);
+        self.given_to_ucp(slot);
     }
 
     /// No send may go straight to UCP.
@@ -216,34 +235,27 @@ impl Endpoint {
         }
     }
 
-    /// Refuses a send that would have to wait and may not, or for which the queue has no room. Any thread.
+    /// Refuses a send that would have to wait and may not, or for which the queue has no room. Inside the gate; what goes through the ring has been
+    /// promised its place (see `promise`).
     pub(crate) fn check_queue(&self, params: &OpParams, length: usize) -> Result<()> {
-        let window = &self.window;
-        let limits = window.limits.get();
-        let full = window.queued_ops.get() >= limits.queue_ops.into()
-            || window.queued_bytes.get().saturating_add(length as u64) > limits.queue_bytes;
-        let owed = params.flags & flag::OWED != 0 && window.queued_ops.get() < MOST_OWED;
+        let limits = self.window.limits.get();
+        let (ops, bytes) = self.waiting();
+        let full = ops >= limits.queue_ops.into() || bytes.saturating_add(length as u64) > limits.queue_bytes;
+        let owed = params.flags & flag::OWED != 0 && ops < MOST_OWED;
         if params.flags & flag::NO_WAIT == 0 && (!full || owed) {
             return Ok(());
         }
-        Err(self.no_room(full))
+        Err(self.no_room(full, false))
     }
 
-    /// The same for a send that goes through the ring.
-    pub(crate) fn check_queue_outside(&self, params: &OpParams, length: usize) -> Result<()> {
-        if self.is_open() || self.has_status(Self::SILENT) {
-            return Ok(());
-        }
-        self.check_queue(params, length)
-    }
-
+    /// `full`: of the queue. `credit`: there was none, whatever is known inside the gate.
     #[cold]
-    fn no_room(&self, full: bool) -> Error {
+    pub(crate) fn no_room(&self, full: bool, credit: bool) -> Error {
         const WINDOW: &str =
             "its send window is full (send_window_ops, send_window_bytes), or the peer has not answered yet";
         const CREDIT: &str = "the peer holds as many active messages and questions as it may, 256 or 8 MiB of them, whatever the send window: \
             its handlers' messages have to be destroyed";
-        let text = match (self.credits.is_short(), self.is_open()) {
+        let text = match (credit || self.credits.is_short(), self.is_open()) {
             _ if full => "its send queue is full (send_queue_ops, send_queue_bytes)".to_owned(),
             (true, true) => CREDIT.to_owned(),
             (true, false) => format!("{WINDOW}; and {CREDIT}"),
@@ -306,21 +318,37 @@ impl Endpoint {
         }
     }
 
-    /// As `must_wait`, for a send that is described in its slot; of a message the credit is taken.
+    /// As `must_wait`, for a send from the ring that is described in its slot; of a message the credit is taken.
     pub(crate) fn must_queue(&self, slot: &Slot) -> bool {
-        self.must_wait() || (slot.kind.get().needs_credit() && !self.pay(slot.queued.get().outgoing.charge))
+        self.must_wait() || (slot.kind.get().needs_credit() && !self.pay_from_ring(slot.queued.get().outgoing.charge))
     }
 
     /// Takes the credit for a message that is about to go out. False if there is none, or others wait for theirs.
     #[inline]
     pub(crate) fn pay(&self, charge: u16) -> bool {
-        let pays = self.credits.suffice(charge) && self.window.uncredited.is_empty();
+        let pays = self.may_pay(charge);
         if pays {
             self.credits.spend(charge);
-        } else {
-            self.credits.refused(charge);
         }
         pays
+    }
+
+    /// The same for one that has perhaps been promised it.
+    pub(crate) fn pay_from_ring(&self, charge: u16) -> bool {
+        let pays = self.may_pay(charge);
+        if pays {
+            self.spend(charge);
+        }
+        pays
+    }
+
+    #[inline(always)]
+    fn may_pay(&self, charge: u16) -> bool {
+        let may = self.credits.suffice(charge) && self.window.uncredited.is_empty();
+        if !may {
+            self.credits.refused(charge);
+        }
+        may
     }
 
     /// Lets the messages on for which there is credit now.
@@ -329,8 +357,9 @@ impl Endpoint {
             let charge = slot.queued.get().outgoing.charge;
             let may = self.credits.suffice(charge);
             if may {
-                self.credits.spend(charge);
+                self.spend(charge);
                 slot.add_mark(mark::CREDITED);
+                self.stands(slot.length.get());
             }
             may
         };
@@ -342,7 +371,8 @@ impl Endpoint {
 
     /// The peer has given credit. Inside UCP's progress perhaps.
     pub(crate) fn credits_came(&self) {
-        if self.credits.is_short() {
+        // One that another thread was refused is not among those that are short inside.
+        if self.credits.is_short() || self.writable.is_armed() {
             self.tend_later();
         }
     }
@@ -432,6 +462,12 @@ impl Endpoint {
             }
         }
     }
+}
+
+/// Does a next send that needs no credit find it before it? One that waits for its own credit is overtaken.
+#[inline(always)]
+fn stands_before_others(slot: &Slot) -> bool {
+    !slot.has_mark(mark::WAITING) || slot.has_mark(mark::CREDITED) || !slot.kind.get().needs_credit()
 }
 
 impl Worker {

@@ -9,6 +9,7 @@ use super::inflight::{Out, Submission};
 use super::memory_type;
 use super::operation::{flag, OpParams, Submitted};
 use super::param::Param;
+use super::promise::Need;
 use super::request::{Kind, Slot};
 use super::ring::Queued;
 use super::status::{Error, Result, Status};
@@ -91,12 +92,13 @@ impl Endpoint {
         self.check_open_outside()?;
         self.worker.need(feature::STREAM)?;
         let memory_type = memory_type::to_ucx(&self.worker.context, part.memory_type)?;
-        self.check_queue_outside(params, part.length)?;
+        let promised = self.promise(params, Need::of(part.length))?;
         self.worker.delay(Kind::StreamSend, part.length as u64, params, out, |_slot| Queued {
             buffer: part.data,
             count: part.length,
             memory_type,
             endpoint: self,
+            promise: promised.keep(),
             ..Queued::NOTHING
         })
     }

@@ -10,6 +10,7 @@ use super::inflight::{Out, Submission};
 use super::memory_type;
 use super::operation::{flag, OpParams, Submitted};
 use super::param::Param;
+use super::promise::Need;
 use super::request::{Kind, Slot, UCP};
 use super::ring::Queued;
 use super::status::{Error, Result, Status};
@@ -99,10 +100,11 @@ impl Endpoint {
         self.worker.need(feature::TAG)?;
         let memory_type = memory_type_of(&self.worker, parts, params)?;
         let length: usize = parts.iter().map(|part| part.length).sum();
-        self.check_queue_outside(params, length)?;
+        let promised = self.promise(params, Need::of(length))?;
         self.worker.delay(mode.kind(), length as u64, params, out, |slot| {
             let (buffer, count, scattered) = describe_parts(slot, parts);
-            Queued { buffer, count, scattered, tag, memory_type, endpoint: self, ..Queued::NOTHING }
+            let promise = promised.keep();
+            Queued { buffer, count, scattered, tag, memory_type, endpoint: self, promise, ..Queued::NOTHING }
         })
     }
 

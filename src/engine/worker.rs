@@ -28,6 +28,7 @@ use super::nudge::Nudge;
 use super::operation::{self, OpParams};
 use super::param::Templates;
 use super::peer_watch::PeerWatch;
+use super::promise::Hand;
 use super::queue_handlers::QueueHandlers;
 use super::request::Slot;
 use super::rkey::Rkeys;
@@ -137,6 +138,7 @@ pub struct Worker {
     pub(crate) ucp_was_busy: Cell<bool>,
     /// Endpoints whose send windows have changed, each once.
     pub(crate) windows: RefCell<VecDeque<Arc<Endpoint>>>,
+    pub(crate) hand: Hand,
     pub(crate) peers: PeerWatch,
     pub(crate) streams: Streams,
     pub(crate) listeners: RefCell<Vec<Arc<Listener>>>,
@@ -305,6 +307,7 @@ impl Worker {
             changing: RefCell::default(),
             ucp_was_busy: Cell::new(false),
             windows: RefCell::default(),
+            hand: Hand::new(),
             peers: PeerWatch::default(),
             streams: Streams::default(),
             listeners: RefCell::default(),

@@ -2,6 +2,7 @@
 
 use super::endpoint::{Callback, Endpoint, EndpointPointer, Phase};
 use super::lock_order::Mutex;
+use super::standing::look_again;
 use super::status::{Error, Result, Status};
 use super::worker::Worker;
 use std::cell::Cell;
@@ -35,7 +36,7 @@ impl Writable {
 }
 
 impl Endpoint {
-    /// A send would go straight to UCP now, or, from a thread that has to leave that to the progress thread, straight to that one.
+    /// A send would go straight to UCP now, or, from a thread that has to leave that to the progress thread, as soon as it is taken over there.
     /// Any thread.
     pub fn is_writable(&self) -> bool {
         let worker = &self.worker;
@@ -47,7 +48,7 @@ impl Endpoint {
     }
 
     fn goes_straight(&self) -> bool {
-        (self.is_open() || self.has_status(Self::SILENT)) && !self.credits.is_short()
+        (self.is_open() || self.has_status(Self::SILENT)) && !self.credits.is_short() && self.has_place()
     }
 
     /// Has `callback` called once when there is room for a send, or, with the endpoint's error, when it ends first. None: not any more.
@@ -107,6 +108,8 @@ impl Worker {
         if !writable.is_armed() || writable.running.get() {
             return 0;
         }
+        // Who gives room back from outside looks whether somebody waits for it: after that, as this is before looking for room.
+        look_again();
         let Some(status) = endpoint.writable_status() else { return 0 };
         let Some(callback) = writable.disarm() else { return 0 };
         writable.running.set(true);

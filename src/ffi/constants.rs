@@ -134,7 +134,7 @@ pub enum ucxx_flag {
     /// Never complete inside the call: always deliver the completion.
     UCXX_FLAG_ALWAYS_CALLBACK = 1,
     /// Sends, fetches and answers: UCXX_ERR_NO_RESOURCE instead of waiting, whatever for: the send window, credit, the peer's first
-    /// answer, a full submission queue.
+    /// answer, a full submission queue. What other threads have handed to a progress thread counts.
     UCXX_FLAG_NO_WAIT = 2,
     /// ucxx_am_send*, ucxx_fetch_reply*: the data goes along at any length. Not with RNDV.
     UCXX_FLAG_EAGER = 4,

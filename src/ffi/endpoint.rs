@@ -36,7 +36,7 @@ pub struct ucxx_endpoint_params {
     /// that finds nothing under way. 0 for 256 MiB.
     pub send_window_bytes: u64,
     /// The send queue: how many sends may wait behind the window, or for the peer's first answer, before further ones are refused with
-    /// NO_RESOURCE. What other threads have handed to a progress thread may come on top: at most submission_queue_depth. 0 for 16384.
+    /// NO_RESOURCE. What other threads have handed to a progress thread counts. 0 for 16384.
     pub send_queue_ops: u32,
     /// The same in bytes; 0 for no limit.
     pub send_queue_bytes: u64,
@@ -97,7 +97,8 @@ pub type ucxx_endpoint_attr_t = ucxx_endpoint_attr;
 pub struct ucxx_endpoint_load {
     /// Set by UCXX_ENDPOINT_LOAD_INIT.
     pub struct_size: usize,
-    /// Sends that UCX has and has not completed: at most send_window_ops.
+    /// Sends that UCX has and has not completed: at most send_window_ops. What other threads have handed to a progress thread is here and below when it
+    /// has been taken over.
     pub window_operations: u64,
     /// Bytes in them.
     pub window_bytes: u64,
@@ -328,7 +329,7 @@ pub unsafe extern "C" fn ucxx_endpoint_close(
     }
 }
 
-/// Would a send go straight out now: to UCX, or from a thread that hands its operations to a progress thread, to that one? False while sends
+/// Would a send go straight out now: to UCX, or from a thread that hands its operations to a progress thread, as soon as that one takes it over? False while sends
 /// have to wait in the send queue, or active messages for credit (tags and streams may go out all the same), and when the endpoint takes none. What is true may have changed before the next call where other
 /// threads send, too. Any thread.
 ///

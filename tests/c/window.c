@@ -270,7 +270,7 @@ static void million_offers(const way_t *way) {
     if (i % 1000 == 0) {
       standing_t attr = attr_of(line.endpoint);
       CHECK(attr.window_operations <= 256);
-      CHECK(attr.queued_operations <= QUEUE + (is_delayed(&line) ? 4096 : 0));
+      CHECK(attr.queued_operations <= QUEUE);
     }
   }
   footprint_t after = footprint_now();

@@ -18,6 +18,7 @@ mod notifier;
 mod request;
 mod ring;
 mod sleep;
+mod standing;
 mod waiting;
 mod window_lock;
 mod window_turns;

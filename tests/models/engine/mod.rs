@@ -34,6 +34,8 @@ pub(crate) mod presence;
 pub(crate) mod sleep_flag;
 #[path = "../../../src/engine/stage.rs"]
 pub(crate) mod stage;
+#[path = "../../../src/engine/standing.rs"]
+pub(crate) mod standing;
 #[path = "../../../src/engine/status.rs"]
 pub(crate) mod status;
 #[path = "../../../src/engine/sync_call.rs"]
