@@ -208,7 +208,12 @@ impl<T> Ring<T> {
                 return Some(now);
             }
             let head = self.head.load(Ordering::Acquire);
-            if head & CLOSED != 0 || tail - head >= self.places.len() as u64 {
+            // Only while the tail is what it was is the head behind it.
+            let now = self.tail.load(Ordering::Acquire);
+            if now != tail {
+                return Some(now);
+            }
+            if head & CLOSED != 0 || tail.saturating_sub(head) >= self.places.len() as u64 {
                 return None;
             }
             patience.wait();

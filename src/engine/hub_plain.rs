@@ -31,6 +31,8 @@ const MOST: usize = 4096;
 /// Leases that end before it is opened, beside two for each envelope: at first, and at most.
 const SOON: u32 = 64;
 const LATE: u32 = 1 << 16;
+/// And before it is tried again where somebody had something.
+const AGAIN: u32 = 16;
 
 /// In `tenure`: what the holder does, and whether its release commits; above, the number of its link.
 const PRODUCES: u64 = 1;
@@ -54,20 +56,23 @@ pub(super) struct Plain {
     pub(super) patience: u32,
     /// `SOON`, but in tests.
     pub(super) soon: u32,
-    /// By which it is found without the lock.
+    /// It was used for all of its envelopes, or more, when it was open.
+    was_used: bool,
+    /// For `enter_leases`: places and numbers.
     consumed: Vec<(u64, u32)>,
 }
 
 impl Plain {
     pub(super) fn new() -> Self {
-        Plain { lanes: Vec::new(), is_open: false, calm: 0, patience: SOON, soon: SOON, consumed: Vec::new() }
-    }
-}
-
-impl Plain {
-    /// Somebody sleeps, which costs more than closing and opening does: that is not to count against the lane.
-    pub(super) fn interrupt(&mut self) {
-        self.patience = self.soon;
+        Plain {
+            lanes: Vec::new(),
+            is_open: false,
+            calm: 0,
+            patience: SOON,
+            soon: SOON,
+            was_used: false,
+            consumed: Vec::new(),
+        }
     }
 }
 
@@ -143,7 +148,7 @@ impl Hub {
             return Err(());
         }
         let side = usize::from(tenure & PRODUCES != 0);
-        self.sides.look_for(side, true, &|| lane.has_some(side) != Ok(false));
+        self.sides.look_for(side, is_long(timeout_ns), &|| lane.has_some(side) != Ok(false));
         take(lane, tenure).map(Some).map_err(|_| ())
     }
 
@@ -209,9 +214,9 @@ impl Hub {
         self.lane().is_some_and(|lane| lane.has_some(0).is_ok())
     }
 
-    /// Has it been a plain one, with short chunks?
-    pub(super) fn is_brisk(&self) -> bool {
-        self.lane().is_some()
+    /// Is it one with short chunks, for which it pays to look a little longer before going to sleep, of as long as there is to wait?
+    pub(super) fn is_brisk(&self, timeout_ns: u64) -> bool {
+        self.lane().is_some() && is_long(timeout_ns)
     }
 
     /// Is there something in the lane for this side? A change there moves no word.
@@ -235,6 +240,11 @@ impl Hub {
             state.plain.lanes.push(lane);
         }
     }
+}
+
+/// Who waits for less than a long look takes is not to wait for more.
+fn is_long(timeout_ns: u64) -> bool {
+    timeout_ns >= 200_000
 }
 
 /// A producer has it.
@@ -290,16 +300,38 @@ impl State {
         in_tables && !waits && !joined && competes && !bounded && has_all && !self.marked && !self.closed
     }
 
+    /// Leases that are to end before it is worth it.
+    fn needed(&self) -> u32 {
+        self.plain.soon * (1 + self.envelopes.len() as u32 / 32)
+    }
+
+    /// Somebody goes to sleep, which is what the lane was closed for, if it was: that does not count against one that was used.
+    pub(super) fn interrupt(&mut self) {
+        if self.plain.was_used {
+            self.plain.patience = self.plain.patience.min(self.needed());
+        }
+    }
+
     /// After the end of a lease, when that has been long enough ago that something stood against it.
     #[cold]
     #[inline(never)]
     pub(super) fn open_lane(&mut self) {
         self.plain.calm = 0;
-        if self.plain.lanes.is_empty() || !self.is_warm() || !self.is_plain() || !self.is_fresh() {
+        if self.plain.lanes.is_empty() || !self.is_warm() {
+            return;
+        }
+        if !self.is_plain() {
+            // Others may have something just now.
+            self.plain.calm = self.plain.patience - self.plain.patience.min(AGAIN);
+            return;
+        }
+        if !self.is_fresh() {
             return;
         }
         for (number, envelope) in self.envelopes.iter().enumerate() {
-            Hub::handle(self, number as u32).point_to(envelope, self.pools[0].kind);
+            let handle = Hub::handle(self, number as u32);
+            handle.point_to(envelope, self.pools[0].kind);
+            handle.tenure.store(0, Ordering::Relaxed);
         }
         let item = |number: u32| std::ptr::from_ref(Hub::handle(self, number)).cast_mut();
         let mut free = self.pools[0].free;
@@ -371,10 +403,10 @@ impl State {
         self.stats.queue_high_water = stats.queue_high_water.max(traffic.most);
         self.changes += traffic.produced + traffic.consumed;
         self.plain.lanes = lanes;
-        let worth = u64::from(self.plain.patience) * 2;
-        let needed = self.plain.soon * (1 + self.envelopes.len() as u32 / 32);
+        let (used, needed) = (traffic.produced + traffic.consumed, self.needed());
         let later = self.plain.patience.saturating_mul(2).clamp(needed, LATE.max(needed));
-        self.plain.patience = if traffic.produced + traffic.consumed >= worth { needed } else { later };
+        self.plain.patience = if used >= u64::from(self.plain.patience) * 2 { needed } else { later };
+        self.plain.was_used = used >= self.envelopes.len() as u64;
         self.plain.calm = 0;
     }
 
@@ -404,11 +436,13 @@ impl State {
             let tenure = holder(Hub::handle(self, number));
             let lease = Hub::handle(self, number);
             let (length, taken) = (lease.length.load(Ordering::Relaxed), lease.taken.load(Ordering::Relaxed));
-            self.envelopes[number as usize].length = length;
             if tenure & CONSUMES != 0 {
+                self.envelopes[number as usize].length = length;
                 consumed.push((taken, number));
                 continue;
             }
+            // Not what the handle says: the holder may be about to commit.
+            self.envelopes[number as usize].length = UNSET;
             self.reserved += 1;
             self.enter_lease(number, tenure, Role::Produce, NONE);
         }

@@ -271,8 +271,9 @@ impl Hub {
         loop {
             if driven().is_none() {
                 let seen = self.sides.see(side);
-                self.sides
-                    .look_for(side, self.is_brisk(), &|| self.sides.has_moved(side, seen) || self.is_offered(side));
+                self.sides.look_for(side, self.is_brisk(timeout_ns), &|| {
+                    self.sides.has_moved(side, seen) || self.is_offered(side)
+                });
             }
             if let Some(found) = plainly() {
                 return Some(found);
@@ -291,7 +292,7 @@ impl Hub {
                 Some(_) => state.distant += 1,
                 None => state.asleep |= 1 << side,
             }
-            state.plain.interrupt();
+            state.interrupt();
             // What this thread itself does now moves the word on.
             let _ = self.leave(state);
             let Some(worker) = worker else {
