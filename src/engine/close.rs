@@ -177,7 +177,9 @@ impl Endpoint {
         if force && !self.is_connecting() {
             self.end_queue(Status::CANCELED);
         }
-        if self.holds_flushes() {
+        if self.is_untouched() {
+            // There is nothing to flush.
+        } else if self.holds_flushes() {
             // What waits is let out first.
             let due = self.sends.get() > 0 || !self.is_connecting();
             self.closing.flush_due.set(due);
@@ -250,7 +252,7 @@ impl Endpoint {
         let patience = if self.closing.process_ended.get() { DEAD_NS } else { ENDING_NS };
         self.closing.deadline.set(timer::deadline_after(patience));
         self.closing.receives_deadline.set(timer::deadline_after(DEAD_NS));
-        if self.peer_failure {
+        if self.peer_failure || self.is_untouched() {
             self.close_in_ucp(sys::UCP_EP_CLOSE_FLAG_FORCE);
         } else if self.closing.parting.heard.get() && self.sends.get() == 0 {
             self.close_in_ucp(0);
@@ -293,15 +295,20 @@ impl Endpoint {
     pub(super) fn let_go_in_ucp(&self, part: Part, flags: u32) -> Option<Status> {
         self.release_stream();
         let ucp = self.ucp.replace(std::ptr::null_mut());
-        if ucp.is_null() {
+        if ucp.is_null() || self.keep_untouched(ucp) {
             return Some(Status::OK);
         }
+        self.close_end(part, ucp, flags)
+    }
+
+    /// UCP's close of an end that was this endpoint's, or is nobody's.
+    pub(super) fn close_end(&self, part: Part, ucp: sys::ucp_ep_h, flags: u32) -> Option<Status> {
         self.start_part(part, |slot| {
             let mut param = Param::new(slot);
             if flags != 0 {
                 param.flags(flags);
             }
-            // SAFETY: a live endpoint inside its worker's gate, not used afterwards; as in start_flush.
+            // SAFETY: a live end inside its worker's gate, not used afterwards; as in start_flush.
             unsafe { sys::ucp_ep_close_nbx(ucp, param.as_ptr()) }
         })
     }

@@ -8,6 +8,7 @@ use super::cache_line::CacheLine;
 use super::connect::Connection;
 use super::credits::Credits;
 use super::due::Due;
+use super::failure::Reports;
 use super::handshake::Peering;
 use super::identity::Identity;
 use super::library::{self, Release};
@@ -26,6 +27,7 @@ use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -113,6 +115,8 @@ pub struct Endpoint {
     watched: Cell<bool>,
     /// Where it was made by host and port.
     pub(crate) connection: Option<Box<Connection>>,
+    /// What UCP's end reports to; none once another endpoint has that.
+    pub(super) reports: Cell<Option<Rc<Reports>>>,
     key: Cell<usize>,
     /// A reference to itself that a question has given back, for the next one: to count them takes longer than most of what is done with a
     /// question.
@@ -199,15 +203,11 @@ impl Endpoint {
         let endpoint = Self::build(worker, params, origin, to_self, None);
         endpoint.peering.unclaimed.set(back);
         endpoint.watch_process()?;
-        let mut ucp_params = endpoint.ucp_params();
-        ucp_params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_REMOTE_ADDRESS);
-        ucp_params.address = address.bytes().as_ptr().cast();
-        endpoint.create_in_ucp(&ucp_params).map_err(|(status, logged)| {
-            endpoint.unwatch_process();
-            let text = format!("address: no endpoint to {}: is it still running?", endpoint.peer_text());
-            let text = super::log::with_reason(text, &logged);
-            Error::new(status, super::room::with_shared_memory(text))
-        })?;
+        let kept = origin.and_then(|origin| worker.untouched.take(&origin, endpoint.peer_failure));
+        match kept {
+            Some(end) => endpoint.take_over(end),
+            None => endpoint.create_from_address(address)?,
+        }
         endpoint.register();
         if to_self {
             endpoint.learn_number(endpoint.peering.number.get());
@@ -216,6 +216,18 @@ impl Endpoint {
             endpoint.say_hello_in_time(params);
         }
         Ok(endpoint)
+    }
+
+    fn create_from_address(&self, address: &Address) -> Result<()> {
+        let mut params = self.ucp_params();
+        params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_REMOTE_ADDRESS);
+        params.address = address.bytes().as_ptr().cast();
+        self.create_in_ucp(&params).map_err(|(status, logged)| {
+            self.unwatch_process();
+            let text = format!("address: no endpoint to {}: is it still running?", self.peer_text());
+            let text = super::log::with_reason(text, &logged);
+            Error::new(status, super::room::with_shared_memory(text))
+        })
     }
 
     /// An endpoint that UCP knows nothing of yet.
@@ -244,6 +256,7 @@ impl Endpoint {
             queue: MessageQueue::default(),
             watched: Cell::new(false),
             connection,
+            reports: Cell::new(Some(Rc::default())),
             key: Cell::new(usize::MAX),
             spare: Cell::new(false),
             handles: AtomicU32::new(1),
@@ -346,7 +359,7 @@ impl Endpoint {
             params.err_mode = sys::UCP_ERR_HANDLING_MODE_PEER;
             params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_ERR_HANDLER);
             params.err_handler.cb = Some(super::failure::on_ucp_error);
-            params.err_handler.arg = std::ptr::from_ref(self).cast_mut().cast();
+            params.err_handler.arg = self.reports_pointer();
         } else {
             params.err_mode = sys::UCP_ERR_HANDLING_MODE_NONE;
         }

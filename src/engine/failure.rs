@@ -7,14 +7,42 @@ use super::log;
 use super::status::Status;
 use super::worker::attention;
 use crate::sys;
+use std::cell::Cell;
 use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::rc::Rc;
 use std::sync::Arc;
+
+/// Whom UCP's end of a connection reports its failure to. Nobody while no endpoint has it: see `untouched`.
+#[derive(Default)]
+pub(crate) struct Reports {
+    endpoint: Cell<Option<NonNull<Endpoint>>>,
+    failed: Cell<bool>,
+}
+
+impl Reports {
+    pub(super) fn to(&self, endpoint: &Endpoint) {
+        self.endpoint.set(Some(NonNull::from(endpoint)));
+    }
+
+    pub(super) fn to_nobody(&self) {
+        self.endpoint.set(None);
+    }
+
+    /// While it was nobody's.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.get()
+    }
+}
 
 /// Runs inside `ucp_worker_progress`: only notes what happened. What follows waits for the end of the pass.
 pub(crate) unsafe extern "C" fn on_ucp_error(arg: *mut c_void, _ucp: sys::ucp_ep_h, status: sys::ucs_status_t) {
     let _ = std::panic::catch_unwind(|| {
-        // SAFETY: `arg` is the endpoint, which stays registered until UCP has let go of it, after which this cannot run.
-        let endpoint = unsafe { &*arg.cast::<Endpoint>() };
+        // SAFETY: kept by whoever has UCP's end, until UCP has let go of that, after which this cannot run.
+        let reports = unsafe { &*arg.cast::<Reports>() };
+        let Some(endpoint) = reports.endpoint.get() else { return reports.failed.set(true) };
+        // SAFETY: it stays registered while it has UCP's end.
+        let endpoint = unsafe { endpoint.as_ref() };
         if endpoint.is_connecting() {
             return endpoint.unanswered(endpoint.attempt(), Status(status.into()));
         }
@@ -23,6 +51,17 @@ pub(crate) unsafe extern "C" fn on_ucp_error(arg: *mut c_void, _ucp: sys::ucp_ep
 }
 
 impl Endpoint {
+    /// What UCP is to hand to `on_ucp_error`.
+    pub(super) fn reports_pointer(&self) -> *mut c_void {
+        let reports = self.reports.take();
+        let pointer = reports.as_ref().map_or(std::ptr::null(), |reports| {
+            reports.to(self);
+            Rc::as_ptr(reports)
+        });
+        self.reports.set(reports);
+        pointer.cast_mut().cast()
+    }
+
     /// UCX has lost the peer.
     fn lost(&self, ucx: Status) {
         self.closing.given_up.set(!self.has_taken_leave());

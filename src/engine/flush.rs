@@ -108,6 +108,8 @@ impl Worker {
         let posted = match held {
             // UCP's half comes when there is a connection to flush, and it has what was sent before.
             Some(_) => Posted::Pending,
+            // Nothing has been given to UCP, which would connect for it.
+            None if endpoint.is_some_and(Endpoint::is_untouched) => Posted::Done,
             None => posted(part, call(Param::new(part).as_ptr())),
         };
         let pending = matches!(posted, Posted::Pending);

@@ -163,6 +163,7 @@ pub mod thread;
 pub(crate) mod thread_lane;
 pub(crate) mod timer;
 pub mod ucxx_am;
+pub(crate) mod untouched;
 pub(crate) mod vectors;
 pub(crate) mod visible;
 pub mod wait;

@@ -103,6 +103,7 @@ impl Worker {
         inside.drop_handlers();
         inside.strangers.borrow_mut().clear();
         inside.changing.borrow_mut().clear();
+        inside.untouched.clear();
         inside.windows.borrow_mut().clear();
         inside.named.set(std::ptr::null());
         inside.endpoints.borrow_mut().clear();

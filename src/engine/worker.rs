@@ -39,6 +39,7 @@ use super::status::{Error, Result, Status};
 use super::stream::Streams;
 use super::thread::{has_thread, ProgressMode, ProgressThread, ThreadParams};
 use super::timer::{self, Timers};
+use super::untouched::UntouchedEnds;
 use super::wait::WaitRoom;
 use super::wakeup::Wakeup;
 use super::window_ends::WindowEnds;
@@ -145,6 +146,7 @@ pub struct Worker {
     pub(crate) liveness: LivenessClock,
     /// Peers that have said Hello, and what UCP has in place of this side's ends.
     pub(crate) strangers: RefCell<Vec<(Box<Hello>, Reply)>>,
+    pub(crate) untouched: UntouchedEnds,
     /// Refusals for peers of other versions that UCP has.
     pub(crate) refusals: Cell<u32>,
     /// Active messages whose handlers are due.
@@ -313,6 +315,7 @@ impl Worker {
             listeners: RefCell::default(),
             liveness: LivenessClock::default(),
             strangers: RefCell::default(),
+            untouched: UntouchedEnds::default(),
             refusals: Cell::new(0),
             inbox: Inbox::default(),
             am_handlers: Handlers::default(),
