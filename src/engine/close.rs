@@ -294,21 +294,16 @@ impl Endpoint {
     /// UCP's close, once. Its status if it ended inside the call.
     pub(super) fn let_go_in_ucp(&self, part: Part, flags: u32) -> Option<Status> {
         self.release_stream();
-        let ucp = self.ucp.replace(std::ptr::null_mut());
-        if ucp.is_null() || self.keep_untouched(ucp) {
+        if self.ucp.get().is_null() || self.leave_untouched() {
             return Some(Status::OK);
         }
-        self.close_end(part, ucp, flags)
-    }
-
-    /// UCP's close of an end that was this endpoint's, or is nobody's.
-    pub(super) fn close_end(&self, part: Part, ucp: sys::ucp_ep_h, flags: u32) -> Option<Status> {
+        let ucp = self.ucp.replace(std::ptr::null_mut());
         self.start_part(part, |slot| {
             let mut param = Param::new(slot);
             if flags != 0 {
                 param.flags(flags);
             }
-            // SAFETY: a live end inside its worker's gate, not used afterwards; as in start_flush.
+            // SAFETY: a live endpoint inside its worker's gate, not used afterwards; as in start_flush.
             unsafe { sys::ucp_ep_close_nbx(ucp, param.as_ptr()) }
         })
     }

@@ -181,17 +181,17 @@ impl Endpoint {
         if let Some(endpoint) = address.origin().and_then(|origin| Self::claim(worker, &origin, params)) {
             return Ok(endpoint);
         }
-        let endpoint = Self::create_for(worker, address, params, false)?;
+        let endpoint = Self::create_for(worker, address, params, &[])?;
         endpoint.await_answer_if_asked(params);
         Ok(endpoint)
     }
 
-    /// The same. `back`: to a peer that has made an endpoint to here, and said Hello on it.
+    /// The same. `back`: the ends of UCP's one of which it is to have, as a peer has said Hello there, that on the first one; none for the user's own.
     pub(crate) fn create_for(
         worker: &Arc<Worker>,
         address: &Address,
         params: &EndpointParams,
-        back: bool,
+        back: &[sys::ucp_ep_h],
     ) -> Result<Arc<Self>> {
         let origin = address.origin();
         let to_self = origin.is_some_and(|origin| {
@@ -201,33 +201,24 @@ impl Endpoint {
             check_releases(worker, origin, params.peer_failure && !to_self)?;
         }
         let endpoint = Self::build(worker, params, origin, to_self, None);
-        endpoint.peering.unclaimed.set(back);
+        endpoint.peering.unclaimed.set(!back.is_empty());
         endpoint.watch_process()?;
-        let kept = origin.and_then(|origin| worker.untouched.take(&origin, endpoint.peer_failure));
+        let kept = match back.first() {
+            Some(end) => worker.untouched.take_this(*end),
+            None => origin.and_then(|origin| worker.untouched.take(&origin, endpoint.peer_failure)),
+        };
         match kept {
             Some(end) => endpoint.take_over(end),
-            None => endpoint.create_from_address(address)?,
+            None => endpoint.create_from_address(address, back)?,
         }
         endpoint.register();
         if to_self {
             endpoint.learn_number(endpoint.peering.number.get());
         }
-        if !back && origin.is_some() && !to_self {
+        if back.is_empty() && origin.is_some() && !to_self {
             endpoint.say_hello_in_time(params);
         }
         Ok(endpoint)
-    }
-
-    fn create_from_address(&self, address: &Address) -> Result<()> {
-        let mut params = self.ucp_params();
-        params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_REMOTE_ADDRESS);
-        params.address = address.bytes().as_ptr().cast();
-        self.create_in_ucp(&params).map_err(|(status, logged)| {
-            self.unwatch_process();
-            let text = format!("address: no endpoint to {}: is it still running?", self.peer_text());
-            let text = super::log::with_reason(text, &logged);
-            Error::new(status, super::room::with_shared_memory(text))
-        })
     }
 
     /// An endpoint that UCP knows nothing of yet.

@@ -10,12 +10,13 @@ use super::context::feature;
 use super::endpoint::{Endpoint, EndpointParams, Phase};
 use super::events::Event;
 use super::log;
-use super::messages::{other_version, Reply};
+use super::messages::{complain, other_version, Reply};
 use super::request::Part;
 use super::status::Status;
 use super::timer;
 use super::wire::{flag, Hello, Kind};
 use super::worker::Worker;
+use crate::sys;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
@@ -92,12 +93,6 @@ impl Worker {
         let Some(endpoint) = endpoint.or_else(|| self.end_for(&hello, reply)) else {
             return self.add_stranger(hello, reply);
         };
-        let before = endpoint.peering.theirs.get();
-        if before != 0 && before != hello.sender && endpoint.phase() == Phase::Open {
-            // It was made for another of the peer's endpoints, whose Hello came first, and UCP has given it to this one.
-            let displaced = Hello { address: hello.address.clone(), sender: before, ..*hello };
-            self.add_stranger(Box::new(displaced), Reply(std::ptr::null_mut()));
-        }
         endpoint.welcome(&hello);
     }
 
@@ -113,6 +108,9 @@ impl Worker {
     /// UCP gives out its ends of the connections with a peer in the order in which that has made them, and Hellos come in any:
     /// all that have come are taken together.
     fn add_stranger(&self, hello: Box<Hello>, reply: Reply) {
+        if reply.0.is_null() {
+            return complain("a Hello on no connection");
+        }
         self.strangers.borrow_mut().push((hello, reply));
         self.push_event(Event::Strangers);
     }
@@ -128,17 +126,14 @@ impl Worker {
         }
         let count = self.strangers.borrow().len();
         for _ in 0..count {
-            let Some((address, peer_failure)) =
-                self.strangers.borrow().first().map(|(hello, _)| (hello.address.clone(), hello.peer_failure))
-            else {
-                return;
-            };
-            let made = Endpoint::create_for(&self.shared(), &address, &EndpointParams::quiet(peer_failure), true);
+            let replies: Vec<_> = self.strangers.borrow().iter().map(|(_, reply)| reply.0).collect();
+            let first = self.strangers.borrow().first().map(|(hello, _)| (hello.address.clone(), hello.peer_failure));
+            let Some((address, peer_failure)) = first else { return };
+            let made = Endpoint::create_back(&self.shared(), &address, peer_failure, &replies);
             let hello = {
                 let mut strangers = self.strangers.borrow_mut();
-                let whose = |(_, reply): &(_, Reply)| made.as_ref().is_ok_and(|endpoint| endpoint.ucp.get() == reply.0);
-                let index = strangers.iter().position(whose).unwrap_or(0);
-                strangers.remove(index).0
+                let whose = |reply: &sys::ucp_ep_h| made.as_ref().is_ok_and(|endpoint| endpoint.ucp.get() == *reply);
+                strangers.remove(replies.iter().position(whose).unwrap_or(0)).0
             };
             match made {
                 Ok(endpoint) => endpoint.welcome(&hello),

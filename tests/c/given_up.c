@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright the ucxx_rs developers */
+/*
+ * A peer that does not look is given up, once or several times, before it has heard of it; what is sent on the next endpoint to it arrives, from the
+ * first message on. And endpoints that are first used in another order than they were made in, some of them never.
+ */
+#include "test_util.h"
+
+enum { ROUNDS = 3, MOST_TRIES = 4, MESSAGES = 4, AT_ONCE = 6, ID = 5, ANSWER = 6, LOST = UINT16_MAX };
+
+typedef struct numbers {
+  uint64_t came[ROUNDS * AT_ONCE * MESSAGES], answers;
+} numbers_t;
+
+static void on_message(void *arg, ucxx_am_message_t *message) {
+  numbers_t *numbers = arg;
+  uint16_t number = 0;
+  ucxx_request_t *request = NULL;
+  CHECK_EQ(ucxx_am_message_length(message), sizeof number);
+  memcpy(&number, ucxx_am_message_data(message), sizeof number);
+  if (number != LOST) {
+    numbers->came[number]++;
+    CHECK(ucxx_am_send(ucxx_am_message_reply(message), ANSWER, &number, sizeof number, NULL, 0, NULL, &request) >= 0);
+    ucxx_request_destroy(request);
+  }
+  ucxx_am_message_destroy(message);
+}
+
+static void on_answer(void *arg, ucxx_am_message_t *message) {
+  numbers_t *numbers = arg;
+  numbers->answers++;
+  ucxx_am_message_destroy(message);
+}
+
+static void say(ucxx_endpoint_t *endpoint, const uint16_t *number) {
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  ucxx_request_t *request = NULL;
+  params.flags = UCXX_FLAG_AM_REPLY;
+  CHECK(ucxx_am_send(endpoint, ID, NULL, 0, number, sizeof *number, &params, &request) >= 0);
+  ucxx_request_destroy(request);
+}
+
+static void open_workers(duo_t *duo, numbers_t *numbers, ucxx_address_t **address) {
+  memset(numbers, 0, sizeof *numbers);
+  CHECK_OK(ucxx_context_create(NULL, &duo->context));
+  CHECK_OK(ucxx_worker_create(duo->context, NULL, &duo->left));
+  CHECK_OK(ucxx_worker_create(duo->context, NULL, &duo->right));
+  CHECK_OK(ucxx_worker_address(duo->right, address));
+  CHECK_OK(ucxx_worker_set_am_handler(duo->right, ID, on_message, numbers, NULL));
+  CHECK_OK(ucxx_worker_set_am_handler(duo->left, ANSWER, on_answer, numbers, NULL));
+}
+
+static void close_workers(duo_t *duo, ucxx_address_t *address) {
+  ucxx_address_destroy(address);
+  ucxx_worker_destroy(duo->left);
+  ucxx_worker_destroy(duo->right);
+  ucxx_context_destroy(duo->context);
+}
+
+/* The peer makes no progress meanwhile. */
+static void give_up(const duo_t *duo, const ucxx_address_t *address, uint64_t passes) {
+  static const uint16_t lost = LOST;
+  ucxx_endpoint_t *endpoint = NULL;
+  ucxx_request_t *close = NULL;
+  CHECK_OK(ucxx_endpoint_create(duo->left, address, NULL, &endpoint));
+  say(endpoint, &lost);
+  while (passes-- > 0)
+    progress(duo->left);
+  CHECK(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FORCE, NULL, &close) >= 0);
+  while (close != NULL && ucxx_request_status(close) == UCXX_INPROGRESS)
+    progress(duo->left);
+  ucxx_request_destroy(close);
+  ucxx_endpoint_destroy(endpoint);
+}
+
+static void after_others(uint64_t seed) {
+  static numbers_t numbers;
+  static uint16_t number[ROUNDS * MESSAGES];
+  duo_t duo = {0};
+  ucxx_address_t *address = NULL;
+  open_workers(&duo, &numbers, &address);
+  uint64_t sent = 0;
+  for (int round = 0; round < ROUNDS; round++) {
+    uint64_t random = test_mix(seed + (uint64_t)round);
+    for (uint64_t tries = 1 + random % MOST_TRIES; tries > 0; tries--)
+      give_up(&duo, address, (random >> tries & 1) * 100);
+    STEP("round %d", round);
+    ucxx_endpoint_t *endpoint = NULL;
+    CHECK_OK(ucxx_endpoint_create(duo.left, address, NULL, &endpoint));
+    for (int at = 0; at < MESSAGES; at++, sent++) {
+      number[sent] = (uint16_t)sent;
+      say(endpoint, &number[sent]);
+    }
+    while (numbers.answers < sent)
+      duo_progress(&duo);
+    duo_drop(&duo, endpoint);
+  }
+  for (uint64_t at = 0; at < sent; at++)
+    CHECK_EQ(numbers.came[at], 1);
+  close_workers(&duo, address);
+}
+
+static void in_any_order(uint64_t seed) {
+  static numbers_t numbers;
+  static uint16_t number[ROUNDS * AT_ONCE * MESSAGES];
+  duo_t duo = {0};
+  ucxx_address_t *address = NULL;
+  open_workers(&duo, &numbers, &address);
+  uint64_t sent = 0;
+  for (int round = 0; round < ROUNDS; round++) {
+    ucxx_endpoint_t *endpoints[AT_ONCE] = {NULL};
+    int order[AT_ONCE], used = AT_ONCE - round;
+    STEP("in any order, round %d", round);
+    for (int at = 0; at < AT_ONCE; at++) {
+      CHECK_OK(ucxx_endpoint_create(duo.left, address, NULL, &endpoints[at]));
+      int other = (int)(test_mix(seed + (uint64_t)(round * AT_ONCE + at)) % (uint64_t)(at + 1));
+      order[at] = order[other];
+      order[other] = at;
+    }
+    for (int at = 0; at < used; at++) {
+      for (int n = 0; n < MESSAGES; n++, sent++) {
+        number[sent] = (uint16_t)sent;
+        say(endpoints[order[at]], &number[sent]);
+      }
+      /* Some of them together. */
+      while (at % 2 == 1 && numbers.answers < sent)
+        duo_progress(&duo);
+    }
+    while (numbers.answers < sent)
+      duo_progress(&duo);
+    for (int at = 0; at < AT_ONCE; at++)
+      duo_drop(&duo, endpoints[at]);
+  }
+  for (uint64_t at = 0; at < sent; at++)
+    CHECK_EQ(numbers.came[at], 1);
+  close_workers(&duo, address);
+}
+
+int main(void) {
+  test_begin("given_up", 60);
+  uint64_t seed = test_seed();
+  in_any_order(seed);
+  after_others(seed);
+  return 0;
+}
