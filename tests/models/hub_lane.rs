@@ -20,7 +20,7 @@ const CONSUMER: u32 = 2;
 
 struct World {
     lane: Lane<Item>,
-    items: Vec<Box<Item>>,
+    items: Vec<Item>,
 }
 
 // SAFETY: loom fails where two threads touch the contents at once.
@@ -38,10 +38,10 @@ impl World {
     fn new(count: usize, ready: usize) -> Arc<Self> {
         let item = |_| {
             let (written, holder) = (AtomicU32::new(0), AtomicU32::new(NOBODY));
-            Box::new(Item { contents: UnsafeCell::new(0), written, holder })
+            Item { contents: UnsafeCell::new(0), written, holder }
         };
         let world = World { lane: Lane::new(count), items: (0..count).map(item).collect() };
-        let all = || world.items.iter().map(|item| std::ptr::from_ref(&**item).cast_mut());
+        let all = || world.items.iter().map(|item| std::ptr::from_ref(item).cast_mut());
         world.lane.open(all().skip(ready), all().take(ready));
         Arc::new(world)
     }
@@ -74,7 +74,7 @@ impl World {
         let (free, ready): (Vec<_>, Vec<_>) = (closed.free().collect(), closed.ready().collect());
         let mut held = 0;
         for item in &self.items {
-            let here = std::ptr::from_ref(&**item).cast_mut();
+            let here = std::ptr::from_ref(item).cast_mut();
             let times = free.iter().chain(&ready).filter(|other| **other == here).count();
             assert!(times < 2, "an item is there twice");
             if times == 0 {
