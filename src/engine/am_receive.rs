@@ -45,35 +45,61 @@ pub(crate) struct Arrived {
 #[derive(Default)]
 pub(crate) struct Inbox {
     due: SlotList,
-    /// A thread is handing messages out: another would have them overtake each other.
-    busy: Cell<bool>,
+    /// Bits of `state`.
+    state: Cell<u8>,
     /// Messages on connections whose other end has not been met yet, oldest first.
     unaddressed: RefCell<Vec<*const Slot>>,
-    /// There are such.
-    is_unaddressed: Cell<bool>,
     /// Peers that have closed behind messages that are still to be handed out, by a thread that another one has come upon in the midst of it.
     byes: RefCell<Vec<Event>>,
 }
 
+/// Bits of `Inbox::state`: whether there is anything but messages that are due is one look.
+mod state {
+    /// A thread is handing messages out: another would have them overtake each other.
+    pub(super) const BUSY: u8 = 1;
+    /// There are unaddressed messages.
+    pub(super) const UNADDRESSED: u8 = 2;
+    /// There are byes.
+    pub(super) const BYES: u8 = 4;
+}
+
 impl Inbox {
+    fn has(&self, bit: u8) -> bool {
+        self.state.get() & bit != 0
+    }
+
+    fn add(&self, bit: u8) {
+        self.state.set(self.state.get() | bit);
+    }
+
+    fn remove(&self, bit: u8) {
+        self.state.set(self.state.get() & !bit);
+    }
+
     /// What was sent before a close is not to be lost by it: is it for `deliver_messages` to go on with?
     pub(crate) fn is_behind(&self) -> bool {
-        self.busy.get() || !self.due.is_empty()
+        self.has(state::BUSY) || !self.due.is_empty()
     }
 
     /// For when all has been handed out.
     pub(crate) fn keep_bye(&self, bye: Event) {
         self.byes.borrow_mut().push(bye);
+        self.add(state::BYES);
     }
 
     fn add_unaddressed(&self, slot: &Slot) {
         self.unaddressed.borrow_mut().push(slot);
-        self.is_unaddressed.set(true);
+        self.add(state::UNADDRESSED);
     }
 
     fn take_unaddressed(&self) -> Vec<*const Slot> {
-        self.is_unaddressed.set(false);
+        self.remove(state::UNADDRESSED);
         self.unaddressed.take()
+    }
+
+    fn take_byes(&self) -> Vec<Event> {
+        self.remove(state::BYES);
+        self.byes.take()
     }
 }
 
@@ -84,8 +110,21 @@ pub(crate) struct Order {
     expected: Cell<u32>,
     /// Messages that have overtaken others.
     early: RefCell<Vec<*const Slot>>,
-    /// Since when there have been such.
+    /// Since when there have been such; 0 while there are none.
     gap_since: Cell<u64>,
+}
+
+impl Order {
+    #[inline(always)]
+    fn has_gap(&self) -> bool {
+        self.gap_since.get() != 0
+    }
+
+    /// There are early ones, the latest since now; or none.
+    fn note_gap(&self) {
+        let since = if self.early.borrow().is_empty() { 0 } else { timer::now_ns().max(1) };
+        self.gap_since.set(since);
+    }
 }
 
 impl Worker {
@@ -208,9 +247,9 @@ impl Worker {
         let Some((user_header, data)) = short.parts() else { return false };
         let simple = endpoint.takes_messages()
             && short.sequence() == endpoint.order.expected.get() as u16
-            && endpoint.order.early.borrow().is_empty()
+            && !endpoint.order.has_gap()
             && data.len() + user_header.len() <= INLINE - 16;
-        if !simple || !endpoint.credits.receive_within(credits::LEAST) {
+        if !simple || !endpoint.credits.receive_quickly(credits::LEAST) {
             return false;
         }
         endpoint.heard();
@@ -300,21 +339,30 @@ impl Worker {
 
     /// Hands out what had come in when it began. After UCP's pass.
     pub(crate) fn deliver_messages(&self) -> u32 {
-        if self.inbox.busy.replace(true) {
+        if self.inbox.has(state::BUSY) {
             return 0;
         }
-        if self.inbox.is_unaddressed.get() {
+        self.inbox.add(state::BUSY);
+        if self.inbox.has(state::UNADDRESSED) {
             self.address_messages();
         }
         let delivered = self.inbox.due.drain_present(|slot| self.hand_over(slot));
-        self.inbox.busy.set(false);
-        if !self.inbox.due.is_empty() || self.inbox.is_unaddressed.get() {
+        self.inbox.remove(state::BUSY);
+        if self.inbox.state.get() != 0 || !self.inbox.due.is_empty() {
+            self.deliver_later();
+        }
+        delivered
+    }
+
+    /// There is more than what was due.
+    #[cold]
+    fn deliver_later(&self) {
+        if !self.inbox.due.is_empty() || self.inbox.has(state::UNADDRESSED) {
             self.attend(attention::INBOX);
         }
         if self.inbox.due.is_empty() {
-            self.inbox.byes.take().into_iter().for_each(|bye| self.push_event(bye));
+            self.inbox.take_byes().into_iter().for_each(|bye| self.push_event(bye));
         }
-        delivered
     }
 
     /// Finds the connections of messages that came right behind their Hello.
@@ -450,7 +498,7 @@ impl Worker {
             // SAFETY: as in `address_messages`.
             self.message_gone(unsafe { &*slot });
         }
-        self.inbox.byes.take();
+        self.inbox.take_byes();
         self.all_endpoints().iter().for_each(|endpoint| endpoint.drop_early());
     }
 }
@@ -478,19 +526,20 @@ impl Endpoint {
             return self.worker.attend(attention::INBOX);
         }
         if ahead != 0 {
-            if self.order.early.borrow().is_empty() {
-                self.order.gap_since.set(timer::now_ns());
+            self.order.early.borrow_mut().push(slot);
+            if !self.order.has_gap() {
+                self.order.note_gap();
                 self.watch();
             }
-            return self.order.early.borrow_mut().push(slot);
+            return;
         }
         self.admit(slot);
         while let Some(next) = self.order.next_early() {
             // SAFETY: a slot of this worker's that nobody else has.
             self.admit(unsafe { &*next });
         }
-        if !self.order.early.borrow().is_empty() {
-            self.order.gap_since.set(timer::now_ns());
+        if self.order.has_gap() {
+            self.order.note_gap();
         }
     }
 
@@ -503,7 +552,7 @@ impl Endpoint {
 
     /// A message is missing in the order, which is given up if that lasts too long. While it does this is asked in each pass.
     pub(crate) fn waits_for_message(&self, now: u64) -> bool {
-        if self.order.early.borrow().is_empty() {
+        if !self.order.has_gap() {
             return false;
         }
         if now >= self.gap_deadline() {
@@ -514,7 +563,7 @@ impl Endpoint {
 
     /// When a message that is missing is given up; 0 while none is.
     pub(crate) fn gap_deadline(&self) -> u64 {
-        if self.order.early.borrow().is_empty() {
+        if !self.order.has_gap() {
             return 0;
         }
         self.order.gap_since.get() + GAP_NS
@@ -525,6 +574,7 @@ impl Endpoint {
             // SAFETY: as in `sort_in`.
             self.worker.message_gone(unsafe { &*slot });
         }
+        self.order.note_gap();
     }
 
     /// The peer has told what it has taken in. In UCP's handler.

@@ -85,9 +85,23 @@ impl Total {
     }
 }
 
-#[inline(always)]
-fn plus(amount: Amount, charge: u16) -> Amount {
-    Amount { messages: amount.messages.wrapping_add(1), units: amount.units.wrapping_add(charge) }
+impl Total {
+    /// With one more message, that costs so much.
+    #[inline(always)]
+    fn with(&self, charge: u16) -> Total {
+        let sum = self.0.get().wrapping_add(1 | u32::from(charge) << 16);
+        // What has been carried over from the messages to the units goes back.
+        Total(Cell::new(if sum as u16 == 0 { sum.wrapping_sub(1 << 16) } else { sum }))
+    }
+
+    /// It is ahead of the other one by less than `1 << messages` messages and no more than `1 << units` units, as nearly always: one look at
+    /// both. False where that is not certain.
+    #[inline(always)]
+    fn is_near(&self, other: &Total, messages: u32, units: u32) -> bool {
+        let too_far = u32::from(u16::MAX << messages) | u32::from(u16::MAX << units) << 16;
+        // What the messages may have borrowed from the units makes these one less.
+        self.0.get().wrapping_sub(other.0.get()) & too_far == 0
+    }
 }
 
 #[inline(always)]
@@ -179,10 +193,13 @@ impl Credits {
     /// The peer has told what it has taken in. True if that is news.
     #[inline(always)]
     pub(crate) fn note_told(&self, taken: Amount) -> bool {
+        if taken.word() == self.back.0.get() {
+            return false;
+        }
         let (out, news) = (self.out(), minus(taken, self.back.get()));
         let (messages, units) = (out >> MESSAGES_AT, out & ((1 << MESSAGES_AT) - 1));
         // What is out of date looks like far more than is out.
-        let new = news.word() != 0 && u64::from(news.messages) <= messages && u64::from(news.units) <= units;
+        let new = u64::from(news.messages) <= messages && u64::from(news.units) <= units;
         if new {
             self.back.set(taken);
             self.gone.add(sum(news));
@@ -193,19 +210,20 @@ impl Credits {
     /// A message has come in. False if the peer had not the credit for it.
     #[inline(always)]
     pub(crate) fn receive(&self, charge: u16) -> bool {
-        let received = plus(self.received.get(), charge);
-        self.received.set(received);
-        let unreceived = minus(received, self.taken.get());
+        let received = self.received.with(charge);
+        self.received.set(received.get());
+        let unreceived = minus(received.get(), self.taken.get());
         unreceived.messages <= MESSAGES && unreceived.units <= UNITS
     }
 
-    /// The same, where nothing happens if it had not.
+    /// The same at one look. False: nothing has happened, and it may well have had it.
     #[inline(always)]
-    pub(crate) fn receive_within(&self, charge: u16) -> bool {
-        let before = self.received.get();
-        let within = self.receive(charge);
-        if !within {
-            self.received.set(before);
+    pub(crate) fn receive_quickly(&self, charge: u16) -> bool {
+        const { assert!(1 << 8 <= MESSAGES && 1 << 13 <= UNITS) };
+        let received = self.received.with(charge);
+        let within = received.is_near(&self.taken, 8, 13);
+        if within {
+            self.received.set(received.get());
         }
         within
     }
@@ -213,23 +231,29 @@ impl Credits {
     /// A message is gone. True if it is time to tell the peer.
     #[inline(always)]
     pub(crate) fn give_back(&self, charge: u16) -> bool {
-        self.taken.set(plus(self.taken.get(), charge));
+        self.taken.set(self.taken.with(charge).get());
         self.has_news()
     }
 
     /// So much is gone again that the peer is to be told, whether it needs to know or not.
     #[inline(always)]
     pub(crate) fn has_news(&self) -> bool {
-        let untold = minus(self.taken.get(), self.told.get());
-        untold.messages >= MESSAGES / TOLD_AFTER || untold.units >= UNITS / TOLD_AFTER
+        const { assert!(1 << 6 <= MESSAGES / TOLD_AFTER && 1 << 11 < UNITS / TOLD_AFTER) };
+        !self.taken.is_near(&self.told, 6, 11) && {
+            let untold = minus(self.taken.get(), self.told.get());
+            untold.messages >= MESSAGES / TOLD_AFTER || untold.units >= UNITS / TOLD_AFTER
+        }
     }
 
     /// The peer may be waiting for what it does not know to be gone: by what it was told, its next message may cost more than it has. So it could stop with fewer
     /// messages kept here than it may send. To be asked when nothing more is to be handed out: else each message would be told of.
     #[inline(always)]
     pub(crate) fn may_starve(&self) -> bool {
-        let out = minus(self.received.get(), self.told.get());
-        (out.messages >= MESSAGES || out.units > UNITS / TOLD_AFTER) && self.taken.0.get() != self.told.0.get()
+        const { assert!(1 << 8 <= MESSAGES && 1 << 11 <= UNITS / TOLD_AFTER) };
+        !self.received.is_near(&self.told, 8, 11) && {
+            let out = minus(self.received.get(), self.told.get());
+            (out.messages >= MESSAGES || out.units > UNITS / TOLD_AFTER) && self.taken.0.get() != self.told.0.get()
+        }
     }
 
     /// What has been taken in, for a peer that may not get to see it.
@@ -267,6 +291,31 @@ mod tests {
             sender.spend(cost);
             assert!(receiver.receive(cost), "within the window");
             held.push_back(cost);
+        }
+    }
+
+    #[test]
+    fn one_look_at_two_totals_says_what_two_say() {
+        let near = |ahead: Amount| ahead.messages < 1 << 6 && ahead.units <= 1 << 11;
+        for start in (0..=u16::MAX).step_by(255).chain([1, u16::MAX - 1]) {
+            let behind = Amount { messages: start, units: start.rotate_left(5) };
+            let less = Total::default();
+            less.set(behind);
+            for messages in [0, 1, 62, 63, 64, 65, 300, u16::MAX] {
+                for units in [0, 1, 62, 64, 2046, 2047, 2048, 2049, 9000, u16::MAX] {
+                    let more = Total::default();
+                    more.set(Amount {
+                        messages: start.wrapping_add(messages),
+                        units: behind.units.wrapping_add(units),
+                    });
+                    assert!(!more.is_near(&less, 6, 11) || near(Amount { messages, units }), "{messages}, {units}");
+                    let usual = messages < 64 && units >= messages && units < 1 << 11;
+                    assert!(more.is_near(&less, 6, 11) || !usual || units == 0, "{messages}, {units}");
+                    let one = more.with(9).get();
+                    let by_hand = (more.get().messages.wrapping_add(1), more.get().units.wrapping_add(9));
+                    assert_eq!((one.messages, one.units), by_hand);
+                }
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use super::context::feature;
 use super::fetch_answer::FetchHandler;
 use super::status::Result;
 use super::worker::Worker;
-use std::cell::RefCell;
+use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::rc::Rc;
 
@@ -40,34 +40,42 @@ impl<F> Drop for Handler<F> {
 const PAGE: usize = 256;
 type Page<F> = [Option<Rc<Handler<F>>>; PAGE];
 
-/// The handlers of 65,536 ids.
+/// The handlers of 65,536 ids. No user code runs while a reference to what is in it lives: each of its functions ends before, with what was replaced still there.
 pub(crate) struct Handlers<F> {
-    pages: RefCell<[Option<Box<Page<F>>>; PAGE]>,
+    pages: UnsafeCell<[Option<Box<Page<F>>>; PAGE]>,
 }
 
 impl<F> Default for Handlers<F> {
     fn default() -> Self {
-        Handlers { pages: RefCell::new([const { None }; PAGE]) }
+        Handlers { pages: UnsafeCell::new([const { None }; PAGE]) }
     }
 }
 
 impl<F> Handlers<F> {
+    /// To be looked at, and not kept.
+    #[inline(always)]
+    fn pages(&self) -> &[Option<Box<Page<F>>>; PAGE] {
+        // SAFETY: see the type: who is inside the gate is the only one to look, and changes nothing meanwhile.
+        unsafe { &*self.pages.get() }
+    }
+
     #[inline(always)]
     pub(crate) fn find(&self, id: u16) -> Option<Rc<Handler<F>>> {
         let [page, entry] = id.to_be_bytes();
-        self.pages.borrow()[usize::from(page)].as_ref()?[usize::from(entry)].clone()
+        self.pages()[usize::from(page)].as_ref()?[usize::from(entry)].clone()
     }
 
     #[inline]
     pub(crate) fn has(&self, id: u16) -> bool {
         let [page, entry] = id.to_be_bytes();
-        self.pages.borrow()[usize::from(page)].as_ref().is_some_and(|page| page[usize::from(entry)].is_some())
+        self.pages()[usize::from(page)].as_ref().is_some_and(|page| page[usize::from(entry)].is_some())
     }
 
     /// The handler of the id from now on; with the one that it replaces.
     pub(crate) fn set(&self, id: u16, handler: Option<Handler<F>>) -> Option<Rc<Handler<F>>> {
         let [page, entry] = id.to_be_bytes();
-        let mut pages = self.pages.borrow_mut();
+        // SAFETY: see the type.
+        let pages = unsafe { &mut *self.pages.get() };
         let place = &mut pages[usize::from(page)];
         if place.is_none() && handler.is_none() {
             return None;
@@ -78,7 +86,8 @@ impl<F> Handlers<F> {
 
     /// Removes all.
     pub(crate) fn clear(&self) -> Vec<Rc<Handler<F>>> {
-        let pages: Vec<_> = self.pages.borrow_mut().iter_mut().filter_map(Option::take).collect();
+        // SAFETY: see the type.
+        let pages: Vec<_> = unsafe { &mut *self.pages.get() }.iter_mut().filter_map(Option::take).collect();
         pages.into_iter().flat_map(|page| page.into_iter().flatten()).collect()
     }
 }
