@@ -294,11 +294,7 @@ impl Message {
         // Its end finds no connection to give it back to.
         self.0.inbound.set(Inbound { connection: 0, ..inbound });
         let Some(endpoint) = inside.endpoint_named(inbound.connection) else { return };
-        if endpoint.credits.give_back(inbound.charge) {
-            inside.grant_on(inbound.connection);
-        } else {
-            inside.feed(endpoint);
-        }
+        inside.give_back_credit(endpoint, inbound.charge);
     }
 
     fn info(&self) -> RecvInfo {
@@ -375,16 +371,24 @@ impl Worker {
         if matches!(form, Form::Held | Form::Waiting) {
             self.release_data(data);
         }
-        self.copy_gone(slot, connection, charge);
+        self.question_gone(slot);
+        if let Some(endpoint) = self.endpoint_named(connection) {
+            self.give_back_credit(endpoint, charge);
+        }
     }
 
-    /// The same of one that has nothing of UCX's, and nobody to be told.
+    /// A message of its peer's is gone. Nothing is done with it afterwards: this may end in a call.
     #[inline(always)]
-    fn copy_gone(&self, slot: &Slot, connection: u32, charge: u16) {
-        self.question_gone(slot);
-        let Some(endpoint) = self.endpoint_named(connection) else { return };
-        if endpoint.credits.give_back(charge) {
-            self.grant_on(connection);
+    fn give_back_credit(&self, endpoint: &Endpoint, charge: u16) {
+        if endpoint.credits.give_back(charge) || endpoint.credits.may_starve() {
+            self.tell_what_is_gone(endpoint);
+        }
+    }
+
+    #[cold]
+    fn tell_what_is_gone(&self, endpoint: &Endpoint) {
+        if endpoint.credits.has_news() {
+            endpoint.shared().grant();
         } else {
             self.feed(endpoint);
         }
@@ -395,6 +399,11 @@ impl Worker {
     pub(super) fn question_gone(&self, slot: &Slot) {
         // SAFETY: the slot is ours again.
         unsafe { &mut *slot.store.get() }.shrink();
+        self.slot_of_message_gone(slot);
+    }
+
+    #[inline(always)]
+    fn slot_of_message_gone(&self, slot: &Slot) {
         // Nothing else of it was used, and no ticket names it.
         slot.hold.set(0);
         slot.outside.store(0, Ordering::Relaxed);
@@ -407,13 +416,6 @@ impl Worker {
         // SAFETY: the reference that was made for this question.
         let endpoint = unsafe { Arc::from_raw(slot.inbound().reply) };
         endpoint.answer_now(slot.number.get(), Status::CANCELED);
-    }
-
-    #[cold]
-    fn grant_on(&self, connection: u32) {
-        if let Some(endpoint) = self.endpoint_numbered(connection) {
-            endpoint.grant();
-        }
     }
 
     /// UCP's part of the messages that users still have, before UCP goes.
@@ -432,8 +434,8 @@ impl Worker {
 }
 
 impl Message {
-    /// Lets go of a message that came along with its data, on the thread of a SINGLE worker. False: nothing has happened, go the long
-    /// way.
+    /// Lets go of a message that came along with its data, on the thread of a SINGLE worker, from the peer that was named last. False: nothing has
+    /// happened, go the long way.
     ///
     /// # Safety
     /// The caller has the message, and does not use it again when this is true.
@@ -444,10 +446,13 @@ impl Message {
             && inbound.form == Form::Copied
             && inbound.reply.is_null()
             && slot.outside.load(Ordering::Relaxed) == 0;
-        if simple {
-            worker.copy_gone(slot, inbound.connection, inbound.charge);
-        }
-        simple
+        let endpoint = if simple { worker.named_last(inbound.connection) } else { None };
+        // SAFETY: the cell belongs to the message's owner, who is here.
+        let Some(endpoint) = endpoint.filter(|_| !unsafe { &*slot.store.get() }.is_large()) else { return false };
+        let charge = inbound.charge;
+        worker.slot_of_message_gone(slot);
+        worker.give_back_credit(endpoint, charge);
+        true
     }
 }
 

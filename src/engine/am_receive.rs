@@ -14,10 +14,10 @@ use super::messages::complain;
 use super::request::{Kind, Part, Slot, USER};
 use super::slot_list::SlotList;
 use super::status::Status;
-use super::store::{copy_short, INLINE};
+use super::store::copy_short;
 use super::timer;
 use super::wire::{self, flag, Amount, Header, Question};
-use super::wire_short::{Piece, Short};
+use super::wire_short::Piece;
 use super::worker::{attention, Worker};
 use crate::sys;
 use std::cell::{Cell, RefCell};
@@ -115,6 +115,12 @@ pub(crate) struct Order {
 }
 
 impl Order {
+    /// Is this, of the lower bits of a place, the next one, with none missing before?
+    #[inline(always)]
+    pub(super) fn is_next(&self, sequence: u16) -> bool {
+        sequence == self.expected.get() as u16 && !self.has_gap()
+    }
+
     #[inline(always)]
     fn has_gap(&self) -> bool {
         self.gap_since.get() != 0
@@ -202,29 +208,6 @@ impl Worker {
         }
     }
 
-    /// As `take_in`, of a message in its short form that comes as nearly all do: on a connection that is known, in its order, and within its
-    /// credit. False: nothing has happened, go the long way.
-    #[inline(always)]
-    pub(crate) fn take_message_in_quickly(&self, short: Short<'_>) -> bool {
-        if short.flags() & !flag::USER != 0 {
-            return false;
-        }
-        match self.endpoint_named(short.connection()) {
-            Some(endpoint) => self.sort_in_quickly(endpoint, short, None),
-            None => false,
-        }
-    }
-
-    /// The same of a question.
-    #[inline(always)]
-    pub(crate) fn take_question_in_quickly(&self, short: Short<'_>) -> bool {
-        let Some((question, short)) = short.asked() else { return false };
-        match self.endpoint_named(short.connection()) {
-            Some(endpoint) => self.sort_in_quickly(endpoint, short, Some(question)),
-            None => false,
-        }
-    }
-
     /// What the short form leaves out, for the long way.
     pub(crate) fn complete_header(&self, piece: &mut Piece<'_>) {
         let (header, missing) = (&mut piece.header, !piece.sequence);
@@ -239,56 +222,6 @@ impl Worker {
         if piece.question.is_some() {
             header.taken = endpoint.credits.told_by_peer();
         }
-    }
-
-    #[inline(always)]
-    fn sort_in_quickly(&self, endpoint: &Endpoint, short: Short<'_>, question: Option<Question>) -> bool {
-        const { assert!(INLINE < credits::UNIT) };
-        let Some((user_header, data)) = short.parts() else { return false };
-        let simple = endpoint.takes_messages()
-            && short.sequence() == endpoint.order.expected.get() as u16
-            && !endpoint.order.has_gap()
-            && data.len() + user_header.len() <= INLINE - 16;
-        if !simple || !endpoint.credits.receive_quickly(credits::LEAST) {
-            return false;
-        }
-        endpoint.heard();
-        let slot = self.take_message_slot();
-        // SAFETY: a slot that was taken a moment ago: nobody else has it.
-        let (room, inbound) = (slot.room(INLINE), unsafe { &mut *slot.inbound.as_ptr() });
-        // SAFETY: room for both; UCX's data is valid during its handler.
-        unsafe {
-            if user_header.is_empty() {
-                copy_short(data.as_ptr(), room, data.len());
-            } else {
-                inbound.header = put_down(room, data.as_ptr(), data.len(), user_header);
-            }
-        }
-        inbound.data = room.cast();
-        inbound.form = Form::Copied;
-        inbound.id = short.id();
-        inbound.charge = credits::LEAST;
-        inbound.user_header = short.second_byte().into();
-        inbound.connection = short.connection();
-        inbound.received = false;
-        inbound.reply = std::ptr::null();
-        slot.length.set(data.len() as u64);
-        match question {
-            None => {
-                endpoint.note_credit(short.taken());
-                inbound.flags = short.flags();
-                inbound.sort = if short.flags() & flag::HUB == 0 { Sort::Message } else { Sort::Hub };
-                slot.number.set(0);
-            }
-            Some(Question { number, capacity }) => {
-                inbound.flags = 0;
-                inbound.sort = Sort::Question;
-                inbound.capacity = capacity;
-                slot.number.set(number);
-            }
-        }
-        endpoint.admit(slot);
-        true
     }
 
     /// In UCP's handler: takes over what has arrived; with what UCP is to be answered.
@@ -330,15 +263,31 @@ impl Worker {
                 None => self.slab.grow(self, false),
             }
         };
-        slot.kind.set(Kind::AmMessage);
-        slot.marks.set(0);
-        slot.hold.set(0);
-        slot.outcome.set(Status::OK);
+        slot.begin_message();
         slot
+    }
+
+    /// A message of this endpoint has the next place, and is handed over after the pass. Who may sleep meanwhile is still to be woken.
+    #[inline(always)]
+    pub(super) fn put_among_due(&self, endpoint: &Endpoint, slot: &Slot) {
+        endpoint.order.expected.set(endpoint.order.expected.get().wrapping_add(1));
+        self.inbox.due.push(slot);
+        self.attention.set(self.attention.get() | attention::INBOX);
     }
 
     /// Hands out what had come in when it began. After UCP's pass.
     pub(crate) fn deliver_messages(&self) -> u32 {
+        self.hand_out_due::<false>()
+    }
+
+    /// The same on the thread of a SINGLE worker, in a pass of its caller's. Not in line there: passes without messages would pay for the registers.
+    #[inline(never)]
+    pub(crate) fn deliver_messages_alone(&self) -> u32 {
+        self.hand_out_due::<true>()
+    }
+
+    #[inline(always)]
+    fn hand_out_due<const ALONE: bool>(&self) -> u32 {
         if self.inbox.has(state::BUSY) {
             return 0;
         }
@@ -346,7 +295,7 @@ impl Worker {
         if self.inbox.has(state::UNADDRESSED) {
             self.address_messages();
         }
-        let delivered = self.inbox.due.drain_present(|slot| self.hand_over(slot));
+        let delivered = self.inbox.due.drain_present(|slot| self.hand_over::<ALONE>(slot));
         self.inbox.remove(state::BUSY);
         if self.inbox.state.get() != 0 || !self.inbox.due.is_empty() {
             self.deliver_later();
@@ -387,18 +336,19 @@ impl Worker {
     }
 
     #[inline(always)]
-    fn hand_over(&self, slot: &Slot) {
+    fn hand_over<const ALONE: bool>(&self, slot: &Slot) {
         let inbound = slot.inbound();
         match self.endpoint_named(inbound.connection).filter(|endpoint| endpoint.takes_messages()) {
             Some(endpoint) if inbound.form != Form::Gone => self.feed(endpoint),
             _ => return self.message_gone(slot),
         }
-        match inbound.sort {
-            Sort::Message => self.hand_over_message(slot),
-            Sort::Question => self.hand_over_question(slot),
-            Sort::Multi | Sort::Hub => self.hand_over_otherwise(slot),
-            // Those are handed over by `match_queue`, and have no place in the order.
-            Sort::Named => self.message_gone(slot),
+        // Not by a table of jumps.
+        if inbound.sort == Sort::Message {
+            self.hand_over_message::<ALONE>(slot);
+        } else if inbound.sort == Sort::Question {
+            self.hand_over_question::<ALONE>(slot);
+        } else {
+            self.hand_over_otherwise(slot);
         }
     }
 
@@ -412,15 +362,17 @@ impl Worker {
 
     #[inline(never)]
     fn hand_over_otherwise(&self, slot: &Slot) {
-        match self.endpoint_numbered(slot.inbound().connection) {
-            Some(endpoint) if slot.inbound().sort == Sort::Multi => self.hand_over_multi(slot, &endpoint),
-            Some(endpoint) => self.hand_over_to_hub(slot, endpoint),
-            None => self.message_gone(slot),
+        let inbound = slot.inbound();
+        match (inbound.sort, self.endpoint_numbered(inbound.connection)) {
+            (Sort::Multi, Some(endpoint)) => self.hand_over_multi(slot, &endpoint),
+            (Sort::Hub, Some(endpoint)) => self.hand_over_to_hub(slot, endpoint),
+            // A named one is handed over by `match_queue`, and has no place in the order.
+            _ => self.message_gone(slot),
         }
     }
 
     #[inline(always)]
-    fn hand_over_message(&self, slot: &Slot) {
+    fn hand_over_message<const ALONE: bool>(&self, slot: &Slot) {
         let inbound = slot.inbound();
         let Some(handler) = self.am_handlers.find(inbound.id) else { return self.unhandled(slot) };
         if inbound.flags & flag::REPLY != 0 {
@@ -430,7 +382,7 @@ impl Worker {
         slot.hold.set(USER);
         let (function, arg, message) = (handler.function, handler.arg, Message::of(slot));
         // SAFETY: a handler and its argument as they were registered; the message is the handler's from here on.
-        self.outside(|| unsafe { function(arg, message) });
+        self.outside_as::<ALONE>(|| unsafe { function(arg, message) });
         self.drain_foreign();
         self.drop_handler(handler);
     }
@@ -451,7 +403,7 @@ impl Worker {
     }
 
     #[inline(always)]
-    fn hand_over_question(&self, slot: &Slot) {
+    fn hand_over_question<const ALONE: bool>(&self, slot: &Slot) {
         if slot.inbound().flags & flag::ATOMIC != 0 {
             return self.answer_unhandled(slot);
         }
@@ -471,7 +423,7 @@ impl Worker {
         slot.hold.set(USER);
         let (function, arg, fetch) = (handler.function, handler.arg, Fetch::of(slot));
         // SAFETY: as in `hand_over_message`.
-        self.outside(|| unsafe { function(arg, fetch) });
+        self.outside_as::<ALONE>(|| unsafe { function(arg, fetch) });
         self.drain_foreign();
         self.drop_handler(handler);
     }
@@ -543,11 +495,9 @@ impl Endpoint {
         }
     }
 
-    #[inline(always)]
     fn admit(&self, slot: &Slot) {
-        self.order.expected.set(self.order.expected.get().wrapping_add(1));
-        self.worker.inbox.due.push(slot);
-        self.worker.attend(attention::INBOX);
+        self.worker.put_among_due(self, slot);
+        self.worker.wake_sleeper();
     }
 
     /// A message is missing in the order, which is given up if that lasts too long. While it does this is asked in each pass.
@@ -622,14 +572,24 @@ fn behind_data(length: usize) -> usize {
 ///
 /// # Safety
 /// Both are readable, and there is room for them.
-#[inline(always)]
-unsafe fn put_down(room: *mut u8, data: *const u8, length: usize, user_header: &[u8]) -> *const u8 {
+pub(super) unsafe fn put_down(room: *mut u8, data: *const u8, length: usize, user_header: &[u8]) -> *const u8 {
     // SAFETY: as for this function.
     unsafe {
         let behind = room.add(behind_data(length));
         copy_short(data, room, length);
         copy_short(user_header.as_ptr(), behind, user_header.len());
         behind
+    }
+}
+
+impl Slot {
+    /// Begins a use for a message that has come in: what only operations have is not looked at.
+    #[inline(always)]
+    pub(super) fn begin_message(&self) {
+        self.kind.set(Kind::AmMessage);
+        self.marks.set(0);
+        self.hold.set(0);
+        self.outcome.set(Status::OK);
     }
 }
 

@@ -142,7 +142,12 @@ impl Credits {
 
     #[inline(always)]
     fn note_spent(&self) {
-        if !self.suffice(LEAST) {
+        let out = self.out();
+        // As nearly always, at one look at each half.
+        let plenty = const { UNITS > 1 << 13 && MESSAGES_AT > 13 && MESSAGES_AT < 45 && MESSAGES == 1 << 8 }
+            && out >> (MESSAGES_AT + 8) == 0
+            && (out >> 13) as u32 & ((1 << (MESSAGES_AT - 13)) - 1) == 0;
+        if !plenty && !fits(out, LEAST) {
             self.short.store(LEAST, Ordering::Relaxed);
         }
     }
@@ -193,9 +198,16 @@ impl Credits {
     /// The peer has told what it has taken in. True if that is news.
     #[inline(always)]
     pub(crate) fn note_told(&self, taken: Amount) -> bool {
-        if taken.word() == self.back.0.get() {
+        self.note_told_word(taken.word())
+    }
+
+    /// The same of its word.
+    #[inline(always)]
+    pub(crate) fn note_told_word(&self, taken: u32) -> bool {
+        if taken == self.back.0.get() {
             return false;
         }
+        let taken = Amount::of_word(taken);
         let (out, news) = (self.out(), minus(taken, self.back.get()));
         let (messages, units) = (out >> MESSAGES_AT, out & ((1 << MESSAGES_AT) - 1));
         // What is out of date looks like far more than is out.

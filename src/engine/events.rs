@@ -12,7 +12,7 @@ use super::worker::Worker;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 pub(crate) enum Event {
     /// UCP reported that the peer is gone.
@@ -82,6 +82,8 @@ struct Here {
 
 thread_local! {
     static HERE: Here = const { Here { callbacks: Cell::new(0), assistant: Cell::new(std::ptr::null()) } };
+    /// SINGLE workers that it has made, which make callbacks on it alone: to find the thread's storage takes longer than what else is done about one.
+    static OWN: RefCell<Vec<Weak<Worker>>> = const { RefCell::new(Vec::new()) };
     /// Workers that a callback destroyed, kept until no frame of theirs is left on the stack.
     static DOOMED: RefCell<Vec<Arc<Worker>>> = const { RefCell::new(Vec::new()) };
 }
@@ -89,6 +91,22 @@ thread_local! {
 /// Is this thread inside a user callback?
 pub(crate) fn in_callback() -> bool {
     HERE.try_with(|here| here.callbacks.get() > 0).unwrap_or(false)
+        || OWN.try_with(|own| own.borrow().iter().any(is_delivering)).unwrap_or(false)
+}
+
+fn is_delivering(worker: &Weak<Worker>) -> bool {
+    worker.upgrade().is_some_and(|worker| worker.delivering.get() > 0)
+}
+
+/// This thread has made a SINGLE worker.
+pub(crate) fn own(worker: &Arc<Worker>) {
+    let _ = OWN.try_with(|own| own.borrow_mut().push(Arc::downgrade(worker)));
+}
+
+/// It ends; as do those that have gone without.
+pub(crate) fn disown(worker: &Worker) {
+    let is_other = |own: &Weak<Worker>| own.strong_count() > 0 && !std::ptr::eq(own.as_ptr(), worker);
+    let _ = OWN.try_with(|own| own.borrow_mut().retain(is_other));
 }
 
 /// Marks this thread as inside a user callback for as long as it lives. Stays on its thread.
@@ -296,13 +314,25 @@ impl Worker {
     /// Leaves the gate, runs user code, and enters again.
     #[inline]
     pub(crate) fn outside(&self, user_code: impl FnOnce()) {
+        self.outside_as::<false>(user_code);
+    }
+
+    /// The same; `ALONE` on the thread of a SINGLE worker, in a pass of its caller's, in which that assists nobody.
+    #[inline(always)]
+    pub(crate) fn outside_as<const ALONE: bool>(&self, user_code: impl FnOnce()) {
         self.delivering.set(self.delivering.get() + 1);
-        self.gate.leave();
-        {
-            let _scope = CallbackScope::new();
+        if ALONE {
+            self.gate.leave_quickly();
             user_code();
+            self.gate.come_back_quickly();
+        } else {
+            self.gate.leave();
+            {
+                let _scope = CallbackScope::new();
+                user_code();
+            }
+            self.gate.enter_again();
         }
-        self.gate.enter_again();
         self.delivering.set(self.delivering.get() - 1);
     }
 }

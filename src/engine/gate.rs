@@ -250,6 +250,12 @@ impl Gate {
         self.inside.store(false, Ordering::Release);
     }
 
+    /// `enter_again` of one who has left so.
+    #[inline(always)]
+    pub(crate) fn come_back_quickly(&self) {
+        self.inside.store(true, Ordering::Relaxed);
+    }
+
     #[inline(never)]
     fn unlock(&self) {
         self.given_back();

@@ -61,10 +61,19 @@ impl Worker {
     /// The endpoint that a peer means, to be looked at: not for longer than none can have ended.
     #[inline(always)]
     pub(crate) fn endpoint_named(&self, number: u32) -> Option<&Endpoint> {
+        match self.named_last(number) {
+            None => self.find_endpoint(number),
+            named => named,
+        }
+    }
+
+    /// The same if it was also the last one that was meant.
+    #[inline(always)]
+    pub(crate) fn named_last(&self, number: u32) -> Option<&Endpoint> {
         // SAFETY: one that the worker keeps, which `unregister` takes back before it is let go of.
         match unsafe { self.named.get().as_ref() } {
             Some(endpoint) if endpoint.peering.number.get() == number => Some(endpoint),
-            _ => self.find_endpoint(number),
+            _ => None,
         }
     }
 

@@ -222,15 +222,15 @@ unsafe extern "C" fn on_message(
     }
 }
 
-/// A handler of UCP's for what begins with the mark of a short form: it takes what comes as nearly all does. `$take` says false where
-/// nothing has happened. Nothing in it can panic.
+/// A handler of UCP's for what begins with the mark of a short form, in `on_message`: it takes what comes as nearly all does. `$take` says false
+/// where nothing has happened: then it is for `$otherwise`. Nothing in it can panic.
 macro_rules! on_short {
-    ($name:ident, $take:expr) => {
+    ($name:ident, $take:expr, $otherwise:ident) => {
         #[inline(never)]
         unsafe extern "C" fn $name(
             arg: *mut c_void,
-            header: *const c_void,
-            header_length: usize,
+            _header: *const c_void,
+            _header_length: usize,
             data: *mut c_void,
             length: usize,
             param: *const sys::ucp_am_recv_param_t,
@@ -242,15 +242,17 @@ macro_rules! on_short {
             if Short::of(message).is_some_and(|short| $take(worker, short)) {
                 return sys::UCS_OK;
             }
-            // SAFETY: as for this function.
-            unsafe { on_message_otherwise(arg, header, header_length, data, length, param) }
+            // SAFETY: as for this function; there is no header.
+            unsafe { $otherwise(arg, std::ptr::null(), 0, data, length, param) }
         }
     };
 }
 
-on_short!(on_short_message, Worker::take_message_in_quickly);
-on_short!(on_short_question, Worker::take_question_in_quickly);
-on_short!(on_short_answer, Worker::answer_came_quickly);
+on_short!(on_short_message, Worker::take_message_in_quickly::<true>, on_short_message_otherwise);
+on_short!(on_short_message_otherwise, Worker::take_message_in_quickly::<false>, on_message_otherwise);
+on_short!(on_short_question, Worker::take_question_in_quickly::<true>, on_short_question_otherwise);
+on_short!(on_short_question_otherwise, Worker::take_question_in_quickly::<false>, on_message_otherwise);
+on_short!(on_short_answer, Worker::answer_came_quickly, on_message_otherwise);
 
 #[inline(never)]
 unsafe extern "C" fn on_message_otherwise(

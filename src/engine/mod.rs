@@ -133,6 +133,7 @@ pub(crate) mod promise;
 pub(crate) mod queue_handlers;
 mod quick;
 mod quick_fetch;
+mod quick_receive;
 pub mod reduce;
 pub(crate) mod report;
 pub mod request;

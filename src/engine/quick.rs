@@ -95,7 +95,7 @@ impl Worker {
             let mut complete = self.attention.get() == 0;
             if self.attention.get() == attention::INBOX {
                 self.attention.set(0);
-                handled += self.deliver_messages();
+                handled += self.deliver_messages_alone();
                 complete = self.attention.get() == 0 && !may_have_doomed();
             }
             result = (handled, complete);

@@ -209,7 +209,7 @@ impl Worker {
     /// As `answer_came`, of an answer in its short form that comes as nearly all do. False: nothing has happened, go the long way.
     #[inline(always)]
     pub(crate) fn answer_came_quickly(&self, short: Short<'_>) -> bool {
-        let (number, data) = (short.answers(), short.data());
+        let (number, data) = (short.answers(), short.rest());
         let Some(slot) = self.fetches.find(number) else { return false };
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
         let Some(endpoint) = (unsafe { slot.endpoint.get().as_ref() }) else { return false };

@@ -371,10 +371,16 @@ impl Endpoint {
 
     /// The peer has given credit. Inside UCP's progress perhaps.
     pub(crate) fn credits_came(&self) {
-        // One that another thread was refused is not among those that are short inside.
-        if self.credits.is_short() || self.writable.is_armed() {
+        if self.awaits_credit() {
             self.tend_later();
         }
+    }
+
+    /// Somebody waits for credit, or may.
+    #[inline(always)]
+    pub(crate) fn awaits_credit(&self) -> bool {
+        // One that another thread was refused is not among those that are short inside.
+        self.credits.is_short() || self.writable.is_armed()
     }
 
     /// Flushes have to wait as well.

@@ -41,6 +41,7 @@ impl Worker {
             return;
         }
         self.quick.set(0);
+        super::events::disown(self);
         self.special.store(true, Ordering::SeqCst);
         // Threads that wait see that it is closed.
         self.tell_others();

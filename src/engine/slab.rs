@@ -51,6 +51,13 @@ impl Slab {
         unsafe { self.free.get().as_ref() }
     }
 
+    /// Takes what `first` has shown a moment ago: nothing has been taken or given back in between.
+    #[inline(always)]
+    pub(crate) fn take_first(&self, slot: &Slot) {
+        debug_assert!(std::ptr::eq(self.free.get(), slot));
+        self.free.set(slot.next.get());
+    }
+
     /// Takes what `first` has shown. In between nothing has taken slots, but some may have been given back: UCP's call ends other
     /// operations, too, where a worker sends to itself.
     #[inline(always)]

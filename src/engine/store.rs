@@ -88,9 +88,15 @@ impl Store {
     /// The use has ended.
     #[inline]
     pub(crate) fn shrink(&mut self) {
-        if self.spill.len() > KEPT / size_of::<u128>() {
+        if self.is_large() {
             self.spill = Vec::new();
         }
+    }
+
+    /// `shrink` would give something back.
+    #[inline(always)]
+    pub(crate) fn is_large(&self) -> bool {
+        self.spill.len() > KEPT / size_of::<u128>()
     }
 }
 

@@ -141,7 +141,12 @@ impl<'a> Short<'a> {
     /// Of a message or an answer.
     #[inline(always)]
     pub(crate) fn taken(&self) -> Amount {
-        Amount::of_word((self.second >> 32) as u32)
+        Amount::of_word(self.taken_word())
+    }
+
+    #[inline(always)]
+    pub(crate) fn taken_word(&self) -> u32 {
+        (self.second >> 32) as u32
     }
 
     /// Of an answer: the number of its question.
@@ -150,9 +155,9 @@ impl<'a> Short<'a> {
         join_number(self.id(), self.second as u32)
     }
 
-    /// Of an answer.
+    /// What follows: of an answer the data, and what `parts` takes apart.
     #[inline(always)]
-    pub(crate) fn data(&self) -> &'a [u8] {
+    pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
 

@@ -337,6 +337,9 @@ impl Worker {
             coarse_now: Cell::new(timer::now_ns()),
         });
         context.late_workers.begin();
+        if params.thread_mode == ThreadMode::Single {
+            super::events::own(&worker);
+        }
         if let Err(error) = worker.register_handlers().and_then(|()| worker.max_am_header()) {
             worker.shut_down();
             return Err(error);
