@@ -15,7 +15,6 @@ use super::request::{Kind, Part, Slot, USER};
 use super::slot_list::SlotList;
 use super::status::Status;
 use super::store::copy_short;
-use super::timer;
 use super::wire::{self, flag, Amount, Header, Question};
 use super::wire_short::Piece;
 use super::worker::{attention, Worker};
@@ -24,10 +23,6 @@ use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
-
-/// A message that is missing in the order so long will not come: its sender has failed to send it. One that stands still in the midst of
-/// a long message takes longer than any network.
-const GAP_NS: u64 = 10_000_000_000;
 
 /// What UCP hands over.
 pub(crate) struct Arrived {
@@ -87,7 +82,7 @@ impl Inbox {
         self.add(state::BYES);
     }
 
-    fn add_unaddressed(&self, slot: &Slot) {
+    pub(super) fn add_unaddressed(&self, slot: &Slot) {
         self.unaddressed.borrow_mut().push(slot);
         self.add(state::UNADDRESSED);
     }
@@ -100,36 +95,6 @@ impl Inbox {
     fn take_byes(&self) -> Vec<Event> {
         self.remove(state::BYES);
         self.byes.take()
-    }
-}
-
-/// Messages of one connection as they come in. Belongs to whoever is inside the worker's gate.
-#[derive(Default)]
-pub(crate) struct Order {
-    /// The next place.
-    expected: Cell<u32>,
-    /// Messages that have overtaken others.
-    early: RefCell<Vec<*const Slot>>,
-    /// Since when there have been such; 0 while there are none.
-    gap_since: Cell<u64>,
-}
-
-impl Order {
-    /// Is this, of the lower bits of a place, the next one, with none missing before?
-    #[inline(always)]
-    pub(super) fn is_next(&self, sequence: u16) -> bool {
-        sequence == self.expected.get() as u16 && !self.has_gap()
-    }
-
-    #[inline(always)]
-    fn has_gap(&self) -> bool {
-        self.gap_since.get() != 0
-    }
-
-    /// There are early ones, the latest since now; or none.
-    fn note_gap(&self) {
-        let since = if self.early.borrow().is_empty() { 0 } else { timer::now_ns().max(1) };
-        self.gap_since.set(since);
     }
 }
 
@@ -215,10 +180,7 @@ impl Worker {
             return;
         }
         let Some(endpoint) = self.endpoint_named(header.connection) else { return };
-        // The place nearest to the next one that has these bits.
-        let expected = endpoint.order.expected.get();
-        header.sequence =
-            expected.wrapping_add_signed(i32::from((header.sequence as u16).wrapping_sub(expected as u16) as i16));
+        header.sequence = endpoint.order.nearest(header.sequence as u16);
         if piece.question.is_some() {
             header.taken = endpoint.credits.told_by_peer();
         }
@@ -270,7 +232,7 @@ impl Worker {
     /// A message of this endpoint has the next place, and is handed over after the pass. Who may sleep meanwhile is still to be woken.
     #[inline(always)]
     pub(super) fn put_among_due(&self, endpoint: &Endpoint, slot: &Slot) {
-        endpoint.order.expected.set(endpoint.order.expected.get().wrapping_add(1));
+        endpoint.order.advance();
         self.inbox.due.push(slot);
         self.attention.set(self.attention.get() | attention::INBOX);
     }
@@ -462,71 +424,6 @@ impl Endpoint {
         self.phase() < Phase::Ending
     }
 
-    /// Puts a message into the order of its connection.
-    fn sort_in(&self, slot: &Slot, taken: Amount) {
-        self.heard();
-        self.note_credit(taken);
-        let inbound = slot.inbound();
-        let ahead = inbound.sequence.wrapping_sub(self.order.expected.get());
-        if !self.credits.receive(inbound.charge) || ahead > credits::MESSAGES.into() {
-            if let Some(endpoint) = self.registered() {
-                self.worker.push_event(Event::Broken(endpoint, "sends more than it may"));
-            }
-            // It is not put back here, in UCX's handler, but with the others.
-            slot.inbound.set(Inbound { connection: 0, from: std::ptr::null_mut(), ..*inbound });
-            self.worker.inbox.add_unaddressed(slot);
-            return self.worker.attend(attention::INBOX);
-        }
-        if ahead != 0 {
-            self.order.early.borrow_mut().push(slot);
-            if !self.order.has_gap() {
-                self.order.note_gap();
-                self.watch();
-            }
-            return;
-        }
-        self.admit(slot);
-        while let Some(next) = self.order.next_early() {
-            // SAFETY: a slot of this worker's that nobody else has.
-            self.admit(unsafe { &*next });
-        }
-        if self.order.has_gap() {
-            self.order.note_gap();
-        }
-    }
-
-    fn admit(&self, slot: &Slot) {
-        self.worker.put_among_due(self, slot);
-        self.worker.wake_sleeper();
-    }
-
-    /// A message is missing in the order, which is given up if that lasts too long. While it does this is asked in each pass.
-    pub(crate) fn waits_for_message(&self, now: u64) -> bool {
-        if !self.order.has_gap() {
-            return false;
-        }
-        if now >= self.gap_deadline() {
-            self.broken("has lost a message");
-        }
-        true
-    }
-
-    /// When a message that is missing is given up; 0 while none is.
-    pub(crate) fn gap_deadline(&self) -> u64 {
-        if !self.order.has_gap() {
-            return 0;
-        }
-        self.order.gap_since.get() + GAP_NS
-    }
-
-    pub(crate) fn drop_early(&self) {
-        for slot in self.order.early.take() {
-            // SAFETY: as in `sort_in`.
-            self.worker.message_gone(unsafe { &*slot });
-        }
-        self.order.note_gap();
-    }
-
     /// The peer has told what it has taken in. In UCP's handler.
     #[inline(always)]
     pub(crate) fn note_credit(&self, taken: Amount) {
@@ -590,15 +487,5 @@ impl Slot {
         self.marks.set(0);
         self.hold.set(0);
         self.outcome.set(Status::OK);
-    }
-}
-
-impl Order {
-    fn next_early(&self) -> Option<*const Slot> {
-        let mut early = self.early.borrow_mut();
-        let expected = self.expected.get();
-        // SAFETY: slots of this worker's that nobody else has.
-        let next = early.iter().position(|slot| unsafe { &**slot }.inbound.get().sequence == expected)?;
-        Some(early.swap_remove(next))
     }
 }

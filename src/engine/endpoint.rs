@@ -2,8 +2,8 @@
 
 use super::address::{Address, Origin};
 use super::am_multi::Arrivals;
+use super::am_order::Order;
 use super::am_queue::MessageQueue;
-use super::am_receive::Order;
 use super::cache_line::CacheLine;
 use super::connect::Connection;
 use super::credits::Credits;

@@ -6,21 +6,22 @@
 use super::request::Slot;
 use super::status::{Error, Result, Status};
 use super::wire::Question;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, UnsafeCell};
 
 /// How many can be under way on a worker: the rest of a number tells the uses of one place apart.
 const PLACES: u64 = 1 << 20;
 
 struct Entry {
     /// Null while the place is free.
-    slot: *const Slot,
-    number: u64,
-    next_free: u32,
+    slot: Cell<*const Slot>,
+    number: Cell<u64>,
+    next_free: Cell<u32>,
 }
 
-/// The fetches of a worker that wait for their answers. Belongs to whoever is inside its gate.
+/// The fetches of a worker that wait for their answers. Belongs to whoever is inside its gate. Its functions call nobody, so that nothing comes in between while they
+/// look at the entries.
 pub(crate) struct Fetches {
-    entries: RefCell<Vec<Entry>>,
+    entries: UnsafeCell<Vec<Entry>>,
     free: Cell<u32>,
 }
 
@@ -28,40 +29,49 @@ const NONE: u32 = u32::MAX;
 
 impl Fetches {
     pub(crate) fn new() -> Self {
-        Fetches { entries: RefCell::default(), free: Cell::new(NONE) }
+        Fetches { entries: UnsafeCell::default(), free: Cell::new(NONE) }
+    }
+
+    /// Not to be kept.
+    #[inline(always)]
+    fn entries(&self) -> &[Entry] {
+        // SAFETY: see the type: `add_place` alone changes the list itself, and nobody has kept this until then.
+        unsafe { &*self.entries.get() }
     }
 
     /// A number for this fetch.
     #[inline(always)]
     pub(crate) fn add(&self, slot: &Slot) -> Result<u64> {
-        let mut entries = self.entries.borrow_mut();
-        let place = self.free.get();
-        if let Some(entry) = entries.get_mut(place as usize) {
-            self.free.set(entry.next_free);
-            entry.slot = slot;
-            return Ok(entry.number);
+        if let Some(entry) = self.entries().get(self.free.get() as usize) {
+            self.free.set(entry.next_free.get());
+            entry.slot.set(slot);
+            return Ok(entry.number.get());
         }
-        add_place(&mut entries, slot)
+        // SAFETY: see the type.
+        add_place(unsafe { &mut *self.entries.get() }, slot)
+    }
+
+    #[inline(always)]
+    fn entry(&self, number: u64) -> Option<(u32, &Entry)> {
+        let place = (number % PLACES).checked_sub(1)?;
+        let entry = self.entries().get(place as usize).filter(|entry| entry.number.get() == number)?;
+        Some((place as u32, entry))
     }
 
     /// The fetch that has this number.
     #[inline(always)]
     pub(crate) fn find(&self, number: u64) -> Option<&Slot> {
-        let place = (number % PLACES).checked_sub(1)?;
-        let entries = self.entries.borrow();
-        let entry = entries.get(place as usize).filter(|entry| entry.number == number)?;
         // SAFETY: a fetch takes its number back before its slot is used again.
-        unsafe { entry.slot.as_ref() }
+        unsafe { self.entry(number)?.1.slot.get().as_ref() }
     }
 
     /// Its answer has come, or is of no interest any more.
     #[inline(always)]
     pub(crate) fn remove(&self, number: u64) {
-        let Some(place) = (number % PLACES).checked_sub(1) else { return };
-        if let Some(entry) = self.entries.borrow_mut().get_mut(place as usize).filter(|entry| entry.number == number) {
-            entry.slot = std::ptr::null();
-            entry.number = (number + PLACES) & Question::NUMBERS;
-            entry.next_free = self.free.replace(place as u32);
+        if let Some((place, entry)) = self.entry(number) {
+            entry.slot.set(std::ptr::null());
+            entry.number.set((number + PLACES) & Question::NUMBERS);
+            entry.next_free.set(self.free.replace(place));
         }
     }
 }
@@ -73,6 +83,6 @@ fn add_place(entries: &mut Vec<Entry>, slot: &Slot) -> Result<u64> {
         let text = format!("endpoint: {place} fetches of its worker wait for answers");
         return Err(Error::new(Status::NO_RESOURCE, text));
     }
-    entries.push(Entry { slot, number: place + 1, next_free: NONE });
+    entries.push(Entry { slot: Cell::new(slot), number: Cell::new(place + 1), next_free: Cell::new(NONE) });
     Ok(place + 1)
 }

@@ -252,7 +252,8 @@ on_short!(on_short_message, Worker::take_message_in_quickly::<true>, on_short_me
 on_short!(on_short_message_otherwise, Worker::take_message_in_quickly::<false>, on_message_otherwise);
 on_short!(on_short_question, Worker::take_question_in_quickly::<true>, on_short_question_otherwise);
 on_short!(on_short_question_otherwise, Worker::take_question_in_quickly::<false>, on_message_otherwise);
-on_short!(on_short_answer, Worker::answer_came_quickly, on_message_otherwise);
+on_short!(on_short_answer, Worker::answer_came_quickly::<true>, on_short_answer_otherwise);
+on_short!(on_short_answer_otherwise, Worker::answer_came_quickly::<false>, on_message_otherwise);
 
 #[inline(never)]
 unsafe extern "C" fn on_message_otherwise(

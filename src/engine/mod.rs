@@ -4,6 +4,7 @@ pub mod address;
 pub mod am;
 pub mod am_message;
 pub mod am_multi;
+mod am_order;
 pub mod am_queue;
 pub(crate) mod am_receive;
 pub(crate) mod assist;
