@@ -1,9 +1,10 @@
-/* What may be done from inside a callback: everything that does not wait. */
+/* What may be done from inside a callback, or a handler of messages: everything that does not wait. */
 #include "test_util.h"
 
 enum { GO = 0x60, NEVER = 0x61, CHAIN = 0x62, HERE = 0x63, LARGE = 4 << 20 };
 
 static duo_t duo;
+static int by_message; /* run inside a handler */
 
 typedef struct scene {
   void (*act)(struct scene *scene);
@@ -24,7 +25,16 @@ static void enter(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   scene->act(scene);
 }
 
-/* Runs `act` in a callback of the right worker, and the pass that runs it to its end. */
+static void enter_by_message(void *arg, ucxx_am_message_t *message) {
+  scene_t *scene = arg;
+  CHECK_EQ(ucxx_am_message_length(message), 8);
+  ucxx_am_message_destroy(message);
+  CHECK_EQ(scene->ran, 0);
+  scene->ran = 1;
+  scene->act(scene);
+}
+
+/* Runs `act` in a callback of the right worker, or in a handler there, and the pass that runs it to its end. */
 static void run_inside(scene_t *scene, void (*act)(scene_t *scene)) {
   static uint64_t word, never;
   scene->act = act;
@@ -32,10 +42,15 @@ static void run_inside(scene_t *scene, void (*act)(scene_t *scene)) {
   params.callback = see_completion;
   params.callback_arg = &scene->other_seen;
   CHECK_STATUS(ucxx_tag_recv(duo.right, &never, sizeof never, NEVER, UINT64_MAX, &params, &scene->other), UCXX_INPROGRESS);
-  params.callback = enter;
-  params.callback_arg = scene;
-  CHECK_STATUS(ucxx_tag_recv(duo.right, &word, sizeof word, GO, UINT64_MAX, &params, NULL), UCXX_INPROGRESS);
-  CHECK_OK(ucxx_tag_send(duo.to_right, "message", 8, GO, NULL, NULL));
+  if (by_message) {
+    CHECK_OK(ucxx_worker_set_am_handler(duo.right, GO, enter_by_message, scene, NULL));
+    CHECK_OK(ucxx_am_send(duo.to_right, GO, NULL, 0, "message", 8, NULL, NULL));
+  } else {
+    params.callback = enter;
+    params.callback_arg = scene;
+    CHECK_STATUS(ucxx_tag_recv(duo.right, &word, sizeof word, GO, UINT64_MAX, &params, NULL), UCXX_INPROGRESS);
+    CHECK_OK(ucxx_tag_send(duo.to_right, "message", 8, GO, NULL, NULL));
+  }
   while (!scene->ran) {
     progress(duo.left);
     uint32_t events = 0;
@@ -60,6 +75,7 @@ static void wait_everywhere(scene_t *scene) {
   CHECK_EQ(events, 77);
   CHECK_STATUS(ucxx_worker_wait(duo.right, 0), UCXX_ERR_BUSY);
   CHECK_STATUS(ucxx_worker_wait(duo.right, FOR_EVER), UCXX_ERR_BUSY);
+  CHECK_STATUS(ucxx_worker_wait(duo.left, FOR_EVER), UCXX_ERR_BUSY);
   CHECK_STATUS(ucxx_request_wait(scene->other, FOR_EVER), UCXX_ERR_BUSY);
   CHECK_STATUS(ucxx_request_wait_all(&scene->other, 1, FOR_EVER), UCXX_ERR_BUSY);
   CHECK_STATUS(ucxx_request_wait_any(&scene->other, 1, FOR_EVER, &index), UCXX_ERR_BUSY);
@@ -251,9 +267,7 @@ static void destroy_worker_works(void) {
   ucxx_context_destroy(duo.context);
 }
 
-int main(void) {
-  test_begin("callbacks", 60);
-  duo_open(&duo, NULL);
+static void everything(void) {
   waiting_is_refused();
   submitting_works();
   order_from_callbacks();
@@ -261,5 +275,36 @@ int main(void) {
   close_works();
   destroy_endpoint_works();
   destroy_worker_works();
+}
+
+/* Workers of one thread, which take short messages by a way of their own. */
+static void open_single(void) {
+  ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
+  params.thread_mode = UCXX_THREAD_SINGLE;
+  CHECK_OK(ucxx_context_create(NULL, &duo.context));
+  CHECK_OK(ucxx_worker_create(duo.context, &params, &duo.left));
+  CHECK_OK(ucxx_worker_create(duo.context, &params, &duo.right));
+  duo.to_right = connect_workers(duo.left, duo.right);
+  duo.to_left = connect_workers(duo.right, duo.left);
+  duo_transfer(&duo, 8, 1);
+}
+
+int main(void) {
+  test_begin("callbacks", 60);
+  duo_open(&duo, NULL);
+  everything();
+  STEP("workers of one thread");
+  memset(&chain, 0, sizeof chain);
+  open_single();
+  everything();
+  for (by_message = 1; by_message <= 2; by_message++) {
+    STEP(by_message == 1 ? "in a handler" : "in a handler, on a worker of one thread");
+    memset(&chain, 0, sizeof chain);
+    if (by_message == 1)
+      duo_open(&duo, NULL);
+    else
+      open_single();
+    everything();
+  }
   return 0;
 }
