@@ -250,19 +250,29 @@ impl Worker {
 
     #[inline(always)]
     fn hand_out_due<const ALONE: bool>(&self) -> u32 {
-        if self.inbox.has(state::BUSY) {
+        if self.inbox.state.get() != 0 && !self.may_hand_out() {
             return 0;
         }
         self.inbox.add(state::BUSY);
-        if self.inbox.has(state::UNADDRESSED) {
-            self.address_messages();
-        }
         let delivered = self.inbox.due.drain_present(|slot| self.hand_over::<ALONE>(slot));
         self.inbox.remove(state::BUSY);
         if self.inbox.state.get() != 0 || !self.inbox.due.is_empty() {
             self.deliver_later();
         }
         delivered
+    }
+
+    /// There is more than messages that are due. False: another thread is at it.
+    #[cold]
+    fn may_hand_out(&self) -> bool {
+        if self.inbox.has(state::BUSY) {
+            return false;
+        }
+        if self.inbox.has(state::UNADDRESSED) {
+            self.inbox.add(state::BUSY);
+            self.address_messages();
+        }
+        true
     }
 
     /// There is more than what was due.

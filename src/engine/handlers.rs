@@ -145,7 +145,14 @@ impl Worker {
     #[inline(always)]
     pub(crate) fn drop_handler<F>(&self, handler: Rc<Handler<F>>) {
         if Rc::strong_count(&handler) == 1 {
-            self.outside(|| drop(handler));
+            self.end_handler(handler);
         }
+    }
+
+    /// Out of line, with the look-up of the thread's storage that it takes: else that is done for each message.
+    #[cold]
+    #[inline(never)]
+    fn end_handler<F>(&self, handler: Rc<Handler<F>>) {
+        self.outside(|| drop(handler));
     }
 }
