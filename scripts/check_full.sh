@@ -34,7 +34,7 @@ under_valgrind() {
     # an empty stderr, starved mounts and limits what valgrind needs, limits has hundreds of thousands of requests, wakeup is limited to a time that valgrind exceeds, and
     # hub_alloc and its like count allocations in the place of the C library's functions, where valgrind is.
     ctest --test-dir "$target_dir/valgrind" --output-on-failure --no-tests=error -j "$jobs" \
-      --exclude-regex '^(cycles|win_cycles|load_often|exit_order|fork_child|win_fork|version_log|starved|limits|wakeup|(hub|hub_stream|win)_alloc)\.' --timeout 1800 </dev/null
+      --exclude-regex '^(cycles|win_cycles|load_often|exit_order|fork_child|win_fork|version_log|starved|limits|wakeup|(hub|hub_stream|win|iov)_alloc)\.' --timeout 1800 </dev/null
 }
 
 examples_under_valgrind() { # UCX version

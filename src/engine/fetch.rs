@@ -521,7 +521,7 @@ unsafe extern "C" fn on_pulled(
         // SAFETY: the request memory that UCP was given is a slot, and stays one until it completes, here. UCP calls back
         // inside progress or another call of ours, hence inside the gate.
         let slot = unsafe { &*request.cast::<Slot>() };
-        if slot.has_mark(mark::SUBMITTING) || slot.hold.get() & UCP != 0 {
+        if slot.has_mark(mark::SUBMITTING) || slot.hold.get() & UCP != 0 || slot.worker().is_over.get() {
             ended(slot, Status(status.into()));
         } else {
             slot.worker().answered(slot, Status(status.into()));

@@ -284,7 +284,9 @@ impl Worker {
 
 /// UCP is done with an operation; perhaps before the call that started it has returned, which is left to that call.
 pub(crate) fn ended(slot: &Slot, status: Status) {
-    if slot.hold.get() & UCP != 0 {
+    if slot.worker().is_over.get() {
+        // A late worker of UCP's (see `late_workers`): everybody has been told.
+    } else if slot.hold.get() & UCP != 0 {
         slot.worker().abandoned_is_back(slot);
     } else if slot.has_mark(mark::SUBMITTING) {
         slot.add_mark(mark::INLINE);

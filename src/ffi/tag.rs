@@ -10,6 +10,7 @@ use crate::engine::inflight::Out;
 use crate::engine::status::{Error, Result, Status};
 use crate::engine::tag::{Mode, Part};
 use crate::engine::worker::Worker;
+use smallvec::SmallVec;
 use std::ffi::c_void;
 
 /// One of several buffers that make up a message.
@@ -34,6 +35,11 @@ pub type ucxx_buffer_t = ucxx_buffer;
 const LONGEST: u64 = 1 << 47;
 /// UCP takes lists of buffers; a count above this is not one.
 const MOST_BUFFERS: usize = 1 << 20;
+/// Lists that are longer than that are allocated.
+const FEW_BUFFERS: usize = 16;
+
+/// A list of buffers, checked.
+pub(crate) type Parts = SmallVec<[Part; FEW_BUFFERS]>;
 
 #[inline(always)]
 pub(crate) fn check_buffer(buffer: *const c_void, length: u64, argument: &str) -> Result<()> {
@@ -219,19 +225,22 @@ pub unsafe extern "C" fn ucxx_tag_recv_iov(
 
 /// # Safety
 /// `buffers` is readable for `count` entries.
-pub(crate) unsafe fn parts(buffers: *const ucxx_buffer_t, count: usize) -> Result<Vec<Part>> {
+pub(crate) unsafe fn parts(buffers: *const ucxx_buffer_t, count: usize) -> Result<Parts> {
     if buffers.is_null() && count > 0 {
         return Err(null("buffers"));
     }
     if count > MOST_BUFFERS {
         return Err(Error::invalid(format!("count: {count} is more than {MOST_BUFFERS} buffers")));
     }
-    let mut parts = Vec::with_capacity(count);
+    let mut parts = Parts::with_capacity(count);
     let mut total = 0u64;
     for index in 0..count {
         // SAFETY: as for this function.
         let buffer = unsafe { &*buffers.add(index) };
-        check_buffer(buffer.data, buffer.length, &format!("buffers: data of number {index}"))?;
+        if buffer.data.is_null() && buffer.length > 0 {
+            return Err(null(&format!("buffers: data of number {index}")));
+        }
+        check_buffer(std::ptr::dangling(), buffer.length, "buffers")?;
         if buffer.reserved != [0; 2] {
             return Err(Error::invalid(format!("buffers: reserved of number {index} is not zero")));
         }

@@ -57,12 +57,19 @@ static void close_workers(duo_t *duo, ucxx_address_t *address) {
   ucxx_context_destroy(duo->context);
 }
 
-/* The peer makes no progress meanwhile. */
-static void give_up(const duo_t *duo, const ucxx_address_t *address, uint64_t passes) {
-  static const uint16_t lost = LOST;
+static ucxx_endpoint_t *endpoint_to(ucxx_worker_t *worker, const ucxx_address_t *address, int32_t error_handling) {
+  ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   ucxx_endpoint_t *endpoint = NULL;
+  params.error_handling = error_handling;
+  CHECK_OK(ucxx_endpoint_create(worker, address, &params, &endpoint));
+  return endpoint;
+}
+
+/* The peer makes no progress meanwhile. Without error handling UCX goes on with it behind the endpoint's back, up to the end of the worker. */
+static void give_up(const duo_t *duo, const ucxx_address_t *address, int32_t error_handling, uint64_t passes) {
+  static const uint16_t lost = LOST;
   ucxx_request_t *close = NULL;
-  CHECK_OK(ucxx_endpoint_create(duo->left, address, NULL, &endpoint));
+  ucxx_endpoint_t *endpoint = endpoint_to(duo->left, address, error_handling);
   say(endpoint, &lost);
   while (passes-- > 0)
     progress(duo->left);
@@ -73,7 +80,7 @@ static void give_up(const duo_t *duo, const ucxx_address_t *address, uint64_t pa
   ucxx_endpoint_destroy(endpoint);
 }
 
-static void after_others(uint64_t seed) {
+static void after_others(int32_t error_handling, uint64_t seed) {
   static numbers_t numbers;
   static uint16_t number[ROUNDS * MESSAGES];
   duo_t duo = {0};
@@ -83,10 +90,9 @@ static void after_others(uint64_t seed) {
   for (int round = 0; round < ROUNDS; round++) {
     uint64_t random = test_mix(seed + (uint64_t)round);
     for (uint64_t tries = 1 + random % MOST_TRIES; tries > 0; tries--)
-      give_up(&duo, address, (random >> tries & 1) * 100);
-    STEP("round %d", round);
-    ucxx_endpoint_t *endpoint = NULL;
-    CHECK_OK(ucxx_endpoint_create(duo.left, address, NULL, &endpoint));
+      give_up(&duo, address, error_handling, (random >> tries & 1) * 100);
+    STEP("error handling %d, round %d", error_handling, round);
+    ucxx_endpoint_t *endpoint = endpoint_to(duo.left, address, error_handling);
     for (int at = 0; at < MESSAGES; at++, sent++) {
       number[sent] = (uint16_t)sent;
       say(endpoint, &number[sent]);
@@ -140,6 +146,7 @@ int main(void) {
   test_begin("given_up", 60);
   uint64_t seed = test_seed();
   in_any_order(seed);
-  after_others(seed);
+  after_others(UCXX_ENDPOINT_ERROR_HANDLING_PEER, seed);
+  after_others(UCXX_ENDPOINT_ERROR_HANDLING_NONE, seed);
   return 0;
 }
