@@ -6,7 +6,7 @@
  */
 #include "test_util.h"
 
-enum { ROUNDS = 3, MOST_TRIES = 4, MESSAGES = 4, AT_ONCE = 6, ID = 5, ANSWER = 6, LOST = UINT16_MAX };
+enum { ROUNDS = 2, MOST_TRIES = 3, MESSAGES = 4, AT_ONCE = 6, ID = 5, ANSWER = 6, LOST = UINT16_MAX };
 
 typedef struct numbers {
   uint64_t came[ROUNDS * AT_ONCE * MESSAGES], answers;
