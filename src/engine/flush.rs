@@ -104,12 +104,14 @@ impl Worker {
             return Ok(Submitted::Done);
         }
         let held = endpoint.filter(|endpoint| endpoint.holds_flushes());
+        // UCP's own would wait for ends that nobody has, of peers that may not look.
+        let apart = endpoint.is_none() && self.untouched.are_some();
         let part = self.take_internal_slot();
         let posted = match held {
             // UCP's half comes when there is a connection to flush, and it has what was sent before.
             Some(_) => Posted::Pending,
             // Nothing has been given to UCP, which would connect for it.
-            None if endpoint.is_some_and(Endpoint::is_untouched) => Posted::Done,
+            None if apart || endpoint.is_some_and(Endpoint::is_untouched) => Posted::Done,
             None => posted(part, call(Param::new(part).as_ptr())),
         };
         let pending = matches!(posted, Posted::Pending);
@@ -119,7 +121,7 @@ impl Worker {
         let sends =
             endpoint.map_or_else(|| self.unflushed(), |endpoint| endpoint.sends.get() + endpoint.due.sends.get());
         let unreported = self.has_unreported(endpoint);
-        if let (Posted::Done, 0, false, true) = (&posted, sends, unreported, may_end) {
+        if let (Posted::Done, 0, false, true) = (&posted, sends, unreported, may_end && !apart) {
             if let Some(endpoint) = endpoint {
                 endpoint.note_flushed();
             }
@@ -135,7 +137,10 @@ impl Worker {
             slot
         });
         self.start(slot, endpoint, params, out);
-        let queued = if endpoint.is_none() { self.queue_worker_flush(slot) } else { 0 };
+        let mut queued = if endpoint.is_none() { self.queue_worker_flush(slot) } else { 0 };
+        if apart {
+            queued += self.flush_each(slot);
+        }
         slot.remaining.set(sends + u32::from(pending) + queued);
         self.flush_list(endpoint, |list| list.push(slot));
         self.flushes_active.set(self.flushes_active.get() + 1);
@@ -150,6 +155,25 @@ impl Worker {
         }
         self.complete_flushes();
         Ok(Submitted::Pending)
+    }
+
+    /// UCP's halves of a worker's flush, of those endpoints that have something to flush and are not to tell later; how many are under way.
+    fn flush_each(&self, flush: &Slot) -> u32 {
+        let mut parts = 0;
+        for endpoint in self.all_endpoints() {
+            let flushes = endpoint.phase() <= Phase::Flushing && !endpoint.ucp.get().is_null();
+            if !flushes || endpoint.holds_flushes() || endpoint.is_untouched() {
+                continue;
+            }
+            match endpoint.start_flush(Part::Flush(flush.ticket())) {
+                None => parts += 1,
+                Some(status) if status.is_error() && flush.reason.get() == 0 => {
+                    flush.reason.set(self.status_from_ucx(status, None).0);
+                }
+                Some(_) => {}
+            }
+        }
+        parts
     }
 
     /// A slot for an operation that nobody but the engine sees.

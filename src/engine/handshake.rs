@@ -37,6 +37,10 @@ pub(crate) struct Peering {
     made: Cell<u64>,
     /// Hello has not been said yet.
     pub(crate) silent: Cell<bool>,
+    /// The peer has said Hello, which is looked at after UCP's pass.
+    pub(crate) greeted_by_peer: Cell<bool>,
+    /// UCP's end on which the peer has said Hello, where UCP has given out another one for this endpoint; else null.
+    pub(crate) heard_on: Cell<Heard>,
     /// The peer is a worker of this library: it can be spoken to.
     pub(crate) speaks: Cell<bool>,
     /// When Hello was said to whoever is behind a host and port; 0 for not, or not to be answered any more.
@@ -45,6 +49,16 @@ pub(crate) struct Peering {
     pub(crate) unclaimed: Cell<bool>,
     /// The version that the peer speaks, where that is not ours; else 0. Read by any thread.
     other_version: AtomicU8,
+}
+
+/// One of UCP's ends, only ever compared with others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Heard(pub(crate) sys::ucp_ep_h);
+
+impl Default for Heard {
+    fn default() -> Self {
+        Heard(std::ptr::null_mut())
+    }
 }
 
 impl Peering {
@@ -99,29 +113,39 @@ impl Worker {
 
     /// A peer has made an endpoint to us. After UCP's pass.
     pub(crate) fn hello_came(&self, endpoint: Option<Arc<Endpoint>>, hello: Box<Hello>, reply: Reply) {
-        let Some(endpoint) = endpoint.or_else(|| self.end_for(&hello, reply)) else {
-            return self.add_stranger(hello, reply);
-        };
-        endpoint.welcome(&hello);
+        match endpoint.filter(|endpoint| endpoint.is_end_for(&hello, reply)).or_else(|| self.end_for(&hello, reply)) {
+            Some(endpoint) => endpoint.welcome(&hello),
+            None => self.add_stranger(hello, reply),
+        }
     }
 
     /// This side's end of a connection, if the user has made it by now.
     fn end_for(&self, hello: &Hello, reply: Reply) -> Option<Arc<Endpoint>> {
-        // UCP may have given the place in memory to another since.
-        let same = |endpoint: &Arc<Endpoint>| {
-            endpoint.origin().is_none_or(|known| hello.address.origin().is_some_and(|origin| *known == origin))
-        };
-        self.endpoint_of(reply.0).filter(same)
+        self.endpoint_of(reply.0).filter(|endpoint| endpoint.is_end_for(hello, reply))
     }
 
     /// UCP gives out its ends of the connections with a peer in the order in which that has made them, and Hellos come in any:
     /// all that have come are taken together.
     fn add_stranger(&self, hello: Box<Hello>, reply: Reply) {
-        if reply.0.is_null() {
-            return complain("a Hello on no connection");
+        let from_here = hello.address.origin().is_some_and(|origin| {
+            origin.identity.same_process(&self.identity) && origin.identity.worker == self.identity.worker
+        });
+        if reply.0.is_null() || from_here {
+            return complain("a Hello of nobody");
         }
         self.strangers.borrow_mut().push((hello, reply));
         self.push_event(Event::Strangers);
+    }
+
+    /// What comes on this end of UCP's is from that endpoint's peer, and nobody else's any more: UCP may have given its place in memory to another end.
+    fn hear_on(&self, endpoint: &Arc<Endpoint>, reply: Reply) {
+        let heard = Heard(reply.0);
+        for other in self.endpoints.borrow().iter().flatten().filter(|other| other.peering.heard_on.get() == heard) {
+            other.peering.heard_on.set(Heard::default());
+        }
+        if endpoint.ucp.get() != reply.0 {
+            endpoint.peering.heard_on.set(heard);
+        }
     }
 
     /// Makes this side's ends for those who have none.
@@ -135,15 +159,26 @@ impl Worker {
         }
         let count = self.strangers.borrow().len();
         for _ in 0..count {
-            let replies: Vec<_> = self.strangers.borrow().iter().map(|(_, reply)| reply.0).collect();
-            let first = self.strangers.borrow().first().map(|(hello, _)| (hello.address.clone(), hello.peer_failure));
-            let Some((address, peer_failure)) = first else { return };
-            let made = Endpoint::create_back(&self.shared(), &address, peer_failure, &replies);
-            let hello = {
-                let mut strangers = self.strangers.borrow_mut();
-                let whose = |reply: &sys::ucp_ep_h| made.as_ref().is_ok_and(|endpoint| endpoint.ucp.get() == *reply);
-                strangers.remove(replies.iter().position(whose).unwrap_or(0)).0
+            let Some((address, peer_failure)) =
+                self.strangers.borrow().first().map(|(hello, _)| (hello.address.clone(), hello.peer_failure))
+            else {
+                return;
             };
+            // Of those that may be meant, the places.
+            let of_peer = |hello: &Hello| hello.address.origin() == address.origin();
+            let replies: Vec<_> = {
+                let strangers = self.strangers.borrow();
+                strangers
+                    .iter()
+                    .map(|(hello, reply)| if of_peer(hello) { reply.0 } else { std::ptr::null_mut() })
+                    .collect()
+            };
+            let made = Endpoint::create_back(&self.shared(), &address, peer_failure, &replies);
+            let whose = |reply: &sys::ucp_ep_h| made.as_ref().is_ok_and(|endpoint| endpoint.ucp.get() == *reply);
+            let (hello, reply) = self.strangers.borrow_mut().remove(replies.iter().position(whose).unwrap_or(0));
+            if let Ok(endpoint) = &made {
+                self.hear_on(endpoint, reply);
+            }
             match made {
                 Ok(endpoint) => endpoint.welcome(&hello),
                 Err(error) => {
@@ -155,10 +190,29 @@ impl Worker {
 }
 
 impl Endpoint {
+    /// UCP may have given the place of its end in memory to another peer's since; and the end that it is only heard on, to another endpoint of this one's.
+    fn is_end_for(&self, hello: &Hello, reply: Reply) -> bool {
+        let of_peer = self.origin().is_none_or(|known| hello.address.origin().is_some_and(|origin| *known == origin));
+        of_peer && (self.ucp.get() == reply.0 || self.peering.theirs.get() == hello.sender)
+    }
+
     fn welcome(&self, hello: &Hello) {
-        if self.phase() == Phase::Open {
-            self.met(hello);
-            self.say(Kind::Welcome, 0, Part::Nothing);
+        match self.phase() {
+            Phase::Open => {
+                self.met(hello);
+                self.say(Kind::Welcome, 0, Part::Nothing);
+            }
+            // Nothing was to be flushed, and UCP is connecting now.
+            Phase::Flushing if self.peering.silent.replace(false) => self.start_flush_before_close(),
+            _ => {}
+        }
+    }
+
+    /// A Hello has come. In UCP's handler: what follows waits for the end of the pass.
+    pub(crate) fn note_hello(&self) {
+        self.peering.greeted_by_peer.set(true);
+        if self.phase() == Phase::Flushing && self.peering.silent.get() {
+            self.closing.flushed.set(false);
         }
     }
 

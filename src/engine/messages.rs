@@ -10,6 +10,7 @@ use super::endpoint::Endpoint;
 use super::events::Event;
 use super::fetch_answer::AT_ONCE;
 use super::flush::posted;
+use super::handshake::Heard;
 use super::inflight::Out;
 use super::log;
 use super::operation::OpParams;
@@ -51,7 +52,10 @@ impl Worker {
         if ucp.is_null() {
             return None;
         }
-        self.endpoints.borrow().iter().flatten().find(|endpoint| endpoint.ucp.get() == ucp).cloned()
+        let endpoints = self.endpoints.borrow();
+        let is_end = |endpoint: &&Arc<Endpoint>| endpoint.ucp.get() == ucp;
+        let is_heard = |endpoint: &&Arc<Endpoint>| endpoint.peering.heard_on.get() == Heard(ucp);
+        endpoints.iter().flatten().find(is_end).or_else(|| endpoints.iter().flatten().find(is_heard)).cloned()
     }
 
     /// Inside UCP's progress. `reply` is compared, and answered on here: it is not kept, as it may be gone later.
@@ -83,7 +87,12 @@ impl Worker {
             endpoint.heard();
         }
         match (header.kind, endpoint, hello) {
-            (Kind::Hello, endpoint, Some(hello)) => self.push_event(Event::Hello(endpoint, hello, Reply(reply))),
+            (Kind::Hello, endpoint, Some(hello)) => {
+                if let Some(endpoint) = &endpoint {
+                    endpoint.note_hello();
+                }
+                self.push_event(Event::Hello(endpoint, hello, Reply(reply)));
+            }
             (Kind::Welcome, Some(endpoint), Some(hello)) => self.push_event(Event::Welcome(endpoint, hello)),
             (Kind::Bye, endpoint, _) => {
                 if let Some(endpoint) = &endpoint {

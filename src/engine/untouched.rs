@@ -1,32 +1,37 @@
 //! UCP's ends of connections on which nothing has been said, and that no endpoint has.
 //!
-//! UCP counts the ends that two workers make for each other, and joins the n-th of one side to the n-th of the other. That has to be kept up with: what comes on
-//! a connection whose end here is another one than UCP knows has no sender, and messages before the first answer would be lost.
+//! UCP counts the ends that two workers make for each other, and joins the n-th of one side to the n-th of the other. That is kept up with, as far as it can be:
 //! - An endpoint that is closed before anything was said on it has its place in the count, of which the peer does not know. It is not closed in UCP, but kept for the
 //!   next one to the same peer.
 //! - A peer that has given up before it was heard of has left a place in the count here. When the next one's Hello comes, UCP gives out the end of the one
-//!   before, or an end of its own; these are put aside until there is the one on which the Hello came. One that was put aside may still be asked for: endpoints need not
+//!   before; such ends are put aside until there is the one on which the Hello came. One that was put aside may still be asked for: endpoints need not
 //!   say Hello in the order in which they were made.
+//!
+//! Where that leads to nothing, as this side has used up the place, the endpoint gets the end that UCP gave out last, and is known by the other one as well
+//! (`Peering::heard_on`), as messages before the first answer have no other sender. Only streams are lost on it.
+//!
+//! Neither kind is closed before its worker: UCX 1.13 asserts at the end of the worker for ends without error handling that are being closed. So both are bounded.
 
 use super::address::{Address, Origin};
 use super::endpoint::{Endpoint, EndpointParams};
 use super::failure::Reports;
 use super::flush::posted;
-use super::identity;
 use super::inflight::Out;
 use super::log;
 use super::operation::OpParams;
 use super::param::Param;
 use super::room;
-use super::status::{Error, Result, Status};
+use super::status::{Error, Result};
 use super::worker::Worker;
 use crate::sys::{self, Posted};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Where there are more, the oldest is closed after all. So many peers in a row may give up without being heard of.
-pub(super) const MOST: usize = 256;
+/// Of each kind, for each worker.
+const MOST: usize = 64;
+/// So many may be put aside for one Hello.
+const TRIES: usize = 16;
 
 /// UCP's end of a connection, and who is told when it fails.
 pub(super) struct End {
@@ -68,6 +73,10 @@ impl UntouchedEnds {
         self.0.borrow().iter().find(|one| one.end.ucp == ucp).map(|one| one.peer_failure)
     }
 
+    pub(super) fn are_some(&self) -> bool {
+        !self.0.borrow().is_empty()
+    }
+
     /// UCP's worker has gone, and they with it.
     pub(crate) fn clear(&self) {
         self.0.take();
@@ -75,30 +84,27 @@ impl UntouchedEnds {
 }
 
 impl Worker {
-    fn keep_untouched(&self, kept: Untouched) {
-        let past = {
+    /// Those that have failed are closed first. False where there are too many.
+    fn keep_untouched(&self, kept: Untouched) -> std::result::Result<(), Untouched> {
+        let failed: Vec<_> = {
             let mut ends = self.untouched.0.borrow_mut();
-            ends.push(kept);
-            let is_full = ends.len() > MOST;
-            let lives =
-                |peer: &Origin| !peer.identity.shares_host_with(&self.identity) || identity::lives(&peer.identity);
-            let of_use = |one: &Untouched| !one.end.reports.has_failed() && (!is_full || lives(&one.peer));
-            let (mut left, mut past): (Vec<_>, Vec<_>) = ends.drain(..).partition(of_use);
-            if left.len() > MOST {
-                past.push(left.remove(0));
-            }
+            let (failed, left) = ends.drain(..).partition(|one| one.end.reports.has_failed());
             *ends = left;
-            past
+            failed
         };
-        past.iter().for_each(|one| self.close_untouched(one));
+        failed.into_iter().for_each(|one| self.close_failed(one));
+        let mut ends = self.untouched.0.borrow_mut();
+        if ends.iter().filter(|one| one.aside == kept.aside).count() >= MOST {
+            return Err(kept);
+        }
+        ends.push(kept);
+        Ok(())
     }
 
-    fn close_untouched(&self, one: &Untouched) {
+    fn close_failed(&self, one: Untouched) {
         let slot = self.take_internal_slot();
         let mut param = Param::new(slot);
-        if one.peer_failure {
-            param.flags(sys::UCP_EP_CLOSE_FLAG_FORCE);
-        }
+        param.flags(sys::UCP_EP_CLOSE_FLAG_FORCE);
         // SAFETY: an end that nobody has any more, inside its worker's gate; the slot stays until UCP calls back.
         let closed = unsafe { sys::ucp_ep_close_nbx(one.end.ucp, param.as_ptr()) };
         match posted(slot, closed) {
@@ -120,10 +126,10 @@ impl Endpoint {
         Self::create_for(worker, address, &EndpointParams::quiet(kept.unwrap_or(peer_failure)), ends)
     }
 
-    /// Has UCP make an end to the peer: where there are some to choose from, until it is one of these.
+    /// Has UCP make an end to the peer: where there are some to choose from, one of these if possible.
     pub(super) fn create_from_address(&self, address: &Address, back: &[sys::ucp_ep_h]) -> Result<()> {
         let text = || format!("address: no endpoint to {}: is it still running?", self.peer_text());
-        for _ in 0..=MOST {
+        for tries in 0.. {
             let mut params = self.ucp_params();
             params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_REMOTE_ADDRESS);
             params.address = address.bytes().as_ptr().cast();
@@ -131,17 +137,17 @@ impl Endpoint {
                 self.unwatch_process();
                 Error::new(status, room::with_shared_memory(log::with_reason(text(), &logged)))
             })?;
-            if back.is_empty() || back.contains(&self.ucp.get()) || !self.give_up_end(true) {
-                return Ok(());
+            if back.is_empty() || back.contains(&self.ucp.get()) || tries == TRIES || !self.give_up_end(true) {
+                break;
             }
         }
-        self.unwatch_process();
-        Err(Error::new(Status::UNREACHABLE, text()))
+        Ok(())
     }
 
     /// Neither side has said anything on it, and no flush of UCP's is under way.
     pub(super) fn is_untouched(&self) -> bool {
         self.peering.silent.get()
+            && !self.peering.greeted_by_peer.get()
             && !self.closing.outcome.get().is_error()
             && !self.closing.process_ended.get()
             && self.flushes.borrow().is_empty()
@@ -163,9 +169,18 @@ impl Endpoint {
     fn give_up_end(&self, aside: bool) -> bool {
         let (Some(peer), Some(reports)) = (self.origin(), self.reports.take()) else { return false };
         reports.to_nobody();
-        self.reports.set(Some(Rc::default()));
-        let end = End { ucp: self.ucp.replace(std::ptr::null_mut()), reports };
-        self.worker.keep_untouched(Untouched { peer: *peer, peer_failure: self.peer_failure, aside, end });
-        true
+        let end = End { ucp: self.ucp.get(), reports };
+        let kept = Untouched { peer: *peer, peer_failure: self.peer_failure, aside, end };
+        match self.worker.keep_untouched(kept) {
+            Ok(()) => {
+                self.ucp.set(std::ptr::null_mut());
+                self.reports.set(Some(Rc::default()));
+                true
+            }
+            Err(Untouched { end, .. }) => {
+                self.take_over(end);
+                false
+            }
+        }
     }
 }

@@ -110,8 +110,35 @@ static void round_of(const ucxx_worker_params_t *params, const char *mode) {
   ucxx_context_destroy(duo.context);
 }
 
+/* A flush of the worker has nothing to wait for at a peer that does not look, and to which nothing was ever sent. */
+static void flush_of_all(int32_t error_handling) {
+  duo_t duo = {0};
+  ucxx_address_t *address = NULL;
+  ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
+  ucxx_op_params_t waits = UCXX_OP_PARAMS_INIT;
+  STEP("a flush of the worker, error handling %d", error_handling);
+  params.error_handling = error_handling;
+  waits.flags = UCXX_FLAG_WAIT;
+  CHECK_OK(ucxx_context_create(NULL, &duo.context));
+  CHECK_OK(ucxx_worker_create(duo.context, NULL, &duo.left));
+  CHECK_OK(ucxx_worker_create(duo.context, NULL, &duo.right));
+  CHECK_OK(ucxx_worker_address(duo.right, &address));
+  for (int at = 0; at < 3; at++) {
+    ucxx_endpoint_t *endpoint = NULL;
+    CHECK_OK(ucxx_endpoint_create(duo.left, address, &params, &endpoint));
+    ucxx_endpoint_destroy(endpoint);
+    CHECK_OK(ucxx_worker_flush(duo.left, &waits, NULL));
+  }
+  ucxx_address_destroy(address);
+  ucxx_worker_destroy(duo.left);
+  ucxx_worker_destroy(duo.right);
+  ucxx_context_destroy(duo.context);
+}
+
 int main(void) {
   test_begin("unused", 60);
+  flush_of_all(UCXX_ENDPOINT_ERROR_HANDLING_PEER);
+  flush_of_all(UCXX_ENDPOINT_ERROR_HANDLING_NONE);
   in_every_mode(round_of);
   return 0;
 }
