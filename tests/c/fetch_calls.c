@@ -444,6 +444,61 @@ static void answer_inner(void *arg, ucxx_fetch_t *fetch) {
   ucxx_fetch_destroy(fetch);
 }
 
+/* Where a call would have to wait for its own callback's end. */
+static void wait_inside(void *arg, ucxx_fetch_t *fetch) {
+  inbox_t *inbox = arg;
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  ucxx_buffer_t part = {.data = &params, .length = 0};
+  ucxx_endpoint_t *back = ucxx_fetch_endpoint(fetch);
+  params.flags = UCXX_FLAG_WAIT;
+  for (int timed = 0; timed < 2; timed++) {
+    params.timeout_ns = timed ? 600 * SECOND : 0;
+    CHECK_STATUS(ucxx_am_fetch(back, INNER, "head", 4, NULL, 0, &params, NULL), UCXX_ERR_BUSY);
+    CHECK_STATUS(ucxx_am_fetch_iov(back, INNER, "head", 4, &part, 1, &params, NULL), UCXX_ERR_BUSY);
+    CHECK_STATUS(ucxx_am_send(back, INNER, "head", 4, NULL, 0, &params, NULL), UCXX_ERR_BUSY);
+    CHECK_STATUS(ucxx_am_send_iov(back, INNER, "head", 4, &part, 1, &params, NULL), UCXX_ERR_BUSY);
+  }
+  CHECK_MESSAGE("callback");
+  inbox->count++;
+  /* Behind what would have been sent. */
+  params.flags = 0;
+  params.timeout_ns = 0;
+  CHECK(ucxx_am_send(back, INNER, "last", 4, NULL, 0, &params, NULL) >= 0);
+  CHECK_OK(ucxx_fetch_reply(fetch, NULL, 0, NULL, NULL));
+  ucxx_fetch_destroy(fetch);
+}
+
+static void count_last(void *arg, ucxx_am_message_t *message) {
+  size_t length = 0;
+  const void *header = ucxx_am_message_header(message, &length);
+  CHECK(length == 4 && memcmp(header, "last", 4) == 0);
+  ucxx_am_message_destroy(message);
+  ((inbox_t *)arg)->count++;
+}
+
+static void waiting_inside(duo_t *duo) {
+  STEP("what would wait in a handler is BUSY, and sends nothing");
+  inbox_t inbox = {0}, fetched = {0}, messages = {0};
+  asked_t asked;
+  ucxx_endpoint_load_t load = UCXX_ENDPOINT_LOAD_INIT;
+  CHECK_OK(ucxx_worker_set_fetch_handler(duo->right, ID, wait_inside, &inbox, NULL));
+  CHECK_OK(ucxx_worker_set_fetch_handler(duo->left, INNER, hold, &fetched, NULL));
+  CHECK_OK(ucxx_worker_set_am_handler(duo->left, INNER, count_last, &messages, NULL));
+  for (int round = 1; round <= 100; round++) {
+    ask(&asked, duo, NULL, 0);
+    CHECK_OK(answer_of(duo, &asked));
+    CHECK_EQ(inbox.count, round);
+    while (messages.count < round)
+      duo_progress(duo);
+  }
+  CHECK_OK(ucxx_endpoint_query_load(duo->to_left, &load));
+  CHECK_EQ(load.queued_operations, 0);
+  CHECK_EQ(messages.count, 100);
+  CHECK_EQ(fetched.count, 0);
+  CHECK_OK(ucxx_worker_set_am_handler(duo->left, INNER, NULL, NULL, NULL));
+  CHECK_OK(ucxx_worker_set_fetch_handler(duo->left, INNER, NULL, NULL, NULL));
+}
+
 static void inside_handlers(duo_t *duo) {
   STEP("a fetch from a handler, and its answer before the one that the handler owes");
   nested_t nested = {.duo = duo};
@@ -641,6 +696,7 @@ int main(void) {
   cancels(&duo);
   late_answers(&duo);
   inside_handlers(&duo);
+  waiting_inside(&duo);
   limits(&duo);
   notified(&duo);
   duo_close(&duo);
