@@ -2,9 +2,9 @@
  * Copyright the ucxx_rs developers */
 /* Once all that is in use at a time has been made, hubs allocate nothing, whichever way a chunk goes. */
 #include "allocations.h"
-#include "hub.h"
+#include "hub_stream.h"
 
-enum { SIZE = 64, WARM = 100, ROUNDS = 20000, LONG_RUN = 1000000 };
+enum { SIZE = 64, MESSAGE = 100000, WARM = 100, ROUNDS = 20000, LONG_RUN = 1000000 };
 
 typedef struct ways {
   ucxx_hub_t *hub;
@@ -40,6 +40,71 @@ static void go_all_ways(ways_t *ways, uint64_t word) {
   CHECK_EQ(peek_word(ways->hub, on_dummy), word);
   CHECK_OK(ucxx_hub_pop(ways->hub));
   CHECK_OK(ucxx_link_arm(ways->out));
+}
+
+/* One kind of host memory, and who competes for it: a hub that needs no lock, but where somebody asks it for more now and then. */
+static void plain(void) {
+  STEP("nor in a plain hub");
+  hub_t hub = hub_open(SIZE, 4, 0);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  for (int asks = 0; asks < 2; asks++) {
+    for (uint64_t word = 0; word < LONG_RUN; word++) {
+      /* Long enough for every way in and out of it, and back. */
+      counting = word >= LONG_RUN / 2;
+      produce_word(in, word);
+      if (asks && word % 300 < 3)
+        CHECK_EQ(ucxx_hub_length(hub.hub), 1);
+      if (word % 5 == 0)
+        CHECK_OK(ucxx_envelope_abort(lease_now(out), NULL));
+      CHECK_EQ(consume_word(out), word);
+      if (word % 7 == 0)
+        CHECK_OK(ucxx_envelope_abort(lease_now(in), NULL));
+    }
+    counting = 0;
+    CHECK_EQ(allocations, 0);
+  }
+  CHECK_EQ(hub_stats(hub.hub).chunks_consumed, 2 * LONG_RUN);
+  ucxx_link_destroy(in);
+  ucxx_link_destroy(out);
+  hub_close(&hub);
+}
+
+static void one_message(const duo_t *duo, end_t *left, end_t *right, size_t length) {
+  ucxx_request_t *send = NULL, *receive = NULL;
+  ucxx_status_t received = ucxx_link_recv(right->in, 1, UINT64_MAX, NULL, &receive);
+  CHECK_OK(ucxx_envelope_commit(lease_now(left->in), length, NULL));
+  ucxx_status_t sent = ucxx_link_send(left->out, duo->to_right, 1, NULL, &send);
+  CHECK_OK(duo_finish(duo, sent, &send));
+  CHECK_OK(duo_finish(duo, received, &receive));
+  CHECK_OK(ucxx_envelope_commit(lease_now(right->out), 0, NULL));
+}
+
+/* Of UCX's own allocations there is no saying which release makes what. */
+static void messages(void) {
+  static const size_t lengths[] = {0, 8, 3000, MESSAGE};
+  duo_t duo;
+  duo_open(&duo, NULL);
+  end_t left = end_open(duo.context, duo.left, MESSAGE, 4), right = end_open(duo.context, duo.right, MESSAGE, 4);
+  for (size_t at = 0; at < sizeof lengths / sizeof *lengths; at++) {
+    STEP("nor the library for messages of %zu bytes into and out of envelopes", lengths[at]);
+    for (int round = 0; round < 10 * WARM; round++)
+      one_message(&duo, &left, &right, lengths[at]);
+    own_allocations = 0;
+    counting = 1;
+    for (int round = 0; round < 20 * WARM; round++)
+      one_message(&duo, &left, &right, lengths[at]);
+    counting = 0;
+    CHECK_EQ(own_allocations, 0);
+  }
+  /* It does count: an error has a text. */
+  ucxx_request_t *request = NULL;
+  counting = 1;
+  CHECK_STATUS(ucxx_link_send(left.in, duo.to_right, 1, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  counting = 0;
+  CHECK(own_allocations > 0);
+  end_close(&left);
+  end_close(&right);
+  duo_close(&duo);
 }
 
 int main(void) {
@@ -81,5 +146,7 @@ int main(void) {
   ucxx_link_destroy(ways.out);
   ucxx_link_destroy(ways.modify);
   hub_close(&hub);
+  plain();
+  messages();
   return 0;
 }
