@@ -245,6 +245,79 @@ static void blocking(ends_t *ends) {
   CHECK_EQ(hub_stats(ends->right.hub).free_envelopes, ENVELOPES);
 }
 
+/* One message there, into an envelope; each with another length. */
+static void one_message(ends_t *ends, uint64_t number) {
+  ucxx_request_t *send = NULL, *receive = NULL;
+  push_message(&ends->left, number);
+  ucxx_status_t received = ucxx_link_recv(ends->right.in, 8, UINT64_MAX, NULL, &receive);
+  ucxx_status_t sent = ucxx_link_send(ends->left.out, ends->to_right, 8, NULL, &send);
+  CHECK_OK(ends_finish(ends, sent, &send));
+  CHECK_OK(ends_finish(ends, received, &receive));
+  take_message(&ends->right, number);
+}
+
+static void swap_memory(ucxx_link_t *one, ucxx_link_t *other) {
+  ucxx_envelope_t *first = lease_now(one), *second = lease_now(other);
+  void *here = look_at(first).data, *there = look_at(second).data;
+  CHECK_OK(ucxx_envelope_swap(first, second));
+  CHECK(look_at(first).data == there && look_at(second).data == here);
+  CHECK_OK(ucxx_envelope_abort(first, NULL));
+  CHECK_OK(ucxx_envelope_abort(second, NULL));
+}
+
+/* A chunk that has come here goes, without a copy, on from another hub. */
+static void forwarded(ends_t *ends, ucxx_link_t *bare_in, ucxx_link_t *bare_out, uint64_t number) {
+  ucxx_envelope_t *came = NULL, *empty = lease_now(bare_in);
+  ucxx_request_t *send = NULL, *receive = NULL;
+  push_message(&ends->left, number);
+  ucxx_status_t received = ucxx_link_recv(ends->right.in, 8, UINT64_MAX, NULL, &receive);
+  ucxx_status_t sent = ucxx_link_send(ends->left.out, ends->to_right, 8, NULL, &send);
+  CHECK_OK(ends_finish(ends, sent, &send));
+  CHECK_OK(ends_finish(ends, received, &receive));
+  /* Through a hub without a worker, to the first one again, which sends it once more. */
+  came = lease_now(ends->right.out);
+  CHECK_OK(ucxx_envelope_swap(came, empty));
+  CHECK_OK(ucxx_envelope_commit(came, 0, NULL));
+  CHECK_OK(ucxx_envelope_commit(empty, length_of(number), NULL));
+  came = lease_now(bare_out);
+  empty = lease_now(ends->left.in);
+  CHECK_OK(ucxx_envelope_swap(came, empty));
+  CHECK_OK(ucxx_envelope_commit(came, 0, NULL));
+  CHECK_OK(ucxx_envelope_commit(empty, length_of(number), NULL));
+  received = ucxx_link_recv(ends->right.in, 8, UINT64_MAX, NULL, &receive);
+  sent = ucxx_link_send(ends->left.out, ends->to_right, 8, NULL, &send);
+  CHECK_OK(ends_finish(ends, sent, &send));
+  CHECK_OK(ends_finish(ends, received, &receive));
+  take_message(&ends->right, number);
+}
+
+/* Memory that one hub has registered is another one's by then, and stays when the hub that made it has gone. */
+static void swapped(ends_t *ends) {
+  enum { SWAPS = 60 };
+  uint64_t number = 1;
+  hub_t bare = {.context = ends->context};
+  ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
+  params.envelope_size = SIZE;
+  CHECK_OK(ucxx_hub_create(ends->context, &params, &bare.hub));
+  CHECK_OK(ucxx_hub_add_envelopes(bare.hub, on_host, ENVELOPES));
+  ucxx_link_t *in = hub_link(bare.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(bare.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_link_t *links[] = {ends->left.in, ends->right.in, in};
+  for (int at = 0; at < SWAPS; at++) {
+    swap_memory(links[at % 3], links[(at + 1 + at / 3 % 2) % 3]);
+    one_message(ends, number++);
+    if (at % 4 == 0)
+      forwarded(ends, in, out, number++);
+  }
+  CHECK_EQ(hub_stats(bare.hub).free_envelopes, ENVELOPES);
+  ucxx_link_destroy(in);
+  ucxx_link_destroy(out);
+  ucxx_hub_destroy(bare.hub);
+  for (int at = 0; at < 4 * ENVELOPES; at++)
+    one_message(ends, number++);
+  CHECK_EQ(hub_stats(ends->left.hub).free_envelopes, ENVELOPES);
+  CHECK_EQ(hub_stats(ends->right.hub).free_envelopes, ENVELOPES);
+}
+
 /* One way or the other: the hub goes first, or the worker does, with a receive under way. */
 static void ends_close(ends_t *ends, int hub_first) {
   ucxx_request_t *request = NULL;
@@ -284,6 +357,8 @@ static void round_of(const ucxx_worker_params_t *params, const char *mode) {
     what_does_not_end_well(&ends);
     STEP("%s: calls that wait", mode);
     blocking(&ends);
+    STEP("%s: memory that has changed hubs", mode);
+    swapped(&ends);
     STEP("%s: the end, the %s first", mode, hub_first ? "hub" : "worker");
     ends_close(&ends, hub_first);
   }
