@@ -1,6 +1,7 @@
 /*
  * Answers that come too late, or are given up when they have begun to come: whatever is sent by then, the buffer of a fetch that has
- * ended is its owner's. Here it is taken away at once (no access), so that whoever touches it gets a fault.
+ * ended is its owner's. Here it is taken away at once (no access), so that whoever touches it gets a fault. All of it once into one buffer,
+ * and once into several, from several.
  */
 #include "test_util.h"
 
@@ -16,6 +17,7 @@ enum { WAYS = 12 };
 typedef struct question {
   uint64_t length, flags, seed;
   uint32_t later; /* answered when the other side says so over the channel */
+  uint32_t scattered;
 } question_t;
 
 /* ------------------------------------------------------------------ who answers */
@@ -35,6 +37,17 @@ static question_t question_of(const ucxx_fetch_t *fetch) {
   return question;
 }
 
+/* Where the second part begins: contents of both can be told from the same seed. */
+static size_t first_part(size_t length) { return length / 3 / 8 * 8; }
+
+static ucxx_status_t reply_in_form(ucxx_fetch_t *fetch, const question_t *question, const ucxx_op_params_t *params) {
+  if (!question->scattered)
+    return ucxx_fetch_reply(fetch, answer, question->length, params, NULL);
+  size_t half = question->length / 2;
+  ucxx_buffer_t parts[3] = {{.data = answer, .length = half}, {0}, {.data = answer + half, .length = question->length - half}};
+  return ucxx_fetch_reply_iov(fetch, parts, 3, params, NULL);
+}
+
 static void reply(ucxx_fetch_t *fetch) {
   question_t question = question_of(fetch);
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
@@ -44,7 +57,7 @@ static void reply(ucxx_fetch_t *fetch) {
   params.flags = question.flags | UCXX_FLAG_ALWAYS_CALLBACK;
   params.callback = see_completion;
   params.callback_arg = &sent;
-  ucxx_status_t status = ucxx_fetch_reply(fetch, answer, question.length, &params, NULL);
+  ucxx_status_t status = reply_in_form(fetch, &question, &params);
   /* Who asked may have closed its end by now. */
   if (status == UCXX_ERR_CONNECTION_RESET)
     see_completion(&sent, NULL, status);
@@ -81,6 +94,7 @@ static void serve(void) {
     channel_get(pair, &more, 1);
     if (!more)
       return;
+    STEP("serving");
     pair_await(pair);
     while (came == 0) /* also what was cancelled: it had left by then */
       progress(pair->worker);
@@ -99,41 +113,74 @@ static void serve(void) {
 /* ------------------------------------------------------------------ who asks */
 
 /* Memory with nothing before it and nothing behind it. */
-typedef struct room {
+typedef struct area {
   uint8_t *pages, *data;
   size_t bytes, length;
+} area_t;
+
+/* What is asked for in one piece has all of it in the first. */
+enum { PARTS = 2, PAGE = 4096 };
+typedef struct room {
+  area_t parts[PARTS];
+  size_t length;
 } room_t;
 
-static room_t room_make(size_t length) {
-  size_t page = 4096, bytes = (length + page - 1) / page * page;
-  room_t room = {.bytes = bytes, .length = length};
-  room.pages = mmap(NULL, bytes + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  CHECK(room.pages != MAP_FAILED);
-  CHECK_EQ(mprotect(room.pages + page, bytes, PROT_READ | PROT_WRITE), 0);
-  room.data = room.pages + page + bytes - length; /* at the end, so that a byte too much is one in the guard */
-  memset(room.data, FILLER, length);
-  return room;
+static area_t area_make(size_t length) {
+  size_t bytes = (length + PAGE - 1) / PAGE * PAGE;
+  area_t area = {.bytes = bytes, .length = length};
+  area.pages = mmap(NULL, bytes + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(area.pages != MAP_FAILED);
+  CHECK_EQ(mprotect(area.pages + PAGE, bytes, PROT_READ | PROT_WRITE), 0);
+  area.data = area.pages + PAGE + bytes - length; /* at the end, so that a byte too much is one in the guard */
+  memset(area.data, FILLER, length);
+  return area;
 }
 
-static void room_take_away(const room_t *room) {
-  CHECK_EQ(mprotect(room->pages + 4096, room->bytes, PROT_NONE), 0);
+static room_t room_make(const question_t *question) {
+  size_t first = question->scattered ? first_part(question->length) : question->length;
+  return (room_t){{area_make(first), area_make(question->length - first)}, question->length};
 }
+
+static void room_protect(const room_t *room, int how) {
+  for (int part = 0; part < PARTS; part++)
+    CHECK_EQ(mprotect(room->parts[part].pages + PAGE, room->parts[part].bytes, how), 0);
+}
+
+static void room_take_away(const room_t *room) { room_protect(room, PROT_NONE); }
 
 static void room_check(const room_t *room) {
-  CHECK_EQ(mprotect(room->pages + 4096, room->bytes, PROT_READ), 0);
-  for (size_t at = 0; at < room->length; at++)
-    CHECK(room->data[at] == FILLER);
+  room_protect(room, PROT_READ);
+  for (int part = 0; part < PARTS; part++)
+    for (size_t at = 0; at < room->parts[part].length; at++)
+      CHECK(room->parts[part].data[at] == FILLER);
+}
+
+static void room_check_content(const room_t *room, uint64_t seed) {
+  CHECK_CONTENT(room->parts[0].data, room->parts[0].length, seed);
+  CHECK_CONTENT(room->parts[1].data, room->parts[1].length, seed + room->parts[0].length);
+}
+
+static uint8_t room_first(const room_t *room) {
+  return room->parts[room->parts[0].length == 0].data[0];
 }
 
 static void room_free(const room_t *room) {
-  CHECK_EQ(munmap(room->pages, room->bytes + 2 * 4096), 0);
+  for (int part = 0; part < PARTS; part++)
+    CHECK_EQ(munmap(room->parts[part].pages, room->parts[part].bytes + 2 * PAGE), 0);
 }
 
 static ucxx_request_t *ask(room_t *room, const question_t *question, uint64_t timeout_ns) {
   ucxx_request_t *request = NULL;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  ucxx_status_t status;
   params.timeout_ns = timeout_ns;
-  CHECK_STATUS(ucxx_am_fetch(pair->endpoint, ID, question, sizeof *question, room->data, room->length, &params, &request), UCXX_INPROGRESS);
+  if (question->scattered) {
+    ucxx_buffer_t parts[3] = {{.data = room->parts[0].data, .length = room->parts[0].length}, {0}, {.data = room->parts[1].data, .length = room->parts[1].length}};
+    status = ucxx_am_fetch_iov(pair->endpoint, ID, question, sizeof *question, parts, 3, &params, &request);
+  } else {
+    status = ucxx_am_fetch(pair->endpoint, ID, question, sizeof *question, room->parts[0].data, room->length, &params, &request);
+  }
+  CHECK_STATUS(status, UCXX_INPROGRESS);
   return request;
 }
 
@@ -143,9 +190,12 @@ static void let_answer(void) {
   pair_await(pair);
 }
 
+static uint32_t scattered;
+static const char *form_name(void) { return scattered ? "in parts" : "in one piece"; }
+
 static question_t question_for(int way, uint32_t later) {
   static uint64_t number;
-  question_t question = {.length = SIZES[way % 4], .flags = PROTOCOLS[way / 4], .later = later};
+  question_t question = {.length = SIZES[way % 4], .flags = PROTOCOLS[way / 4], .later = later, .scattered = scattered};
   question.seed = test_mix(pair->seed + number++);
   return question;
 }
@@ -156,8 +206,8 @@ static void next_question(void) {
 
 static void too_late(int way, int cancelled) {
   question_t question = question_for(way, 1);
-  STEP("%zu bytes, flags %x, after the fetch was %s", (size_t)question.length, (unsigned)question.flags, cancelled ? "cancelled" : "out of time");
-  room_t room = room_make(question.length);
+  STEP("%zu bytes %s, flags %x, after the fetch was %s", (size_t)question.length, form_name(), (unsigned)question.flags, cancelled ? "cancelled" : "out of time");
+  room_t room = room_make(&question);
   next_question();
   ucxx_request_t *request = ask(&room, &question, cancelled ? 0 : 5 * MILLISECOND);
   if (cancelled)
@@ -174,7 +224,7 @@ static void too_late(int way, int cancelled) {
 /* Ends it after so many passes; was it complete by then? */
 static int given_up(int way, long passes, uint64_t timeout_ns) {
   question_t question = question_for(way, 0);
-  room_t room = room_make(question.length);
+  room_t room = room_make(&question);
   next_question();
   ucxx_request_t *request = ask(&room, &question, timeout_ns);
   for (long pass = 0; pass < passes; pass++)
@@ -188,7 +238,7 @@ static int given_up(int way, long passes, uint64_t timeout_ns) {
   if (timeout_ns != 0)
     complete = status == UCXX_OK;
   if (status == UCXX_OK) {
-    CHECK_CONTENT(room.data, room.length, question.seed);
+    room_check_content(&room, question.seed);
     room_take_away(&room);
     let_answer();
   } else {
@@ -220,26 +270,26 @@ static void closed_under_way(int way, int passes, int closes) {
   pair_connect(pair, NULL, NULL, NULL);
   CHECK_OK(ucxx_worker_set_fetch_handler(pair->worker, ID, handle, NULL, NULL));
   pair_sync(pair);
-  STEP("%zu bytes, flags %x, closed by side %d after %d passes", (size_t)question.length, (unsigned)question.flags, closes, passes);
+  STEP("%zu bytes %s, flags %x, closed by side %d after %d passes", (size_t)question.length, form_name(), (unsigned)question.flags, closes, passes);
   if (pair->side == 0) {
-    room_t room = room_make(question.length);
+    room_t room = room_make(&question);
     ucxx_request_t *request = ask(&room, &question, 0);
     for (int pass = 0; pass < passes; pass++)
       progress(pair->worker);
     if (closes == 0)
       close_forced();
     ucxx_status_t status = finish(UCXX_INPROGRESS, &request);
-    uint8_t first = room.data[0];
+    uint8_t first = room_first(&room);
     if (status == UCXX_OK)
-      CHECK_CONTENT(room.data, room.length, question.seed);
+      room_check_content(&room, question.seed);
     else
       CHECK(closes ? status == UCXX_ERR_CONNECTION_RESET : status == UCXX_ERR_CLOSED || status == UCXX_ERR_CANCELED);
     room_take_away(&room);
     if (closes == 1)
       await_end();
     pair_sync(pair);
-    CHECK_EQ(mprotect(room.pages + 4096, room.bytes, PROT_READ), 0);
-    CHECK_EQ(room.data[0], first);
+    room_protect(&room, PROT_READ);
+    CHECK_EQ(room_first(&room), first);
     room_free(&room);
   } else {
     if (closes == 1) {
@@ -272,27 +322,29 @@ static void body(pair_t *own) {
   if (pair->side == 1) {
     serve();
   } else {
-    for (int way = 0; way < WAYS; way++) {
-      too_late(way, 0);
-      too_late(way, 1);
+    for (scattered = 0; scattered < 2; scattered++) {
+      for (int way = 0; way < WAYS; way++) {
+        too_late(way, 0);
+        too_late(way, 1);
+      }
+      for (int way = 0; way < WAYS; way++) {
+        STEP("way %d %s: cancelled after ever more passes", way, form_name());
+        for (long passes = 0; !given_up(way, passes, 0);)
+          passes += 1 + passes / 3;
+        STEP("way %d %s: out of time after ever longer", way, form_name());
+        for (uint64_t timeout = 1; !given_up(way, 0, timeout);)
+          timeout += 1 + timeout / 2;
+      }
+      STEP("all is well afterwards");
+      question_t question = question_for(3, 0);
+      room_t room = room_make(&question);
+      next_question();
+      ucxx_request_t *request = ask(&room, &question, 0);
+      let_answer();
+      CHECK_OK(finish(UCXX_INPROGRESS, &request));
+      room_check_content(&room, question.seed);
+      room_free(&room);
     }
-    for (int way = 0; way < WAYS; way++) {
-      STEP("way %d: cancelled after ever more passes", way);
-      for (long passes = 0; !given_up(way, passes, 0);)
-        passes += 1 + passes / 3;
-      STEP("way %d: out of time after ever longer", way);
-      for (uint64_t timeout = 1; !given_up(way, 0, timeout);)
-        timeout += 1 + timeout / 2;
-    }
-    STEP("all is well afterwards");
-    question_t question = question_for(3, 0);
-    room_t room = room_make(question.length);
-    next_question();
-    ucxx_request_t *request = ask(&room, &question, 0);
-    let_answer();
-    CHECK_OK(finish(UCXX_INPROGRESS, &request));
-    CHECK_CONTENT(room.data, room.length, question.seed);
-    room_free(&room);
     channel_put(pair, "\0", 1);
   }
   pair_disconnect(pair);
@@ -301,10 +353,14 @@ static void body(pair_t *own) {
   const char *transports = getenv("UCX_TLS");
   /* UCX 1.13 uses an endpoint that it has freed when a TCP peer's socket closes while much is left to be written to it. */
   int careful = version.ucx_major == 1 && version.ucx_minor < 14 && transports != NULL && strstr(transports, "tcp") != NULL;
-  for (int closes = 0; closes < 2; closes++)
-    for (int way = 0; way < WAYS; way += careful && way % 4 == 2 ? 2 : 1)
-      for (int passes = 0; passes <= 64; passes = 1 + 3 * passes)
-        closed_under_way(way, passes, closes);
+  for (int closes = 0; closes < 4; closes++) {
+    scattered = closes / 2;
+    for (int way = 0; way < WAYS; way++) {
+      if ((careful && way % 4 == 3) || (scattered && way % 2 == 0)) continue;
+      for (int passes = 0; passes <= 64; passes = 1 + (scattered ? 12 : 3) * passes)
+        closed_under_way(way, passes, closes % 2);
+    }
+  }
 }
 
 int main(int argc, char **argv) {
