@@ -102,6 +102,70 @@ static void kill_one(victim_t *survivor, int sends, size_t size) {
   free(data);
 }
 
+/* What an armed endpoint says of its end, and whether it did so first. */
+typedef struct told {
+  seen_t seen;
+  const victim_t *victim;
+  int before_close, writable;
+} told_t;
+
+static void tell(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
+  told_t *told = arg;
+  CHECK(endpoint == told->victim->endpoint);
+  told->before_close = seen_count(&told->victim->closed) == 0;
+  told->writable = ucxx_endpoint_writable(endpoint);
+  see_endpoint(&told->seen, endpoint, status);
+}
+
+/* Killed while somebody waits for room: in the send window, or, with as many active messages as there is credit for, that the peer never takes. */
+static void kill_armed(victim_t *survivor, int by_credit) {
+  enum { CREDIT = 256, AM_ID = 3 };
+  STEP("%s: killed while somebody waits for %s", mode->name, by_credit ? "credit" : "its window");
+  victim_t victim;
+  told_t told = {.victim = &victim};
+  uint64_t word = 0;
+  ucxx_request_t *request = NULL;
+  ucxx_address_t *address = victim_start(&victim, worker, NULL);
+  ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
+  ucxx_op_params_t impatient = UCXX_OP_PARAMS_INIT;
+  params.on_close = see_endpoint;
+  params.on_close_arg = &victim.closed;
+  params.send_window_ops = by_credit ? 0 : 1;
+  impatient.flags = UCXX_FLAG_NO_WAIT;
+  CHECK_OK(ucxx_endpoint_create(worker, address, &params, &victim.endpoint));
+  ucxx_address_destroy(address);
+  talk(&victim, 1);
+  if (by_credit) {
+    /* It has no handler for these, and once stopped it does not say so either. */
+    stop_in_a_call(victim.pid);
+    for (int at = 0; at < CREDIT; at++)
+      CHECK(ucxx_am_send(victim.endpoint, AM_ID, &word, sizeof word, NULL, 0, NULL, NULL) >= 0);
+    CHECK_STATUS(ucxx_am_send(victim.endpoint, AM_ID, &word, sizeof word, NULL, 0, &impatient, NULL), UCXX_ERR_NO_RESOURCE);
+  } else {
+    CHECK_STATUS(ucxx_tag_send_sync(victim.endpoint, &word, sizeof word, TAG_NEVER, NULL, &request), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_send(victim.endpoint, &word, sizeof word, TAG_NEVER, &impatient, NULL), UCXX_ERR_NO_RESOURCE);
+  }
+  CHECK_OK(ucxx_endpoint_on_writable(victim.endpoint, tell, &told));
+  /* So that it is the end that has it looked at, and not the arming. */
+  for (int pass = 0; pass < 50; pass++)
+    progress(worker);
+  CHECK_EQ(seen_count(&told.seen), 0);
+  if (by_credit)
+    CHECK_EQ(kill(victim.pid, SIGKILL), 0);
+  else
+    victim_kill(&victim);
+  victim_await_end(&victim, worker, mode);
+  CHECK_EQ(seen_count(&told.seen), 1);
+  CHECK_STATUS(told.seen.status, UCXX_ERR_PEER_FAILED);
+  CHECK(told.before_close && !told.writable);
+  if (!by_credit)
+    CHECK_STATUS(finish(UCXX_INPROGRESS, &request), UCXX_ERR_PEER_FAILED);
+  CHECK_STATUS(ucxx_endpoint_on_writable(victim.endpoint, tell, &told), UCXX_ERR_PEER_FAILED);
+  talk(survivor, 2);
+  victim_bury(&victim);
+  CHECK_EQ(seen_count(&told.seen), 1);
+}
+
 /* An address of a process that has ended. */
 static void too_late(victim_t *survivor) {
   STEP("%s: an endpoint to one that has ended", mode->name);
@@ -134,6 +198,8 @@ int main(int argc, char **argv) {
     for (int round = 0; round < 4; round++)
       kill_one(&survivor, 1, LARGE);
     kill_one(&survivor, MANY, MEDIUM);
+    kill_armed(&survivor, 0);
+    kill_armed(&survivor, 1);
     too_late(&survivor);
     ucxx_endpoint_destroy(survivor.endpoint);
     victim_kill(&survivor);

@@ -490,16 +490,20 @@ static int is_in_calls(pid_t pid) {
   return all;
 }
 
-void kill_in_a_call(pid_t pid) {
+void stop_in_a_call(pid_t pid) {
   for (;;) {
     int status = 0;
     CHECK_EQ(kill(pid, SIGSTOP), 0);
     CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
     CHECK(WIFSTOPPED(status));
     if (is_in_calls(pid))
-      break;
+      return;
     CHECK_EQ(kill(pid, SIGCONT), 0);
     sched_yield();
   }
+}
+
+void kill_in_a_call(pid_t pid) {
+  stop_in_a_call(pid);
   CHECK_EQ(kill(pid, SIGKILL), 0);
 }

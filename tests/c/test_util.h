@@ -142,6 +142,8 @@ ucxx_endpoint_t *connect_workers(ucxx_worker_t *from, ucxx_worker_t *to);
  * harness kills anywhere.
  */
 void kill_in_a_call(pid_t pid);
+/* Only stopped, in such a place: it may be killed there, or go on. */
+void stop_in_a_call(pid_t pid);
 
 /* ------------------------------------------------------------------ what the process holds */
 
