@@ -2,6 +2,7 @@
  * Copyright the ucxx_rs developers */
 /* Hubs between threads: nothing is lost, nothing comes twice, each producer's chunks come in their order, and nothing grows. */
 #include <pthread.h>
+#include <sched.h>
 
 #include "hub.h"
 
@@ -111,6 +112,68 @@ static void crowd(int broadcast, uint64_t how, ucxx_memory_kind_t kind, int32_t 
   CHECK_EQ(stats.chunks_consumed, PRODUCERS * EACH);
   CHECK(stats.queue_high_water <= 6);
   CHECK_EQ(stats.leased_envelopes + stats.trashed_envelopes + stats.queued_chunks, 0);
+  for (int at = 0; at < PRODUCERS; at++)
+    ucxx_link_destroy(producers[at].link);
+  hub_close(&hub);
+}
+
+/*
+ * One kind of host memory, and who competes for it: a hub that needs no lock, until one sleeps in a lease that waits, or asks for more. All of
+ * that goes on at the same time: envelopes are few for some rounds, so that producers sleep, and many for others, so that consumers do.
+ */
+static void *ask(void *arg) {
+  stage_t *stage = arg;
+  for (uint64_t at = 0; !__atomic_load_n(&stage->number, __ATOMIC_ACQUIRE); at++) {
+    ucxx_hub_stats_t stats = hub_stats(stage->hub);
+    CHECK(stats.queued_chunks + stats.free_envelopes + stats.leased_envelopes <= 2 * stage->count);
+    CHECK(ucxx_hub_length(stage->hub) <= stage->count);
+    /* Long enough for it to go without the lock again. */
+    for (int turn = 0; turn < 500; turn++)
+      sched_yield();
+  }
+  return NULL;
+}
+
+static void plain(size_t envelopes, uint64_t how, int asked) {
+  STEP("%d producers and %d consumers of a plain hub of %zu envelopes%s%s", PRODUCERS, CONSUMERS, envelopes, how & ABORTS ? ", some give back" : "", asked ? ", and one that asks" : "");
+  hub_t hub = hub_open(SIZE, envelopes, 0);
+  stage_t producers[PRODUCERS], consumers[CONSUMERS], asks = {.hub = hub.hub, .count = envelopes};
+  pthread_t threads[PRODUCERS + CONSUMERS + 1];
+  memset(producers, 0, sizeof producers);
+  memset(consumers, 0, sizeof consumers);
+  for (int at = 0; at < CONSUMERS; at++) {
+    consumers[at].number = how;
+    consumers[at].link = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+    CHECK_EQ(pthread_create(&threads[PRODUCERS + at], NULL, consume, &consumers[at]), 0);
+  }
+  for (int at = 0; at < PRODUCERS; at++) {
+    producers[at].link = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host);
+    producers[at].number = (uint64_t)at;
+    producers[at].count = EACH;
+    CHECK_EQ(pthread_create(&threads[at], NULL, produce, &producers[at]), 0);
+  }
+  if (asked)
+    CHECK_EQ(pthread_create(&threads[PRODUCERS + CONSUMERS], NULL, ask, &asks), 0);
+  for (int at = 0; at < PRODUCERS; at++)
+    CHECK_EQ(pthread_join(threads[at], NULL), 0);
+  __atomic_store_n(&asks.number, 1, __ATOMIC_RELEASE);
+  if (asked)
+    CHECK_EQ(pthread_join(threads[PRODUCERS + CONSUMERS], NULL), 0);
+  CHECK_OK(ucxx_hub_close(hub.hub));
+  CHECK_OK(ucxx_hub_drain(hub.hub, FOR_EVER));
+  uint64_t count = 0, sum = 0;
+  for (int at = 0; at < CONSUMERS; at++) {
+    CHECK_EQ(pthread_join(threads[PRODUCERS + at], NULL), 0);
+    count += consumers[at].count;
+    sum += consumers[at].sum;
+    ucxx_link_destroy(consumers[at].link);
+  }
+  CHECK_EQ(count, PRODUCERS * EACH);
+  CHECK_EQ(sum, expected_sum(EACH));
+  ucxx_hub_stats_t stats = hub_stats(hub.hub);
+  CHECK_EQ(stats.free_envelopes, envelopes);
+  CHECK_EQ(stats.chunks_consumed, PRODUCERS * EACH);
+  CHECK_EQ(stats.leased_envelopes + stats.queued_chunks, 0);
   for (int at = 0; at < PRODUCERS; at++)
     ucxx_link_destroy(producers[at].link);
   hub_close(&hub);
@@ -275,6 +338,11 @@ int main(void) {
   crowd(1, IN_ORDER | ABORTS, on_dummy, UCXX_HUB_RETAIN_UNTIL_COPIED);
   crowd(0, ABORTS, on_host, UCXX_HUB_RETAIN_AUTO);
   crowd(0, ABORTS, on_dummy, UCXX_HUB_RETAIN_ALWAYS);
+  plain(2, IN_ORDER, 0);
+  plain(16, IN_ORDER, 0);
+  plain(64, IN_ORDER, 1);
+  plain(3, ABORTS, 1);
+  plain(64, ABORTS, 0);
   filters();
   destroyed_while_waiting();
   stale_copies();
