@@ -6,7 +6,9 @@
  */
 #include "victim.h"
 
-enum { ECHO = 1, HOLD = 2, QUESTIONS = 2000, LARGE_ONES = 3 };
+#include <sched.h>
+
+enum { ECHO = 1, HOLD = 2, BEGIN = 3, QUESTIONS = 2000, LARGE_ONES = 3 };
 static const size_t LARGE = (size_t)48 << 20;
 
 static ucxx_context_t *context;
@@ -24,6 +26,18 @@ static void answer(void *arg, ucxx_fetch_t *fetch) {
   ucxx_status_t status = ucxx_fetch_reply(fetch, source, length, NULL, NULL);
   CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
   ucxx_fetch_destroy(fetch);
+}
+
+/* An answer of which more is to go than fits on its way, after which this side does nothing more. */
+static int begun;
+
+static void begin(void *arg, ucxx_fetch_t *fetch) {
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  (void)arg;
+  params.flags = UCXX_FLAG_EAGER;
+  CHECK_STATUS(ucxx_fetch_reply(fetch, source, LARGE, &params, NULL), UCXX_INPROGRESS);
+  ucxx_fetch_destroy(fetch);
+  begun = 1;
 }
 
 static void never_answer(void *arg, ucxx_fetch_t *fetch) {
@@ -52,13 +66,18 @@ static void live(pair_t pair, int asks) {
   CHECK_OK(ucxx_worker_create(context, NULL, &worker));
   CHECK_OK(ucxx_worker_set_fetch_handler(worker, ECHO, answer, NULL, NULL));
   CHECK_OK(ucxx_worker_set_fetch_handler(worker, HOLD, never_answer, NULL, NULL));
+  CHECK_OK(ucxx_worker_set_fetch_handler(worker, BEGIN, begin, NULL, NULL));
   ucxx_endpoint_t *back = victim_answer(&pair, worker);
   for (int at = 0; asks && at < QUESTIONS; at++)
     ask(back, HOLD, test_alloc(64), 64, NULL);
   for (int at = 0; asks && at < LARGE_ONES; at++)
     ask(back, HOLD, test_alloc(LARGE), LARGE, NULL);
-  for (;;)
+  while (!begun)
     progress(worker);
+  progress(worker);
+  pair_tell(&pair);
+  for (;;)
+    sched_yield();
 }
 
 /* ------------------------------------------------------------------ this side */
@@ -154,6 +173,36 @@ static void dies_answering(victim_t *survivor, int passes) {
   printf("%s, %d passes: %d of %d answers complete\n", mode->name, passes, complete, LARGE_ONES);
 }
 
+/* One answer is there, of the next one a part. */
+static void dies_within(victim_t *survivor) {
+  STEP("%s: dies in the middle of an answer", mode->name);
+  victim_t peer;
+  uint8_t *buffer = test_alloc(LARGE);
+  seen_t seen[2] = {{0}};
+  start(&peer, "0");
+  ucxx_request_t *request = ask(peer.endpoint, ECHO, buffer, LARGE, &seen[0]);
+  CHECK_OK(finish(UCXX_INPROGRESS, &request));
+  CHECK_CONTENT(buffer, LARGE, 1);
+  request = ask(peer.endpoint, BEGIN, buffer, LARGE, &seen[1]);
+  peer.pair.worker = worker;
+  pair_await(&peer.pair);
+  /* What there is of it is taken in. */
+  for (int pass = 0; pass < 100; pass++)
+    progress(worker);
+  CHECK_EQ(seen_count(&seen[1]), 0);
+  victim_kill(&peer);
+  victim_await_end(&peer, worker, mode);
+  CHECK_STATUS(finish(UCXX_INPROGRESS, &request), UCXX_ERR_PEER_FAILED);
+  CHECK(seen_count(&seen[0]) == 1 && seen_count(&seen[1]) == 1);
+  CHECK_STATUS(seen[1].status, UCXX_ERR_PEER_FAILED);
+  memset(buffer, 0xee, LARGE);
+  talk(survivor);
+  victim_bury(&peer);
+  for (size_t byte = 0; byte < LARGE; byte++)
+    CHECK(buffer[byte] == 0xee);
+  free(buffer);
+}
+
 /* It has asked, and is killed before, or while, it is answered. */
 static void dies_asking(victim_t *survivor) {
   STEP("%s: dies with %d answers outstanding", mode->name, QUESTIONS + LARGE_ONES);
@@ -218,6 +267,7 @@ int main(int argc, char **argv) {
     dies_silent(&survivor);
     for (int passes = 0; passes < 1000; passes = 1 + 4 * passes)
       dies_answering(&survivor, passes);
+    dies_within(&survivor);
     dies_asking(&survivor);
     victim_kill(&survivor);
     victim_await_end(&survivor, worker, mode);
