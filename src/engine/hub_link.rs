@@ -317,18 +317,23 @@ impl State {
     }
 }
 
-/// Which link, where, how many.
-pub(super) fn starved(role: Role, handle: Option<usize>, kind: MemoryKind, missing: u32) -> String {
+/// Which link, by the caller's handle, or which call of the hub's own, and where.
+pub(super) fn named(role: Role, handle: Option<usize>, kind: MemoryKind) -> String {
     let does = match role {
         Role::Produce => "produces",
         Role::Consume => "consumes",
         Role::Peek => "peeks",
         Role::Modify => "modifies",
     };
-    let who = match handle {
+    match handle {
         None => format!("a call that {does} on {kind}"),
         Some(handle) => format!("the link {handle:#x}, which {does} on {kind},"),
-    };
+    }
+}
+
+/// Which link, where, how many.
+pub(super) fn starved(role: Role, handle: Option<usize>, kind: MemoryKind, missing: u32) -> String {
+    let who = named(role, handle, kind);
     let plural = if missing == 1 { "" } else { "s" };
     format!("hub: {who} can never be served: {missing} more envelope{plural} needed there (ucxx_hub_add_envelopes)")
 }

@@ -7,7 +7,8 @@ use super::hub::Hub;
 use super::hub_envelope::Lease;
 use super::hub_lease::{End, Refusal};
 use super::hub_link::Link;
-use super::hub_state::{Role, State, COMPETING};
+use super::hub_never::{never, Never};
+use super::hub_state::State;
 use super::hub_wait::DISTANT;
 use super::progress::from_callback;
 use super::status::{Error, Result, Status};
@@ -137,7 +138,7 @@ pub fn lease_many(links: &[&Link], timeout_ns: u64, leases: &mut [*const Lease])
         let places = leases.take();
         let answer = try_all(&hubs, links, places);
         leases.set(places);
-        outcome.set((!matches!(answer, Err(Refused(_, Refusal::NotNow)))).then_some(answer));
+        outcome.set((!matches!(answer, Err(Refused::Link(_, Refusal::NotNow)))).then_some(answer));
         // What was not found is not looked at again.
         let over = outcome.take();
         let is_over = over.is_some();
@@ -152,12 +153,18 @@ pub fn lease_many(links: &[&Link], timeout_ns: u64, leases: &mut [*const Lease])
     match outcome.take() {
         None => Ok(false),
         Some(Ok(())) => Ok(true),
-        Some(Err(Refused(index, refusal))) => Err(links[index].hub.refused(&links[index].seeker, refusal)),
+        Some(Err(Refused::Link(index, refusal))) => Err(links[index].hub.refused(&links[index].seeker, refusal)),
+        Some(Err(Refused::Call(never))) => Err(never.error(links)),
     }
 }
 
-/// Which of the links was refused, and why.
-struct Refused(usize, Refusal);
+/// What was refused, and why.
+enum Refused {
+    /// One of the links.
+    Link(usize, Refusal),
+    /// All of them at once, for ever.
+    Call(Never),
+}
 
 fn try_all(hubs: &Hubs<'_>, links: &[&Link], places: &mut [*const Lease]) -> std::result::Result<(), Refused> {
     let mut guards = hubs.lock();
@@ -171,10 +178,9 @@ fn try_all(hubs: &Hubs<'_>, links: &[&Link], places: &mut [*const Lease]) -> std
             let before = numbers[..taken].iter().zip(links).filter(|(_, other)| same_hub(other));
             before.for_each(|(number, _)| state.hold(*number, link.seeker.link));
         }
-        let found = match missing_for(state, links, link) {
-            _ if state.has_stream(link.seeker.link) => Err(Refusal::Joined),
-            0 => state.look(&link.seeker),
-            missing => Err(Refusal::Starved { pool: link.seeker.pool, missing }),
+        let found = match state.has_stream(link.seeker.link) {
+            true => Err(Refusal::Joined),
+            false => state.look(&link.seeker),
         };
         match found {
             Ok(found) if answer.is_ok() => {
@@ -188,7 +194,7 @@ fn try_all(hubs: &Hubs<'_>, links: &[&Link], places: &mut [*const Lease]) -> std
                 // The others have only been looked at: their callbacks would be called for ever.
                 state.tried(link.seeker.link);
                 state.forgive(refusal);
-                answer = Err(Refused(index, refusal));
+                answer = Err(Refused::Link(index, refusal));
                 if refusal != Refusal::NotNow {
                     break;
                 }
@@ -213,26 +219,11 @@ fn try_all(hubs: &Hubs<'_>, links: &[&Link], places: &mut [*const Lease]) -> std
             state.woken = woken;
         }
     }
+    if let Err(Refused::Link(_, Refusal::NotNow | Refusal::Starved { .. })) = answer {
+        // Each may be served later, and all at once never: or one never, and then it is told how much all of them lack.
+        let whole = hubs.iter().find_map(|hub| never(hubs.state(&mut guards, hub)?, hub, links));
+        answer = whole.map_or(answer, |never| Err(Refused::Call(never)));
+    }
     hubs.unlock(guards);
     answer
-}
-
-/// Envelopes that a pool would have to have more for all of the links to be served at once: each producer needs one of its own, and so does the
-/// chunk of each consumer that competes; others can look at the same one.
-fn missing_for(state: &State, links: &[&Link], link: &Link) -> u32 {
-    let together = |other: &&&Link| Arc::ptr_eq(&other.hub, &link.hub) && other.seeker.pool == link.seeker.pool;
-    let (mut own, mut shared) = (0, 0);
-    for other in links.iter().filter(together) {
-        let seeker = &other.seeker;
-        match seeker.role {
-            Role::Produce => own += 1,
-            Role::Consume if seeker.unit == COMPETING => own += 1,
-            _ => shared = 1,
-        }
-    }
-    let consumes =
-        links.iter().filter(together).any(|other| other.seeker.role == Role::Consume && other.seeker.unit == COMPETING);
-    // What is peeked at may be what is consumed.
-    let needed: u32 = own + if consumes { 0 } else { shared };
-    needed.saturating_sub(state.pools[link.seeker.pool as usize].total)
 }

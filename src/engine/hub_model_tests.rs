@@ -3,6 +3,7 @@
 
 use super::hub_lease::{End, Refusal, Seeker};
 use super::hub_memory::{Block, MemoryKind};
+use super::hub_never::Call;
 use super::hub_state::{self, Retain, Role, Stage, State, COMPETING, NONE};
 use super::hub_transfer::Transfer;
 use super::memory_type::{DUMMY, HOST};
@@ -41,6 +42,8 @@ struct World {
     transfers: Vec<Transfer>,
     limit: u64,
     next_word: u64,
+    /// Calls for several links that were said to be for never, and that were served.
+    served_together: [u32; 2],
     trace: Vec<String>,
 }
 
@@ -79,6 +82,7 @@ impl World {
             transfers: Vec::new(),
             limit,
             next_word: 1,
+            served_together: [0; 2],
             trace: Vec::new(),
         };
         for _ in 0..2 + world.random.below(6) {
@@ -179,6 +183,26 @@ impl World {
                 self.held.push(Held { number, seeker, order: Some(order), word, before, hidden: false });
             }
         }
+    }
+
+    /// What several links get at once was not said to be for never.
+    fn together(&mut self) {
+        let mut links = Vec::new();
+        for place in 0..2 + self.random.below(3) {
+            links.extend(self.any_link().map(|seeker| Some((place, seeker))));
+        }
+        let never = Call { state: &self.state, links: &links }.never();
+        let mut numbers = Vec::new();
+        for (_, seeker) in links.iter().flatten() {
+            if let Ok(found) = self.state.look(seeker) {
+                numbers.push(self.state.take(seeker, found));
+            }
+        }
+        let served = numbers.len() == links.len();
+        numbers.drain(..).rev().for_each(|number| self.state.end(number, End::Undo));
+        self.trace.push(format!("together: {served}, {never:?}"));
+        assert!(never.is_none() || !served, "{never:?}, and it was served");
+        self.served_together[usize::from(served)] += u32::from(served || never.is_some());
     }
 
     /// The chunk that the seeker should get, if it is there for it.
@@ -356,7 +380,8 @@ impl World {
                     self.state.end_transfer(&transfer, None);
                 }
             }
-            21..=29 => self.lease(),
+            21..=28 => self.lease(),
+            29 => self.together(),
             30 => self.swap(),
             _ => self.end(),
         }
@@ -428,8 +453,9 @@ impl World {
 
 #[test]
 fn the_tables_are_what_the_model_says() {
-    let first = seed();
-    for round in 0..if given_seed().is_some() { 1 } else { 5000 } {
+    let (first, rounds) = (seed(), if given_seed().is_some() { 1 } else { 5000 });
+    let mut together = [0; 2];
+    for round in 0..rounds {
         let seed = first.wrapping_add(round);
         let mut world = World::new(seed);
         let run = std::panic::AssertUnwindSafe(|| {
@@ -437,11 +463,16 @@ fn the_tables_are_what_the_model_says() {
                 world.step();
             }
             world.wind_up();
+            world.served_together
         });
-        if let Err(panic) = std::panic::catch_unwind(run) {
-            let last = world.trace.len().saturating_sub(60);
-            eprintln!("UCXX_TEST_SEED=0x{seed:x}; the last steps:\n{}", world.trace[last..].join("\n"));
-            std::panic::resume_unwind(panic);
+        match std::panic::catch_unwind(run) {
+            Ok(calls) => together.iter_mut().zip(calls).for_each(|(sum, calls)| *sum += calls),
+            Err(panic) => {
+                let last = world.trace.len().saturating_sub(60);
+                eprintln!("UCXX_TEST_SEED=0x{seed:x}; the last steps:\n{}", world.trace[last..].join("\n"));
+                std::panic::resume_unwind(panic);
+            }
         }
     }
+    assert!(rounds == 1 || together.iter().all(|calls| *calls > 0), "for never, and served: {together:?}");
 }

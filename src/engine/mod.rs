@@ -76,6 +76,7 @@ pub mod hub_many;
 pub mod hub_memory;
 #[cfg(test)]
 mod hub_model_tests;
+mod hub_never;
 mod hub_plain;
 #[cfg(test)]
 mod hub_plain_tests;

@@ -390,8 +390,8 @@ static void starved_links(void) {
       CHECK_MESSAGE("dummy device 1");
       CHECK_MESSAGE("1 more envelope needed");
     }
-    /* Those that compete, or produce, need one each; others can look at the same. */
-    int is_one_each = rows[row].type == UCXX_LINK_PRODUCE || (rows[row].type == UCXX_LINK_CONSUME && !rows[row].broadcast);
+    /* Those that produce or consume need one each, as they get another one with each lease; others can look at the same. */
+    int is_one_each = rows[row].type == UCXX_LINK_PRODUCE || rows[row].type == UCXX_LINK_CONSUME;
     ucxx_link_t *three[] = {link, link, link};
     CHECK_STATUS(ucxx_link_lease_many(three, 3, FOR_EVER, envelopes), UCXX_ERR_STARVED);
     CHECK_MESSAGE(is_one_each ? "3 more envelopes needed" : "1 more envelope needed");
