@@ -3184,7 +3184,7 @@ ucxx_status_t ucxx_hub_set_flow(ucxx_hub_t *hub, ucxx_link_t *const *links, size
 ucxx_status_t ucxx_hub_add_flow(ucxx_hub_t *hub, ucxx_link_t *link);
 
 /**
- * Looks whether each link that is served can be, with the envelopes that there are: STARVED, and the message names the link, the device and how many envelopes are missing there; also where all links of the dataflow strategy have been destroyed. Any thread.
+ * Looks whether each link that is served can be, with the envelopes that there are: STARVED, and the message names the link, the device and how many envelopes are missing there; also where it waits in vain for the oldest chunk, as younger ones have all envelopes on its device (ucxx_link_lease), and where all links of the dataflow strategy have been destroyed. Any thread.
  */
 ucxx_status_t ucxx_hub_validate(const ucxx_hub_t *hub);
 
@@ -3259,7 +3259,7 @@ void ucxx_link_destroy(ucxx_link_t *link);
  *
  * A chunk is not consumed while it is changed, nor changed while somebody consumes it, or reads the same envelope. Links that modify share it when they are on the same device. What is read on other devices while it is changed is what it was.
  *
- * Errors: NO_RESOURCE, for a timeout of 0, and TIMED_OUT: there is none yet; CLOSED: there will be none; STARVED: the hub has no envelope on the link's device, and the message says how many are missing; IO_ERROR, NO_MEMORY or NO_DEVICE: the chunk could not be copied there, or the stream that was to write it has failed, and the message says which, and what the driver says; BUSY from a callback, but for a timeout of 0. Of these NO_RESOURCE and TIMED_OUT leave the thread's
+ * Errors: NO_RESOURCE, for a timeout of 0, and TIMED_OUT: there is none yet; CLOSED: there will be none; STARVED: the hub has no envelope on the link's device, and the message says how many are missing, or nobody has anything and younger chunks, which are nowhere else, have all of them, so that the oldest cannot come there; IO_ERROR, NO_MEMORY or NO_DEVICE: the chunk could not be copied there, or the stream that was to write it has failed, and the message says which, and what the driver says; BUSY from a callback, but for a timeout of 0. Of these NO_RESOURCE and TIMED_OUT leave the thread's
  * message as it was. Any thread.
  */
 ucxx_status_t ucxx_link_lease(ucxx_link_t *link, uint64_t timeout_ns, ucxx_envelope_t **envelope);

@@ -36,6 +36,7 @@ use super::hub_lane::Lane;
 use super::hub_lease::{Refusal, Seeker};
 use super::hub_link::{starved, too_many_kinds, Link};
 use super::hub_memory::{Block, Deallocate, MemoryKind};
+use super::hub_never::stuck;
 use super::hub_plain::{no_lane, Tables};
 use super::hub_sides::Sides;
 use super::hub_state::{HubStats, Retain, Role, State, COMPETING, NONE};
@@ -255,15 +256,23 @@ impl Hub {
             let link = &state.links[*number];
             link.alive && served(*number) && state.pools[link.pool as usize].total == 0
         });
+        let still = (0..state.links.len()).find(|number| {
+            let link = &state.links[*number];
+            link.alive && served(*number) && state.stands_still(&link.seeker(*number as u32))
+        });
         let lost = state.flow && !state.links.iter().any(|link| link.alive && link.in_flow);
-        let Some(number) = hungry else {
+        let Some(number) = hungry.or(still) else {
             drop(state);
             return if lost { Err(Error::new(Status::STARVED, NOBODY)) } else { Ok(()) };
         };
         let seeker = state.links[number].seeker(number as u32);
         let (kind, handle) = (state.pools[seeker.pool as usize].kind, state.handle_of(&seeker));
         drop(state);
-        Err(Error::new(Status::STARVED, starved(seeker.role, handle, kind, 1)))
+        let text = match hungry {
+            Some(_) => starved(seeker.role, handle, kind, 1),
+            None => stuck(seeker.role, handle, kind),
+        };
+        Err(Error::new(Status::STARVED, text))
     }
 
     /// For a call of the hub's own. STARVED where it knows no such memory, and so has no envelope there.

@@ -54,6 +54,8 @@ pub(super) enum Refusal {
     Joined,
     /// There could be one only with so many more envelopes in this pool.
     Starved { pool: u32, missing: u32 },
+    /// The top chunk cannot come to this pool, as all its envelopes are younger ones' (`hub_never`).
+    Stuck { pool: u32 },
     /// The chunk could not be copied to this pool; NONE: the stream that was to write it has failed.
     Failed { pool: u32, chunk: u32 },
 }
@@ -157,7 +159,7 @@ impl State {
             if self.chunks[place as usize].failed & (1 << seeker.pool) != 0 && self.serves(seeker) {
                 return Err(Refusal::Failed { pool: seeker.pool, chunk: place });
             }
-            return Err(self.not_here(seeker));
+            return Err(self.not_copied(seeker));
         }
         let number = self.replica(place, seeker.pool);
         if self.marked {
@@ -178,6 +180,15 @@ impl State {
             0 => Refusal::Starved { pool: seeker.pool, missing: 1 },
             _ => Refusal::NotNow,
         }
+    }
+
+    /// The chunk is elsewhere.
+    #[cold]
+    fn not_copied(&self, seeker: &Seeker) -> Refusal {
+        if self.serves(seeker) && self.stands_still(seeker) {
+            return Refusal::Stuck { pool: seeker.pool };
+        }
+        self.not_here(seeker)
     }
 
     /// Whoever was refused so is told: it may be tried again.

@@ -6,6 +6,7 @@ use super::hub::Hub;
 use super::hub_envelope::Lease;
 use super::hub_lease::{Refusal, Seeker};
 use super::hub_memory::MemoryKind;
+use super::hub_never::stuck;
 use super::hub_plain::tenure;
 use super::hub_ready::{Callback, LinkCallback, Watch};
 use super::hub_state::{self, Role, State, COMPETING, MOST_POOLS, NONE};
@@ -292,7 +293,8 @@ impl Hub {
     #[cold]
     pub(super) fn refused(&self, seeker: &Seeker, refusal: Refusal) -> Error {
         let (pool, missing) = match refusal {
-            Refusal::Starved { pool, missing } => (pool, missing),
+            Refusal::Starved { pool, missing } => (pool, Some(missing)),
+            Refusal::Stuck { pool } => (pool, None),
             Refusal::Failed { pool, .. } => {
                 let state = self.state.lock();
                 let fault = state.pools.get(pool as usize).map_or(&state.stream_fault, |pool| &pool.fault);
@@ -306,7 +308,11 @@ impl Hub {
         let state = self.state.lock();
         let (kind, handle) = (state.pools[pool as usize].kind, state.handle_of(seeker));
         drop(state);
-        Error::new(Status::STARVED, starved(seeker.role, handle, kind, missing))
+        let text = match missing {
+            Some(missing) => starved(seeker.role, handle, kind, missing),
+            None => stuck(seeker.role, handle, kind),
+        };
+        Error::new(Status::STARVED, text)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What can never be: a call for several links that no turn of events serves.
+//! What can never be: a call for several links that no turn of events serves, and a hub that stands still.
 //!
 //! Never, that is with the links, envelopes and limits that the hub has, whoever produces, consumes, aborts or sets a flow. Who is wrong here turns a program that works
 //! into one that fails, so what is not certain is waited for. All of this is looked at only after a lease has been refused.
@@ -8,7 +8,8 @@ use super::hub::Hub;
 use super::hub_lease::Seeker;
 use super::hub_link::{named, starved, Link};
 use super::hub_many::MOST_LINKS;
-use super::hub_state::{Role, State, NONE};
+use super::hub_memory::MemoryKind;
+use super::hub_state::{self, Retain, Role, State, NONE};
 use super::status::{Error, Status};
 use std::sync::Arc;
 
@@ -228,4 +229,46 @@ impl Call<'_> {
         }
         bytes
     }
+}
+
+impl State {
+    /// Is the top chunk one that this seeker waits for in vain? It is elsewhere, and no envelope becomes free for it here: each is what another chunk lies in, and nowhere
+    /// else, which is younger, and so stays at least as long. Nobody has anything, and nobody can consume the top chunk where it is, not with another flow either.
+    #[cold]
+    pub(super) fn stands_still(&self, seeker: &Seeker) -> bool {
+        let nobody_at_work = self.leases == 0 && self.copies == 0;
+        if self.pools.len() < 2 || self.head == NONE || !nobody_at_work || seeker.settled {
+            return false;
+        }
+        let top = &self.chunks[self.head as usize];
+        let waits = match seeker.role {
+            Role::Produce => false,
+            Role::Consume => top.passed & seeker.unit == 0,
+            Role::Peek | Role::Modify => true,
+        };
+        // Envelopes that have been copied are given up when another flow no longer wants them: so there must be none that has been, nor a free one to copy to.
+        let is_full = |pool: u32| match self.retain {
+            Retain::Always => self.pools[pool as usize].free_count == 0,
+            _ => self.queued == self.envelopes.len() as u64,
+        };
+        let out_of_reach = |pool: u32| top.replicas & (1 << pool) == 0 && is_full(pool);
+        if !waits || top.hidden || !out_of_reach(seeker.pool) {
+            return false;
+        }
+        let needs_it =
+            |link: &&hub_state::Link| link.alive && link.role == Role::Consume && link.unit & top.passed == 0;
+        let mut consumers = self.links.iter().filter(needs_it).peekable();
+        // Without any the chunk is popped by hand.
+        consumers.peek().is_some() && consumers.all(|link| out_of_reach(link.pool))
+    }
+}
+
+/// Which link stands still with the hub, and where.
+#[cold]
+pub(super) fn stuck(role: Role, handle: Option<usize>, kind: MemoryKind) -> String {
+    let who = named(role, handle, kind);
+    format!(
+        "hub: {who} can never be served: the oldest chunk is elsewhere, and younger ones have all envelopes on {kind}: 1 more envelope needed there \
+         (ucxx_hub_add_envelopes), or a max_queue_chunks of no more than the envelopes there"
+    )
 }

@@ -244,7 +244,7 @@ pub unsafe extern "C" fn ucxx_hub_add_flow(hub: *mut ucxx_hub_t, link: *mut ucxx
     })
 }
 
-/// Looks whether each link that is served can be, with the envelopes that there are: STARVED, and the message names the link, the device and how many envelopes are missing there; also where all links of the dataflow strategy have been destroyed. Any thread.
+/// Looks whether each link that is served can be, with the envelopes that there are: STARVED, and the message names the link, the device and how many envelopes are missing there; also where it waits in vain for the oldest chunk, as younger ones have all envelopes on its device (ucxx_link_lease), and where all links of the dataflow strategy have been destroyed. Any thread.
 ///
 /// # Safety
 /// A hub of this library.

@@ -188,7 +188,7 @@ pub unsafe extern "C" fn ucxx_link_destroy(link: *mut ucxx_link_t) {
 ///
 /// A chunk is not consumed while it is changed, nor changed while somebody consumes it, or reads the same envelope. Links that modify share it when they are on the same device. What is read on other devices while it is changed is what it was.
 ///
-/// Errors: NO_RESOURCE, for a timeout of 0, and TIMED_OUT: there is none yet; CLOSED: there will be none; STARVED: the hub has no envelope on the link's device, and the message says how many are missing; IO_ERROR, NO_MEMORY or NO_DEVICE: the chunk could not be copied there, or the stream that was to write it has failed, and the message says which, and what the driver says; BUSY from a callback, but for a timeout of 0. Of these NO_RESOURCE and TIMED_OUT leave the thread's
+/// Errors: NO_RESOURCE, for a timeout of 0, and TIMED_OUT: there is none yet; CLOSED: there will be none; STARVED: the hub has no envelope on the link's device, and the message says how many are missing, or nobody has anything and younger chunks, which are nowhere else, have all of them, so that the oldest cannot come there; IO_ERROR, NO_MEMORY or NO_DEVICE: the chunk could not be copied there, or the stream that was to write it has failed, and the message says which, and what the driver says; BUSY from a callback, but for a timeout of 0. Of these NO_RESOURCE and TIMED_OUT leave the thread's
 /// message as it was. Any thread.
 ///
 /// # Safety

@@ -293,7 +293,7 @@ static void swap_within(void) {
   hub_close(&hub);
 }
 
-/* Without one the younger chunks, which are nowhere else, take what the oldest has to be copied back to. */
+/* Without one the younger chunks, which are nowhere else, take what the oldest has to be copied back to: whoever waits for it is told. */
 static void a_way_back(void) {
   STEP("a limit of as many chunks as the host has envelopes: the flow can turn back to it");
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
@@ -312,12 +312,33 @@ static void a_way_back(void) {
     put_word(lease_now(modify), 10);
     CHECK_OK(ucxx_hub_set_flow(hub.hub, &out, 1));
     if (limit == 0) {
+      ucxx_envelope_t *envelope = NULL;
+      char named[40];
+      snprintf(named, sizeof named, "the link %p,", (void *)out);
+      for (int by = 0; by < 3; by++) {
+        CHECK_STATUS(by == 0 ? ucxx_hub_validate(hub.hub) : by == 1 ? ucxx_link_lease(out, FOR_EVER, &envelope) : ucxx_link_lease_many(&out, 1, FOR_EVER, &envelope), UCXX_ERR_STARVED);
+        CHECK_MESSAGE(named);
+        CHECK_MESSAGE("consumes on the host");
+        CHECK_MESSAGE("1 more envelope needed");
+        CHECK_MESSAGE("max_queue_chunks");
+      }
+      CHECK_STATUS(ucxx_hub_peek(hub.hub, on_host, FOR_EVER, &envelope), UCXX_ERR_STARVED);
+      CHECK(envelope == NULL);
+      /* Who still has something may give up what is needed. */
+      CHECK_OK(ucxx_hub_peek(hub.hub, on_dummy, 0, &envelope));
       lease_none(out, UCXX_ERR_NO_RESOURCE);
       CHECK_OK(ucxx_hub_validate(hub.hub));
-      CHECK_OK(ucxx_hub_pop(hub.hub));
-    } else {
-      CHECK_EQ(consume_word(out), 10);
+      CHECK_OK(ucxx_envelope_release(envelope, NULL));
+      /* Or one that consumes where the chunk is. */
+      ucxx_link_t *there = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
+      lease_none(out, UCXX_ERR_NO_RESOURCE);
+      CHECK_OK(ucxx_hub_validate(hub.hub));
+      ucxx_link_destroy(there);
+      lease_none(out, UCXX_ERR_STARVED);
+      CHECK_OK(ucxx_hub_add_envelopes(hub.hub, on_host, 1));
+      CHECK_OK(ucxx_hub_validate(hub.hub));
     }
+    CHECK_EQ(consume_word(out), 10);
     for (uint64_t word = 2; word <= produced; word++)
       CHECK_EQ(consume_word(out), word);
     ucxx_link_destroy(in);
