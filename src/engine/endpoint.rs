@@ -115,8 +115,8 @@ pub struct Endpoint {
     watched: Cell<bool>,
     /// Where it was made by host and port.
     pub(crate) connection: Option<Box<Connection>>,
-    /// What UCP's end reports to; none once another endpoint has that.
-    pub(super) reports: Cell<Option<Rc<Reports>>>,
+    /// What UCP's end reports to. Goes with that from one endpoint to another.
+    pub(super) reports: RefCell<Rc<Reports>>,
     key: Cell<usize>,
     /// A reference to itself that a question has given back, for the next one: to count them takes longer than most of what is done with a
     /// question.
@@ -194,9 +194,7 @@ impl Endpoint {
         back: &[sys::ucp_ep_h],
     ) -> Result<Arc<Self>> {
         let origin = address.origin();
-        let to_self = origin.is_some_and(|origin| {
-            origin.identity.same_process(&worker.identity) && origin.identity.worker == worker.identity.worker
-        });
+        let to_self = origin.is_some_and(|origin| origin.identity.same_worker(&worker.identity));
         if let Some(origin) = &origin {
             check_releases(worker, origin, params.peer_failure && !to_self)?;
         }
@@ -247,7 +245,7 @@ impl Endpoint {
             queue: MessageQueue::default(),
             watched: Cell::new(false),
             connection,
-            reports: Cell::new(Some(Rc::default())),
+            reports: RefCell::default(),
             key: Cell::new(usize::MAX),
             spare: Cell::new(false),
             handles: AtomicU32::new(1),

@@ -53,13 +53,9 @@ pub(crate) unsafe extern "C" fn on_ucp_error(arg: *mut c_void, _ucp: sys::ucp_ep
 impl Endpoint {
     /// What UCP is to hand to `on_ucp_error`.
     pub(super) fn reports_pointer(&self) -> *mut c_void {
-        let reports = self.reports.take();
-        let pointer = reports.as_ref().map_or(std::ptr::null(), |reports| {
-            reports.to(self);
-            Rc::as_ptr(reports)
-        });
-        self.reports.set(reports);
-        pointer.cast_mut().cast()
+        let reports = self.reports.borrow();
+        reports.to(self);
+        Rc::as_ptr(&reports).cast_mut().cast()
     }
 
     /// UCX has lost the peer.

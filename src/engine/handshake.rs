@@ -40,7 +40,7 @@ pub(crate) struct Peering {
     /// The peer has said Hello, which is looked at after UCP's pass.
     pub(crate) greeted_by_peer: Cell<bool>,
     /// UCP's end on which the peer has said Hello, where UCP has given out another one for this endpoint; else null.
-    pub(crate) heard_on: Cell<Heard>,
+    pub(crate) heard_on: Cell<Reply>,
     /// The peer is a worker of this library: it can be spoken to.
     pub(crate) speaks: Cell<bool>,
     /// When Hello was said to whoever is behind a host and port; 0 for not, or not to be answered any more.
@@ -49,16 +49,6 @@ pub(crate) struct Peering {
     pub(crate) unclaimed: Cell<bool>,
     /// The version that the peer speaks, where that is not ours; else 0. Read by any thread.
     other_version: AtomicU8,
-}
-
-/// One of UCP's ends, only ever compared with others.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Heard(pub(crate) sys::ucp_ep_h);
-
-impl Default for Heard {
-    fn default() -> Self {
-        Heard(std::ptr::null_mut())
-    }
 }
 
 impl Peering {
@@ -127,9 +117,7 @@ impl Worker {
     /// UCP gives out its ends of the connections with a peer in the order in which that has made them, and Hellos come in any:
     /// all that have come are taken together.
     fn add_stranger(&self, hello: Box<Hello>, reply: Reply) {
-        let from_here = hello.address.origin().is_some_and(|origin| {
-            origin.identity.same_process(&self.identity) && origin.identity.worker == self.identity.worker
-        });
+        let from_here = hello.address.origin().is_some_and(|origin| origin.identity.same_worker(&self.identity));
         if reply.0.is_null() || from_here {
             return complain("a Hello of nobody");
         }
@@ -139,12 +127,11 @@ impl Worker {
 
     /// What comes on this end of UCP's is from that endpoint's peer, and nobody else's any more: UCP may have given its place in memory to another end.
     fn hear_on(&self, endpoint: &Arc<Endpoint>, reply: Reply) {
-        let heard = Heard(reply.0);
-        for other in self.endpoints.borrow().iter().flatten().filter(|other| other.peering.heard_on.get() == heard) {
-            other.peering.heard_on.set(Heard::default());
+        for other in self.endpoints.borrow().iter().flatten().filter(|other| other.peering.heard_on.get() == reply) {
+            other.peering.heard_on.set(Reply::default());
         }
         if endpoint.ucp.get() != reply.0 {
-            endpoint.peering.heard_on.set(heard);
+            endpoint.peering.heard_on.set(reply);
         }
     }
 
@@ -317,7 +304,7 @@ impl Endpoint {
     /// Its peer is the worker itself, also by way of a listener of its own. What is sent to it may come in before UCP's call has returned.
     fn is_own(&self) -> bool {
         let own = &self.worker.identity;
-        let is_own = |origin: &Origin| origin.identity.same_process(own) && origin.identity.worker == own.worker;
+        let is_own = |origin: &Origin| origin.identity.same_worker(own);
         self.to_self || self.origin().is_some_and(is_own)
     }
 

@@ -45,6 +45,11 @@ impl Identity {
         self.shares_host_with(other) && self.pid == other.pid && self.start_time == other.start_time
     }
 
+    /// The same worker of the same process?
+    pub(crate) fn same_worker(&self, other: &Identity) -> bool {
+        self.same_process(other) && self.worker == other.worker
+    }
+
     /// As one that names no worker tells.
     pub(crate) fn is_process(&self, other: &Identity) -> bool {
         Identity { worker: other.worker, ..*self } == *other

@@ -10,7 +10,6 @@ use super::endpoint::Endpoint;
 use super::events::Event;
 use super::fetch_answer::AT_ONCE;
 use super::flush::posted;
-use super::handshake::Heard;
 use super::inflight::Out;
 use super::log;
 use super::operation::OpParams;
@@ -54,7 +53,7 @@ impl Worker {
         }
         let endpoints = self.endpoints.borrow();
         let is_end = |endpoint: &&Arc<Endpoint>| endpoint.ucp.get() == ucp;
-        let is_heard = |endpoint: &&Arc<Endpoint>| endpoint.peering.heard_on.get() == Heard(ucp);
+        let is_heard = |endpoint: &&Arc<Endpoint>| endpoint.peering.heard_on.get() == Reply(ucp);
         endpoints.iter().flatten().find(is_end).or_else(|| endpoints.iter().flatten().find(is_heard)).cloned()
     }
 
@@ -338,8 +337,14 @@ pub(super) unsafe fn bytes<'a>(pointer: *const c_void, length: usize) -> &'a [u8
 }
 
 /// UCP's endpoint to the sender of a message, only ever compared with others.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reply(pub(crate) sys::ucp_ep_h);
+
+impl Default for Reply {
+    fn default() -> Self {
+        Reply(std::ptr::null_mut())
+    }
+}
 
 pub(crate) fn other_version(theirs: u8) -> String {
     format!("speaks version {theirs} of the library's protocol, and this side version {}", super::wire::VERSION)

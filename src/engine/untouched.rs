@@ -84,7 +84,7 @@ impl UntouchedEnds {
 }
 
 impl Worker {
-    /// Those that have failed are closed first. False where there are too many.
+    /// Those that have failed are closed first. It comes back where there are too many.
     fn keep_untouched(&self, kept: Untouched) -> std::result::Result<(), Untouched> {
         let failed: Vec<_> = {
             let mut ends = self.untouched.0.borrow_mut();
@@ -157,7 +157,7 @@ impl Endpoint {
     pub(super) fn take_over(&self, end: End) {
         self.ucp.set(end.ucp);
         end.reports.to(self);
-        self.reports.set(Some(end.reports));
+        self.reports.replace(end.reports);
     }
 
     /// Gives UCP's end up, if nothing has gone through it. False: it is to be closed.
@@ -167,14 +167,14 @@ impl Endpoint {
 
     /// Keeps UCP's end for others; `aside`: it is not the one that was wanted. False where nobody could ask for it.
     fn give_up_end(&self, aside: bool) -> bool {
-        let (Some(peer), Some(reports)) = (self.origin(), self.reports.take()) else { return false };
+        let Some(peer) = self.origin() else { return false };
+        let reports = self.reports.take();
         reports.to_nobody();
         let end = End { ucp: self.ucp.get(), reports };
         let kept = Untouched { peer: *peer, peer_failure: self.peer_failure, aside, end };
         match self.worker.keep_untouched(kept) {
             Ok(()) => {
                 self.ucp.set(std::ptr::null_mut());
-                self.reports.set(Some(Rc::default()));
                 true
             }
             Err(Untouched { end, .. }) => {
