@@ -17,6 +17,8 @@
 
 #include <ucxx_rs.h>
 
+#include "give_up.h"
+
 #define ALL_BITS UINT64_MAX
 #define TIMEOUT_NS (60u * UINT64_C(1000000000))
 
@@ -24,7 +26,7 @@
 static inline void check(ucxx_status_t status, const char *what) {
   if (status == UCXX_OK) return;
   fprintf(stderr, "error: %s: %s (%s)\n", what, ucxx_status_name(status), ucxx_last_error_message());
-  exit(EXIT_FAILURE);
+  give_up();
 }
 
 /* The final status of an operation, given what its call returned. A failure is printed: operation, peer and cause. */

@@ -14,6 +14,7 @@
 #include <inttypes.h>
 
 #include "exchange.h"
+#include "give_up.h"
 
 #define GREETING_TAG UINT64_C(42)
 #define ALL_BITS UINT64_MAX
@@ -23,7 +24,7 @@
 static void check(ucxx_status_t status, const char *what) {
   if (status == UCXX_OK) return;
   fprintf(stderr, "hello_tag: %s: %s (%s)\n", what, ucxx_status_name(status), ucxx_last_error_message());
-  exit(EXIT_FAILURE);
+  give_up();
 }
 
 /* An operation has three outcomes: done inside the call (no request was made), refused (neither), or in progress:

@@ -43,7 +43,7 @@ static inline void *zeros(size_t count, size_t size) {
   void *memory = calloc(count > 0 ? count : 1, size);
   if (memory != NULL) return memory;
   fprintf(stderr, "error: no memory\n");
-  exit(EXIT_FAILURE);
+  give_up();
 }
 
 /* False for what is no whole number from `least` to `most`. */

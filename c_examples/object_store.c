@@ -236,7 +236,7 @@ static void on_list_asked(void *arg, ucxx_fetch_t *fetch) {
 
 /* Both sides come here twice: when the server can be asked, and when the client needs nothing more. */
 static void meet(struct pair *pair) {
-  if (exchange_barrier(&pair->exchange, pair->worker, 5 * PAIR_TIMEOUT_NS) != 0) exit(EXIT_FAILURE);
+  if (exchange_barrier(&pair->exchange, pair->worker, 5 * PAIR_TIMEOUT_NS) != 0) give_up();
 }
 
 static void serve(struct pair *pair, const char *beside) {

@@ -3,13 +3,14 @@
  *
  * pair.h: the setting up and taking down that the examples share. hello_tag.c explains each step.
  *
- * An example ends at its first error: check() prints it and exits. send_files.c shows how a program does that has
+ * An example ends at its first error: check() prints it and ends the program. send_files.c shows how a program does that has
  * something to clean up.
  */
 #ifndef EXAMPLES_PAIR_H
 #define EXAMPLES_PAIR_H
 
 #include "exchange.h"
+#include "give_up.h"
 
 #define PAIR_TIMEOUT_NS (60u * UINT64_C(1000000000))
 #define PAIR_ALL_BITS UINT64_MAX
@@ -25,20 +26,20 @@ struct pair {
 static inline void check(ucxx_status_t status, const char *what) {
   if (status == UCXX_OK) return;
   fprintf(stderr, "error: %s: %s (%s)\n", what, ucxx_status_name(status), ucxx_last_error_message());
-  exit(EXIT_FAILURE);
+  give_up();
 }
 
 /* In a callback: the failure was not this call's, so its text is the request's, which is NULL where nobody holds it. */
 static inline void check_completion(const ucxx_request_t *request, ucxx_status_t status, const char *what) {
   if (status == UCXX_OK) return;
   fprintf(stderr, "error: %s: %s (%s)\n", what, ucxx_status_name(status), request == NULL ? "" : ucxx_request_error_message(request));
-  exit(EXIT_FAILURE);
+  give_up();
 }
 
 static inline void require(bool condition, const char *what) {
   if (condition) return;
   fprintf(stderr, "error: expected otherwise: %s\n", what);
-  exit(EXIT_FAILURE);
+  give_up();
 }
 
 /* The final status of an operation, given what its call returned. */
@@ -66,8 +67,8 @@ static inline void pair_open_with(struct pair *pair, int argc, char **argv, cons
   void *bytes = NULL;
   size_t length = 0;
   check(ucxx_worker_address(pair->worker, &mine), "worker address");
-  if (exchange_open(&pair->exchange, pair->rank == 0, argv[2]) != 0) exit(EXIT_FAILURE);
-  if (exchange_swap(&pair->exchange, ucxx_address_data(mine), ucxx_address_length(mine), &bytes, &length) != 0) exit(EXIT_FAILURE);
+  if (exchange_open(&pair->exchange, pair->rank == 0, argv[2]) != 0) give_up();
+  if (exchange_swap(&pair->exchange, ucxx_address_data(mine), ucxx_address_length(mine), &bytes, &length) != 0) give_up();
   check(ucxx_address_from_bytes(bytes, length, &theirs), "the peer's address");
   free(bytes);
   check(ucxx_endpoint_create(pair->worker, theirs, endpoint_params, &pair->endpoint), "endpoint");
@@ -84,7 +85,7 @@ static inline void pair_close(struct pair *pair) {
   ucxx_request_t *request = NULL;
   ucxx_status_t status = ucxx_endpoint_flush(pair->endpoint, NULL, &request);
   check(outcome(status, request), "flush");
-  if (exchange_barrier(&pair->exchange, pair->worker, PAIR_TIMEOUT_NS) != 0) exit(EXIT_FAILURE);
+  if (exchange_barrier(&pair->exchange, pair->worker, PAIR_TIMEOUT_NS) != 0) give_up();
   ucxx_endpoint_destroy(pair->endpoint);
   ucxx_worker_destroy(pair->worker);
   ucxx_context_destroy(pair->context);

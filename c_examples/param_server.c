@@ -44,7 +44,7 @@ static void *zeros(size_t count, size_t size) {
   void *memory = calloc(count, size);
   if (memory != NULL) return memory;
   fprintf(stderr, "error: no memory\n");
-  exit(EXIT_FAILURE);
+  give_up();
 }
 
 /* ------------------------------------------------------------------ server: one thread, everything in callbacks */

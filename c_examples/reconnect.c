@@ -78,7 +78,7 @@ static bool open_connection(struct connection *connection, struct upload *upload
   if (hear(connection->worker, connection->endpoint, &greeting, sizeof greeting, TAG_GREETING, &info) != UCXX_OK) return false;
   if (greeting.have < upload->confirmed || greeting.have > upload->read) {
     fprintf(stderr, "error: the server has %" PRIu64 " records, and not those it confirmed\n", greeting.have);
-    exit(EXIT_FAILURE);
+    give_up();
   }
   printf("connected: the server has %" PRIu64 " of %" PRIu64 " records\n", greeting.have, upload->read);
   upload->confirmed = greeting.have;
@@ -222,7 +222,7 @@ static void on_sent(void *arg, ucxx_request_t *request, ucxx_status_t status) {
 static void store(struct server *server, const struct record *record, size_t length) {
   if (write(server->file, record->text, length) != (ssize_t)length) {
     perror("error: the file");
-    exit(EXIT_FAILURE);
+    give_up();
   }
   server->have = record->number;
   if (server->have % 100 == 0) printf("stored %" PRIu64 "\n", server->have);
@@ -293,7 +293,7 @@ static void open_file(struct server *server, const char *path) {
   }
   if (length < 0 || ftruncate(server->file, whole) != 0) {
     perror(path);
-    exit(EXIT_FAILURE);
+    give_up();
   }
 }
 

@@ -64,7 +64,7 @@ static void pass_on(struct ring *ring, uint32_t leaving, uint32_t coming, float 
   params.from = ring->previous; /* a receive belongs to no endpoint unless it says so: this one ends when the sender dies */
   ucxx_status_t received = ucxx_tag_recv(ring->worker, place, block_bytes(ring, coming), tag, ALL_BITS, &params, &receiving);
   ucxx_status_t sent = ucxx_tag_send(ring->next, ring->vector + block_begin(ring, leaving), block_bytes(ring, leaving), tag, NULL, &sending);
-  if (outcome(received, receiving) != UCXX_OK || outcome(sent, sending) != UCXX_OK) exit(EXIT_FAILURE);
+  if (outcome(received, receiving) != UCXX_OK || outcome(sent, sending) != UCXX_OK) give_up();
 }
 
 static void reduce_scatter(struct ring *ring) {
@@ -112,18 +112,18 @@ static double run_round(struct ring *ring, uint32_t round, bool dies) {
   if (dies) raise(SIGKILL);
   allgather(ring);
   double took = now() - began;
-  if (!sums_are_right(ring, round)) exit(EXIT_FAILURE);
+  if (!sums_are_right(ring, round)) give_up();
   return took;
 }
 
 static void compare_lengths(const struct ring *ring) {
   uint64_t mine = ring->length, *all = calloc(ring->size, sizeof *all);
-  if (all == NULL) exit(EXIT_FAILURE);
+  if (all == NULL) give_up();
   check(ucxx_group_allgather(ring->group, &mine, sizeof mine, all), "lengths");
   for (uint32_t rank = 0; rank < ring->size; rank++) {
     if (all[rank] == mine) continue;
     fprintf(stderr, "error: rank %u has %" PRIu64 " floats, and rank %u has %" PRIu64 "\n", ring->rank, mine, rank, all[rank]);
-    exit(EXIT_FAILURE);
+    give_up();
   }
   free(all);
 }

@@ -116,15 +116,34 @@ step_suites() {
 # named in the summary if they pass then: each of them is a defect of the test's or the library's that somebody has to look at, but no reason to hold up everything else.
 most_again=2
 failed_once=$target_dir/failed-once
+# The summary repeats the end of what they said: who has nothing but the last lines of a log still learns why.
+failed_words=$target_dir/failed-words
+
+keep_words() { # build folder
+  awk -F: '
+    NR == FNR { failed[$2] = 1; next }
+    / Testing: / { name = $2; sub(/^ /, "", name); count = 0 }
+    /^<end of output>/ {
+      said = 0
+      if (name in failed) {
+        print "--- " name
+        for (at = count > 12 ? count - 12 : 0; at < count; at++) print lines[at % 12]
+      }
+    }
+    said { lines[count++ % 12] = $0 }
+    /^Output:$/ { said = 1; getline }
+  ' "$1/Testing/Temporary/LastTestsFailed.log" "$1/Testing/Temporary/LastTest.log" >> "$failed_words"
+}
 
 run_ctest() { # build folder, options
   local failures
   ctest --test-dir "$1" --output-on-failure --no-tests=error -j "$jobs" "${@:2}" </dev/null && return
+  keep_words "$1"
   # Lines of number:name.
   failures=$(cut -d: -f2- "$1/Testing/Temporary/LastTestsFailed.log" 2>/dev/null | tr '\n' ' ')
   [ "$(wc -w <<< "$failures")" -ge 1 ] && [ "$(wc -w <<< "$failures")" -le "$most_again" ] || return 1
   say "--- once more, alone: $failures"
-  ctest --test-dir "$1" --output-on-failure --rerun-failed </dev/null || return 1
+  ctest --test-dir "$1" --output-on-failure --rerun-failed </dev/null || { keep_words "$1"; return 1; }
   say "$failures" >> "$failed_once"
 }
 
@@ -238,7 +257,7 @@ if [ $# -gt 0 ]; then
 fi
 
 mkdir -p "$target_dir"
-rm -f "$failed_once"
+rm -f "$failed_once" "$failed_words"
 summary=()
 failed=0
 for step in "${selected[@]}"; do
@@ -258,5 +277,6 @@ done
 say "=== summary"
 printf '%s\n' "${summary[@]}"
 say "$((${#summary[@]} - failed)) passed, $failed failed"
+[ ! -s "$failed_words" ] || { say "what tests said that failed:"; tail -n 150 "$failed_words"; }
 [ ! -s "$failed_once" ] || say "failed once, and passed alone: $(tr '\n' ' ' < "$failed_once")"
 [ "$failed" -eq 0 ]

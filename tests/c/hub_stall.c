@@ -45,7 +45,8 @@ static void check_chunk(const ucxx_envelope_t *envelope, uint64_t number) {
 
 /* Until the producer can make nothing more. `copied` chunks have been copied then, and no more can be: the only envelope there has the last of them. */
 static void stand_still(const stall_t *stall, uint64_t copied) {
-  while (ucxx_hub_length(stall->hub.hub) < stall->most)
+  /* A chunk is in the queue before it has been copied. */
+  while (ucxx_hub_length(stall->hub.hub) < stall->most || hub_stats(stall->hub.hub).transfers < copied)
     sched_yield();
   ucxx_hub_stats_t stats = hub_stats(stall->hub.hub);
   CHECK_EQ(stats.queued_chunks, stall->most);
