@@ -126,6 +126,10 @@ unsafe fn text(string: *const c_char, argument: &str) -> Result<String> {
 /// Lets go of the context. Workers made from it go on until they are destroyed themselves; UCX is shut down with the last of
 /// them. NULL is ignored. Any thread.
 ///
+/// A process may end with workers that live. But exit() runs UCX's destructors while a thread of UCX's still works for them, and UCX
+/// has been seen to abort such a process when a peer failed at that very moment, so that it ended with SIGABRT and not with its
+/// status: destroy workers before exit(), or leave by _exit().
+///
 /// # Safety
 /// NULL or a context of this library, not used afterwards.
 #[no_mangle]
