@@ -46,6 +46,8 @@ static void serve(pair_t *pair) {
       progress(worker);
     if (guest->received.status == UCXX_OK)
       CHECK_EQ(guest->word, at);
+    if (guest->received.status != UCXX_OK || guest->closed.status != UCXX_ERR_CONNECTION_RESET)
+      fprintf(stderr, "guest %d: received %s, closed %s\n", at, ucxx_status_string(guest->received.status), ucxx_status_string(guest->closed.status));
     lost += guest->received.status != UCXX_OK;
     otherwise += guest->closed.status != UCXX_ERR_CONNECTION_RESET;
     ucxx_endpoint_destroy(guest->endpoint);

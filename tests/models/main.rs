@@ -14,6 +14,7 @@ mod control;
 mod handover;
 mod hub;
 mod hub_lane;
+mod hub_plain;
 mod notifier;
 mod request;
 mod ring;

@@ -1,0 +1,132 @@
+//! A hub that goes without its lock, and those who sleep behind the lock until something has come: whoever goes to sleep has closed the lane, and as
+//! long as somebody sleeps it is not opened.
+
+use crate::bounded_model;
+use crate::engine::brief::{Brief, Held};
+use crate::engine::hub_lane::Lane;
+use crate::engine::hub_sides::{Sides, DATA, ROOM};
+use loom::sync::Arc;
+use loom::thread;
+
+const READS: usize = 0;
+const PRODUCES: usize = 1;
+
+/// The tables, as far as waiting goes. Items stand for envelopes.
+#[derive(Default)]
+struct Tables {
+    free: Vec<*mut u32>,
+    ready: Vec<*mut u32>,
+    asleep: u8,
+    is_open: bool,
+}
+
+struct Hub {
+    lane: Lane<u32>,
+    sides: Sides,
+    tables: Brief<Tables>,
+    items: usize,
+}
+
+// SAFETY: an item is an address to tell it by, and nothing is ever read from there.
+unsafe impl Send for Hub {}
+// SAFETY: as above.
+unsafe impl Sync for Hub {}
+
+impl Hub {
+    fn new(items: usize) -> Arc<Self> {
+        let free = (0..items).map(|at| std::ptr::without_provenance_mut(8 * (at + 1))).collect();
+        let hub = Hub {
+            lane: Lane::new(items),
+            sides: Sides::new(),
+            tables: Brief::new(Tables { free, ..Tables::default() }),
+            items,
+        };
+        hub.leave(hub.tables.lock(), 0);
+        Arc::new(hub)
+    }
+
+    /// As `Tables::lock`.
+    fn lock(&self) -> Held<'_, Tables> {
+        let mut tables = self.tables.lock();
+        if std::mem::take(&mut tables.is_open) {
+            let closed = self.lane.close();
+            (tables.free, tables.ready) = (closed.free().collect(), closed.ready().collect());
+        }
+        tables
+    }
+
+    /// As `Hub::leave`, which opens the lane after some leases: here as soon as it may.
+    fn leave(&self, mut tables: Held<'_, Tables>, changed: u8) {
+        let nobody_has_any = tables.free.len() + tables.ready.len() == self.items;
+        if tables.asleep == 0 && nobody_has_any {
+            let Tables { free, ready, .. } = &mut *tables;
+            self.lane.open(free.drain(..), ready.drain(..));
+            tables.is_open = true;
+        }
+        let woken = self.sides.move_on(changed, &mut tables.asleep);
+        drop(tables);
+        self.sides.wake(woken);
+    }
+
+    fn take(&self, side: usize) -> *mut u32 {
+        loop {
+            let quick = if side == READS { self.lane.take_ready(|_, _| {}) } else { self.lane.take_free(|_, _| {}) };
+            if let Ok(item) = quick {
+                return item;
+            }
+            let mut tables = self.lock();
+            let list = if side == READS { &mut tables.ready } else { &mut tables.free };
+            if !list.is_empty() {
+                let item = list.remove(0);
+                self.leave(tables, 0);
+                return item;
+            }
+            tables.asleep |= 1 << side;
+            let seen = self.sides.see(side);
+            self.leave(tables, 0);
+            self.sides.sleep(side, seen, None);
+        }
+    }
+
+    fn produce(&self) {
+        let item = self.take(PRODUCES);
+        if !self.lane.push_ready(item) {
+            let mut tables = self.lock();
+            tables.ready.push(item);
+            self.leave(tables, DATA);
+        }
+    }
+
+    fn consume(&self) {
+        let item = self.take(READS);
+        if !self.lane.push_free(item) {
+            let mut tables = self.lock();
+            tables.free.push(item);
+            self.leave(tables, ROOM);
+        }
+    }
+}
+
+/// Loom fails where all sleep.
+fn all_is_consumed(items: usize, chunks: usize, preemptions: usize) {
+    bounded_model(preemptions, move || {
+        let hub = Hub::new(items);
+        let producer = hub.clone();
+        let producing = thread::spawn(move || (0..chunks).for_each(|_| producer.produce()));
+        (0..chunks).for_each(|_| hub.consume());
+        producing.join().unwrap();
+        let tables = hub.lock();
+        assert_eq!((tables.free.len(), tables.ready.len(), tables.asleep), (items, 0, 0), "an item is lost, or somebody sleeps");
+    });
+}
+
+#[test]
+fn whoever_waits_for_a_plain_hub_is_woken() {
+    all_is_consumed(1, 2, 3);
+}
+
+/// Both sides at once, as neither waits for the other.
+#[test]
+fn whoever_waits_for_a_plain_hub_with_room_is_woken() {
+    all_is_consumed(2, 2, 2);
+}
