@@ -1,6 +1,6 @@
 //! Endpoints that are being opened or closed: looked at in each pass until they have got where they go.
 
-use super::close::{ENDING_NS, FLUSH_PATIENCE_NS, PATIENCE_NS, READING_NS};
+use super::close::{ENDING_NS, FLUSH_PATIENCE_NS, NO_DEADLINE, PATIENCE_NS, READING_NS};
 use super::endpoint::{Endpoint, Phase};
 use super::events::Event;
 use super::status::Status;
@@ -103,6 +103,10 @@ impl Endpoint {
             if !self.has_parted(now) {
                 return;
             }
+            if self.may_have_lost() {
+                self.closing.note_outcome(Status::TIMED_OUT);
+                self.closing.overdue.set(!self.closing.taken.get());
+            }
             if self.peer_failure {
                 return self.end_by_force();
             }
@@ -110,7 +114,7 @@ impl Endpoint {
             self.closing.deadline.set(timer::deadline_after(ENDING_NS));
             return self.close_in_ucp(0);
         }
-        if self.transfers() != self.closing.transfers_seen.get() && self.closing.deadline.get() != u64::MAX {
+        if self.transfers() != self.closing.transfers_seen.get() && self.closing.deadline.get() != NO_DEADLINE {
             self.closing.transfers_seen.set(self.transfers());
             self.closing.deadline.set(now + self.patience());
         }

@@ -36,6 +36,9 @@ pub(super) const DEAD_NS: u64 = 500_000_000;
 /// whatever has become of the endpoint.
 pub(super) const READING_NS: u64 = 3_000_000_000;
 
+/// The caller has told how long a close may take: its request is cancelled then.
+pub(super) const NO_DEADLINE: u64 = u64::MAX;
+
 /// How far a close has come.
 pub(crate) struct Closing {
     /// What the close, and `on_close`, will report.
@@ -158,7 +161,7 @@ impl Endpoint {
             self.begin_close(force);
             if params.timeout_ns != 0 && !force {
                 // The caller's patience counts, not ours.
-                self.closing.deadline.set(u64::MAX);
+                self.closing.deadline.set(NO_DEADLINE);
             }
         } else if self.phase() == Phase::Closed {
             self.complete_request(Status::OK);
@@ -225,6 +228,7 @@ impl Endpoint {
     pub(super) fn hurry(&self, patience_ns: u64) {
         let soon = timer::deadline_after(patience_ns);
         self.closing.deadline.set(self.closing.deadline.get().min(soon));
+        self.closing.parting.hurry(soon);
     }
 
     pub(super) fn may_force(&self) -> bool {
@@ -235,6 +239,10 @@ impl Endpoint {
     pub(crate) fn hurry_close(&self, reason: Status) {
         self.closing.outcome.set(reason);
         if self.phase() == Phase::Flushing {
+            if self.transfers() == 0 {
+                // Nothing of it is being read: it was the caller's time alone that an answer was waited for.
+                self.closing.parting.hurry(0);
+            }
             self.force_when_safe();
         }
     }
@@ -354,7 +362,10 @@ impl Endpoint {
             Part::FlushBeforeClose => self.closing.flushed.set(true),
             Part::Close => self.closing.closing_in_ucp.set(false),
             // UCP's connection stands; whether the peer is one of ours may not be known yet.
-            Part::Hello(attempt) if self.is_connecting() && status == Status::OK => self.answered(attempt),
+            Part::Hello(attempt) if self.is_connecting() && status == Status::OK => {
+                self.is_within_hearing();
+                self.answered(attempt);
+            }
             Part::Answer if status == Status::OK => self.answered(0),
             // With error handling UCP reports to the endpoint, and better.
             Part::Hello(attempt) if self.is_connecting() && !self.peer_failure => self.unanswered(attempt, status),

@@ -301,6 +301,13 @@ impl Endpoint {
         }
     }
 
+    /// UCX's connection stands. A Hello that was said before could not be heard yet: its time begins now.
+    pub(crate) fn is_within_hearing(&self) {
+        if self.peering.greeted.get() != 0 {
+            self.peering.greeted.set(timer::now_ns());
+        }
+    }
+
     /// Its peer is the worker itself, also by way of a listener of its own. What is sent to it may come in before UCP's call has returned.
     fn is_own(&self) -> bool {
         let own = &self.worker.identity;

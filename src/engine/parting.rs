@@ -3,7 +3,7 @@
 //! It goes out behind everything else that was sent. A side that closes by force with sends under way asks for an answer, as the
 //! peer may be reading their memory: it gets one when the peer has read its last byte, and waits for it for a bounded time.
 
-use super::close::Closing;
+use super::close::{Closing, NO_DEADLINE};
 use super::endpoint::{Endpoint, Phase};
 use super::messages::Reply;
 use super::request::Part;
@@ -50,7 +50,16 @@ impl Closing {
             self.outcome.set(status);
         }
     }
+}
 
+impl Parting {
+    /// Not waited for longer than up to then.
+    pub(super) fn hurry(&self, at: u64) {
+        self.deadline.set(self.deadline.get().min(at));
+    }
+}
+
+impl Closing {
     /// The peer touches nothing any more.
     pub(crate) fn bye_answered(&self) {
         self.parting.unanswered.set(false);
@@ -130,7 +139,11 @@ impl Endpoint {
 
     /// Somebody is there, and has been spoken to before: when to give up on an answer.
     fn can_part(&self) -> Option<u64> {
-        let deadline = self.listens_until(ANSWER_NS)?.min(timer::deadline_after(ANSWER_NS));
+        // A close that the caller has given a time, and that is still within it, waits for as long.
+        let patient =
+            self.phase() == Phase::Flushing && self.closing.deadline.get() == NO_DEADLINE && !self.closing.forced.get();
+        let patience = if patient { NO_DEADLINE } else { timer::deadline_after(ANSWER_NS) };
+        let deadline = self.listens_until(ANSWER_NS)?.min(patience);
         let can = timer::now_ns() < deadline
             && !self.peering.silent.get()
             && self.is_connected()
@@ -140,6 +153,12 @@ impl Endpoint {
             && self.closing.outcome.get() != Status::PEER_FAILED
             && !self.ucp.get().is_null();
         can.then_some(deadline)
+    }
+
+    /// What was sent over a connection made by host and port may be overtaken by its end: the peer has not said that it has got so far.
+    pub(crate) fn may_have_lost(&self) -> bool {
+        let parting = &self.closing.parting;
+        parting.unanswered.get() && !parting.heard.get() && self.peering.speaks.get() && self.operations_sent() > 0
     }
 
     /// It waits for a Bye to leave, or to be answered, and when to give that up.

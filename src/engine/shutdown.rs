@@ -1,5 +1,6 @@
 //! The end of a worker: everything in flight is completed, UCP goes, and what callers still hold keeps only memory.
 
+use super::close::FLUSH_PATIENCE_NS;
 use super::endpoint::{Endpoint, Phase};
 use super::events::{self, Event};
 use super::request::{mark, Kind, Slot};
@@ -222,6 +223,8 @@ impl Worker {
             if endpoint.phase() <= Phase::Flushing {
                 // A peer that hears of it lets go, and UCX gives back what is under way to there: this side has cut that short.
                 endpoint.set_status(Status::CLOSED);
+                // The time that a caller has given a close ends with the worker.
+                endpoint.hurry(FLUSH_PATIENCE_NS);
             }
         }
         let parting = |worker: &Worker| {

@@ -1,7 +1,11 @@
-/* What was sent before a close with flush arrives, also in a receive that was to end with the endpoint; and the end is told as the peer's close. */
+/* What was sent before a close with flush arrives, also in a receive that was to end with the endpoint; and the end is told as the peer's close. A peer
+ * that does not progress for longer than the library waits by itself is waited for as long as the caller has said, and where nobody has said it the close
+ * tells that it does not know. */
 #include "test_util.h"
 
-enum { ROUNDS = 200, TAG = 0x1a57 };
+#include <time.h>
+
+enum { ROUNDS = 200, VISITS = ROUNDS + 2, TAG = 0x1a57 };
 
 typedef struct guest {
   ucxx_endpoint_t *endpoint;
@@ -10,7 +14,7 @@ typedef struct guest {
 } guest_t;
 
 static ucxx_worker_t *worker;
-static guest_t guests[ROUNDS];
+static guest_t guests[VISITS];
 static int accepted;
 
 static void on_connect(void *arg, ucxx_conn_request_t *request) {
@@ -19,7 +23,7 @@ static void on_connect(void *arg, ucxx_conn_request_t *request) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   params.on_close = see_endpoint;
   params.on_close_arg = &guest->closed;
-  CHECK(accepted < ROUNDS);
+  CHECK(accepted < VISITS);
   CHECK_OK(ucxx_endpoint_accept(request, &params, &guest->endpoint));
   ucxx_conn_request_destroy(request);
   ucxx_op_params_t receive = UCXX_OP_PARAMS_INIT;
@@ -29,6 +33,24 @@ static void on_connect(void *arg, ucxx_conn_request_t *request) {
   receive.from = guest->endpoint;
   CHECK_STATUS(ucxx_tag_recv(worker, &guest->word, sizeof guest->word, TAG + (uint64_t)accepted, UINT64_MAX, &receive, NULL), UCXX_INPROGRESS);
   accepted++;
+}
+
+/* Looks at nothing from when the visitor is connected until it has been told to go on. */
+static void serve_late(pair_t *pair, guest_t *guest, bool waits) {
+  char go = 0;
+  STEP("late, %s", waits ? "with a time" : "without");
+  while (guest->endpoint == NULL)
+    progress(worker);
+  pair_await(pair);
+  channel_put(pair, &go, 1);
+  channel_get(pair, &go, 1);
+  while (seen_count(&guest->received) == 0 || seen_count(&guest->closed) == 0)
+    progress(worker);
+  if (waits) {
+    CHECK_STATUS(guest->received.status, UCXX_OK);
+    CHECK_STATUS(guest->closed.status, UCXX_ERR_CONNECTION_RESET);
+  }
+  ucxx_endpoint_destroy(guest->endpoint);
 }
 
 static void serve(pair_t *pair) {
@@ -52,9 +74,48 @@ static void serve(pair_t *pair) {
     otherwise += guest->closed.status != UCXX_ERR_CONNECTION_RESET;
     ucxx_endpoint_destroy(guest->endpoint);
   }
+  serve_late(pair, &guests[ROUNDS], true);
+  serve_late(pair, &guests[ROUNDS + 1], false);
   ucxx_listener_destroy(listener);
   if (lost + otherwise > 0)
     FAIL("of %d last messages %d are lost; %d ends are told otherwise", ROUNDS, lost, otherwise);
+}
+
+static uint64_t now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
+}
+
+static void visit_late(pair_t *pair, uint16_t port, uint64_t at, bool waits) {
+  char go = 0;
+  ucxx_endpoint_t *endpoint = NULL;
+  ucxx_request_t *request = NULL;
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  ucxx_endpoint_attr_t attr = UCXX_ENDPOINT_ATTR_INIT;
+  STEP("late, %s", waits ? "with a time" : "without");
+  CHECK_OK(ucxx_endpoint_connect(worker, "127.0.0.1", port, NULL, &endpoint));
+  /* Who has not said yet that it is of this library is taken for a foreign one, and not waited for. */
+  while (CHECK_OK(ucxx_endpoint_query(endpoint, &attr)), attr.peer_id == 0)
+    progress(worker);
+  pair_tell(pair);
+  channel_get(pair, &go, 1);
+  CHECK_OK(finish(ucxx_tag_send(endpoint, &at, sizeof at, TAG + at, NULL, &request), &request));
+  params.timeout_ns = waits ? 60 * SECOND : 0;
+  CHECK_STATUS(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, &params, &request), UCXX_INPROGRESS);
+  if (waits) {
+    /* Longer than without a time. */
+    for (uint64_t begun = now(); now() - begun < 3 * SECOND / 2;) {
+      progress(worker);
+      CHECK_STATUS(ucxx_request_status(request), UCXX_INPROGRESS);
+    }
+    channel_put(pair, &go, 1);
+    CHECK_OK(finish(UCXX_INPROGRESS, &request));
+  } else {
+    CHECK_STATUS(finish(UCXX_INPROGRESS, &request), UCXX_ERR_TIMED_OUT);
+    channel_put(pair, &go, 1);
+  }
+  ucxx_endpoint_destroy(endpoint);
 }
 
 static void visit(pair_t *pair) {
@@ -69,6 +130,8 @@ static void visit(pair_t *pair) {
     CHECK_OK(finish(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request), &request));
     ucxx_endpoint_destroy(endpoint);
   }
+  visit_late(pair, port, ROUNDS, true);
+  visit_late(pair, port, ROUNDS + 1, false);
 }
 
 static void body(pair_t *pair) {

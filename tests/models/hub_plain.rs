@@ -116,7 +116,11 @@ fn all_is_consumed(items: usize, chunks: usize, preemptions: usize) {
         (0..chunks).for_each(|_| hub.consume());
         producing.join().unwrap();
         let tables = hub.lock();
-        assert_eq!((tables.free.len(), tables.ready.len(), tables.asleep), (items, 0, 0), "an item is lost, or somebody sleeps");
+        assert_eq!(
+            (tables.free.len(), tables.ready.len(), tables.asleep),
+            (items, 0, 0),
+            "an item is lost, or somebody sleeps"
+        );
     });
 }
 
