@@ -462,7 +462,9 @@ impl State {
             Some(Role::Consume) if self.is_there(terms.chunk, terms.order) => {
                 let chunk = &self.chunks[terms.chunk as usize];
                 let others_come = self.consumers() & !(chunk.passed | terms.unit) != 0;
-                if others_come && chunk.replicas.count_ones() == 1 {
+                // Of what an earlier swap has brought nobody is to read anything.
+                let is_replica = envelope.stage == Stage::Ready;
+                if others_come && is_replica && chunk.replicas.count_ones() == 1 {
                     return Err((Status::BUSY, "other consumers are still to read the chunk there"));
                 }
             }

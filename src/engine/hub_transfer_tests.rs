@@ -153,3 +153,24 @@ fn a_copy_of_what_was_swapped_away_is_dropped() {
     // SAFETY: as above.
     assert_eq!(unsafe { *word(&state, found) }, 2);
 }
+
+#[test]
+fn what_a_swap_has_brought_may_be_swapped_again() {
+    let mut state = hub(Retain::Auto, &[(ON_HOST, 3), (ON_DUMMY, 1)]);
+    let consumer = link(&mut state, Role::Consume, 0, false);
+    let sees_all = link(&mut state, Role::Consume, 1, true);
+    produce(&mut state, 0, 1);
+    let taken = lease(&mut state, &consumer).unwrap();
+    assert!(state.exchanged(taken).is_err(), "the other one is still to have it from there");
+    let transfer = state.begin_transfer().unwrap();
+    finish(&mut state, &transfer);
+    let made = lease(&mut state, &seeker(Role::Produce, 0)).unwrap();
+    for round in 0..2 {
+        assert!(state.exchanged(made).is_ok() && state.exchanged(taken).is_ok(), "round {round}");
+        state.exchange(made, taken);
+    }
+    // The other one has what it was, from where it was copied to.
+    let seen = lease(&mut state, &sees_all).unwrap();
+    // SAFETY: leased to us.
+    assert_eq!(unsafe { *word(&state, seen) }, 1);
+}
