@@ -233,7 +233,7 @@ impl Call<'_> {
 
 impl State {
     /// Is the top chunk one that this seeker waits for in vain? It is elsewhere, and no envelope becomes free for it here: each is what another chunk lies in, and nowhere
-    /// else, which is younger, and so stays at least as long. Nobody has anything, and nobody can consume the top chunk where it is, not with another flow either.
+    /// else, which is younger, and stays at least as long, as it waits for one that waits for this one. Nobody has anything, and nobody can consume the top chunk where it is, not with another flow either.
     #[cold]
     pub(super) fn stands_still(&self, seeker: &Seeker) -> bool {
         let nobody_at_work = self.leases == 0 && self.copies == 0;
@@ -254,6 +254,16 @@ impl State {
         let out_of_reach = |pool: u32| top.replicas & (1 << pool) == 0 && is_full(pool);
         if !waits || top.hidden || !out_of_reach(seeker.pool) {
             return false;
+        }
+        // Who is still to have both waits for this one. A younger chunk of which that is true of nobody may go first: consumers that have several may give back the oldest.
+        let everybody = self.consumers();
+        let mut place = top.next;
+        while place != NONE {
+            let chunk = &self.chunks[place as usize];
+            if everybody & !(top.passed | chunk.passed) == 0 {
+                return false;
+            }
+            place = chunk.next;
         }
         let needs_it =
             |link: &&hub_state::Link| link.alive && link.role == Role::Consume && link.unit & top.passed == 0;

@@ -174,3 +174,39 @@ fn what_a_swap_has_brought_may_be_swapped_again() {
     // SAFETY: leased to us.
     assert_eq!(unsafe { *word(&state, seen) }, 1);
 }
+
+/// Makes all copies that there are to make.
+fn settle(state: &mut State) {
+    while let Some(transfer) = state.begin_transfer() {
+        finish(state, &transfer);
+    }
+}
+
+#[test]
+fn a_younger_chunk_may_go_first_and_then_nothing_stands_still() {
+    let mut state = hub(Retain::Auto, &[(ON_HOST, 2), (ON_DUMMY, 2)]);
+    let there = link(&mut state, Role::Consume, 1, true);
+    let here = link(&mut state, Role::Consume, 0, true);
+    produce(&mut state, 0, 1);
+    produce(&mut state, 0, 2);
+    let first = lease(&mut state, &here).unwrap();
+    state.end(first, End::Commit(0));
+    settle(&mut state);
+    // Out of turn: of the two it has had the second one.
+    let [first, second] = [0, 1].map(|_| lease(&mut state, &there).unwrap());
+    state.end(second, End::Commit(0));
+    state.end(first, End::Abort);
+    // It is on the host alone once it has been changed, and others take all that is free elsewhere.
+    let changed = lease(&mut state, &seeker(Role::Modify, 0)).unwrap();
+    state.end(changed, End::Commit(8));
+    produce(&mut state, 1, 3);
+    produce(&mut state, 1, 4);
+    assert!(state.begin_transfer().is_none());
+    assert_eq!(lease(&mut state, &there), Err(Refusal::NotNow));
+    let second = lease(&mut state, &here).unwrap();
+    state.end(second, End::Commit(0));
+    settle(&mut state);
+    let served = lease(&mut state, &there).unwrap();
+    // SAFETY: leased to us.
+    assert_eq!(unsafe { *word(&state, served) }, 1);
+}
