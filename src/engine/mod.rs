@@ -75,6 +75,10 @@ pub mod hub_link;
 pub mod hub_many;
 pub mod hub_memory;
 #[cfg(test)]
+mod hub_model_calls_tests;
+#[cfg(test)]
+mod hub_model_rules;
+#[cfg(test)]
 mod hub_model_tests;
 mod hub_never;
 mod hub_plain;
