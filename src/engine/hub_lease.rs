@@ -392,8 +392,10 @@ impl State {
         let chunk = &mut self.chunks[place as usize];
         chunk.consumers -= 1;
         chunk.taken &= !terms.unit;
-        let was_hidden = std::mem::replace(&mut chunk.hidden, false);
+        let mut was_hidden = false;
+        // Of those that hold it only the one that competes can have swapped it away. Others may go on after the end of their link.
         if terms.unit == COMPETING {
+            was_hidden = std::mem::replace(&mut chunk.hidden, false);
             chunk.holder = NONE;
         }
         let order = chunk.order;

@@ -210,3 +210,29 @@ fn a_younger_chunk_may_go_first_and_then_nothing_stands_still() {
     // SAFETY: leased to us.
     assert_eq!(unsafe { *word(&state, served) }, 1);
 }
+
+#[test]
+fn what_was_swapped_away_is_hidden_until_that_lease_ends() {
+    let mut state = hub(Retain::UntilCopied, &[(ON_HOST, 3), (ON_DUMMY, 2)]);
+    let consumer = link(&mut state, Role::Consume, 0, false);
+    let gone = link(&mut state, Role::Consume, 1, true);
+    let sees_all = link(&mut state, Role::Consume, 0, true);
+    produce(&mut state, 0, 1);
+    settle(&mut state);
+    let kept = lease(&mut state, &gone).unwrap();
+    state.links[gone.link as usize].alive = false;
+    state.broadcast &= !gone.unit;
+    state.count_wants();
+    // Nobody is to read it there any more, so that is not the chunk's any longer.
+    let seen = lease(&mut state, &sees_all).unwrap();
+    state.end(seen, End::Commit(0));
+    let taken = lease(&mut state, &consumer).unwrap();
+    let made = lease(&mut state, &seeker(Role::Produce, 0)).unwrap();
+    assert!(state.exchanged(made).is_ok() && state.exchanged(taken).is_ok());
+    state.exchange(made, taken);
+    state.end(kept, End::Commit(0));
+    assert_eq!(state.queued, 1, "it went under the hands of the one that has it");
+    assert_eq!(lease(&mut state, &seeker(Role::Peek, 0)), Err(Refusal::NotNow));
+    state.end(taken, End::Abort);
+    assert!(lease(&mut state, &seeker(Role::Peek, 0)).is_ok());
+}
