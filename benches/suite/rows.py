@@ -158,10 +158,10 @@ def _hub_bandwidth(transport, batches):
 TWO_QUEUES = "two pairs of push and pop on ArrayQueue (crossbeam)"
 
 
-def _hub_cycle(label, threads):
-    """Of one program, which does both in turn."""
-    return Row(f"hub_cycle_{label}", "ns a chunk", "shm", "hub_cycle", {"ours": "hub_ns", "peer": "queues_ns"}, {"threads": threads},
-               targets=(Target("ratio_peer", 2.0),), columns=columns(ours=Column("engine"), peer=Column("engine")), peer_name=TWO_QUEUES)
+def _hub_cycle(label, threads, locked=0):
+    """Of one program, which does both in turn. A limit below what the envelopes hold keeps a hub at its lock: for reference."""
+    return Row(f"hub_cycle_{label}", "ns a chunk", "shm", "hub_cycle", {"ours": "hub_ns", "peer": "queues_ns"}, {"threads": threads, "locked": locked},
+               targets=() if locked else (Target("ratio_peer", 2.0),), columns=columns(ours=Column("engine"), peer=Column("engine")), peer_name=TWO_QUEUES)
 
 
 def _hub_overlap():
@@ -329,6 +329,19 @@ def _syscalls(label, program="pairloop"):
     return Count(f"syscalls_{label}_shm", "calls in 10000 operations", "syscalls", "shm", {"size": 8}, 10000, (Target("ours", 0),), program)
 
 
+def _hub_count(what, label, way, size, iterations=10000):
+    return Count(f"hub_{what}_{label}", f"calls in {iterations} chunks", what, "shm", {"only": way, "size": size}, iterations, (Target("ours", 0),),
+                 program="hub_loop", columns=columns(ours=Column("ours")))
+
+
+def _hub_counts():
+    """Of chunks of 1 MiB UCX itself makes system calls, in which it copies from process to process."""
+    hubs = [_hub_count(what, way, way, 64) for what in ("allocations", "syscalls") for way in ("plain", "locked")]
+    ways, sizes = ("stream", "message"), (("8B", 8, 10000), ("4KiB", 4096, 10000), ("1MiB", MIB, 1000))
+    return [*hubs, *[_hub_count("allocations", f"{way}_{label}_shm", way, *how) for way in ways for label, *how in sizes],
+            *[_hub_count("syscalls", f"{way}_8B_shm", way, 8) for way in ways]]
+
+
 def _delayed_allocations(completion, mode="adaptive"):
     arguments = {"progress": mode, "completion": completion, "warmup": 102400, "batches": 2}
     return Count(f"allocations_delayed_{completion}_shm", "calls in 25600 operations", "allocations", "shm", arguments, 25600,
@@ -372,6 +385,8 @@ ROWS = [
     _hub_bandwidth("tcp", 7),
     _hub_cycle("1_thread", 1),
     _hub_cycle("2_threads", 2),
+    _hub_cycle("locked_1_thread", 1, locked=1),
+    _hub_cycle("locked_2_threads", 2, locked=1),
     _hub_overlap(),
     _bytes("latency_8B", "ns", "byte_pingpong", "half_round_trip_ns",
            {"size": 8, "iterations": 1000, "batches": 300, "warmup": 20000}),
@@ -426,6 +441,7 @@ ROWS = [
     _allocations("fetch_4KiB", 4096, 10000, "fetch_pairloop"),
     _allocations("fetch_1MiB", MIB, 1000, "fetch_pairloop"),
     *_rma_counts(),
+    *_hub_counts(),
     _delayed_allocations("wait"),
     _delayed_allocations("callback"),
     _delayed_allocations("notifier"),

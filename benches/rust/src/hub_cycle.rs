@@ -31,11 +31,13 @@ struct Options {
     batches: usize,
     warmup: u64,
     threads: u64,
+    locked: bool,
     cpus: [Option<usize>; 2],
 }
 
 fn options() -> Options {
-    let mut options = Options { iterations: 100_000, batches: 40, warmup: 100_000, threads: 1, cpus: [None; 2] };
+    let mut options =
+        Options { iterations: 100_000, batches: 40, warmup: 100_000, threads: 1, locked: false, cpus: [None; 2] };
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
         let value = arguments.next().unwrap_or_default();
@@ -45,6 +47,7 @@ fn options() -> Options {
             "--batches" => options.batches = number() as usize,
             "--warmup" => options.warmup = number(),
             "--threads" => options.threads = number(),
+            "--locked" => options.locked = number() != 0,
             "--cpus" => {
                 let mut cpus = value.split(',').map(|cpu| cpu.parse().ok());
                 options.cpus = [cpus.next().flatten(), cpus.next().flatten()];
@@ -76,13 +79,14 @@ struct HubSide {
 unsafe impl Sync for HubSide {}
 
 impl HubSide {
-    fn new() -> HubSide {
+    fn new(locked: bool) -> HubSide {
         // UCXX_FEATURE_TAG; nothing of UCX is used but that the context is there.
         let params = ContextParams { features: 1, config: Vec::new(), local_network: false, name: None };
         let context = worked("a context", Context::new(&params));
         let params = HubParams {
             envelope_size: 64,
-            max_queue_chunks: 0,
+            // A limit below what the envelopes hold is one of the things for which a hub always takes its lock, and costs nothing itself.
+            max_queue_chunks: if locked { LENGTH as u64 - 1 } else { 0 },
             max_queue_bytes: 0,
             retain: Retain::Auto,
             transfers_in_flight: 0,
@@ -205,7 +209,7 @@ fn on_two_threads(count: u64, cpus: [Option<usize>; 2], produce: impl Fn() + Syn
 fn main() {
     let options = options();
     pin(options.cpus[0]);
-    let (hub, queues) = (HubSide::new(), black_box(Queues::new()));
+    let (hub, queues) = (HubSide::new(options.locked), black_box(Queues::new()));
     let queues = black_box(&queues);
     let measure = |count: u64| match options.threads {
         1 => [
