@@ -58,6 +58,6 @@ threaded() { # source, build folder, tests
     ctest --test-dir "$2" --output-on-failure --no-tests=error -j "$jobs" --label-exclude valgrind --timeout 900 -R "$3" </dev/null || failed=1
 }
 say "tsan: C tests and examples with threads"
-threaded tests/c "$build/c" '^(progress_thread.*|threads|notifier|wakeup|callbacks|requests|window_end|on_writable|am_random|fetch_random|fetch_threads|group|group_start|hub_tag|hub_stream_threads)\.(shm|tcp)$|^hub_(threads|ready)\.default$'
+threaded tests/c "$build/c" '^(progress_thread.*|threads|notifier|wakeup|callbacks|requests|window_end|on_writable|am_random|fetch_random|fetch_threads|group|group_start|hub_tag|hub_wait|hub_stream_threads)\.(shm|tcp)$|^hub_(threads|ready|waits|chain|stall|changes|many|never)\.default$'
 threaded c_examples "$build/examples" '^(progress_thread|notifier|cpp_futures|pipeline)'
 exit "$failed"
