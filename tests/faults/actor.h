@@ -72,6 +72,8 @@ uint64_t mix(uint64_t value);
 void message_fill(void *data, size_t length, uint64_t sender, uint64_t sequence);
 enum verdict { INTACT, SCRIBBLED, MIXED };
 enum verdict message_check(const void *data, size_t length, size_t *where);
+/* What the first word of an intact one tells. */
+void message_name(const void *data, uint64_t *sender, uint64_t *sequence);
 /* Does it begin as that one of this length? */
 bool message_is(const void *data, size_t length, uint64_t sender, uint64_t sequence);
 /* Does every byte still hold the scribble? */

@@ -1,14 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Hubs, whose links are connected to those of other actors. Producing and consuming is done in on_ready, so it goes on while the worker is progressed, whoever
- * does that. A chunk's metadata tell who made it, as which one and how long it is; its contents follow from that.
+ * Hubs, whose links are connected to those of other actors, or whose chunks go to others' as messages. Producing, consuming, sending and receiving is done in on_ready, so it
+ * goes on while the worker is progressed, whoever does that. A chunk's metadata tell who made it, as which one and how long it is; its contents follow from that. One that has come
+ * as a message has no metadata, and is told by its contents alone.
  */
 #include "actor.h"
 
 enum { HUBS = 32, WORDS = 3, REST_OF_METADATA = 64 - WORDS * sizeof(uint64_t) };
 /* The words of a chunk's metadata. */
 enum { NUMBER, LENGTH, SENDER };
+/* Chunks that have come as messages, whose order the harness looks at; more than a round has. One that is not whole has no number. */
+enum { LISTED = 2048, DAMAGED = 0xffffff };
+/* Envelopes of one hub, at most. */
+enum { OFFERED = 64 };
+
+/* Where chunks go to or come from as messages. */
+typedef struct post {
+  uint64_t at; /* the endpoint's id, or 0: nowhere */
+  ucxx_endpoint_t *endpoint;
+  bool sends;
+  uint64_t tag;
+  unsigned group;
+  char handle[8];
+} post_t;
 
 typedef struct hub {
   uint64_t id; /* the harness's; 0 where the slot is unused */
@@ -24,6 +39,9 @@ typedef struct hub {
   bool closes, consumes, over;
   uint64_t from, next, came, again; /* whose chunk is expected next; how many came, and how many of them once more */
   uint64_t back, ahead;             /* by how much the next one may be another one, as a new stream begins with it */
+  bool by_message;
+  post_t post;
+  uint32_t listed[LISTED]; /* the numbers of those that came, if that is by message */
 } hub_t;
 
 static hub_t hubs[HUBS];
@@ -53,9 +71,11 @@ static ucxx_envelope_attr_t look_at(const ucxx_envelope_t *envelope) {
   return attr;
 }
 
-static size_t fill(const ucxx_envelope_t *envelope, uint64_t sender, uint64_t number) {
+static size_t fill(const hub_t *hub, const ucxx_envelope_t *envelope, uint64_t sender, uint64_t number) {
   ucxx_envelope_attr_t attr = look_at(envelope);
   size_t length = length_of(sender, number, attr.capacity);
+  /* So much tells which one it is. */
+  length = hub->by_message && length < 8 ? 8 : length;
   uint64_t words[WORDS] = {[NUMBER] = number, [LENGTH] = length, [SENDER] = sender};
   memcpy(attr.metadata, words, sizeof words);
   message_fill(attr.metadata + sizeof words, REST_OF_METADATA, sender, number);
@@ -75,6 +95,22 @@ static void look(const hub_t *hub, const ucxx_envelope_t *envelope, uint64_t wor
   if ((attr.length >= 8 && verdict != INTACT) || !message_is(attr.data, attr.length, words[SENDER], words[NUMBER]))
     violation("integrity", "what=chunk verdict=%d group=%u hub=%" PRIu64 " number=%" PRIu64 " length=%zu where=%zu", verdict, hub->group, hub->id, words[NUMBER],
               attr.length, where);
+}
+
+/* The same of one that has come as a message. */
+static void look_at_message(const hub_t *hub, const ucxx_envelope_t *envelope, uint64_t words[WORDS]) {
+  ucxx_envelope_attr_t attr = look_at(envelope);
+  size_t where = 0;
+  enum verdict verdict = attr.length < 8 ? MIXED : message_check(attr.data, attr.length, &where);
+  words[SENDER] = hub->from;
+  words[NUMBER] = DAMAGED;
+  if (verdict != INTACT) {
+    violation("integrity", "what=message verdict=%d group=%u hub=%" PRIu64 " length=%zu where=%zu", verdict, hub->group, hub->id, attr.length, where);
+    return;
+  }
+  message_name(attr.data, &words[SENDER], &words[NUMBER]);
+  if (words[SENDER] != hub->from)
+    violation("integrity", "what=sender hub=%" PRIu64 " sender=%" PRIu64 " number=%" PRIu64 " expected=%" PRIu64, hub->id, words[SENDER], words[NUMBER], hub->from);
 }
 
 /* ------------------------------------------------------------------ producing and consuming */
@@ -107,7 +143,7 @@ static void produce_some(hub_t *hub) {
     if (status == UCXX_ERR_NO_RESOURCE || status == UCXX_ERR_CLOSED)
       return;
     if (status == UCXX_OK)
-      status = ucxx_envelope_commit(envelope, fill(envelope, sender, number), NULL);
+      status = ucxx_envelope_commit(envelope, fill(hub, envelope, sender, number), NULL);
     if (status != UCXX_OK) {
       violation("completion", "produces=%s hub=%" PRIu64, short_name(status), hub->id);
       return;
@@ -118,8 +154,14 @@ static void produce_some(hub_t *hub) {
   }
 }
 
-/* Is this chunk the one whose turn it is? With the lock held. */
+/* Is this chunk the one whose turn it is? With the lock held. Of messages the harness knows which may come before which. */
 static bool is_next(hub_t *hub, const uint64_t words[WORDS]) {
+  if (hub->by_message) {
+    if (hub->came == LISTED)
+      give_up("too many chunks");
+    hub->listed[hub->came++] = (uint32_t)words[NUMBER];
+    return true;
+  }
   uint64_t number = words[NUMBER], low = hub->next - (hub->back < hub->next ? hub->back : hub->next), high = hub->next + hub->ahead;
   /* Another one begins with its first. */
   bool right = words[SENDER] == hub->from ? number >= low && number <= high : number == 0;
@@ -147,7 +189,7 @@ static void consume_some(hub_t *hub) {
       return;
     }
     if (status == UCXX_OK)
-      look(hub, envelope, words);
+      (hub->by_message ? look_at_message : look)(hub, envelope, words);
     pthread_mutex_lock(&hub->lock);
     uint64_t expected = hub->next;
     bool right = status != UCXX_OK || is_next(hub, words);
@@ -164,14 +206,53 @@ static void consume_some(hub_t *hub) {
   }
 }
 
+/* As many chunks as there are, or as there are envelopes for, each in an operation of its own. */
+static void post_some(hub_t *hub, bool sends) {
+  for (;;) {
+    pthread_mutex_lock(&hub->lock);
+    post_t post = hub->post;
+    pthread_mutex_unlock(&hub->lock);
+    if (post.at == 0 || post.sends != sends)
+      return;
+    ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+    ucxx_request_t *request = NULL, **place = word_is(post.handle, "none") ? NULL : &request;
+    uint64_t ticket = 0;
+    operation_plain(post.group, post.handle, &params, &ticket);
+    params.from = sends ? NULL : post.endpoint;
+    ucxx_status_t status = sends ? ucxx_link_send(hub->out, post.endpoint, post.tag, &params, place) : ucxx_link_recv(hub->in, post.tag, UINT64_MAX, &params, place);
+    operation_called(ticket, status, request);
+    if (status >= 0)
+      continue;
+    if (status == UCXX_ERR_NO_RESOURCE)
+      return;
+    /* The hub is closed and empty; or the endpoint has ended, and its on_close is still to come. */
+    if (status != UCXX_ERR_CLOSED || ucxx_endpoint_status(post.endpoint) != UCXX_OK)
+      say("event refused hub=%" PRIu64 " ep=%" PRIu64 " status=%s", hub->id, post.at, short_name(status));
+    pthread_mutex_lock(&hub->lock);
+    hub->post.at = hub->post.at == post.at ? 0 : hub->post.at;
+    pthread_mutex_unlock(&hub->lock);
+    return;
+  }
+}
+
+static void fill_some(hub_t *hub) {
+  produce_some(hub);
+  post_some(hub, false);
+}
+
+static void empty_some(hub_t *hub) {
+  consume_some(hub);
+  post_some(hub, true);
+}
+
 static void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
   hub_t *hub = arg;
   if (status != UCXX_OK && status != UCXX_ERR_CLOSED)
     violation("completion", "on_ready=%s hub=%" PRIu64, short_name(status), hub->id);
   if (link == hub->in)
-    take_turns(hub, &hub->producing, produce_some);
+    take_turns(hub, &hub->producing, fill_some);
   else
-    take_turns(hub, &hub->consuming, consume_some);
+    take_turns(hub, &hub->consuming, empty_some);
 }
 
 /* ------------------------------------------------------------------ commands */
@@ -194,6 +275,7 @@ static void open_hub(const command_t *command) {
   hub->from = number_of(command, "from", 0);
   hub->next = number_of(command, "next", 0);
   hub->consumes = number_of(command, "consumes", 0) != 0;
+  hub->by_message = number_of(command, "by_message", 0) != 0;
   pthread_mutex_init(&hub->lock, NULL);
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   params.envelope_size = hub->size;
@@ -229,7 +311,7 @@ static void produce(const command_t *command) {
   hub->most = number_of(command, "most", 0);
   hub->closes = number_of(command, "closes", 0) != 0;
   pthread_mutex_unlock(&hub->lock);
-  take_turns(hub, &hub->producing, produce_some);
+  take_turns(hub, &hub->producing, fill_some);
   answer(command, UCXX_OK, " ");
 }
 
@@ -240,7 +322,7 @@ static void consume(const command_t *command) {
   hub->back = number_of(command, "back", 0);
   hub->ahead = number_of(command, "ahead", 0);
   pthread_mutex_unlock(&hub->lock);
-  take_turns(hub, &hub->consuming, consume_some);
+  take_turns(hub, &hub->consuming, empty_some);
   answer(command, UCXX_OK, " ");
 }
 
@@ -278,6 +360,61 @@ static void try_hub(const command_t *command) {
   answer(command, UCXX_OK, "status=%s number=%" PRIu64 " sender=%" PRIu64, short_name(status), words[NUMBER], words[SENDER]);
 }
 
+/* From here on chunks go over this endpoint, or come by it, as messages with this tag; without one no more do. */
+static void post_hub(const command_t *command) {
+  hub_t *hub = hub_of(command);
+  post_t post = {.at = number_of(command, "ep", 0), .endpoint = endpoint_of(command, "ep"), .sends = !is_in(command), .tag = number_of(command, "tag", 0)};
+  post.group = (unsigned)number_of(command, "group", 0) % GROUPS;
+  snprintf(post.handle, sizeof post.handle, "%s", text_of(command, "handle", "keep"));
+  pthread_mutex_lock(&hub->lock);
+  hub->post = post;
+  hub->from = number_of(command, "sender", hub->from);
+  pthread_mutex_unlock(&hub->lock);
+  if (post.sends)
+    take_turns(hub, &hub->consuming, empty_some);
+  else
+    take_turns(hub, &hub->producing, fill_some);
+  answer(command, UCXX_OK, " ");
+}
+
+static void answer_list(const command_t *command, const uint32_t *numbers, size_t count) {
+  char text[12000] = "";
+  size_t used = 0;
+  for (size_t at = 0; at < count && used < sizeof text - 12; at++)
+    used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRIu32, at > 0 ? "," : "", numbers[at]);
+  answer(command, UCXX_OK, "count=%zu numbers=%s", count, text);
+}
+
+static void list_hub(const command_t *command) {
+  hub_t *hub = hub_of(command);
+  uint32_t numbers[LISTED];
+  pthread_mutex_lock(&hub->lock);
+  size_t count = hub->came;
+  memcpy(numbers, hub->listed, count * sizeof *numbers);
+  pthread_mutex_unlock(&hub->lock);
+  answer_list(command, numbers, count);
+}
+
+/* All chunks that nobody has, in the order in which they are offered. Nothing is taken. */
+static void list_offered(const command_t *command) {
+  hub_t *hub = hub_of(command);
+  ucxx_envelope_t *envelopes[OFFERED];
+  uint32_t numbers[OFFERED];
+  size_t count = 0;
+  ucxx_status_t status = UCXX_OK;
+  while (count < OFFERED && (status = ucxx_link_lease(hub->out, 0, &envelopes[count])) == UCXX_OK) {
+    uint64_t words[WORDS];
+    look(hub, envelopes[count], words);
+    numbers[count++] = (uint32_t)words[NUMBER];
+  }
+  if (status != UCXX_ERR_NO_RESOURCE && status != UCXX_ERR_CLOSED)
+    violation("completion", "offers=%s hub=%" PRIu64, short_name(status), hub->id);
+  for (size_t at = 0; at < count; at++)
+    if ((status = ucxx_envelope_abort(envelopes[at], NULL)) != UCXX_OK)
+      violation("completion", "abort=%s hub=%" PRIu64, short_name(status), hub->id);
+  answer_list(command, numbers, count);
+}
+
 /* Before on_close of an endpoint runs, its streams have given back what they held. */
 void hubs_endpoint_closed(uint64_t endpoint) {
   for (size_t at = 0; at < HUBS; at++) {
@@ -285,6 +422,9 @@ void hubs_endpoint_closed(uint64_t endpoint) {
     uint64_t words[WORDS];
     if (hub->id == 0 || hub->hub == NULL)
       continue;
+    pthread_mutex_lock(&hub->lock);
+    hub->post.at = hub->post.at == endpoint ? 0 : hub->post.at;
+    pthread_mutex_unlock(&hub->lock);
     bool in = hub->in_at == endpoint, out = hub->out_at == endpoint;
     if ((in && try_lease(hub, hub->in, words) == UCXX_ERR_BUSY) || (out && try_lease(hub, hub->out, words) == UCXX_ERR_BUSY))
       violation("completion", "what=on_close hub=%" PRIu64 ": a link of an endpoint that has ended is connected", hub->id);
@@ -332,6 +472,12 @@ bool command_hubs(const command_t *command) {
     consume(command);
   } else if (word_is(verb, "hub")) {
     tell(command);
+  } else if (word_is(verb, "post_hub")) {
+    post_hub(command);
+  } else if (word_is(verb, "list_hub")) {
+    list_hub(command);
+  } else if (word_is(verb, "list_offered")) {
+    list_offered(command);
   } else if (word_is(verb, "try_hub")) {
     try_hub(command);
   } else if (word_is(verb, "drained_hub")) {

@@ -30,6 +30,13 @@ void message_fill(void *data, size_t length, uint64_t sender, uint64_t sequence)
   }
 }
 
+void message_name(const void *data, uint64_t *sender, uint64_t *sequence) {
+  uint64_t key = 0;
+  memcpy(&key, data, sizeof key);
+  *sender = key >> 24 & 0xffff;
+  *sequence = key & 0xffffff;
+}
+
 bool message_is(const void *data, size_t length, uint64_t sender, uint64_t sequence) {
   uint64_t key = key_of(name_of(sender, sequence), length);
   return memcmp(data, &key, length < sizeof key ? length : sizeof key) == 0;

@@ -19,6 +19,7 @@ def every():
     import scenarios_connect  # noqa: F401
     import scenarios_group  # noqa: F401
     import scenarios_hub  # noqa: F401
+    import scenarios_hub_message  # noqa: F401
     import scenarios_kill  # noqa: F401
     import scenarios_messages  # noqa: F401
     import scenarios_multi  # noqa: F401

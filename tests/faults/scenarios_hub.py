@@ -24,7 +24,8 @@ class End:
         self.window = r.choose(f"window_{side}", WINDOWS)
         self.envelopes = min(r.choose(f"envelopes_{side}", (1, 2, 3, 8, 32)), max(1, (8 << 20) // work["size"]))
         self.id = actor.next_id()
-        self.call("open_hub", size=work["size"] * r.choose("longer", (1, 2) if side == "in" else (1,)), envelopes=self.envelopes, **at)
+        self.call("open_hub", size=work["size"] * r.choose("longer", (1, 2) if side == "in" else (1,)), envelopes=self.envelopes,
+                  by_message=work.get("by_message", 0), **at)
 
     def call(self, verb, **values):
         return self.actor.call(verb, hub=self.id, **values)
@@ -170,14 +171,14 @@ def begin(r, transports=None):
     return r.survivors[0].transports, {"size": size, "count": count(r, size)}, LOST if r.parameters.get("loss_percent") else 0.0
 
 
-def meet(r, peer, actors, sends, work):
-    """A stream between each of them and the peer, with receives beside it that nothing comes for."""
+def meet(r, peer, actors, sends, work, kind=Flow):
+    """A stream, or another kind of flow, between each of them and the peer, with receives beside it that nothing comes for."""
     flows = []
     for actor in actors:
         here, there = r.join(actor, peer)
         if r.choose("greeted", (True, True, False)):
             r.greet_ends(actor, here, peer, there)
-        flow = Flow(r, work, actor, peer, sends=sends)
+        flow = kind(r, work, actor, peer, sends=sends)
         receive(r, actor, here, flow.group, r.choose("beside", (0, 10)), 4096)
         flow.connect(here, there)
         r.flooded.append(actor)
