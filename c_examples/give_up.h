@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 /* Workers may be alive. exit() would run UCX's destructors while UCX's own thread works for them, which has been seen to abort the program with another status. */
-_Noreturn static inline void give_up(void) {
+__attribute__((noreturn)) static inline void give_up(void) {
   fflush(NULL);
   _Exit(EXIT_FAILURE);
 }

@@ -50,8 +50,8 @@ static inline ucxx_status_t outcome(ucxx_status_t status, ucxx_request_t *reques
   return status;
 }
 
-static inline void pair_open_with(struct pair *pair, int argc, char **argv, const ucxx_worker_params_t *worker_params,
-                                  const ucxx_endpoint_params_t *endpoint_params) {
+static inline void pair_open_for(struct pair *pair, int argc, char **argv, uint64_t features, const ucxx_worker_params_t *worker_params,
+                                 const ucxx_endpoint_params_t *endpoint_params) {
   if (argc != 3) {
     fprintf(stderr, "usage: %s 0|1 SOCKET_PATH\n", argv[0]);
     exit(2);
@@ -59,7 +59,7 @@ static inline void pair_open_with(struct pair *pair, int argc, char **argv, cons
   pair->rank = atoi(argv[1]);
 
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
-  params.features = UCXX_FEATURE_TAG | UCXX_FEATURE_AM | UCXX_FEATURE_WAKEUP;
+  params.features = features;
   check(ucxx_context_create(&params, &pair->context), "context");
   check(ucxx_worker_create(pair->context, worker_params, &pair->worker), "worker");
 
@@ -74,6 +74,11 @@ static inline void pair_open_with(struct pair *pair, int argc, char **argv, cons
   check(ucxx_endpoint_create(pair->worker, theirs, endpoint_params, &pair->endpoint), "endpoint");
   ucxx_address_destroy(theirs);
   ucxx_address_destroy(mine);
+}
+
+static inline void pair_open_with(struct pair *pair, int argc, char **argv, const ucxx_worker_params_t *worker_params,
+                                  const ucxx_endpoint_params_t *endpoint_params) {
+  pair_open_for(pair, argc, argv, UCXX_FEATURE_TAG | UCXX_FEATURE_AM | UCXX_FEATURE_WAKEUP, worker_params, endpoint_params);
 }
 
 static inline void pair_open(struct pair *pair, int argc, char **argv) {
