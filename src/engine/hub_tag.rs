@@ -131,6 +131,10 @@ unsafe fn hand_over(
     if params.flags & flag::WAIT == 0 {
         own.callback = Some(on_ended);
         own.callback_arg = std::ptr::from_ref(lease).cast_mut().cast();
+        if length.is_none() {
+            // One that ends inside its call would become a chunk before those whose messages were complete earlier, and whose callbacks wait.
+            own.flags |= flag::ALWAYS_CALLBACK;
+        }
     }
     let submitted = submit(&own);
     let status = match &submitted {

@@ -401,7 +401,7 @@ pub unsafe extern "C" fn ucxx_envelope_query(
     })
 }
 
-/// Receives a message whose tag matches into an envelope of a link that produces, straight, and commits it as a chunk of its length: before the callback runs, or the notifier reports, or anyone who waits for the request is released. What ends otherwise, a message that is longer than the envelope too, is aborted. Chunks come in the order in which their messages are complete, so a short one may be before a long one that was sent earlier. The envelope is leased before the call returns: NO_RESOURCE when there is none. Needs a hub with a worker, on which it is received. In all else as ucxx_tag_recv; memory_type is not looked at.
+/// Receives a message whose tag matches into an envelope of a link that produces, straight, and commits it as a chunk of its length: before the callback runs, or the notifier reports, or anyone who waits for the request is released. What ends otherwise, a message that is longer than the envelope too, is aborted. Chunks come in the order in which their messages are complete, so a short one may be before a long one that was sent earlier. For that it does not end inside the call: INPROGRESS where ucxx_tag_recv may return OK. The envelope is leased before the call returns: NO_RESOURCE when there is none. Needs a hub with a worker, on which it is received. In all else as ucxx_tag_recv; memory_type is not looked at.
 ///
 /// # Safety
 /// A link of this library; the rest as for `ucxx_tag_recv`.
