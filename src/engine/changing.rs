@@ -104,8 +104,7 @@ impl Endpoint {
                 return;
             }
             if self.may_have_lost() {
-                self.closing.note_outcome(Status::TIMED_OUT);
-                self.closing.overdue.set(!self.closing.taken.get());
+                self.closing.note_timeout();
             }
             if self.peer_failure {
                 return self.end_by_force();
@@ -119,8 +118,7 @@ impl Endpoint {
             self.closing.deadline.set(now + self.patience());
         }
         if now >= self.closing.deadline.get() {
-            self.closing.outcome.set(Status::TIMED_OUT);
-            self.closing.overdue.set(!self.closing.taken.get());
+            self.closing.note_timeout();
             if !self.has_let_go(now) {
                 return;
             }

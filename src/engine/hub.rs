@@ -279,10 +279,10 @@ impl Hub {
     fn seeker(&self, role: Role, kind: MemoryKind) -> Result<Seeker> {
         self.check_fork()?;
         kind.check()?;
-        let pool = self.state.lock().pools.iter().position(|pool| pool.kind == kind);
+        let pool = self.state.lock().pool_of(kind);
         let seeker = |pool| Seeker { role, pool, unit: COMPETING, link: NONE, autocommit: false, settled: false };
         match pool {
-            Some(pool) => Ok(seeker(pool as u32)),
+            Some(pool) => Ok(seeker(pool)),
             None => Err(Error::new(Status::STARVED, starved(role, None, kind, 1))),
         }
     }

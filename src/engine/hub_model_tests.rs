@@ -59,6 +59,10 @@ fn ask(seeker: &Seeker) -> Ask {
     Ask { role, pool, group, link: (seeker.link != NONE).then_some(seeker.link as usize) }
 }
 
+fn pool_of(state: &State, kind: MemoryKind) -> usize {
+    state.pool_of(kind).unwrap() as usize
+}
+
 /// Memory of the test's own, as every buffer that is wrapped.
 fn block() -> Block {
     unsafe extern "C" fn free(_arg: *mut std::ffi::c_void, data: *mut std::ffi::c_void) {
@@ -248,10 +252,9 @@ impl World {
             let (handle, ask, chunk) = (1 + held.number as usize, ask(&held.seeker), held.order);
             rules::Held { handle, ask, autocommit: false, chunk, word: held.word, length: None, data }
         };
-        let pool_of = |kind: MemoryKind| state.pools.iter().position(|pool| pool.kind == kind).unwrap();
         let ends = |transfer: &Transfer| -> [Place; 2] {
             let (from, to) = (transfer.from.data as usize, transfer.to.data as usize);
-            [(pool_of(transfer.from_kind), from), (pool_of(transfer.to_kind), to)]
+            [(pool_of(state, transfer.from_kind), from), (pool_of(state, transfer.to_kind), to)]
         };
         Rules {
             size: SIZE,
@@ -284,8 +287,7 @@ impl World {
         let pools = 0..self.state.pools.len();
         let (in_flight, depth) = (self.state.in_flight.clone(), self.state.depth);
         let is_open = |from: usize, to: usize| in_flight[from * pools.len() + to] < depth;
-        let mut due = None;
-        for (place, chunk) in rules.queue.iter().enumerate() {
+        let due = rules.queue.iter().enumerate().find_map(|(place, chunk)| {
             let filling = self.state.chunks.iter().find(|known| known.order == chunk.id).unwrap().filling;
             let taker = rules
                 .held
@@ -298,11 +300,8 @@ impl World {
                 rules.is_wanted(chunk, *to) && !is_there && is_source && !is_away && rules.can_be_copied(place, *to)
             };
             let targets: Vec<_> = pools.clone().filter(can_begin).collect();
-            if !targets.is_empty() {
-                due = Some((chunk, targets));
-                break;
-            }
-        }
+            (!targets.is_empty()).then_some((chunk, targets))
+        });
         let begun = self.state.begin_transfer();
         assert_eq!(
             begun.is_some(),
@@ -311,8 +310,7 @@ impl World {
             due.map(|(chunk, _)| chunk.id)
         );
         let (Some(begun), Some((chunk, targets))) = (begun, due) else { return };
-        let pool_of = |kind: MemoryKind| self.state.pools.iter().position(|pool| pool.kind == kind).unwrap();
-        let (from, to) = (pool_of(begun.from_kind), pool_of(begun.to_kind));
+        let (from, to) = (pool_of(&self.state, begun.from_kind), pool_of(&self.state, begun.to_kind));
         assert!(chunk.places.contains(&(from, begun.from.data as usize)), "not of the oldest chunk, {}", chunk.id);
         assert!(targets.contains(&to) && begun.length == chunk.length);
         let host = chunk.places.iter().find(|place| self.state.pools[place.0].kind.is_host());

@@ -289,10 +289,14 @@ impl State {
         }
     }
 
+    pub(super) fn pool_of(&self, kind: MemoryKind) -> Option<u32> {
+        self.pools.iter().position(|pool| pool.kind == kind).map(|pool| pool as u32)
+    }
+
     /// The pool of this kind, a new one if there is none; None where there are too many already.
     pub(super) fn pool(&mut self, kind: MemoryKind) -> Option<u32> {
-        if let Some(found) = self.pools.iter().position(|pool| pool.kind == kind) {
-            return Some(found as u32);
+        if let found @ Some(_) = self.pool_of(kind) {
+            return found;
         }
         if self.pools.len() == MOST_POOLS {
             return None;

@@ -43,15 +43,6 @@ pub(crate) struct Parting {
     leaving: Cell<Option<Status>>,
 }
 
-impl Closing {
-    /// The first failure counts.
-    pub(crate) fn note_outcome(&self, status: Status) {
-        if !self.outcome.get().is_error() {
-            self.outcome.set(status);
-        }
-    }
-}
-
 impl Parting {
     /// Not waited for longer than up to then.
     pub(super) fn hurry(&self, at: u64) {
@@ -60,6 +51,19 @@ impl Parting {
 }
 
 impl Closing {
+    /// The first failure counts.
+    pub(crate) fn note_outcome(&self, status: Status) {
+        if !self.outcome.get().is_error() {
+            self.outcome.set(status);
+        }
+    }
+
+    /// No caller is told that it ran out of a time which none has asked for.
+    pub(super) fn note_timeout(&self) {
+        self.outcome.set(Status::TIMED_OUT);
+        self.overdue.set(!self.taken.get());
+    }
+
     /// The peer touches nothing any more.
     pub(crate) fn bye_answered(&self) {
         self.parting.unanswered.set(false);
@@ -140,8 +144,7 @@ impl Endpoint {
     /// Somebody is there, and has been spoken to before: when to give up on an answer.
     fn can_part(&self) -> Option<u64> {
         // A close that the caller has given a time, and that is still within it, waits for as long.
-        let patient =
-            self.phase() == Phase::Flushing && self.closing.deadline.get() == NO_DEADLINE && !self.closing.forced.get();
+        let patient = self.closing.deadline.get() == NO_DEADLINE && !self.closing.forced.get();
         let patience = if patient { NO_DEADLINE } else { timer::deadline_after(ANSWER_NS) };
         let deadline = self.listens_until(ANSWER_NS)?.min(patience);
         let can = timer::now_ns() < deadline
