@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
   measured_loop(links, inboxes, &options, out, options.iterations);
   if (options.markers) mark_end();
 
-  pair_report(&options, links);
+  link_report(&links[0], &options);
   pair_close(links);
   free(out);
   free(in);

@@ -61,17 +61,12 @@ static void *produce(void *arg) {
 }
 
 static void open_self(struct link *link, const struct options *options) {
-  char text[512];
   size_t length;
   link_open(link, options);
   const void *address = link_address(link, &length);
   link_connect(link, address, length);
   threaded_begin(link, options);
-  report_text(options, "implementation", LINK_NAME);
-  link_version(text, sizeof text);
-  report_text(options, "ucx", text);
-  link_transports(link, text, sizeof text);
-  report_text(options, "transports", text);
+  link_report(link, options);
 }
 
 int main(int argc, char **argv) {

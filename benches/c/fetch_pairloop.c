@@ -44,7 +44,7 @@ int main(int argc, char **argv) {
   measured_loop(&fetches[0], &fetches[1], options.iterations);
   if (options.markers) mark_end();
 
-  pair_report(&options, links);
+  link_report(&links[0], &options);
   fetch_close(&fetches[1]);
   pair_close(links);
   free(out);

@@ -109,13 +109,6 @@ static void check_form(const struct way *way, int locked) {
   if ((before == after) != locked) die("the hub goes %s its lock", locked ? "without" : "by");
 }
 
-static void report_without_link(const struct options *options) {
-  char text[64];
-  link_version(text, sizeof text);
-  report_text(options, "implementation", LINK_NAME);
-  report_text(options, "ucx", text);
-}
-
 static void count_passes(const struct options *options, struct way *way, void (*pass)(struct way *)) {
   for (long i = 0; i < options->warmup; i++) pass(way);
   if (options->markers) mark_begin();
@@ -138,7 +131,7 @@ static void one_hub(const struct options *options, struct way *way, int locked) 
   count_passes(options, way, pass_on);
   check_form(way, locked);
   if (locked && way->ready < options->iterations) die("on_ready has run %ld times", way->ready);
-  report_without_link(options);
+  link_report_version(options);
   ucxx_link_destroy(way->in);
   ucxx_link_destroy(way->out);
   ucxx_hub_destroy(way->hubs[0]);
@@ -163,7 +156,7 @@ static void two_hubs(const struct options *options, struct way *way, int by_stre
     link_check(ucxx_link_connect(way->enters, ends[1].endpoint, STREAM, ENVELOPES), "ucxx_link_connect");
   }
   count_passes(options, way, by_stream ? pass_by_stream : pass_as_message);
-  pair_report(options, ends);
+  link_report(&ends[0], options);
   ucxx_link_destroy(way->in);
   ucxx_link_destroy(way->leaves);
   ucxx_link_destroy(way->enters);

@@ -75,12 +75,27 @@ static inline void link_meet(struct link *link, const struct options *options) {
   while (!harness_signalled(options)) link_advance(link);
 }
 
+/* Which implementation it is, on which UCX. */
+static inline void link_report_version(const struct options *options) {
+  char text[512];
+  report_text(options, "implementation", LINK_NAME);
+  link_version(text, sizeof text);
+  report_text(options, "ucx", text);
+}
+
+/* The same, and over what. */
+static inline void link_report(struct link *link, const struct options *options) {
+  char text[512];
+  link_report_version(options);
+  link_transports(link, text, sizeof text);
+  report_text(options, "transports", text);
+}
+
 /* Opens a link to the other process, sends one message each way so that the transports are wired up, and reports what
  * the link is made of. */
 static inline void link_establish(struct link *link, const struct options *options) {
   static uint64_t sent, received;
   static struct operation send_operation, recv_operation;
-  char text[512];
   size_t length, other_length;
   link_open(link, options);
   const void *mine = link_address(link, &length);
@@ -92,11 +107,7 @@ static inline void link_establish(struct link *link, const struct options *optio
   link_finish(link, &send_operation);
   link_finish(link, &recv_operation);
   link_meet(link, options);
-  report_text(options, "implementation", LINK_NAME);
-  link_version(text, sizeof text);
-  report_text(options, "ucx", text);
-  link_transports(link, text, sizeof text);
-  report_text(options, "transports", text);
+  link_report(link, options);
 }
 
 #endif

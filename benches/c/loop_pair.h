@@ -23,16 +23,6 @@ static inline void pair_connect(struct link *links) {
   }
 }
 
-/* Which implementation it was, on which UCX, over what. */
-static inline void pair_report(const struct options *options, struct link *links) {
-  char text[512];
-  report_text(options, "implementation", LINK_NAME);
-  link_version(text, sizeof text);
-  report_text(options, "ucx", text);
-  link_transports(&links[0], text, sizeof text);
-  report_text(options, "transports", text);
-}
-
 static inline void pair_close(struct link *links) {
   link_close(&links[0]);
   link_close(&links[1]);

@@ -73,7 +73,7 @@ int main(int argc, char **argv) {
   measured_loop(links, &remote, &options, buffer, options.iterations);
   if (options.markers) mark_end();
 
-  pair_report(&options, links);
+  link_report(&links[0], &options);
   remote_close(&remote);
   region_close(&region);
   pair_close(links);

@@ -1,6 +1,7 @@
 """One round: who takes part, what is put under way, and the four invariants afterwards."""
 
 import random
+import signal
 import time
 
 import footprint
@@ -261,6 +262,12 @@ class Round:
         """Sends a signal; the moment."""
         self.waited = {other: pulse.waited(other.process.pid) for other in self.survivors}
         return actor.send_signal(number)
+
+    def hold_up(self, actor):
+        """It stands still for a while."""
+        self.strike(actor, signal.SIGSTOP)
+        self.rest(self.choose("stopped_up_to", (0.1, 1.5, 3)))
+        self.strike(actor, signal.SIGCONT)
 
     def now(self, *others):
         """The moment at which something is asked for."""

@@ -324,9 +324,7 @@ def hub_stopped(r):
     for flow in flows:
         flow.start()
     r.pause()
-    r.strike(peer, signal.SIGSTOP)
-    r.rest(r.choose("stopped_up_to", (0.1, 1.5, 3)))
-    r.strike(peer, signal.SIGCONT)
+    r.hold_up(peer)
     for flow in flows:
         flow.started()
         flow.sink.call("consume")

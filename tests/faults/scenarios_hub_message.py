@@ -1,7 +1,5 @@
 """Chunks that go from hub to hub as tag messages, straight out of envelopes and into them, while the process at either end ends, stops or closes."""
 
-import signal
-
 from rounds import DEATH, NANO
 from scenarios import scenario
 from scenarios_close import CUT
@@ -129,12 +127,6 @@ class Mail(Flow):
         self.mine().drop()
 
 
-def stop(r, peer):
-    r.strike(peer, signal.SIGSTOP)
-    r.rest(r.choose("stopped_up_to", (0.1, 1.5, 3)))
-    r.strike(peer, signal.SIGCONT)
-
-
 def end(r, how, peer, flows, transports):
     """The connections come to their end, and others take their place: those, whom they lead to, and whether the peer is to leave beside it."""
     for flow in flows:
@@ -163,7 +155,7 @@ def hub_message(r):
         flow.start()
     r.pause()
     if how == "stop":
-        stop(r, peer)
+        r.hold_up(peer)
         places, after, leaves = [(flow.actor, flow.here) for flow in flows], peer, False
     else:
         places, after, leaves = end(r, how, peer, flows, transports)

@@ -101,9 +101,7 @@ def stopped_active(r):
     peer, places = between(r, messages=r.choose("messages", ("read", "pull")), questions="now")
     sent = both_turns(r, peer, places, count, size)
     r.pause()
-    r.strike(peer, signal.SIGSTOP)
-    r.rest(r.choose("stopped_up_to", (0.1, 1.5, 3)))
-    r.strike(peer, signal.SIGCONT)
+    r.hold_up(peer)
     for sender, *_ in sent:
         sender.result()
     for sender, _, group in sent:

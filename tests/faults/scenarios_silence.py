@@ -27,9 +27,7 @@ def stopped(r):
     for actor, here, _, group in places:
         actor.post("send", ep=here, group=group, count=count, size=size, tag=8, sender=actor.number)
     r.pause()
-    r.strike(peer, signal.SIGSTOP)
-    r.rest(r.choose("stopped_up_to", (0.1, 1.5, 3)))
-    r.strike(peer, signal.SIGCONT)
+    r.hold_up(peer)
     for actor, _, _, group in places:
         actor.result()
         r.drained(actor, group)
