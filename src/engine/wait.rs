@@ -264,12 +264,12 @@ impl Worker {
         Ok(if woken { Idle::Woken } else { Idle::Nothing })
     }
 
-    /// Sleeps until there is an event and handles it. False when the time ran out first.
+    /// Polls for a while and sleeps then, until there is an event, and handles it. False when the time ran out first.
     pub fn wait(&self, timeout_ns: u64) -> Result<bool> {
         may_wait()?;
         self.check_usable()?;
         self.need(feature::WAKEUP)?;
-        let deadline = timer::deadline_after(timeout_ns);
+        let deadline = until(timeout_ns);
         if self.gate.is_lock() {
             let room = &self.waiting;
             let mut driven = room.driven.lock();
@@ -278,12 +278,12 @@ impl Worker {
             }
             *driven = true;
             drop(driven);
-            let woken = self.wait_alone(timeout_ns, deadline);
+            let woken = self.wait_alone(deadline);
             *room.driven.lock() = false;
             room.changed.notify_all();
             return woken;
         }
-        self.wait_alone(timeout_ns, deadline)
+        self.wait_alone(deadline)
     }
 
     /// Another thread drives: whatever it handles, or its leaving, is the event that is waited for.
@@ -301,17 +301,21 @@ impl Worker {
         !timed_out
     }
 
-    fn wait_alone(&self, timeout_ns: u64, deadline: u64) -> Result<bool> {
+    fn wait_alone(&self, deadline: u64) -> Result<bool> {
+        let mut patience = Patience::new(self.spin_ns, deadline);
         loop {
             if self.progress_and_tell()? > 0 {
                 return Ok(true);
             }
-            if timeout_ns == 0 || timer::now_ns() >= deadline {
-                return Ok(false);
-            }
-            if let Idle::Woken = self.sleep_until_event(&|| false, deadline)? {
-                self.progress_and_tell()?;
-                return Ok(true);
+            match patience.after_pass(0) {
+                Next::Poll => {}
+                Next::GiveUp => return Ok(false),
+                Next::Sleep | Next::Nap => {
+                    if let Idle::Woken = self.sleep_until_event(&|| false, deadline)? {
+                        self.progress_and_tell()?;
+                        return Ok(true);
+                    }
+                }
             }
         }
     }

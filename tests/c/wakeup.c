@@ -191,6 +191,29 @@ static void waits(void) {
   solo_close(&solo);
 }
 
+/* Sleeps of a worker that waits in vain for ten milliseconds, with so long to poll first. */
+static uint64_t sleeps_after(uint64_t spin_ns) {
+  ucxx_context_t *context = NULL;
+  ucxx_worker_t *worker = NULL;
+  ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
+  ucxx_worker_stats_t stats = UCXX_WORKER_STATS_INIT;
+  params.spin_ns = spin_ns;
+  CHECK_OK(ucxx_context_create(NULL, &context));
+  CHECK_OK(ucxx_worker_create(context, &params, &worker));
+  while (ucxx_worker_wait(worker, 10 * MILLISECOND) == UCXX_OK) {
+  }
+  CHECK_OK(ucxx_worker_query_stats(worker, &stats));
+  ucxx_worker_destroy(worker);
+  ucxx_context_destroy(context);
+  return stats.sleeps;
+}
+
+static void waits_poll_first(void) {
+  STEP("wait polls for spin_ns before it sleeps");
+  CHECK_EQ(sleeps_after(UINT64_MAX), 0);
+  CHECK(sleeps_after(1) > 0);
+}
+
 static void timeouts_wake(void) {
   STEP("the timeout of an operation wakes the descriptor");
   solo_t solo;
@@ -351,6 +374,7 @@ static void body(pair_t *pair) {
     return;
   signals();
   waits();
+  waits_poll_first();
   timeouts_wake();
   deferred_completion_is_pending();
   acting_while_another_sleeps();
