@@ -1887,9 +1887,9 @@ void ucxx_worker_destroy(ucxx_worker_t *worker);
 ucxx_status_t ucxx_worker_progress(ucxx_worker_t *worker, uint32_t *events);
 
 /**
- * Sleeps until there is an event, and handles it: OK. TIMED_OUT when `timeout_ns` ran out first (0 polls, UINT64_MAX waits for
- * ever). It may return OK without anything that the caller would notice: look, and wait again. Needs UCXX_FEATURE_WAKEUP. BUSY
- * from a callback, and with a progress thread.
+ * Waits until there is an event, and handles it: OK. Polls for `spin_ns` of ucxx_worker_params_t, and sleeps then. TIMED_OUT when
+ * `timeout_ns` ran out first (0 looks once, UINT64_MAX waits for ever). It may return OK without anything that the caller
+ * would notice: look, and wait again. Needs UCXX_FEATURE_WAKEUP. BUSY from a callback, and with a progress thread.
  */
 ucxx_status_t ucxx_worker_wait(ucxx_worker_t *worker, uint64_t timeout_ns);
 
@@ -2644,8 +2644,9 @@ const void *ucxx_fetch_data(const ucxx_fetch_t *fetch, size_t *length);
 size_t ucxx_fetch_capacity(const ucxx_fetch_t *fetch);
 
 /**
- * The endpoint to the side that asks. Borrowed: valid until the question is destroyed, or for as long as one's own that
- * ucxx_endpoint_retain makes of it.
+ * The endpoint to the side that asks: the user's own of that connection where there is one, else one that the library has
+ * made for it. Borrowed: valid until the question is destroyed, or for as long as one's own that ucxx_endpoint_retain makes
+ * of it.
  */
 ucxx_endpoint_t *ucxx_fetch_endpoint(const ucxx_fetch_t *fetch);
 

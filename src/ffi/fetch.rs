@@ -209,8 +209,9 @@ pub unsafe extern "C" fn ucxx_fetch_capacity(fetch: *const ucxx_fetch_t) -> usiz
     unsafe { look(fetch, 0, |fetch| usize::try_from(fetch.capacity()).unwrap_or(usize::MAX)) }
 }
 
-/// The endpoint to the side that asks. Borrowed: valid until the question is destroyed, or for as long as one's own that
-/// ucxx_endpoint_retain makes of it.
+/// The endpoint to the side that asks: the user's own of that connection where there is one, else one that the library has
+/// made for it. Borrowed: valid until the question is destroyed, or for as long as one's own that ucxx_endpoint_retain makes
+/// of it.
 ///
 /// # Safety
 /// NULL or a question of this library that was not destroyed.

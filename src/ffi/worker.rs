@@ -241,8 +241,8 @@ unsafe extern "C" fn progress(worker: *mut ucxx_worker_t, events: *mut u32, so_f
 }
 
 /// Waits until there is an event, and handles it: OK. Polls for `spin_ns` of ucxx_worker_params_t, and sleeps then. TIMED_OUT when
-/// `timeout_ns` ran out first (0 looks once, UINT64_MAX waits for ever). It may return OK without anything that the caller would notice: look, and wait again. Needs UCXX_FEATURE_WAKEUP. BUSY
-/// from a callback, and with a progress thread.
+/// `timeout_ns` ran out first (0 looks once, UINT64_MAX waits for ever). It may return OK without anything that the caller
+/// would notice: look, and wait again. Needs UCXX_FEATURE_WAKEUP. BUSY from a callback, and with a progress thread.
 ///
 /// # Safety
 /// A worker of this library.
