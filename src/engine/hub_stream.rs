@@ -7,7 +7,8 @@
 //!
 //! **How two ends find each other.** Each has a number, and says Open with the stream's. Whichever is first waits: its Open is kept by the peer's worker. An
 //! end that the other one has left in peace gets a new number, says Open again, and waits for the next. Messages name both ends by
-//! their numbers, so that what is late is known as such.
+//! their numbers, so that what is late is known as such. Opens cross, and either end may go at any time, so one can have joined an end that is joined with
+//! another one, or gone. It has named that end in its own Open then, which is answered by Close: it waits anew, and nobody is left alone with what was.
 //!
 //! **Threads.** What a stream knows belongs to whoever has its turn, which is one thread at a time, in a pass of the worker (`hub_streams`). It calls the hub, and so the
 //! user's callbacks, without a lock. Others only leave a mark: a place whose transfer has ended, mail, a link that is gone, an endpoint that has ended.
@@ -25,7 +26,6 @@ use super::hub_wait::{DATA, ROOM};
 use super::lock_order::Mutex;
 use super::log;
 use super::memory_type;
-use super::operation::OpParams;
 use super::status::{Error, Result, Status};
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -113,9 +113,8 @@ pub(crate) struct HubStream {
     device: bool,
     window: u32,
     places: Box<[Place]>,
-    /// Its own, and the other end's; 0 for none. Written by who has the turn.
+    /// Its own. Written by who has the turn.
     number: AtomicU32,
-    met: AtomicU32,
     marked: AtomicBool,
     /// Its link is gone, or its hub.
     given_up: AtomicBool,
@@ -164,7 +163,6 @@ impl Link {
             window,
             places: (0..window).map(|_| Place::new()).collect(),
             number: AtomicU32::new(worker.hub_streams.next_number()),
-            met: AtomicU32::new(0),
             marked: AtomicBool::new(false),
             given_up: AtomicBool::new(false),
             lost: AtomicBool::new(false),
@@ -230,10 +228,6 @@ impl HubStream {
         self.number.load(Ordering::Relaxed) == number
     }
 
-    pub(super) fn is_met_by(&self, number: u32) -> bool {
-        self.met.load(Ordering::Relaxed) == number
-    }
-
     /// Something has happened that concerns it. Any thread.
     pub(super) fn stir(&self) {
         self.marked.store(true, Ordering::SeqCst);
@@ -256,9 +250,9 @@ impl HubStream {
         self.marked.store(true, Ordering::SeqCst);
     }
 
+    /// A turn has to follow.
     pub(super) fn post(&self, mail: Mail) {
         self.mail.lock().push_back(mail);
-        self.stir();
     }
 
     /// Does what there is to do, unless somebody is about it, who will then.
@@ -320,26 +314,39 @@ impl HubStream {
 
     /// The other end has told of itself.
     fn meet(&self, work: &mut Work, header: &StreamHeader) -> std::result::Result<(), &'static str> {
-        if header.count != self.id || header.mark == self.takes() || !(header.to == 0 || self.is_numbered(header.to)) {
+        let names = header.to != 0;
+        if names && !self.is_numbered(header.to) {
+            // It was this end's when the message came.
+            self.turn_away(work, header);
+            return Ok(());
+        }
+        if header.count != self.id || header.mark == self.takes() {
             return Err("an end of another stream");
         }
         let peer = Peer::of(header);
         match work.stage {
             Stage::Waiting => self.join(work, peer),
-            Stage::Joined if self.is_met_by(peer.number) => {}
-            Stage::Joined => {
-                // It has begun anew, and knows nothing of what was before.
-                work.next_peer = Some(peer);
-                work.stage = Stage::Clearing { over: false };
+            Stage::Joined if work.peer.is_some_and(|known| known.number == peer.number) => {}
+            _ => {
+                if work.stage == Stage::Joined {
+                    // It has begun anew, and knows nothing of what was before.
+                    work.stage = Stage::Clearing { over: false };
+                }
+                work.next_peer = (!names).then_some(peer);
+                if names {
+                    self.turn_away(work, header);
+                }
             }
-            Stage::Clearing { .. } => work.next_peer = Some(peer),
-            Stage::Over => {}
         }
         Ok(())
     }
 
+    /// Who has joined a number of this end's at which it waits for nobody, or not any more, begins anew.
+    fn turn_away(&self, work: &mut Work, header: &StreamHeader) {
+        self.say(work, header.turned_away());
+    }
+
     fn join(&self, work: &mut Work, peer: Peer) {
-        self.met.store(peer.number, Ordering::Relaxed);
         work.peer = Some(peer);
         work.stage = Stage::Joined;
         if !peer.knows {
@@ -395,9 +402,7 @@ impl HubStream {
 
     /// Sends what has no chunk with it.
     pub(super) fn say(&self, work: &mut Work, header: StreamHeader) {
-        // SAFETY: there is no data.
-        let said = unsafe { self.endpoint.send_for_hub(&header.encode(), &[], &OpParams::DEFAULT) };
-        if let Err(error) = said {
+        if let Err(error) = self.endpoint.say_for_hub(&header) {
             self.cannot(work, &error);
         }
     }
@@ -479,7 +484,6 @@ impl HubStream {
         }
         work.reset();
         work.stage = Stage::Waiting;
-        self.met.store(0, Ordering::Relaxed);
         self.number.store(self.endpoint.worker.hub_streams.next_number(), Ordering::Relaxed);
         self.wait(work);
         if work.stage == Stage::Joined {
@@ -495,11 +499,12 @@ impl HubStream {
     /// It is over. `all`: the other end has told that its hub has no more.
     pub(super) fn finish(&self, work: &mut Work, all: bool) {
         work.stage = Stage::Over;
-        self.met.store(0, Ordering::Relaxed);
         self.endpoint.worker.hub_streams.leave(self);
         self.part_from_hub(Some(all));
         let rest = std::mem::take(&mut *self.mail.lock());
-        drop(rest);
+        for mail in rest.iter().filter(|mail| mail.header.tells == Tells::Open && mail.header.to != 0) {
+            self.turn_away(work, &mail.header);
+        }
     }
 
     /// `all`: as for `finish`; none of a stream that has not begun.

@@ -118,6 +118,12 @@ impl HubStream {
 }
 
 impl Endpoint {
+    /// Sends what has no chunk with it.
+    pub(super) fn say_for_hub(&self, header: &StreamHeader) -> Result<Submitted> {
+        // SAFETY: there is no data.
+        unsafe { self.send_for_hub(&header.encode(), &[], &OpParams::DEFAULT) }
+    }
+
     /// Sends a message about a stream.
     ///
     /// # Safety

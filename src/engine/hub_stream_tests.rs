@@ -91,7 +91,8 @@ impl Pair {
             produce_in(&pair.hub);
         }
         pair.link().connect(&pair.to_attacker, STREAM, WINDOW).unwrap();
-        pair.say(&pair.open(role), &[]);
+        // It knows the number, so nothing is asked of its worker, which would not know that of the attacker's end.
+        pair.say(&StreamHeader { to: pair.number(), ..pair.open(role) }, &[]);
         pair.pass();
         pair
     }
@@ -306,9 +307,10 @@ fn what_goes_to_a_device_is_pulled() {
         }
         let stream = hub.state.lock().links[0].watch.stream.clone().unwrap();
         let from = THEIRS + 1;
-        pair.say(&StreamHeader { device, count: number, from, ..pair.open(Role::Consume) }, &[]);
+        let to = stream.own_number();
+        pair.say(&StreamHeader { device, count: number, from, to, ..pair.open(Role::Consume) }, &[]);
         pair.pass();
-        pair.say(&StreamHeader { size: 1, ..StreamHeader::new(Tells::Credit, stream.own_number(), from) }, &[]);
+        pair.say(&StreamHeader { size: 1, ..StreamHeader::new(Tells::Credit, to, from) }, &[]);
         for _ in 0..PASSES {
             pair.attacker.progress().unwrap();
         }
@@ -419,14 +421,18 @@ impl Fed {
         let stream = STREAM + 1 + number as u64;
         // SAFETY: alive as long as it is not gone.
         unsafe { self.links[number].as_ref() }.connect(&self.pair.to_attacker, stream, WINDOW).unwrap();
-        let from = Self::theirs(number, time);
-        self.pair.say(&StreamHeader { count: stream, from, ..self.pair.open(Role::Produce) }, &[]);
+        let (from, to) = (Self::theirs(number, time), self.own(number));
+        self.pair.say(&StreamHeader { count: stream, from, to, ..self.pair.open(Role::Produce) }, &[]);
         self.pair.pass();
     }
 
-    fn meets(&mut self, number: usize, time: u32, fate: Fate) {
+    fn own(&self, number: usize) -> u32 {
         let stream = self.pair.hub.state.lock().links[1 + number].watch.stream.clone();
-        let to = stream.map_or(0, |stream| stream.own_number());
+        stream.map_or(0, |stream| stream.own_number())
+    }
+
+    fn meets(&mut self, number: usize, time: u32, fate: Fate) {
+        let to = self.own(number);
         let end = StreamHeader { mark: true, ..StreamHeader::new(Tells::End, to, Self::theirs(number, time)) };
         match fate {
             Fate::Ends => self.pair.say(&end, &[]),

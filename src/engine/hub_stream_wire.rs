@@ -4,6 +4,7 @@
 #![deny(unsafe_code)]
 
 use super::hub_memory::METADATA;
+use super::status::Status;
 
 /// What a message tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +54,11 @@ impl StreamHeader {
     /// One that says nothing else.
     pub fn new(tells: Tells, to: u32, from: u32) -> Self {
         StreamHeader { tells, mark: false, device: false, window: 0, to, from, count: 0, size: 0, status: 0 }
+    }
+
+    /// The answer to an Open that names an end which waits for none.
+    pub fn turned_away(&self) -> Self {
+        StreamHeader { status: Status::CANCELED.0, ..Self::new(Tells::Close, self.from, self.to) }
     }
 
     /// As it is sent.

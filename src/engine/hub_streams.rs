@@ -92,10 +92,6 @@ impl HubStreams {
         drop(left);
     }
 
-    fn find(&self, is_it: impl Fn(&HubStream) -> bool) -> Option<Arc<HubStream>> {
-        self.table.lock().streams.iter().find(|stream| is_it(stream)).cloned()
-    }
-
     fn begin_round(&self) -> Vec<Arc<HubStream>> {
         let mut table = self.table.lock();
         let mut round = std::mem::take(&mut table.round);
@@ -208,55 +204,50 @@ impl Worker {
 
     fn take_in_for_hub(&self, mail: Mail, endpoint: Arc<Endpoint>) -> std::result::Result<(), &'static str> {
         let (header, _) = StreamHeader::decode(mail.message().header())?;
-        let streams = &self.hub_streams;
-        let is_of_peer = |stream: &HubStream| is_same_peer(&stream.endpoint, &endpoint);
-        let found = match (header.tells, header.to) {
-            (Tells::Open, 0) => {
-                let peer = Peer::of(&header);
-                let answers = |stream: &HubStream| {
-                    stream.id == header.count && stream.takes() != header.mark && is_of_peer(stream)
-                };
-                match streams.find(answers) {
-                    Some(stream) => Some(stream),
-                    None => return self.keep_unmet(endpoint, &header, peer),
-                }
-            }
-            (Tells::Close, 0) => {
-                let mut table = streams.table.lock();
-                let same = |unmet: &Unmet| unmet.peer.number == header.from && is_same_peer(&unmet.endpoint, &endpoint);
-                if let Some(place) = table.unmet.iter().position(same) {
-                    table.unmet.remove(place);
-                    return Ok(());
-                }
-                drop(table);
-                streams.find(|stream| stream.is_met_by(header.from) && is_of_peer(stream))
-            }
-            (_, to) => streams.find(|stream| stream.is_numbered(to) && is_of_peer(stream)),
-        };
-        // What is for an end that has gone is out of date.
-        let Some(stream) = found else { return Ok(()) };
-        stream.post(mail.with(header));
-        Ok(())
-    }
-
-    fn keep_unmet(
-        &self,
-        endpoint: Arc<Endpoint>,
-        header: &StreamHeader,
-        peer: Peer,
-    ) -> std::result::Result<(), &'static str> {
+        let is_of_peer = |other: &Endpoint| is_same_peer(other, &endpoint);
         let mut table = self.hub_streams.table.lock();
-        let (id, takes) = (header.count, header.mark);
+        if (header.tells, header.to) == (Tells::Close, 0) {
+            table.unmet.retain(|unmet| unmet.peer.number != header.from || !is_of_peer(&unmet.endpoint));
+            return Ok(());
+        }
+        let is_for = |stream: &&Arc<HubStream>| match header.to {
+            0 => stream.id == header.count && stream.takes() != header.mark && is_of_peer(&stream.endpoint),
+            to => stream.is_numbered(to) && is_of_peer(&stream.endpoint),
+        };
+        if let Some(stream) = table.streams.iter().find(is_for).cloned() {
+            // While it is in the table: what leaves that looks at its mail once more.
+            stream.post(mail.with(header));
+            drop(table);
+            stream.stir();
+            return Ok(());
+        }
+        match (header.tells, header.to) {
+            (Tells::Open, 0) => table.keep_unmet(endpoint, &header),
+            (Tells::Open, _) => {
+                drop(table);
+                // An endpoint that takes nothing is about to end, and all that was joined over it with it.
+                let _ = endpoint.say_for_hub(&header.turned_away());
+                Ok(())
+            }
+            // What is for an end that has gone is out of date.
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Table {
+    fn keep_unmet(&mut self, endpoint: Arc<Endpoint>, header: &StreamHeader) -> std::result::Result<(), &'static str> {
+        let (id, takes, peer) = (header.count, header.mark, Peer::of(header));
         let same = |unmet: &Unmet| unmet.id == id && unmet.takes == takes && is_same_peer(&unmet.endpoint, &endpoint);
-        if let Some(known) = table.unmet.iter_mut().find(|unmet| same(unmet)) {
+        if let Some(known) = self.unmet.iter_mut().find(|unmet| same(unmet)) {
             // It has begun anew.
             known.peer = peer;
             return Ok(());
         }
-        if table.unmet.iter().filter(|unmet| is_same_peer(&unmet.endpoint, &endpoint)).count() >= MOST_UNMET {
+        if self.unmet.iter().filter(|unmet| is_same_peer(&unmet.endpoint, &endpoint)).count() >= MOST_UNMET {
             return Err("more ends of streams than anybody has that none here has answered");
         }
-        table.unmet.push(Unmet { endpoint, id, takes, peer });
+        self.unmet.push(Unmet { endpoint, id, takes, peer });
         Ok(())
     }
 }
