@@ -2,6 +2,9 @@
 //!
 //! It goes out behind everything else that was sent. A side that closes by force with sends under way asks for an answer, as the
 //! peer may be reading their memory: it gets one when the peer has read its last byte, and waits for it for a bounded time.
+//!
+//! A side that has said Hello and no more, and has heard nothing, waits as well: where the peer's user closes its own end, unused, before the Hello has come,
+//! that end is kept for the next connection (see `untouched`), which the Bye would be taken for the end of.
 
 use super::close::{Closing, NO_DEADLINE};
 use super::endpoint::{Endpoint, Phase};
@@ -29,6 +32,8 @@ pub(crate) struct Parting {
     under_way: Cell<bool>,
     /// The peer is to answer, and has not.
     unanswered: Cell<bool>,
+    /// It was said right behind a Hello that the peer had not answered.
+    unheard: Cell<bool>,
     /// Not longer than up to this moment.
     deadline: Cell<u64>,
     /// The peer has said it.
@@ -124,6 +129,7 @@ impl Endpoint {
         let parting = &self.closing.parting;
         if !parting.said.replace(true) {
             let Some(deadline) = self.can_part() else { return true };
+            parting.unheard.set(self.has_said_hello_alone());
             let waits = self.needs_answer();
             parting.unanswered.set(waits);
             parting.under_way.set(true);
@@ -138,13 +144,22 @@ impl Endpoint {
     /// The peer may be reading the memory of sends; or the connection was made by host and port, where UCX's own end of one overtakes what
     /// was sent by shared memory.
     fn needs_answer(&self) -> bool {
+        self.may_cut_short() || (self.closing.parting.unheard.get() && !self.closing.forced.get())
+    }
+
+    fn may_cut_short(&self) -> bool {
         self.sends.get() > 0 || self.connection.is_some()
+    }
+
+    /// Nothing but Hello has been said, and it may not have come yet.
+    fn has_said_hello_alone(&self) -> bool {
+        self.peering.theirs.get() == 0 && self.operations_sent() == 0
     }
 
     /// Somebody is there, and has been spoken to before: when to give up on an answer.
     fn can_part(&self) -> Option<u64> {
         // A close that the caller has given a time, and that is still within it, waits for as long.
-        let patient = self.closing.deadline.get() == NO_DEADLINE && !self.closing.forced.get();
+        let patient = self.closing.deadline.get() == NO_DEADLINE && !self.closing.forced.get() && self.may_cut_short();
         let patience = if patient { NO_DEADLINE } else { timer::deadline_after(ANSWER_NS) };
         let deadline = self.listens_until(ANSWER_NS)?.min(patience);
         let can = timer::now_ns() < deadline
