@@ -2,6 +2,7 @@
 
 import signal
 
+from actors import Violation
 from rounds import DEATH, NANO
 from scenarios import scenario
 
@@ -56,6 +57,37 @@ def unlisten(r):
     server.call("held", how="destroy")
     r.ended(places, None, ("OK",) + NOBODY, None, statuses=NOBODY)
     r.leave(server)
+
+
+def let_in(r, server, first):
+    """A survivor connects to a server that listens, and they talk; the survivor, its end, and the server's."""
+    port = server.call("listen", answer="accept", first=first)["port"]
+    actor = r.random.choice(r.survivors)
+    here = actor.next_id()
+    actor.call("connect", ep=here, port=port)
+    for side, what, endpoint in ((server, "accepted", first), (actor, "opened", here)):
+        if side.wait(what, ep=endpoint) is None:
+            raise Violation("survivors", f"no connection: {side.name} {side.events[-3:]}\n{r.why(side)}", side)
+    r.greet_ends(actor, here, server, first)
+    return port, (actor, here, first)
+
+
+@scenario()
+def refused_port(r):
+    """Nobody listens at a port any more: who asks there is refused, and who was let in before goes on."""
+    transports = r.take_part(r.choose("transports", OVER))
+    server = r.guest("server", transports)
+    port, before = let_in(r, server, 100)
+    server.call("unlisten")
+    began = r.now(server)
+    r.ended(clients(r, server, port), began, ("UNREACHABLE",), DEATH, statuses=("UNREACHABLE",))
+    connected = [before]
+    if r.choose("listens_again", (True, False)):
+        connected.append(let_in(r, server, 200)[1])
+        server.call("unlisten")
+    for actor, here, there in connected:
+        r.greet_ends(actor, here, server, there)
+    r.part([(actor, here) for actor, here, _ in connected], server)
 
 
 @scenario()
