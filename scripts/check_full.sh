@@ -78,6 +78,7 @@ rust_repeated() {
 
 part "fast tests" scripts/test.sh
 part "C tests under valgrind" under_valgrind
+part "hostile calls under valgrind" hostile_under_valgrind "$suites/tests/c/hostile" 400000
 for wheel in "${ucx_wheels[@]}"; do part "C examples under valgrind, UCX $wheel" examples_under_valgrind "$wheel"; done
 part "C tests, $repeat times" repeated "$suites/tests/c"
 part "C examples, $repeat times" repeated "$suites/c_examples"

@@ -171,6 +171,7 @@ on_wheel() { # version
   # Under valgrind on the system's UCX only; check_full.sh runs it on these as well.
   run_suites --label-exclude valgrind
   tests/tools/test_tools.py "$stage" Perftest.test_every_way_of_driving_and_waiting Info
+  [ "$1" != "${ucx_wheels[-1]}" ] || hostile_under_valgrind "$suites/tests/c/hostile" 40000
 }
 for wheel in "${ucx_wheels[@]}"; do eval "step_ucx-$wheel() { on_wheel $wheel; }"; done
 

@@ -237,6 +237,9 @@ impl Endpoint {
 
     /// The request of a close was cancelled, or its time has run out: no more patience.
     pub(crate) fn hurry_close(&self, reason: Status) {
+        if self.has_only_courtesy_left() {
+            return;
+        }
         self.closing.outcome.set(reason);
         if self.phase() == Phase::Flushing {
             if self.transfers() == 0 {

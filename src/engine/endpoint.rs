@@ -134,6 +134,8 @@ pub struct Endpoint {
     pub(super) flushed_at: Cell<u64>,
     /// Puts and gets among the sends.
     pub(super) one_sided: Cell<u32>,
+    /// A get or an atomic operation was submitted, which is not among what was sent.
+    pub(super) has_read: Cell<bool>,
     /// Sends in flight, those that wait included.
     pub(crate) sends: Cell<u32>,
     pub(crate) window: SendWindow,
@@ -264,6 +266,7 @@ impl Endpoint {
             closing: super::close::Closing::default(),
             operations_sent: Counter::default(),
             one_sided: Cell::new(0),
+            has_read: Cell::new(false),
             flushed_at: Cell::new(u64::MAX),
             bytes_sent: Counter::default(),
             asked: Asked::new(params.window),
@@ -442,6 +445,9 @@ impl Endpoint {
     pub(crate) fn in_flight_add(&self, slot: &Slot) {
         let counter = self.counter(slot.kind.get());
         counter.set(counter.get() + 1);
+        if matches!(slot.kind.get(), Kind::Get | Kind::Atomic) {
+            self.has_read.set(true);
+        }
         if slot.kind.get().is_send() {
             self.one_sided.set(self.one_sided.get() + u32::from(slot.kind.get().is_one_sided()));
             self.send_begun(slot);

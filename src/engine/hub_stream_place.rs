@@ -124,12 +124,13 @@ impl Endpoint {
         unsafe { self.send_for_hub(&header.encode(), &[], &OpParams::DEFAULT) }
     }
 
-    /// Sends a message about a stream.
+    /// Sends a message about a stream. It is owed to the other end, whatever the user has waiting in the queue: chunks are no more than that has given credit for,
+    /// and an end that missed any of the others would wait for ever. Refused only by an endpoint that takes nothing, and so will end.
     ///
     /// # Safety
     /// The data is readable until the operation has completed.
     pub(super) unsafe fn send_for_hub(&self, header: &[u8], data: &[Part], params: &OpParams) -> Result<Submitted> {
-        let params = OpParams { flags: params.flags | flag::HUB, ..*params };
+        let params = OpParams { flags: params.flags | flag::HUB | flag::OWED, ..*params };
         let front = Front { header, table: &[] };
         // SAFETY: as for this function.
         unsafe { self.send_message(wire::Kind::Message, 0, front, data, &params, Out::NOWHERE) }

@@ -8,6 +8,9 @@ use super::inflight::Out;
 use super::status::Status;
 use super::tag::Part;
 
+/// A sender with less credit is always told when there is more, however small the window.
+const PLENTY: u64 = 2;
+
 impl HubStream {
     /// Makes chunks of what has come, and tells of it, and of the envelopes that there are for more.
     pub(super) fn receive(&self, work: &mut Work) {
@@ -47,8 +50,15 @@ impl HubStream {
         self.tell(work);
     }
 
+    /// What has become a chunk frees its envelope at the sender, which is told at once; that there is one more here can wait for that, as long as the sender has plenty:
+    /// else there would be two messages for each chunk where one does.
     fn tell(&self, work: &mut Work) {
         if work.told == (work.first, work.granted) {
+            return;
+        }
+        let (told_first, told_granted) = work.told;
+        let plenty = self.window(work).div_ceil(2).max(PLENTY);
+        if work.first == told_first && told_granted.saturating_sub(work.next) >= plenty && work.end.is_none() {
             return;
         }
         work.told = (work.first, work.granted);

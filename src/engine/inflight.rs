@@ -131,6 +131,9 @@ impl Worker {
         self.stats.completed.add(1);
         if kind.brings_bytes() {
             self.stats.bytes_received.add(length);
+            if let (Kind::Get, Some(endpoint)) = (kind, endpoint) {
+                endpoint.has_read.set(true);
+            }
         } else if let Some(endpoint) = endpoint {
             self.stats.bytes_sent.add(length);
             endpoint.count_sent(length);

@@ -3,8 +3,9 @@
 //! It goes out behind everything else that was sent. A side that closes by force with sends under way asks for an answer, as the
 //! peer may be reading their memory: it gets one when the peer has read its last byte, and waits for it for a bounded time.
 //!
-//! A side that has said Hello and no more, and has heard nothing, waits as well: where the peer's user closes its own end, unused, before the Hello has come,
-//! that end is kept for the next connection (see `untouched`), which the Bye would be taken for the end of.
+//! A side that closes by flush, has said Hello and no more, and has heard nothing, waits as well: where the peer's user closes its own end, unused, before the
+//! Hello has come, that end is kept for the next connection (see `untouched`), which the Bye would be taken for the end of. That is a courtesy: nothing of this
+//! side's hangs on it, so it does not count as running out of time.
 
 use super::close::{Closing, NO_DEADLINE};
 use super::endpoint::{Endpoint, Phase};
@@ -32,10 +33,10 @@ pub(crate) struct Parting {
     under_way: Cell<bool>,
     /// The peer is to answer, and has not.
     unanswered: Cell<bool>,
-    /// It was said right behind a Hello that the peer had not answered.
-    unheard: Cell<bool>,
     /// Not longer than up to this moment.
     deadline: Cell<u64>,
+    /// It was said right behind a Hello that the peer had not answered, and waits up to this moment for that; else 0.
+    unheard_until: Cell<u64>,
     /// The peer has said it.
     pub(crate) heard: Cell<bool>,
     /// So often it has been put behind what came before it.
@@ -129,7 +130,7 @@ impl Endpoint {
         let parting = &self.closing.parting;
         if !parting.said.replace(true) {
             let Some(deadline) = self.can_part() else { return true };
-            parting.unheard.set(self.has_said_hello_alone());
+            parting.unheard_until.set(self.courtesy());
             let waits = self.needs_answer();
             parting.unanswered.set(waits);
             parting.under_way.set(true);
@@ -141,25 +142,44 @@ impl Endpoint {
         self.is_parting().is_none_or(|deadline| now >= deadline)
     }
 
-    /// The peer may be reading the memory of sends; or the connection was made by host and port, where UCX's own end of one overtakes what
-    /// was sent by shared memory.
     fn needs_answer(&self) -> bool {
-        self.may_cut_short() || (self.closing.parting.unheard.get() && !self.closing.forced.get())
+        self.may_cut_short() || self.is_courteous()
     }
 
+    /// The peer may be reading the memory of sends; or the connection was made by host and port, where UCX's own end of one overtakes what
+    /// was sent by shared memory.
     fn may_cut_short(&self) -> bool {
         self.sends.get() > 0 || self.connection.is_some()
     }
 
-    /// Nothing but Hello has been said, and it may not have come yet.
-    fn has_said_hello_alone(&self) -> bool {
-        self.peering.theirs.get() == 0 && self.operations_sent() == 0
+    /// Up to when the peer has to hear of a Hello that may not have come yet; 0 where more than that was said, or it has answered. No longer than a close takes.
+    fn courtesy(&self) -> u64 {
+        if self.peering.theirs.get() != 0 || self.operations_sent() > 0 || self.has_read.get() {
+            return 0;
+        }
+        timer::deadline_after(ANSWER_NS).min(self.closing.deadline.get())
+    }
+
+    /// It closes by flush, and the peer may not have heard of it at all.
+    fn is_courteous(&self) -> bool {
+        let flushes = self.phase() == Phase::Flushing && !self.closing.forced.get();
+        flushes && self.closing.parting.unheard_until.get() != 0 && self.peering.theirs.get() == 0
+    }
+
+    /// Its time has run out, or its close was cancelled, while only a courtesy was left: then that ends, and it is closed as if the peer had heard.
+    pub(crate) fn has_only_courtesy_left(&self) -> bool {
+        let parting = &self.closing.parting;
+        let only = self.is_parting().is_some() && !parting.under_way.get() && !self.may_cut_short();
+        if only {
+            parting.unheard_until.set(0);
+        }
+        only
     }
 
     /// Somebody is there, and has been spoken to before: when to give up on an answer.
     fn can_part(&self) -> Option<u64> {
         // A close that the caller has given a time, and that is still within it, waits for as long.
-        let patient = self.closing.deadline.get() == NO_DEADLINE && !self.closing.forced.get() && self.may_cut_short();
+        let patient = self.closing.deadline.get() == NO_DEADLINE && !self.closing.forced.get();
         let patience = if patient { NO_DEADLINE } else { timer::deadline_after(ANSWER_NS) };
         let deadline = self.listens_until(ANSWER_NS)?.min(patience);
         let can = timer::now_ns() < deadline
@@ -182,8 +202,14 @@ impl Endpoint {
     /// It waits for a Bye to leave, or to be answered, and when to give that up.
     pub(crate) fn is_parting(&self) -> Option<u64> {
         let parting = &self.closing.parting;
-        let waits = parting.under_way.get() || (parting.unanswered.get() && self.needs_answer());
-        (parting.said.get() && waits && !parting.heard.get()).then(|| parting.deadline.get())
+        if !parting.said.get() || parting.heard.get() {
+            return None;
+        }
+        if parting.under_way.get() || (parting.unanswered.get() && self.may_cut_short()) {
+            return Some(parting.deadline.get());
+        }
+        (parting.unanswered.get() && self.is_courteous())
+            .then(|| parting.deadline.get().min(parting.unheard_until.get()))
     }
 
     /// UCP has lost the connection: where Bye has been said, that is the answer. False where it has not.
