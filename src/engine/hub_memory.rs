@@ -4,6 +4,7 @@ use super::context::Context;
 use super::cuda::{self, Gpu};
 use super::events::CallbackScope;
 use super::hub_cuda::Fence;
+use super::large_pages::{LargePages, WORTHWHILE};
 use super::memory::{physical_memory, Memory};
 use super::memory_type::{self, CUDA, CUDA_PINNED, DUMMY, HOST};
 use super::status::{Error, Result, Status};
@@ -99,6 +100,7 @@ pub type Deallocate = unsafe extern "C" fn(*mut c_void, *mut c_void);
 /// Whose memory a slab is.
 enum Source {
     Heap(Layout),
+    Pages(#[allow(dead_code)] LargePages),
     /// Metadata are the host's.
     Device(Arc<Gpu>, #[allow(dead_code)] Box<[Metadata]>),
     Pinned(Arc<Gpu>),
@@ -177,7 +179,7 @@ impl Block {
         let mut slab = match kind.memory_type {
             CUDA => Slab::on_device(kind, data, align, count)?,
             CUDA_PINNED => Slab::pinned(kind, total, align)?,
-            _ => Slab::on_heap(layout).ok_or_else(too_many)?,
+            _ => Slab::on_host(layout).ok_or_else(too_many)?,
         };
         let base = slab.base.wrapping_add(slab.base.align_offset(align));
         if register && (kind.to_network() == HOST || context.has_cuda()) {
@@ -246,7 +248,11 @@ impl Span {
 }
 
 impl Slab {
-    fn on_heap(layout: Layout) -> Option<Slab> {
+    fn on_host(layout: Layout) -> Option<Slab> {
+        if layout.size() >= WORTHWHILE {
+            let pages = LargePages::new(layout.size())?;
+            return Some(Slab { base: pages.base(), source: Source::Pages(pages), memory: None });
+        }
         // SAFETY: not empty: there is at least one envelope, of at least one byte.
         let base = unsafe { alloc(layout) };
         (!base.is_null()).then_some(Slab { base, source: Source::Heap(layout), memory: None })
@@ -276,6 +282,7 @@ impl Drop for Slab {
         // SAFETY: allocated so, freed once.
         unsafe {
             match &self.source {
+                Source::Pages(_) => {}
                 Source::Heap(layout) => dealloc(self.base, *layout),
                 Source::Device(gpu, _) => gpu.free(self.base),
                 Source::Pinned(gpu) => gpu.free_pinned(self.base),

@@ -103,6 +103,7 @@ pub mod hub_wait;
 pub(crate) mod identity;
 pub mod inflight;
 pub(crate) mod kind;
+pub(crate) mod large_pages;
 pub(crate) mod late_workers;
 pub mod layout;
 pub mod library;

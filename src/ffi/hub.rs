@@ -163,7 +163,7 @@ pub unsafe extern "C" fn ucxx_hub_create(
     })
 }
 
-/// Makes `count` more envelopes of this kind, at any time; their memory is one piece. Each begins at a multiple of 64 bytes, of 4096 where it has as many. A GPU's is cuMemAlloc's, pinned memory cuMemHostAlloc's, in the device's primary context; the context that is current stays so. Any thread.
+/// Makes `count` more envelopes of this kind, at any time; their memory is one piece. Each begins at a multiple of 64 bytes, of 4096 where it has as many. From 4 MiB on host memory is in large pages where the system gives them. A GPU's is cuMemAlloc's, pinned memory cuMemHostAlloc's, in the device's primary context; the context that is current stays so. Any thread.
 ///
 /// Errors: NO_DEVICE for a device that is not there, as all of CUDA's without its driver; UNSUPPORTED for other types of memory than ucxx_memory_kind_t names; NO_MEMORY; EXCEEDS_LIMIT for over 16 Mi envelopes or 32 kinds in a hub.
 ///
