@@ -52,8 +52,9 @@ impl Worker {
             Kind::EndpointClose => {
                 slot.reason.set(reason.0);
                 // SAFETY: the worker keeps the endpoint alive while something in flight names it.
-                if let Some(endpoint) = unsafe { slot.endpoint.get().as_ref() } {
-                    endpoint.hurry_close(reason);
+                let endpoint = unsafe { slot.endpoint.get().as_ref() };
+                if endpoint.is_some_and(|endpoint| !endpoint.hurry_close(reason)) {
+                    return;
                 }
             }
             Kind::StreamRecv => {

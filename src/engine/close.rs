@@ -235,10 +235,12 @@ impl Endpoint {
         self.closing.connected.get() || self.closing.flushed.get()
     }
 
-    /// The request of a close was cancelled, or its time has run out: no more patience.
-    pub(crate) fn hurry_close(&self, reason: Status) {
+    /// The request of a close was cancelled, or its time has run out: no more patience. False where all was done, and the close is none the worse for it.
+    pub(crate) fn hurry_close(&self, reason: Status) -> bool {
+        // Who sleeps until the old deadline is to look again.
+        self.watch();
         if self.has_only_courtesy_left() {
-            return;
+            return false;
         }
         self.closing.outcome.set(reason);
         if self.phase() == Phase::Flushing {
@@ -248,6 +250,7 @@ impl Endpoint {
             }
             self.force_when_safe();
         }
+        true
     }
 
     /// Tells UCP to let go, whatever is in flight: requests come back with an error in the passes that follow.

@@ -17,6 +17,8 @@ use super::worker::{attention, Worker};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
+/// Who has so much waiting in its send queue is told no more of streams that it asks for in vain: twice what the queue holds where nothing else was asked for.
+const MOST_WAITING: u64 = 1 << 15;
 /// Ends that peers have told of before there was one here, of one endpoint.
 const MOST_UNMET: usize = 256;
 
@@ -225,6 +227,9 @@ impl Worker {
             (Tells::Open, 0) => table.keep_unmet(endpoint, &header),
             (Tells::Open, _) => {
                 drop(table);
+                if endpoint.window.queued_ops.get() >= MOST_WAITING {
+                    return Err("it asks for streams that are not here, and takes no answers");
+                }
                 // An endpoint that takes nothing is about to end, and all that was joined over it with it.
                 let _ = endpoint.say_for_hub(&header.turned_away());
                 Ok(())

@@ -16,6 +16,7 @@ use super::timer;
 use super::wire::{flag, Header, Kind};
 use super::worker::Worker;
 use std::cell::Cell;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 /// So long a peer has to say that it touches nothing any more.
@@ -162,14 +163,19 @@ impl Endpoint {
 
     /// It closes by flush, and the peer may not have heard of it at all.
     fn is_courteous(&self) -> bool {
-        let flushes = self.phase() == Phase::Flushing && !self.closing.forced.get();
+        // A worker that ends waits for nobody's sake.
+        let flushes = self.phase() == Phase::Flushing
+            && !self.closing.forced.get()
+            && !self.worker.closed.load(Ordering::Relaxed);
         flushes && self.closing.parting.unheard_until.get() != 0 && self.peering.theirs.get() == 0
     }
 
-    /// Its time has run out, or its close was cancelled, while only a courtesy was left: then that ends, and it is closed as if the peer had heard.
+    /// Its time has run out, or its close was cancelled, when nothing was left but a courtesy: then that ends, and it is closed as if the peer had heard.
     pub(crate) fn has_only_courtesy_left(&self) -> bool {
         let parting = &self.closing.parting;
-        let only = self.is_parting().is_some() && !parting.under_way.get() && !self.may_cut_short();
+        let done = self.phase() == Phase::Flushing && self.closing.flushed.get() && self.transfers() == 0;
+        let said = parting.said.get() && !parting.under_way.get();
+        let only = done && said && !(parting.unanswered.get() && self.may_cut_short());
         if only {
             parting.unheard_until.set(0);
         }

@@ -301,8 +301,8 @@ pub unsafe extern "C" fn ucxx_endpoint_flush(
 /// Closes the endpoint: it takes nothing more. UCXX_CLOSE_FLUSH lets finish what came before, sends and those receives with this endpoint in `from` that
 /// have matched a message (the others end with CLOSED), for as long as something does finish every three seconds or the timeout allows, and then goes on by force, with TIMED_OUT; UCXX_CLOSE_FORCE cuts short:
 /// requests complete with CANCELED. Complete when all of the endpoint's requests are; `on_close` follows. The handle stays to be
-/// destroyed. CLOSED when it was closed before. Where nothing was sent, and the peer has not answered yet, a flush waits until that has heard of the connection, for a second or as the
-/// timeout allows, and is OK either way.
+/// destroyed. CLOSED when it was closed before. Where nothing was sent, UCX's connection stands, and the peer has not answered yet, a flush waits until that has heard of it, for a
+/// second or as the timeout allows, and is OK either way.
 ///
 /// CANCELED by force does not say that the peer got nothing: one that had the announcement of a large message may still read
 /// the buffer, and receive what it holds by then. Flush, or agree on the end with the peer, before closing by force.

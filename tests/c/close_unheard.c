@@ -6,17 +6,19 @@
  */
 #include "test_util.h"
 
+#include <poll.h>
+
 /* A second, for which the peer would be waited for, is millions of passes. */
 enum { FEW_PASSES = 20000 };
 
-static void open_pair(duo_t *duo, seen_t *closed) {
+static void open_pair(duo_t *duo, seen_t *closed, const ucxx_context_params_t *context) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   ucxx_address_t *address = NULL;
   memset(duo, 0, sizeof *duo);
   memset(closed, 0, sizeof *closed);
   params.on_close = see_endpoint;
   params.on_close_arg = closed;
-  CHECK_OK(ucxx_context_create(NULL, &duo->context));
+  CHECK_OK(ucxx_context_create(context, &duo->context));
   CHECK_OK(ucxx_worker_create(duo->context, NULL, &duo->left));
   CHECK_OK(ucxx_worker_create(duo->context, NULL, &duo->right));
   CHECK_OK(ucxx_worker_address(duo->right, &address));
@@ -44,7 +46,7 @@ static void answered_already(void) {
   ucxx_request_t *close = NULL;
   int is_met = 0, passes = 0;
   STEP("a peer that has answered, and does not look any more");
-  open_pair(&duo, &closed);
+  open_pair(&duo, &closed, NULL);
   while (!is_met) {
     CHECK_OK(ucxx_worker_progress(duo.left, NULL));
     CHECK_OK(ucxx_worker_progress(duo.right, NULL));
@@ -61,35 +63,151 @@ static void answered_already(void) {
   close_pair(&duo, &closed);
 }
 
-/* UCX's connection stands, and the peer has not read what came on it. `cancels`: the close, in place of a time that runs out. */
-static void never_answers(int cancels) {
-  duo_t duo;
-  seen_t closed;
-  ucxx_request_t *flush = NULL, *close = NULL;
-  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  STEP("a peer that never answers, %s", cancels ? "a close that is cancelled" : "a close with a time");
-  open_pair(&duo, &closed);
-  CHECK_OK(ucxx_worker_progress(duo.left, NULL));
-  ucxx_status_t status = ucxx_endpoint_flush(duo.to_right, NULL, &flush);
+/* UCX's connection stands, and the peer has not read what came on it. */
+static void open_unheard(duo_t *duo, seen_t *closed, const ucxx_context_params_t *context) {
+  ucxx_request_t *flush = NULL;
+  open_pair(duo, closed, context);
+  CHECK_OK(ucxx_worker_progress(duo->left, NULL));
+  ucxx_status_t status = ucxx_endpoint_flush(duo->to_right, NULL, &flush);
   while (status == UCXX_INPROGRESS) {
-    CHECK_OK(ucxx_worker_progress(duo.right, NULL));
-    CHECK_OK(ucxx_worker_progress(duo.left, NULL));
+    CHECK_OK(ucxx_worker_progress(duo->right, NULL));
+    CHECK_OK(ucxx_worker_progress(duo->left, NULL));
     status = ucxx_request_status(flush);
   }
   CHECK_OK(status);
   ucxx_request_destroy(flush);
-  if (!cancels) params.timeout_ns = 50 * MILLISECOND;
-  status = ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FLUSH, &params, &close);
+}
+
+enum way { TIME, TIME_CLOSES, CANCEL, CANCEL_TWICE, WAYS };
+
+/* The close is cancelled, or its time runs out. */
+static void never_answers(enum way way) {
+  duo_t duo;
+  seen_t closed;
+  ucxx_request_t *close = NULL;
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  STEP("a peer that never answers, way %d", way);
+  open_unheard(&duo, &closed, NULL);
+  if (way == TIME || way == TIME_CLOSES) params.timeout_ns = 50 * MILLISECOND;
+  if (way == TIME_CLOSES) params.flags = UCXX_FLAG_TIMEOUT_CLOSES;
+  ucxx_status_t status = ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FLUSH, &params, &close);
   for (int passes = 0; passes < 10; passes++) CHECK_OK(ucxx_worker_progress(duo.left, NULL));
-  if (cancels && close != NULL) CHECK_OK(ucxx_request_cancel(close));
+  for (int times = way - CANCEL + 1; times > 0 && close != NULL; times--) CHECK_OK(ucxx_request_cancel(close));
   CHECK_OK(finish(status, &close));
   close_pair(&duo, &closed);
+}
+
+typedef struct pull {
+  unsigned char *buffer;
+  size_t length;
+  ucxx_request_t *request;
+  int count;
+} pull_t;
+
+static void pull_message(void *arg, ucxx_am_message_t *message) {
+  pull_t *pull = arg;
+  CHECK(ucxx_am_message_recv(message, pull->buffer, pull->length, NULL, &pull->request) >= 0);
+  ucxx_am_message_destroy(message);
+  pull->count++;
+}
+
+/* What the peer has sent comes in behind the close, and is pulled from a peer that does not look: the time of the close ends that. */
+static void pulls_meanwhile(void) {
+  enum { LENGTH = 4 << 20, ID = 5 };
+  duo_t duo;
+  seen_t closed, closed_there = {0};
+  /* Without CMA the data comes only when the peer makes progress. */
+  ucxx_config_entry_t entry = {"TLS", "posix,self"};
+  ucxx_context_params_t context = UCXX_CONTEXT_PARAMS_INIT;
+  ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
+  ucxx_op_params_t sends = UCXX_OP_PARAMS_INIT, closes = UCXX_OP_PARAMS_INIT;
+  ucxx_address_t *address = NULL;
+  ucxx_request_t *send = NULL, *close = NULL;
+  unsigned char *out = test_alloc(LENGTH);
+  pull_t pull = {.buffer = test_alloc(LENGTH), .length = LENGTH};
+  STEP("a pull that goes nowhere, under a close with a time");
+  context.config = &entry;
+  context.config_count = 1;
+  memset(out, 1, LENGTH);
+  open_unheard(&duo, &closed, &context);
+  CHECK_OK(ucxx_worker_set_am_handler(duo.left, ID, pull_message, &pull, NULL));
+  params.on_close = see_endpoint;
+  params.on_close_arg = &closed_there;
+  CHECK_OK(ucxx_worker_address(duo.left, &address));
+  CHECK_OK(ucxx_endpoint_create(duo.right, address, &params, &duo.to_left));
+  ucxx_address_destroy(address);
+  sends.flags = UCXX_FLAG_RNDV;
+  CHECK(ucxx_am_send(duo.to_left, ID, NULL, 0, out, LENGTH, &sends, &send) >= 0);
+  closes.timeout_ns = 50 * MILLISECOND;
+  ucxx_status_t status = finish(ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FLUSH, &closes, &close), &close);
+  CHECK_STATUS(status, pull.count == 0 ? UCXX_OK : UCXX_ERR_TIMED_OUT);
+  ucxx_endpoint_destroy(duo.to_right);
+  ucxx_endpoint_destroy(duo.to_left);
+  ucxx_request_destroy(send);
+  ucxx_request_destroy(pull.request);
+  ucxx_worker_destroy(duo.left);
+  ucxx_worker_destroy(duo.right);
+  ucxx_context_destroy(duo.context);
+  free(out);
+  free(pull.buffer);
+}
+
+/* An event loop that cancels a close while it is armed is woken: a send that the peer does not take has all the time of the close else. */
+static void cancels_while_armed(void) {
+  enum { LENGTH = 4 << 20 };
+  duo_t duo = {0};
+  ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
+  ucxx_address_t *left = NULL, *right = NULL;
+  ucxx_request_t *send = NULL, *close = NULL;
+  ucxx_op_params_t closes = UCXX_OP_PARAMS_INIT;
+  unsigned char *out = test_alloc(LENGTH);
+  int descriptor = -1, is_cancelled = 0;
+  STEP("a close that is cancelled while its loop is armed");
+  memset(out, 1, LENGTH);
+  /* Without error handling there is no keepalive, which would wake the loop as well. */
+  params.error_handling = UCXX_ENDPOINT_ERROR_HANDLING_NONE;
+  CHECK_OK(ucxx_context_create(NULL, &duo.context));
+  CHECK_OK(ucxx_worker_create(duo.context, NULL, &duo.left));
+  CHECK_OK(ucxx_worker_create(duo.context, NULL, &duo.right));
+  CHECK_OK(ucxx_worker_address(duo.left, &left));
+  CHECK_OK(ucxx_worker_address(duo.right, &right));
+  CHECK_OK(ucxx_endpoint_create(duo.left, right, &params, &duo.to_right));
+  CHECK_OK(ucxx_endpoint_create(duo.right, left, &params, &duo.to_left));
+  duo_transfer(&duo, 10, 1);
+  CHECK_STATUS(ucxx_tag_send(duo.to_right, out, LENGTH, 3, NULL, &send), UCXX_INPROGRESS);
+  CHECK_OK(ucxx_worker_event_fd(duo.left, &descriptor));
+  /* Longer than the guard waits. */
+  closes.timeout_ns = 600 * SECOND;
+  CHECK_STATUS(ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FLUSH, &closes, &close), UCXX_INPROGRESS);
+  while (ucxx_request_status(close) == UCXX_INPROGRESS) {
+    struct pollfd look = {.fd = descriptor, .events = POLLIN};
+    uint32_t events;
+    do {
+      CHECK_OK(ucxx_worker_progress(duo.left, &events));
+    } while (events > 0);
+    if (ucxx_worker_arm(duo.left) == UCXX_ERR_BUSY) continue;
+    if (!is_cancelled) CHECK_OK(ucxx_request_cancel(close));
+    is_cancelled = 1;
+    poll(&look, 1, -1);
+  }
+  CHECK_STATUS(ucxx_request_status(close), UCXX_ERR_CANCELED);
+  ucxx_request_destroy(close);
+  ucxx_endpoint_destroy(duo.to_right);
+  ucxx_endpoint_destroy(duo.to_left);
+  ucxx_address_destroy(left);
+  ucxx_address_destroy(right);
+  ucxx_worker_destroy(duo.left);
+  ucxx_worker_destroy(duo.right);
+  ucxx_request_destroy(send);
+  ucxx_context_destroy(duo.context);
+  free(out);
 }
 
 int main(void) {
   test_begin("close_unheard", 60);
   answered_already();
-  never_answers(0);
-  never_answers(1);
+  for (int way = TIME; way < WAYS; way++) never_answers((enum way)way);
+  pulls_meanwhile();
+  cancels_while_armed();
   return 0;
 }
