@@ -51,6 +51,11 @@ UCX_CRASHES = {
     # As the last one of those above.
     "answer to a get of a process that was killed": (r"#0 .* ucp_request_dt_dereg .*\n(#.*\n){0,3}#\d+ .* ucp_request_send_state_ff", ("1.21", "1.22")),
 }
+# And for aborts that say too little of themselves.
+UCX_ABORTED_AT = {
+    # Both events of one endpoint at once: the first one, a connection that was refused, has taken it down.
+    "TCP events of a freed endpoint": (r"#\d+ .* (__GI___libc_free|ucs_empty_function_do_assert) .*\n(#\d+ .* ?uct_tcp_iface_handle_events .*\n){1,2}#\d+ .* ucs_event_set_wait", ("1.21", "1.22")),
+}
 
 
 class Violation(Exception):
@@ -271,8 +276,9 @@ class Actor:
             if status == -signal.SIGABRT and self.field.ucx.startswith(release) and re.search(pattern, text):
                 return KnownAbort(f"UCX abort at {pattern.replace(chr(92), '')}", self)
         core = self.core()
-        for name, (pattern, releases) in UCX_CRASHES.items():
-            if status == -signal.SIGSEGV and self.field.ucx.startswith(releases) and re.search(pattern, core.rpartition("Thread 1 ")[2]):
+        known = {-signal.SIGSEGV: UCX_CRASHES, -signal.SIGABRT: UCX_ABORTED_AT}.get(status, {})
+        for name, (pattern, releases) in known.items():
+            if self.field.ucx.startswith(releases) and re.search(pattern, core.rpartition("Thread 1 ")[2]):
                 return KnownAbort(f"UCX crash: {name}", self)
         return Violation("survivors", f"{self.name} ended with {status} in: {doing}\n{text[-2000:]}\n{core}", self)
 
