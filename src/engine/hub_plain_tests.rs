@@ -377,7 +377,9 @@ fn with_threads(random: &mut Random, aborts: bool, soon: u32) -> u64 {
         consuming.into_iter().for_each(|thread| thread.join().unwrap());
         over.store(true, Ordering::Relaxed);
     });
-    assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1), "lost, or twice");
+    let wrong: Vec<_> =
+        seen.iter().map(|count| count.load(Ordering::Relaxed)).enumerate().filter(|(_, count)| *count != 1).collect();
+    assert!(wrong.is_empty(), "lost, or twice, of {EACH} each: {wrong:?}; aborts {aborts}, soon {soon}");
     producers.iter().chain(&consumers).for_each(|link| link.destroy());
     hub.destroy();
     plainly.load(Ordering::Relaxed)
