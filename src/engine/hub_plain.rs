@@ -58,8 +58,8 @@ pub(super) struct Plain {
     pub(super) soon: u32,
     /// It was used for all of its envelopes, or more, when it was open.
     was_used: bool,
-    /// For `enter_leases`: places and numbers.
-    consumed: Vec<(u64, u32)>,
+    /// For `enter_leases`: places, numbers, and who has them.
+    consumed: Vec<(u64, u32, u64)>,
 }
 
 impl Plain {
@@ -438,7 +438,8 @@ impl State {
             let (length, taken) = (lease.length.load(Ordering::Relaxed), lease.taken.load(Ordering::Relaxed));
             if tenure & CONSUMES != 0 {
                 self.envelopes[number as usize].length = length;
-                consumed.push((taken, number));
+                // Not to be read once more: who gives it back just now has nothing there until it finds the lane closed.
+                consumed.push((taken, number, tenure));
                 continue;
             }
             // Not what the handle says: the holder may be about to commit.
@@ -447,8 +448,7 @@ impl State {
             self.enter_lease(number, tenure, Role::Produce, NONE);
         }
         consumed.sort_unstable();
-        for (_, number) in consumed.drain(..) {
-            let tenure = Hub::handle(self, number).tenure.load(Ordering::Relaxed);
+        for (_, number, tenure) in consumed.drain(..) {
             let (length, place) = (self.envelopes[number as usize].length, self.free_chunk);
             self.append(number, length);
             // Nobody else is to have it, and it is not the next one for anybody.
