@@ -132,7 +132,7 @@ impl Endpoint {
         if !parting.said.replace(true) {
             let Some(deadline) = self.can_part() else { return true };
             parting.unheard_until.set(self.courtesy());
-            let waits = self.needs_answer();
+            let waits = self.may_cut_short() || self.is_courteous();
             parting.unanswered.set(waits);
             parting.under_way.set(true);
             parting.deadline.set(deadline);
@@ -143,14 +143,16 @@ impl Endpoint {
         self.is_parting().is_none_or(|deadline| now >= deadline)
     }
 
-    fn needs_answer(&self) -> bool {
-        self.may_cut_short() || self.is_courteous()
-    }
-
     /// The peer may be reading the memory of sends; or the connection was made by host and port, where UCX's own end of one overtakes what
     /// was sent by shared memory.
     fn may_cut_short(&self) -> bool {
         self.sends.get() > 0 || self.connection.is_some()
+    }
+
+    /// Bye has not left, or not been answered where it has to be.
+    fn awaits_peer(&self) -> bool {
+        let parting = &self.closing.parting;
+        parting.under_way.get() || (parting.unanswered.get() && self.may_cut_short())
     }
 
     /// Up to when the peer has to hear of a Hello that may not have come yet; 0 where more than that was said, or it has answered. No longer than a close takes.
@@ -174,8 +176,7 @@ impl Endpoint {
     pub(crate) fn has_only_courtesy_left(&self) -> bool {
         let parting = &self.closing.parting;
         let done = self.phase() == Phase::Flushing && self.closing.flushed.get() && self.transfers() == 0;
-        let said = parting.said.get() && !parting.under_way.get();
-        let only = done && said && !(parting.unanswered.get() && self.may_cut_short());
+        let only = done && parting.said.get() && !self.awaits_peer();
         if only {
             parting.unheard_until.set(0);
         }
@@ -211,7 +212,7 @@ impl Endpoint {
         if !parting.said.get() || parting.heard.get() {
             return None;
         }
-        if parting.under_way.get() || (parting.unanswered.get() && self.may_cut_short()) {
+        if self.awaits_peer() {
             return Some(parting.deadline.get());
         }
         (parting.unanswered.get() && self.is_courteous())

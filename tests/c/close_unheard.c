@@ -13,7 +13,6 @@ enum { FEW_PASSES = 20000 };
 
 static void open_pair(duo_t *duo, seen_t *closed, const ucxx_context_params_t *context) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
-  ucxx_address_t *address = NULL;
   memset(duo, 0, sizeof *duo);
   memset(closed, 0, sizeof *closed);
   params.on_close = see_endpoint;
@@ -21,9 +20,7 @@ static void open_pair(duo_t *duo, seen_t *closed, const ucxx_context_params_t *c
   CHECK_OK(ucxx_context_create(context, &duo->context));
   CHECK_OK(ucxx_worker_create(duo->context, NULL, &duo->left));
   CHECK_OK(ucxx_worker_create(duo->context, NULL, &duo->right));
-  CHECK_OK(ucxx_worker_address(duo->right, &address));
-  CHECK_OK(ucxx_endpoint_create(duo->left, address, &params, &duo->to_right));
-  ucxx_address_destroy(address);
+  duo->to_right = connect_workers_as(duo->left, duo->right, &params);
 }
 
 static void close_pair(duo_t *duo, const seen_t *closed) {
@@ -121,7 +118,6 @@ static void pulls_meanwhile(void) {
   ucxx_context_params_t context = UCXX_CONTEXT_PARAMS_INIT;
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   ucxx_op_params_t sends = UCXX_OP_PARAMS_INIT, closes = UCXX_OP_PARAMS_INIT;
-  ucxx_address_t *address = NULL;
   ucxx_request_t *send = NULL, *close = NULL;
   unsigned char *out = test_alloc(LENGTH);
   pull_t pull = {.buffer = test_alloc(LENGTH), .length = LENGTH};
@@ -133,9 +129,7 @@ static void pulls_meanwhile(void) {
   CHECK_OK(ucxx_worker_set_am_handler(duo.left, ID, pull_message, &pull, NULL));
   params.on_close = see_endpoint;
   params.on_close_arg = &closed_there;
-  CHECK_OK(ucxx_worker_address(duo.left, &address));
-  CHECK_OK(ucxx_endpoint_create(duo.right, address, &params, &duo.to_left));
-  ucxx_address_destroy(address);
+  duo.to_left = connect_workers_as(duo.right, duo.left, &params);
   sends.flags = UCXX_FLAG_RNDV;
   CHECK(ucxx_am_send(duo.to_left, ID, NULL, 0, out, LENGTH, &sends, &send) >= 0);
   closes.timeout_ns = 50 * MILLISECOND;
@@ -155,9 +149,8 @@ static void pulls_meanwhile(void) {
 /* An event loop that cancels a close while it is armed is woken: a send that the peer does not take has all the time of the close else. */
 static void cancels_while_armed(void) {
   enum { LENGTH = 4 << 20 };
-  duo_t duo = {0};
+  duo_t duo;
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
-  ucxx_address_t *left = NULL, *right = NULL;
   ucxx_request_t *send = NULL, *close = NULL;
   ucxx_op_params_t closes = UCXX_OP_PARAMS_INIT;
   unsigned char *out = test_alloc(LENGTH);
@@ -166,14 +159,7 @@ static void cancels_while_armed(void) {
   memset(out, 1, LENGTH);
   /* Without error handling there is no keepalive, which would wake the loop as well. */
   params.error_handling = UCXX_ENDPOINT_ERROR_HANDLING_NONE;
-  CHECK_OK(ucxx_context_create(NULL, &duo.context));
-  CHECK_OK(ucxx_worker_create(duo.context, NULL, &duo.left));
-  CHECK_OK(ucxx_worker_create(duo.context, NULL, &duo.right));
-  CHECK_OK(ucxx_worker_address(duo.left, &left));
-  CHECK_OK(ucxx_worker_address(duo.right, &right));
-  CHECK_OK(ucxx_endpoint_create(duo.left, right, &params, &duo.to_right));
-  CHECK_OK(ucxx_endpoint_create(duo.right, left, &params, &duo.to_left));
-  duo_transfer(&duo, 10, 1);
+  duo_open_as(&duo, NULL, &params);
   CHECK_STATUS(ucxx_tag_send(duo.to_right, out, LENGTH, 3, NULL, &send), UCXX_INPROGRESS);
   CHECK_OK(ucxx_worker_event_fd(duo.left, &descriptor));
   /* Longer than the guard waits. */
@@ -194,8 +180,6 @@ static void cancels_while_armed(void) {
   ucxx_request_destroy(close);
   ucxx_endpoint_destroy(duo.to_right);
   ucxx_endpoint_destroy(duo.to_left);
-  ucxx_address_destroy(left);
-  ucxx_address_destroy(right);
   ucxx_worker_destroy(duo.left);
   ucxx_worker_destroy(duo.right);
   ucxx_request_destroy(send);

@@ -34,21 +34,14 @@ static void empty_queue(const duo_t *duo, ucxx_worker_t *to, ucxx_request_t **re
 
 /* `at_sender`: it is the sender's queue that is full, and else the receiver's. */
 static void round_of(int at_sender) {
-  duo_t duo = {0};
+  duo_t duo;
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
-  ucxx_address_t *left = NULL, *right = NULL;
   ucxx_request_t *requests[MOST] = {0};
   uint64_t seed = test_seed(), made = 0, taken = 0;
   STEP("the %s's queue is full", at_sender ? "sender" : "receiver");
   params.send_window_ops = 2;
   params.send_queue_ops = 2;
-  CHECK_OK(ucxx_context_create(NULL, &duo.context));
-  CHECK_OK(ucxx_worker_create(duo.context, NULL, &duo.left));
-  CHECK_OK(ucxx_worker_create(duo.context, NULL, &duo.right));
-  CHECK_OK(ucxx_worker_address(duo.left, &left));
-  CHECK_OK(ucxx_worker_address(duo.right, &right));
-  CHECK_OK(ucxx_endpoint_create(duo.left, right, &params, &duo.to_right));
-  CHECK_OK(ucxx_endpoint_create(duo.right, left, &params, &duo.to_left));
+  duo_open_as(&duo, NULL, &params);
   end_t source = end_open(duo.context, duo.left, SIZE, ENVELOPES), sink = end_open(duo.context, duo.right, SIZE, ENVELOPES);
   CHECK_OK(ucxx_link_connect(source.out, duo.to_right, 7, 2));
   CHECK_OK(ucxx_link_connect(sink.in, duo.to_left, 7, 2));
@@ -79,8 +72,6 @@ static void round_of(int at_sender) {
   CHECK_OK(status);
   end_close(&source);
   end_close(&sink);
-  ucxx_address_destroy(left);
-  ucxx_address_destroy(right);
   duo_close(&duo);
 }
 

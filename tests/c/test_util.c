@@ -362,28 +362,32 @@ void pair_disconnect(pair_t *pair) {
 
 /* ------------------------------------------------------------------ two workers in one process */
 
-ucxx_endpoint_t *connect_workers(ucxx_worker_t *from, ucxx_worker_t *to) {
+ucxx_endpoint_t *connect_workers_as(ucxx_worker_t *from, ucxx_worker_t *to, const ucxx_endpoint_params_t *params) {
   ucxx_address_t *address = NULL;
   ucxx_endpoint_t *endpoint = NULL;
   CHECK_OK(ucxx_worker_address(to, &address));
-  CHECK_OK(ucxx_endpoint_create(from, address, NULL, &endpoint));
+  CHECK_OK(ucxx_endpoint_create(from, address, params, &endpoint));
   ucxx_address_destroy(address);
   return endpoint;
 }
 
-void duo_open(duo_t *duo, const ucxx_context_params_t *context_params) {
+ucxx_endpoint_t *connect_workers(ucxx_worker_t *from, ucxx_worker_t *to) { return connect_workers_as(from, to, NULL); }
+
+void duo_open_as(duo_t *duo, const ucxx_context_params_t *context_params, const ucxx_endpoint_params_t *params) {
   memset(duo, 0, sizeof *duo);
   CHECK_OK(ucxx_context_create(context_params, &duo->context));
   CHECK_OK(ucxx_worker_create(duo->context, NULL, &duo->left));
   CHECK_OK(ucxx_worker_create(duo->context, NULL, &duo->right));
-  duo->to_right = connect_workers(duo->left, duo->right);
-  duo->to_left = connect_workers(duo->right, duo->left);
+  duo->to_right = connect_workers_as(duo->left, duo->right, params);
+  duo->to_left = connect_workers_as(duo->right, duo->left, params);
   if (context_params == NULL || context_params->features == 0 || (context_params->features & UCXX_FEATURE_TAG) != 0) {
     duo_transfer(duo, 8, 1);
     duo_t back = {duo->context, duo->right, duo->left, duo->to_left, duo->to_right};
     duo_transfer(&back, 8, 2);
   }
 }
+
+void duo_open(duo_t *duo, const ucxx_context_params_t *context_params) { duo_open_as(duo, context_params, NULL); }
 
 void duo_drop(const duo_t *duo, ucxx_endpoint_t *endpoint) {
   ucxx_request_t *request = NULL;

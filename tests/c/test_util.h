@@ -120,6 +120,8 @@ typedef struct duo {
   ucxx_endpoint_t *to_left;  /* right's endpoint */
 } duo_t;
 void duo_open(duo_t *duo, const ucxx_context_params_t *context_params);
+/* The same with what the endpoints are made with. */
+void duo_open_as(duo_t *duo, const ucxx_context_params_t *context_params, const ucxx_endpoint_params_t *params);
 void duo_close(duo_t *duo);
 void duo_progress(const duo_t *duo);
 ucxx_status_t duo_finish(const duo_t *duo, ucxx_status_t status, ucxx_request_t **request);
@@ -133,6 +135,7 @@ void duo_transfer(const duo_t *duo, size_t length, uint64_t seed);
 void duo_drop(const duo_t *duo, ucxx_endpoint_t *endpoint);
 
 ucxx_endpoint_t *connect_workers(ucxx_worker_t *from, ucxx_worker_t *to);
+ucxx_endpoint_t *connect_workers_as(ucxx_worker_t *from, ucxx_worker_t *to, const ucxx_endpoint_params_t *params);
 
 /* ------------------------------------------------------------------ a child's end */
 

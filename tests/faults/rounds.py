@@ -152,16 +152,21 @@ class Round:
             drop = params.pop("drop_on_close", 0) if client is left else 0
             params.pop("drop_on_close", 0)
             listened = {"liveness": params["liveness"]} if "liveness" in params else {}
-            port = server.call("listen", answer="accept", first=accepted, **listened)["port"]
-            client.call("connect", ep=asking, port=port, drop_on_close=drop, **params)
-            for actor, what, endpoint in ((server, "accepted", accepted), (client, "opened", asking)):
-                event = actor.wait(what, ep=endpoint)
-                if event is None or event["status"] != "OK":
-                    raise Violation("survivors", f"no connection: {actor.name} {event} {actor.events[-3:]}\n{self.why(actor)}", actor)
+            self.let_in(server, accepted, client, asking, listened, drop_on_close=drop, **params)
             server.call("unlisten")
         if drop:
             left.dropping.add(here)
         return here, there
+
+    def let_in(self, server, accepted, client, asking, listened=None, **params):
+        """The server listens, the client connects, and both ends stand; the port."""
+        port = server.call("listen", answer="accept", first=accepted, **(listened or {}))["port"]
+        client.call("connect", ep=asking, port=port, **params)
+        for actor, what, endpoint in ((server, "accepted", accepted), (client, "opened", asking)):
+            event = actor.wait(what, ep=endpoint)
+            if event is None or event["status"] != "OK":
+                raise Violation("survivors", f"no connection: {actor.name} {event} {actor.events[-3:]}\n{self.why(actor)}", actor)
+        return port
 
     def exchange(self, lines, sizes=(8, 4096, 300000)):
         """Messages over each of the (from, endpoint, to) at once, contents checked by the receivers. Those that did not come through."""

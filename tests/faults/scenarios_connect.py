@@ -2,7 +2,6 @@
 
 import signal
 
-from actors import Violation
 from rounds import DEATH, NANO
 from scenarios import scenario
 
@@ -61,13 +60,9 @@ def unlisten(r):
 
 def let_in(r, server, first):
     """A survivor connects to a server that listens, and they talk; the survivor, its end, and the server's."""
-    port = server.call("listen", answer="accept", first=first)["port"]
-    actor = r.random.choice(r.survivors)
+    actor = r.survivors[r.choose(f"let_in_{first}", range(len(r.survivors)))]
     here = actor.next_id()
-    actor.call("connect", ep=here, port=port)
-    for side, what, endpoint in ((server, "accepted", first), (actor, "opened", here)):
-        if side.wait(what, ep=endpoint) is None:
-            raise Violation("survivors", f"no connection: {side.name} {side.events[-3:]}\n{r.why(side)}", side)
+    port = r.let_in(server, first, actor, here)
     r.greet_ends(actor, here, server, first)
     return port, (actor, here, first)
 
