@@ -131,8 +131,10 @@ impl Lease {
         if hub.end_plainly(self, Some(length)) {
             return Ok(Retired::NOTHING);
         }
-        let state = hub.state.lock();
-        self.commit_locked(hub, state, length)
+        match hub.state.lock_unless(|| hub.end_plainly(self, Some(length)).then_some(())) {
+            Ok(state) => self.commit_locked(hub, state, length),
+            Err(()) => Ok(Retired::NOTHING),
+        }
     }
 
     #[inline(always)]
@@ -182,7 +184,9 @@ impl Lease {
         if hub.end_plainly(self, None) {
             return Ok(Retired::NOTHING);
         }
-        let state = hub.state.lock();
+        let Ok(state) = hub.state.lock_unless(|| hub.end_plainly(self, None).then_some(())) else {
+            return Ok(Retired::NOTHING);
+        };
         if let End::Commit(length) = how(&state) {
             return self.commit_locked(hub, state, length);
         }

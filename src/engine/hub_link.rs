@@ -241,7 +241,11 @@ impl Hub {
             return Ok(answer);
         }
         if timeout_ns == 0 || !events::in_callback() {
-            let mut state = self.state.lock();
+            let plainly = || self.lease_plainly(tenure(seeker), 0).ok().flatten();
+            let mut state = match self.state.lock_unless(plainly) {
+                Ok(state) => state,
+                Err(lease) => return Ok(Some(lease)),
+            };
             let answer = self.try_apart(&mut state, seeker);
             let _ = self.leave(state);
             match answer {

@@ -90,6 +90,23 @@ impl Tables {
         }
         state
     }
+
+    /// The same for what could be done without the lock, where that has failed: it is tried again if another thread has opened the lane meanwhile, which would
+    /// be in vain otherwise. Err: what that has given.
+    #[inline(always)]
+    pub(super) fn lock_unless<T>(&self, plainly: impl FnOnce() -> Option<T>) -> Result<Held<'_, State>, T> {
+        let state = self.0.lock();
+        if !state.plain.is_open {
+            return Ok(state);
+        }
+        drop(state);
+        self.lock_after(plainly)
+    }
+
+    #[cold]
+    fn lock_after<T>(&self, plainly: impl FnOnce() -> Option<T>) -> Result<Held<'_, State>, T> {
+        plainly().map_or_else(|| Ok(self.lock()), Err)
+    }
 }
 
 /// What a lease of the seeker's has for `tenure`; 0 for one that cannot have one here.

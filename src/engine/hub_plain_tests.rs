@@ -417,3 +417,26 @@ fn only_a_warm_hub_is_plain() {
         hub.destroy();
     }
 }
+
+/// Who has waited for the lock while another thread opened it leaves it open: else two that are busy would hardly ever have it open.
+#[test]
+fn who_comes_late_to_the_lock_leaves_it_open() {
+    let hub = new_hub(4, 0);
+    let (producer, consumer) = (Handle::new(&hub, Role::Produce, true), Handle::new(&hub, Role::Consume, true));
+    for _ in 0..3 {
+        producer.lease(0).unwrap().unwrap().end(1, 0);
+        consumer.lease(0).unwrap().unwrap().end(1, 0);
+    }
+    producer.lease(0).unwrap().unwrap().end(1, 0);
+    assert!(hub.is_plain_now());
+    assert_eq!(hub.state.lock_unless(|| Some(7)).err(), Some(7));
+    assert!(hub.is_plain_now(), "closed although there was nothing to do under the lock");
+    drop(hub.state.lock_unless(|| None::<u32>).unwrap());
+    assert!(!hub.is_plain_now(), "in the tables and out of them at once");
+    let tried = AtomicBool::new(false);
+    drop(hub.state.lock_unless(|| Some(tried.store(true, Ordering::Relaxed))).unwrap());
+    assert!(!tried.load(Ordering::Relaxed), "closed, and tried");
+    assert_eq!(consumer.lease(0).unwrap().unwrap().read().1, SIZE);
+    [producer, consumer].iter().for_each(|link| link.destroy());
+    hub.destroy();
+}

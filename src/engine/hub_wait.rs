@@ -247,7 +247,10 @@ impl Hub {
         plainly: impl Fn() -> Option<T>,
         mut attempt: impl FnMut(&mut State) -> Option<T>,
     ) -> Option<T> {
-        let mut state = self.state.lock();
+        let mut state = match self.state.lock_unless(&plainly) {
+            Ok(state) => state,
+            Err(found) => return Some(found),
+        };
         let found = attempt(&mut state);
         let _ = self.leave(state);
         if found.is_some() || timeout_ns == 0 {
