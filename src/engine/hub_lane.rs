@@ -404,19 +404,31 @@ impl<T> Lane<T> {
         Closed { lane: self, free, ready }
     }
 
-    /// Under the lock: those that are free and those that are ready, in the order in which they are to be taken.
-    pub(crate) fn open(&self, free: impl Iterator<Item = *mut T>, ready: impl Iterator<Item = *mut T>) {
+    /// Under the lock: those that are free and those that are ready, in the order in which they are to be taken. Of those that have been taken, and are chunks still,
+    /// `mark` notes the order, as of all that are taken later.
+    pub(crate) fn open(
+        &self,
+        free: impl Iterator<Item = *mut T>,
+        taken: impl Iterator<Item = *mut T>,
+        ready: impl Iterator<Item = *mut T>,
+        mark: impl Fn(*mut T, u64),
+    ) {
         let rings = [&self.free, &self.ready];
         let positions = |ring: &Ring<T>| ring.head.load(Ordering::Relaxed).max(ring.tail.load(Ordering::Relaxed));
         let begin = rings.map(|ring| positions(ring) & !CLOSED).into_iter().max().unwrap_or(0) + 1;
         let free_end = self.free.fill(begin, free);
-        // So that the queue is as long as the one tail is before the other.
-        let ready_end = self.ready.fill(free_end, ready);
+        // So that the queue is as long as the one tail is before the other, with those that have been taken.
+        let mut ready_begin = free_end;
+        for item in taken {
+            mark(item, ready_begin);
+            ready_begin += 1;
+        }
+        let ready_end = self.ready.fill(ready_begin, ready);
         self.gone_before.store(free_end, Ordering::Relaxed);
         self.come_before.store(ready_end, Ordering::Relaxed);
         self.most.store(ready_end - free_end, Ordering::Relaxed);
         self.seen.store(free_end, Ordering::Relaxed);
         self.free.open(begin..free_end);
-        self.ready.open(free_end..ready_end);
+        self.ready.open(ready_begin..ready_end);
     }
 }

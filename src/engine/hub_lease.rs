@@ -34,13 +34,27 @@ pub(super) struct Terms {
     pub(super) order: u64,
     pub(super) unit: u64,
     pub(super) link: u32,
-    /// The next one that is free.
+    /// As the seeker's.
+    pub(super) settled: bool,
+    /// It is in the list of those that are free, or were when it was put there: see `free_number`.
+    listed: bool,
+    /// The next one there.
     next: u32,
 }
 
 impl Terms {
-    const NONE: Terms =
-        Terms { role: None, autocommit: false, envelope: NONE, chunk: NONE, order: 0, unit: 0, link: NONE, next: NONE };
+    const NONE: Terms = Terms {
+        role: None,
+        autocommit: false,
+        envelope: NONE,
+        chunk: NONE,
+        order: 0,
+        unit: 0,
+        link: NONE,
+        settled: false,
+        listed: false,
+        next: NONE,
+    };
 }
 
 /// Why there is no envelope.
@@ -228,13 +242,9 @@ impl State {
             self.links[seeker.link as usize].leases += 1;
         }
         self.leases += 1;
-        if self.free_terms == NONE {
-            self.terms.push(Terms::NONE);
-            self.free_terms = self.terms.len() as u32 - 1;
-        }
-        let number = self.free_terms;
+        let number = self.free_number(envelope);
         let terms = &mut self.terms[number as usize];
-        self.free_terms = terms.next;
+        terms.settled = seeker.settled;
         terms.role = Some(seeker.role);
         terms.autocommit = seeker.autocommit;
         terms.envelope = envelope;
@@ -242,6 +252,42 @@ impl State {
         terms.unit = seeker.unit;
         terms.link = seeker.link;
         number
+    }
+
+    /// A number for a lease of this envelope: the envelope's own, if no other lease has that, as it is what a lane goes by that may be opened before the lease ends
+    /// (`hub_plain`). Then it stays in the list of those that are free, until it is found there.
+    #[inline(always)]
+    fn free_number(&mut self, envelope: u32) -> u32 {
+        match self.terms.get(envelope as usize) {
+            Some(own) if own.role.is_none() => envelope,
+            _ => self.other_number(),
+        }
+    }
+
+    fn other_number(&mut self) -> u32 {
+        loop {
+            let number = self.free_terms;
+            let Some(terms) = self.terms.get_mut(number as usize) else {
+                self.terms.push(Terms::NONE);
+                return self.terms.len() as u32 - 1;
+            };
+            self.free_terms = terms.next;
+            terms.listed = false;
+            if terms.role.is_none() {
+                return number;
+            }
+        }
+    }
+
+    /// It is used no more.
+    #[inline(always)]
+    fn free_terms_of(&mut self, number: u32) {
+        let terms = &mut self.terms[number as usize];
+        terms.role = None;
+        if !terms.listed {
+            (terms.listed, terms.next) = (true, self.free_terms);
+            self.free_terms = number;
+        }
     }
 
     #[inline(always)]
@@ -297,8 +343,8 @@ impl State {
     /// There are at least so many, of which none is in use.
     pub(super) fn reserve_terms(&mut self, count: usize) {
         while self.terms.len() < count {
-            self.terms.push(Terms { next: self.free_terms, ..Terms::NONE });
-            self.free_terms = self.terms.len() as u32 - 1;
+            self.terms.push(Terms::NONE);
+            self.free_terms_of(self.terms.len() as u32 - 1);
         }
     }
 
@@ -307,13 +353,20 @@ impl State {
         let terms = &mut self.terms[number as usize];
         (terms.role, terms.autocommit, terms.envelope) = (Some(role), autocommit, number);
         ((terms.chunk, terms.order), terms.unit, terms.link) = (chunk, COMPETING, link);
+        terms.settled = false;
+    }
+
+    /// The lease of this number is none of the tables' any more; `relink_terms` has to follow.
+    pub(super) fn vacate_terms(&mut self, number: u32) {
+        self.terms[number as usize].role = None;
     }
 
     /// Those that are free are linked.
     pub(super) fn relink_terms(&mut self) {
         self.free_terms = NONE;
         for (number, terms) in self.terms.iter_mut().enumerate().rev() {
-            if terms.role.is_none() {
+            terms.listed = terms.role.is_none();
+            if terms.listed {
                 terms.next = self.free_terms;
                 self.free_terms = number as u32;
             }
@@ -330,10 +383,7 @@ impl State {
         } else {
             self.end_reading(role, &terms, end);
         }
-        let slot = &mut self.terms[number as usize];
-        slot.role = None;
-        slot.next = self.free_terms;
-        self.free_terms = number;
+        self.free_terms_of(number);
         self.leases -= 1;
         if terms.link != NONE {
             if end == End::Abort || (end != End::Undo && matches!(role, Role::Peek | Role::Modify)) {

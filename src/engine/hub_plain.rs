@@ -3,7 +3,7 @@
 //! Most hubs are two queues: one kind of host memory, producers, and consumers that compete. There a lease and its end are an exchange on one word each (`hub_lane`), where
 //! the lock costs two and the tables behind it as much again. Whatever else is asked of a hub asks under the lock, and taking the lock closes the lane: what was in it is
 //! entered in the tables, and everything goes on there as if it always had. After some leases that ended under the lock, and nothing else that stands against it, the lane is
-//! opened again. Both take a few instructions for each envelope, so they wait the longer the less the lane was used last time.
+//! opened again: with those that have not ended, as two threads that are busy hardly ever have none. Both take a few instructions for each envelope, so they wait the longer the less the lane was used last time.
 //!
 //! **Who owns what.** While the lane is open the tables are what they were when it was opened, and nobody reads them. An envelope has one handle, of its own number, and
 //! is in one of the lane's queues, or is whose who has taken it; that one alone touches it, its memory and its handle. `tenure` and `taken` say of the handle
@@ -31,7 +31,7 @@ const MOST: usize = 4096;
 /// Leases that end before it is opened, beside two for each envelope: at first, and at most.
 const SOON: u32 = 64;
 const LATE: u32 = 1 << 16;
-/// And before it is tried again where somebody had something.
+/// And before it is tried again where somebody was asleep, or the like.
 const AGAIN: u32 = 16;
 
 /// In `tenure`: what the holder does, and whether its release commits; above, the number of its link.
@@ -111,15 +111,19 @@ impl Tables {
 
 /// What a lease of the seeker's has for `tenure`; 0 for one that cannot have one here.
 pub(super) fn tenure(seeker: &Seeker) -> u64 {
-    let what = match seeker.role {
+    if seeker.settled {
+        return 0;
+    }
+    word(seeker.role, seeker.link, seeker.autocommit)
+}
+
+fn word(role: Role, link: u32, autocommit: bool) -> u64 {
+    let what = match role {
         Role::Produce => PRODUCES,
         Role::Consume => CONSUMES,
         Role::Peek | Role::Modify => return 0,
     };
-    if seeker.settled {
-        return 0;
-    }
-    u64::from(seeker.link) << LINK | if seeker.autocommit { COMMITS } else { 0 } | what
+    u64::from(link) << LINK | if autocommit { COMMITS } else { 0 } | what
 }
 
 impl Hub {
@@ -305,15 +309,15 @@ impl State {
             && self.size.saturating_mul(count as u64) <= WARM
     }
 
-    /// Is there nothing but producers and consumers that compete, none of whom has anything, waits, or is to be told?
+    /// Is there nothing but producers and consumers that compete, none of whom waits, or is to be told?
     fn is_plain(&self) -> bool {
         let count = self.envelopes.len() as u64;
-        let in_tables = self.leases == 0 && self.copies == 0 && self.calls == 0 && self.reserved == 0;
+        let in_tables = self.copies == 0 && self.calls == 0;
         let waits = self.asleep != 0 || self.distant != 0 || self.watched != 0 || self.pools[0].demand != 0;
         let joined = self.sources != 0 || self.drains != 0 || self.lent != 0 || self.source_ended;
         let competes = self.units == COMPETING && self.broadcast == 0 && !self.flow;
         let bounded = count > self.max_chunks || count * self.size > self.max_bytes;
-        let has_all = u64::from(self.pools[0].free_count) + self.queued == count;
+        let has_all = u64::from(self.pools[0].free_count) + self.queued + self.reserved == count;
         in_tables && !waits && !joined && competes && !bounded && has_all && !self.marked && !self.closed
     }
 
@@ -338,49 +342,104 @@ impl State {
             return;
         }
         if !self.is_plain() {
-            // Others may have something just now.
+            // Somebody may sleep just now.
             self.plain.calm = self.plain.patience - self.plain.patience.min(AGAIN);
             return;
         }
-        if !self.is_fresh() {
-            return;
-        }
+        let Some(taken) = self.count_taken() else { return };
         for (number, envelope) in self.envelopes.iter().enumerate() {
             let handle = Hub::handle(self, number as u32);
-            handle.point_to(envelope, self.pools[0].kind);
-            handle.tenure.store(0, Ordering::Relaxed);
+            // Its holder may look at it meanwhile.
+            let tenure = match envelope.leases {
+                0 => 0,
+                _ => self.tenure_of(number as u32),
+            };
+            if tenure == 0 {
+                handle.point_to(envelope, self.pools[0].kind);
+            }
+            handle.tenure.store(tenure, Ordering::Relaxed);
         }
-        let item = |number: u32| std::ptr::from_ref(Hub::handle(self, number)).cast_mut();
-        let mut free = self.pools[0].free;
+        let state = &*self;
+        let item = |number: u32| std::ptr::from_ref(Hub::handle(state, number)).cast_mut();
+        let mut free = state.pools[0].free;
         let free = std::iter::from_fn(|| {
             let number = free;
-            free = self.envelopes.get(number as usize)?.next;
+            free = state.envelopes.get(number as usize)?.next;
             Some(item(number))
         });
-        let mut place = self.head;
-        let ready = std::iter::from_fn(|| {
-            let chunk = self.chunks.get(place as usize)?;
-            place = chunk.next;
-            Some(item(chunk.first))
-        });
-        if let Some(lane) = self.plain.lanes.last() {
-            lane.open(free, ready);
+        let chunks = || {
+            let mut place = state.head;
+            std::iter::from_fn(move || {
+                let chunk = state.chunks.get(place as usize)?;
+                place = chunk.next;
+                Some(item(chunk.first))
+            })
+        };
+        if let Some(lane) = state.plain.lanes.last() {
+            lane.open(free, chunks().take(taken), chunks().skip(taken), |lease, order| {
+                // SAFETY: as in `begin`.
+                unsafe { &*lease }.taken.store(order, Ordering::Relaxed);
+            });
         }
         self.plain.is_open = true;
+        self.forget_leases();
     }
 
-    /// Has nobody had any of the chunks, and does each lie in one envelope?
-    fn is_fresh(&self) -> bool {
-        let mut place = self.head;
+    /// How many chunks are consumed just now, by leases that can go on in the lane, as those of the producers; None where there is anything else with any chunk or
+    /// envelope. Those that are consumed are the oldest: the lane does not know of any that were given back behind them.
+    fn count_taken(&self) -> Option<usize> {
+        let (mut place, mut taken, mut fresh) = (self.head, 0, false);
         while place != NONE {
             let chunk = &self.chunks[place as usize];
-            let untouched = chunk.taken | chunk.passed == 0 && chunk.filling | chunk.failed == 0 && !chunk.hidden;
-            if !untouched || chunk.replicas != 1 || self.envelopes[chunk.first as usize].next != NONE {
-                return false;
+            let envelope = &self.envelopes[chunk.first as usize];
+            let apart = chunk.passed == 0 && chunk.filling | chunk.failed == 0 && !chunk.hidden && !chunk.changed;
+            if !apart || chunk.replicas != 1 || envelope.next != NONE {
+                return None;
             }
+            if chunk.taken != 0 {
+                let goes_on = chunk.leases == 1 && envelope.leases == 1 && self.tenure_of(chunk.first) & CONSUMES != 0;
+                if fresh || !goes_on {
+                    return None;
+                }
+                taken += 1;
+            }
+            fresh = chunk.taken == 0;
             place = chunk.next;
         }
-        true
+        let produces = |number: &usize| {
+            let envelope = &self.envelopes[*number];
+            // What a swap has brought it has said how long it is, which the lane does not ask.
+            let new = envelope.stage == Stage::Producing && envelope.leases == 1 && envelope.length == UNSET;
+            new && self.tenure_of(*number as u32) & PRODUCES != 0
+        };
+        // Most often it is enough to have looked at the chunks.
+        let producing = if self.reserved == 0 { 0 } else { (0..self.envelopes.len()).filter(produces).count() };
+        (producing as u64 == self.reserved && producing + taken == self.leases as usize).then_some(taken)
+    }
+
+    /// Of the lease that has this envelope's number, if it is one of a link that the lane serves; else 0.
+    fn tenure_of(&self, number: u32) -> u64 {
+        let Some(terms) = self.terms.get(number as usize) else { return 0 };
+        let Some(role) = terms.role else { return 0 };
+        let serves = terms.envelope == number && terms.unit == COMPETING && !terms.settled;
+        match self.links.get(terms.link as usize) {
+            Some(link) if link.alive && serves => word(role, terms.link, terms.autocommit),
+            _ => 0,
+        }
+    }
+
+    /// The lane knows of them from here on.
+    fn forget_leases(&mut self) {
+        for number in 0..self.envelopes.len() as u32 {
+            let envelope = &mut self.envelopes[number as usize];
+            if envelope.leases != 0 {
+                envelope.leases = 0;
+                let link = self.terms[number as usize].link;
+                self.links[link as usize].leases -= 1;
+                self.vacate_terms(number);
+            }
+        }
+        (self.leases, self.reserved) = (0, 0);
     }
 
     /// Enters in the tables what is in the lane, and with whom.

@@ -120,8 +120,9 @@ struct World {
     consumed: u64,
     most: u64,
     word: u64,
-    /// Steps that found the lane open.
+    /// Steps that found the lane open, and that opened it while there were leases of producers, and of consumers.
     plainly: u64,
+    opened_with: [u64; 2],
 }
 
 impl World {
@@ -143,6 +144,7 @@ impl World {
             most: 0,
             word: 0,
             plainly: 0,
+            opened_with: [0; 2],
             hub,
         }
     }
@@ -265,13 +267,18 @@ impl World {
     }
 
     fn step(&mut self) {
-        self.plainly += u64::from(self.hub.is_plain_now());
+        let plainly = self.hub.is_plain_now();
+        self.plainly += u64::from(plainly);
         match self.random.below(40) {
             0..=9 => self.produce(),
             10..=18 => self.end_production(),
             19..=28 => self.consume(),
             29..=38 => self.end_consumption(),
             _ => self.look_around(),
+        }
+        if !plainly && self.hub.is_plain_now() {
+            self.opened_with[0] += u64::from(!self.producing.is_empty());
+            self.opened_with[1] += u64::from(!self.consuming.is_empty());
         }
     }
 
@@ -304,15 +311,17 @@ impl World {
 fn nobody_can_tell_whether_it_goes_without_the_lock() {
     let first = seed();
     println!("UCXX_TEST_SEED={first:#x}");
-    let mut plainly = 0;
+    let (mut plainly, mut opened_with) = (0, [0; 2]);
     for round in 0..150 {
         let mut world = World::new(Random::new(first.wrapping_add(round)));
         for _ in 0..1500 {
             world.step();
         }
+        opened_with = [0, 1].map(|side| opened_with[side] + world.opened_with[side]);
         plainly += world.wind_up();
     }
     assert!(plainly > 10_000, "the lane was open before {plainly} steps only");
+    assert!(opened_with.iter().all(|times| *times > 500), "opened with leases {opened_with:?} times only");
 }
 
 /// Two who produce, two who consume, and one who asks for what only the tables know, by turns rarely and all the time.
@@ -427,14 +436,16 @@ fn who_comes_late_to_the_lock_leaves_it_open() {
         producer.lease(0).unwrap().unwrap().end(1, 0);
         consumer.lease(0).unwrap().unwrap().end(1, 0);
     }
-    producer.lease(0).unwrap().unwrap().end(1, 0);
+    let chunk = producer.lease(0).unwrap().unwrap();
+    chunk.write(7);
+    chunk.end(1, 0);
     assert!(hub.is_plain_now());
     assert_eq!(hub.state.lock_unless(|| Some(7)).err(), Some(7));
     assert!(hub.is_plain_now(), "closed although there was nothing to do under the lock");
     drop(hub.state.lock_unless(|| None::<u32>).unwrap());
     assert!(!hub.is_plain_now(), "in the tables and out of them at once");
     drop(hub.state.lock_unless(|| -> Option<u32> { panic!("closed, and tried") }).unwrap());
-    assert_eq!(consumer.lease(0).unwrap().unwrap().read().1, SIZE);
+    assert_eq!(consumer.lease(0).unwrap().unwrap().read(), (7, SIZE));
     [producer, consumer].iter().for_each(|link| link.destroy());
     hub.destroy();
 }

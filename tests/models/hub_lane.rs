@@ -42,7 +42,7 @@ impl World {
         };
         let world = World { lane: Lane::new(count), items: (0..count).map(item).collect() };
         let all = || world.items.iter().map(|item| std::ptr::from_ref(item).cast_mut());
-        world.lane.open(all().skip(ready), all().take(ready));
+        world.lane.open(all().skip(ready), [].into_iter(), all().take(ready), |_, _| {});
         Arc::new(world)
     }
 
@@ -72,7 +72,7 @@ impl World {
     fn look(&self, open: bool) -> usize {
         let closed = self.lane.close();
         let (free, ready): (Vec<_>, Vec<_>) = (closed.free().collect(), closed.ready().collect());
-        let mut held = 0;
+        let (mut held, mut consumed) = (0, Vec::new());
         for item in &self.items {
             let here = std::ptr::from_ref(item).cast_mut();
             let times = free.iter().chain(&ready).filter(|other| **other == here).count();
@@ -80,13 +80,15 @@ impl World {
             if times == 0 {
                 assert_ne!(item.holder.load(Ordering::Relaxed), NOBODY, "nobody has it");
                 held += 1;
+                if item.holder.load(Ordering::Relaxed) == CONSUMER {
+                    consumed.push(here);
+                }
             }
         }
         let traffic = closed.traffic();
         assert!(traffic.most as usize <= self.items.len() && traffic.most as usize >= ready.len());
-        // A hub's is opened when nobody has anything.
-        if open && held == 0 {
-            self.lane.open(free.into_iter(), ready.into_iter());
+        if open {
+            self.lane.open(free.into_iter(), consumed.into_iter(), ready.into_iter(), |_, _| {});
         }
         held
     }

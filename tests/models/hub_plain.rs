@@ -24,7 +24,6 @@ struct Hub {
     lane: Lane<u32>,
     sides: Sides,
     tables: Brief<Tables>,
-    items: usize,
 }
 
 // SAFETY: an item is an address to tell it by, and nothing is ever read from there.
@@ -39,7 +38,6 @@ impl Hub {
             lane: Lane::new(items),
             sides: Sides::new(),
             tables: Brief::new(Tables { free, ..Tables::default() }),
-            items,
         };
         hub.leave(hub.tables.lock(), 0);
         Arc::new(hub)
@@ -55,12 +53,21 @@ impl Hub {
         tables
     }
 
+    /// As `Tables::lock_unless`.
+    fn lock_unless<T>(&self, plainly: impl Fn() -> Option<T>) -> Result<Held<'_, Tables>, T> {
+        let tables = self.tables.lock();
+        if !tables.is_open {
+            return Ok(tables);
+        }
+        drop(tables);
+        plainly().map_or_else(|| Ok(self.lock()), Err)
+    }
+
     /// As `Hub::leave`, which opens the lane after some leases: here as soon as it may.
     fn leave(&self, mut tables: Held<'_, Tables>, changed: u8) {
-        let nobody_has_any = tables.free.len() + tables.ready.len() == self.items;
-        if tables.asleep == 0 && nobody_has_any {
+        if tables.asleep == 0 {
             let Tables { free, ready, .. } = &mut *tables;
-            self.lane.open(free.drain(..), ready.drain(..));
+            self.lane.open(free.drain(..), [].into_iter(), ready.drain(..), |_, _| {});
             tables.is_open = true;
         }
         let woken = self.sides.move_on(changed, &mut tables.asleep);
@@ -70,11 +77,15 @@ impl Hub {
 
     fn take(&self, side: usize) -> *mut u32 {
         loop {
-            let quick = if side == READS { self.lane.take_ready(|_, _| {}) } else { self.lane.take_free(|_, _| {}) };
-            if let Ok(item) = quick {
+            let plainly =
+                || if side == READS { self.lane.take_ready(|_, _| {}) } else { self.lane.take_free(|_, _| {}) }.ok();
+            if let Some(item) = plainly() {
                 return item;
             }
-            let mut tables = self.lock();
+            let mut tables = match self.lock_unless(plainly) {
+                Ok(tables) => tables,
+                Err(item) => return item,
+            };
             let list = if side == READS { &mut tables.ready } else { &mut tables.free };
             if !list.is_empty() {
                 let item = list.remove(0);
@@ -90,8 +101,11 @@ impl Hub {
 
     fn produce(&self) {
         let item = self.take(PRODUCES);
-        if !self.lane.push_ready(item) {
-            let mut tables = self.lock();
+        let plainly = || self.lane.push_ready(item).then_some(());
+        if plainly().is_some() {
+            return;
+        }
+        if let Ok(mut tables) = self.lock_unless(plainly) {
             tables.ready.push(item);
             self.leave(tables, DATA);
         }
@@ -99,8 +113,11 @@ impl Hub {
 
     fn consume(&self) {
         let item = self.take(READS);
-        if !self.lane.push_free(item) {
-            let mut tables = self.lock();
+        let plainly = || self.lane.push_free(item).then_some(());
+        if plainly().is_some() {
+            return;
+        }
+        if let Ok(mut tables) = self.lock_unless(plainly) {
             tables.free.push(item);
             self.leave(tables, ROOM);
         }
