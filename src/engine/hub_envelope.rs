@@ -340,8 +340,9 @@ impl Hub {
     #[inline(always)]
     pub(super) fn hand_out(&self, state: &mut State, number: u32) -> *const Lease {
         let (piece, place) = (number as usize / PIECE, number as usize % PIECE);
-        if piece == state.handles.len() {
-            self.make_handles(state);
+        // A call that was undone may have used numbers without handles.
+        if piece >= state.handles.len() {
+            self.reserve_handles(state, number as usize + 1);
         }
         let envelope = &state.envelopes[state.terms[number as usize].envelope as usize];
         let lease = &state.handles[piece][place];
@@ -359,13 +360,13 @@ impl Hub {
     }
 
     /// There are handles for at least so many leases.
+    #[cold]
     pub(super) fn reserve_handles(&self, state: &mut State, count: usize) {
         while state.handles.len() * PIECE < count {
             self.make_handles(state);
         }
     }
 
-    #[cold]
     fn make_handles(&self, state: &mut State) {
         let first = state.handles.len() * PIECE;
         state.handles.push((first..first + PIECE).map(|number| Lease::new(self, number as u32)).collect());

@@ -346,18 +346,20 @@ impl State {
             self.plain.calm = self.plain.patience - self.plain.patience.min(AGAIN);
             return;
         }
-        let Some(taken) = self.count_taken() else { return };
+        let Some(taken) = self.count_taken() else {
+            // Whatever is in the way takes a while longer, and so does the look at everything.
+            self.plain.calm = self.plain.patience - self.plain.patience.min(self.needed());
+            return;
+        };
         for (number, envelope) in self.envelopes.iter().enumerate() {
             let handle = Hub::handle(self, number as u32);
-            // Its holder may look at it meanwhile.
-            let tenure = match envelope.leases {
-                0 => 0,
-                _ => self.tenure_of(number as u32),
-            };
-            if tenure == 0 {
+            if envelope.leases == 0 {
                 handle.point_to(envelope, self.pools[0].kind);
+                handle.tenure.store(0, Ordering::Relaxed);
+            } else if handle.tenure.load(Ordering::Relaxed) == IN_TABLES {
+                handle.tenure.store(self.tenure_of(number as u32), Ordering::Relaxed);
             }
-            handle.tenure.store(tenure, Ordering::Relaxed);
+            // Else it has been in the lane before, and its holder, who may be trying to end it there just now, is the only one to write that.
         }
         let state = &*self;
         let item = |number: u32| std::ptr::from_ref(Hub::handle(state, number)).cast_mut();

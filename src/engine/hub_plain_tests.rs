@@ -4,13 +4,14 @@ use super::context::{feature, Context, ContextParams};
 use super::hub::{Hub, HubParams};
 use super::hub_envelope::Lease;
 use super::hub_link::{Link, LinkParams};
+use super::hub_many::lease_many;
 use super::hub_memory::MemoryKind;
 use super::hub_state::{Retain, Role};
 use super::memory_type::HOST;
 use super::status::Status;
 use super::test_random::{seed, Random};
 use std::collections::VecDeque;
-use std::ptr::{null_mut, NonNull};
+use std::ptr::{null, null_mut, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
@@ -85,11 +86,15 @@ impl Held {
 }
 
 fn new_hub(envelopes: usize, soon: u32) -> Arc<Hub> {
+    new_hub_of(SIZE, envelopes, soon)
+}
+
+fn new_hub_of(size: u64, envelopes: usize, soon: u32) -> Arc<Hub> {
     let params = ContextParams { features: feature::TAG, config: Vec::new(), local_network: true, name: None };
     let context = Context::new(&params).unwrap();
     let (max_queue_chunks, max_queue_bytes, retain, transfers_in_flight) = (0, 0, Retain::Auto, 0);
     let hub =
-        HubParams { envelope_size: SIZE, max_queue_chunks, max_queue_bytes, retain, transfers_in_flight, worker: None };
+        HubParams { envelope_size: size, max_queue_chunks, max_queue_bytes, retain, transfers_in_flight, worker: None };
     let hub = Hub::new(&context, &hub).unwrap();
     hub.add_envelopes(HERE, envelopes).unwrap();
     let mut state = hub.state.lock();
@@ -446,6 +451,24 @@ fn who_comes_late_to_the_lock_leaves_it_open() {
     assert!(!hub.is_plain_now(), "in the tables and out of them at once");
     drop(hub.state.lock_unless(|| -> Option<u32> { panic!("closed, and tried") }).unwrap());
     assert_eq!(consumer.lease(0).unwrap().unwrap().read(), (7, SIZE));
+    [producer, consumer].iter().for_each(|link| link.destroy());
+    hub.destroy();
+}
+
+/// The numbers of leases that were taken back have no handles yet, and are an envelope's own numbers.
+#[test]
+fn what_a_refused_call_has_taken_may_be_leased() {
+    // More than stay in a cache, so nothing is made in advance.
+    let hub = new_hub_of(32 << 10, 100, 0);
+    let (producer, consumer) = (Handle::new(&hub, Role::Produce, true), Handle::new(&hub, Role::Consume, true));
+    let held: Vec<_> = (0..32).map(|_| producer.lease(0).unwrap().unwrap()).collect();
+    // SAFETY: not destroyed yet.
+    let links: Vec<_> = [producer; 36].iter().chain([&consumer]).map(|link| unsafe { link.0.as_ref() }).collect();
+    assert!(!lease_many(&links, 0, &mut [null(); 37]).unwrap());
+    let more: Vec<_> = (0..68).map(|_| producer.lease(0).unwrap().unwrap()).collect();
+    assert!(producer.lease(0).unwrap().is_none());
+    held.iter().chain(&more).for_each(|held| held.end(0, 8));
+    assert_eq!(hub.length(), 100);
     [producer, consumer].iter().for_each(|link| link.destroy());
     hub.destroy();
 }
