@@ -50,15 +50,18 @@ impl HubStream {
         self.tell(work);
     }
 
-    /// What has become a chunk frees its envelope at the sender, which is told at once; that there is one more here can wait for that, as long as the sender has plenty:
-    /// else there would be two messages for each chunk where one does.
+    /// What has become a chunk frees its envelope at the sender, and there is one more here after a while. Each such message costs as much of the sender's time as the beginning of a
+    /// chunk. So it waits for the next chunk that comes through, as long as the sender has plenty of credit, and twice as many chunks are on their way as it does not
+    /// know to have come through: then it has something to send whatever it waits for.
     fn tell(&self, work: &mut Work) {
         if work.told == (work.first, work.granted) {
             return;
         }
         let (told_first, told_granted) = work.told;
-        let plenty = self.window(work).div_ceil(2).max(PLENTY);
-        if work.first == told_first && told_granted.saturating_sub(work.next) >= plenty && work.end.is_none() {
+        let plenty = self.window(work).div_ceil(4).max(PLENTY);
+        let (untold, under_way) = (work.first.saturating_sub(told_first), work.next - work.first);
+        let can_wait = untold * 2 <= under_way && told_granted.saturating_sub(work.next) >= plenty;
+        if can_wait && work.end.is_none() {
             return;
         }
         work.told = (work.first, work.granted);
