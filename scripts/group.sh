@@ -48,9 +48,11 @@ end_members() {
   kill -KILL -- "-$killer" 2>/dev/null || true
 }
 trap end_members EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-trap 'exit 129' HUP
+# Who is just being started is not known yet, and would be left: until all are, a signal is only noted.
+asked=
+trap 'asked=130' INT
+trap 'asked=143' TERM
+trap 'asked=129' HUP
 
 MASTER_ADDR=127.0.0.1
 MASTER_PORT=$(free_port)
@@ -78,6 +80,10 @@ for ((rank = 0; rank < size; rank++)); do
   run_member "$rank" "$@" &
   members[$rank]=$!
 done
+trap 'exit 130' INT
+trap 'exit 143' TERM
+trap 'exit 129' HUP
+[ -z "$asked" ] || exit "$asked"
 
 while [ "${#members[@]}" -gt 0 ]; do
   read -r rank status <&"$ends"
