@@ -49,10 +49,14 @@ end_members() {
 }
 trap end_members EXIT
 # Who is just being started is not known yet, and would be left: until all are, a signal is only noted.
-asked=
-trap 'asked=130' INT
-trap 'asked=143' TERM
-trap 'asked=129' HUP
+asked= starting=yes
+end_with() {
+  asked=$1
+  [ -n "$starting" ] || exit "$asked"
+}
+trap 'end_with 130' INT
+trap 'end_with 143' TERM
+trap 'end_with 129' HUP
 
 MASTER_ADDR=127.0.0.1
 MASTER_PORT=$(free_port)
@@ -80,9 +84,7 @@ for ((rank = 0; rank < size; rank++)); do
   run_member "$rank" "$@" &
   members[$rank]=$!
 done
-trap 'exit 130' INT
-trap 'exit 143' TERM
-trap 'exit 129' HUP
+starting=
 [ -z "$asked" ] || exit "$asked"
 
 while [ "${#members[@]}" -gt 0 ]; do

@@ -128,13 +128,20 @@ impl Lease {
         if !stream.is_null() {
             return self.end_after(hub, stream, |_| Ok(End::Commit(length)));
         }
-        if hub.end_plainly(self, Some(length)) {
-            return Ok(Retired::NOTHING);
+        match self.lock_to_end(hub, Some(length)) {
+            Some(state) => self.commit_locked(hub, state, length),
+            None => Ok(Retired::NOTHING),
         }
-        match hub.state.lock_unless(|| hub.end_plainly(self, Some(length)).then_some(())) {
-            Ok(state) => self.commit_locked(hub, state, length),
-            Err(()) => Ok(Retired::NOTHING),
+    }
+
+    /// The lock, under which the lease is to be ended; None where it has been without it.
+    #[inline(always)]
+    fn lock_to_end<'h>(&self, hub: &'h Hub, length: Option<u64>) -> Option<Held<'h, State>> {
+        let plainly = || hub.end_plainly(self, length).then_some(());
+        if plainly().is_some() {
+            return None;
         }
+        hub.state.lock_unless(plainly).ok()
     }
 
     #[inline(always)]
@@ -181,12 +188,7 @@ impl Lease {
         if !stream.is_null() {
             return self.end_after(hub, stream, |state| Ok(how(state)));
         }
-        if hub.end_plainly(self, None) {
-            return Ok(Retired::NOTHING);
-        }
-        let Ok(state) = hub.state.lock_unless(|| hub.end_plainly(self, None).then_some(())) else {
-            return Ok(Retired::NOTHING);
-        };
+        let Some(state) = self.lock_to_end(hub, None) else { return Ok(Retired::NOTHING) };
         if let End::Commit(length) = how(&state) {
             return self.commit_locked(hub, state, length);
         }

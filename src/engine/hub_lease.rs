@@ -356,19 +356,13 @@ impl State {
         terms.settled = false;
     }
 
-    /// The lease of this number is none of the tables' any more; `relink_terms` has to follow.
-    pub(super) fn vacate_terms(&mut self, number: u32) {
-        self.terms[number as usize].role = None;
-    }
-
     /// Those that are free are linked.
     pub(super) fn relink_terms(&mut self) {
         self.free_terms = NONE;
-        for (number, terms) in self.terms.iter_mut().enumerate().rev() {
-            terms.listed = terms.role.is_none();
-            if terms.listed {
-                terms.next = self.free_terms;
-                self.free_terms = number as u32;
+        for number in (0..self.terms.len()).rev() {
+            self.terms[number].listed = false;
+            if self.terms[number].role.is_none() {
+                self.free_terms_of(number as u32);
             }
         }
     }

@@ -241,8 +241,7 @@ impl Hub {
             return Ok(answer);
         }
         if timeout_ns == 0 || !events::in_callback() {
-            let plainly = || self.lease_plainly(tenure(seeker), 0).ok().flatten();
-            let mut state = match self.state.lock_unless(plainly) {
+            let mut state = match self.state.lock_unless(|| self.lease_plainly_now(seeker)) {
                 Ok(state) => state,
                 Err(lease) => return Ok(Some(lease)),
             };
@@ -258,6 +257,11 @@ impl Hub {
         self.lease_later(seeker, side, timeout_ns)
     }
 
+    /// Without the lock, if there is one now.
+    fn lease_plainly_now(&self, seeker: &Seeker) -> Option<*const Lease> {
+        self.lease_plainly(tenure(seeker), 0).ok().flatten()
+    }
+
     #[inline(never)]
     fn lease_later(&self, seeker: &Seeker, side: usize, timeout_ns: u64) -> Result<Option<*const Lease>> {
         if timeout_ns != 0 && events::in_callback() {
@@ -267,7 +271,7 @@ impl Hub {
             Err(Refusal::NotNow) => None,
             answer => Some(answer),
         };
-        let plainly = || self.lease_plainly(tenure(seeker), 0).ok().flatten().map(Ok);
+        let plainly = || self.lease_plainly_now(seeker).map(Ok);
         match self.wait_for(side, timeout_ns, plainly, attempt) {
             Some(Ok(lease)) => Ok(Some(lease)),
             Some(Err(refusal)) => Err(self.refused(seeker, refusal)),

@@ -3,7 +3,8 @@
 //! Most hubs are two queues: one kind of host memory, producers, and consumers that compete. There a lease and its end are an exchange on one word each (`hub_lane`), where
 //! the lock costs two and the tables behind it as much again. Whatever else is asked of a hub asks under the lock, and taking the lock closes the lane: what was in it is
 //! entered in the tables, and everything goes on there as if it always had. After some leases that ended under the lock, and nothing else that stands against it, the lane is
-//! opened again: with those that have not ended, as two threads that are busy hardly ever have none. Both take a few instructions for each envelope, so they wait the longer the less the lane was used last time.
+//! opened again: with those that have not ended, as two threads that are busy hardly ever have none. Both take a few instructions for each envelope, so they wait the
+//! longer the less the lane was used last time.
 //!
 //! **Who owns what.** While the lane is open the tables are what they were when it was opened, and nobody reads them. An envelope has one handle, of its own number, and
 //! is in one of the lane's queues, or is whose who has taken it; that one alone touches it, its memory and its handle. `tenure` and `taken` say of the handle
@@ -73,6 +74,11 @@ impl Plain {
             was_used: false,
             consumed: Vec::new(),
         }
+    }
+
+    /// When so many more leases have ended.
+    fn try_again_after(&mut self, leases: u32) {
+        self.calm = self.patience.saturating_sub(leases);
     }
 }
 
@@ -343,13 +349,11 @@ impl State {
         }
         if !self.is_plain() {
             // Somebody may sleep just now.
-            self.plain.calm = self.plain.patience - self.plain.patience.min(AGAIN);
-            return;
+            return self.plain.try_again_after(AGAIN);
         }
         let Some(taken) = self.count_taken() else {
             // Whatever is in the way takes a while longer, and so does the look at everything.
-            self.plain.calm = self.plain.patience - self.plain.patience.min(self.needed());
-            return;
+            return self.plain.try_again_after(self.needed());
         };
         for (number, envelope) in self.envelopes.iter().enumerate() {
             let handle = Hub::handle(self, number as u32);
@@ -430,15 +434,15 @@ impl State {
         }
     }
 
-    /// The lane knows of them from here on.
+    /// The lane knows of them from here on. `relink_terms` follows when it is closed.
     fn forget_leases(&mut self) {
         for number in 0..self.envelopes.len() as u32 {
             let envelope = &mut self.envelopes[number as usize];
             if envelope.leases != 0 {
                 envelope.leases = 0;
-                let link = self.terms[number as usize].link;
-                self.links[link as usize].leases -= 1;
-                self.vacate_terms(number);
+                let terms = &mut self.terms[number as usize];
+                terms.role = None;
+                self.links[terms.link as usize].leases -= 1;
             }
         }
         (self.leases, self.reserved) = (0, 0);
