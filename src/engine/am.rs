@@ -332,10 +332,18 @@ impl Endpoint {
             param.memory_type(Some(sys::UCS_MEMORY_TYPE_HOST));
             // Whatever the environment says about when UCX is to wait for the receiver.
             param.flags(flags | sys::UCP_AM_SEND_FLAG_EAGER);
-            let ucp = self.ucp.get();
             // SAFETY: a live endpoint inside its worker's gate; the worker keeps the slot, which has all of it.
-            unsafe { sys::ucp_am_send_nbx(ucp, AM_ID, std::ptr::null(), 0, piece.cast(), length, param.as_ptr()) }
+            unsafe {
+                if ordered {
+                    self.send_piece::<true>(piece, length, || param.as_ptr())
+                } else {
+                    self.send_piece::<false>(piece, length, || param.as_ptr())
+                }
+            }
         } else {
+            if ordered {
+                self.passes_fast_box();
+            }
             // SAFETY: room for the header, in front of the user's.
             unsafe { put_header(room, header.words()) };
             param.memory_type(queued.memory_type);
@@ -371,15 +379,36 @@ impl Endpoint {
         }
     }
 
-    /// Gives UCP a message whose headers and data are in one piece, at the beginning of its slot's memory.
+    /// Sends a message whose headers and data are in one piece, at the beginning of its slot's memory. `ORDERED`: it has the next place in the order.
     ///
     /// # Safety
     /// A live endpoint inside its worker's gate; the slot keeps the piece until the operation has completed.
     #[inline(always)]
-    pub(super) unsafe fn send_packed(&self, slot: &Slot, length: usize) -> sys::ucs_status_ptr_t {
-        let (piece, param) = (slot.room(INLINE).cast(), self.worker.templates.message(slot));
+    pub(super) unsafe fn send_packed<const ORDERED: bool>(&self, slot: &Slot, length: usize) -> sys::ucs_status_ptr_t {
         // SAFETY: as for this function.
-        unsafe { sys::ucp_am_send_nbx(self.ucp.get(), AM_ID, std::ptr::null(), 0, piece, length, param) }
+        unsafe { self.send_piece::<ORDERED>(slot.room(INLINE), length, || self.worker.templates.message(slot)) }
+    }
+
+    /// The same, wherever the piece is; UCP gets it with these parameters, if it does.
+    ///
+    /// # Safety
+    /// As for `send_packed`.
+    #[inline(always)]
+    unsafe fn send_piece<const ORDERED: bool>(
+        &self,
+        piece: *const u8,
+        length: usize,
+        param: impl FnOnce() -> *const sys::ucp_request_param_t,
+    ) -> sys::ucs_status_ptr_t {
+        // SAFETY: as for this function.
+        if unsafe { self.put_into_fast_box::<ORDERED>(piece, length) } {
+            return std::ptr::null_mut();
+        }
+        if ORDERED {
+            self.passes_fast_box();
+        }
+        // SAFETY: as for this function.
+        unsafe { sys::ucp_am_send_nbx(self.ucp.get(), AM_ID, std::ptr::null(), 0, piece.cast(), length, param()) }
     }
 
     /// A message that UCP has taken has its place in the order; of one that it has not the credit comes back.

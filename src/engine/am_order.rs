@@ -38,6 +38,11 @@ impl Order {
         expected.wrapping_add_signed(i32::from(sequence.wrapping_sub(expected as u16) as i16))
     }
 
+    /// Messages that have come in, since the beginning.
+    pub(super) fn passed(&self) -> u32 {
+        self.expected.get()
+    }
+
     /// The message that had the next place has come.
     #[inline(always)]
     pub(super) fn advance(&self) {

@@ -9,6 +9,7 @@ use super::connect::Connection;
 use super::credits::Credits;
 use super::due::Due;
 use super::failure::Reports;
+use super::fast_boxes::FastBox;
 use super::handshake::Peering;
 use super::identity::Identity;
 use super::library::{self, Release};
@@ -109,6 +110,7 @@ pub struct Endpoint {
     pub(crate) liveness: Liveness,
     pub(crate) credits: Credits,
     pub(crate) order: Order,
+    pub(crate) fast_box: FastBox,
     pub(crate) arrivals: Arrivals,
     pub(crate) queue: MessageQueue,
     /// The peer's process is watched for its end.
@@ -243,6 +245,7 @@ impl Endpoint {
             liveness: Liveness::default(),
             credits: Credits::default(),
             order: Order::default(),
+            fast_box: FastBox::default(),
             arrivals: Arrivals::default(),
             queue: MessageQueue::default(),
             watched: Cell::new(false),
@@ -383,6 +386,7 @@ impl Endpoint {
         }
         self.worker.drop_promises_of(self);
         self.unwatch_process();
+        self.shut_fast_box();
         self.drop_early();
         self.drop_spare();
         // Once only: the place may be another's by the second time.

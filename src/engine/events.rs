@@ -6,6 +6,7 @@ use super::fetch::Making;
 use super::listener::ConnRequest;
 use super::messages::Reply;
 use super::request::{Part, SlotPointer, Ticket};
+use super::segment::SegmentName;
 use super::status::Status;
 use super::wire::{Header, Hello, Kind};
 use super::worker::Worker;
@@ -57,6 +58,8 @@ pub(crate) enum Event {
     Unmade(Box<Making>),
     /// The peer does not keep to the rules.
     Broken(Arc<Endpoint>, &'static str),
+    /// The peer has offered a fast box; or is to be offered one.
+    FastBox(Arc<Endpoint>, Option<SegmentName>),
     /// The peer is to be told what has been taken in, which could not be told before.
     Untold(Arc<Endpoint>),
 }
@@ -65,10 +68,11 @@ impl Event {
     /// What a peer has said, and what UCP is needed for.
     fn is_of_peer(&self) -> bool {
         use Event::{
-            Announced, Broken, Bye, Greet, Hello, MultiPulled, NextHeaders, Ping, Queued, Refused, Strangers, Welcome,
+            Announced, Broken, Bye, FastBox, Greet, Hello, MultiPulled, NextHeaders, Ping, Queued, Refused, Strangers,
+            Welcome,
         };
         matches!(self, Hello(..) | Welcome(..) | Refused(..) | Strangers | Greet(_) | Bye(..) | Ping(..) | Broken(..))
-            || matches!(self, Announced(_) | NextHeaders | MultiPulled(_) | Queued(_))
+            || matches!(self, FastBox(..) | Announced(_) | NextHeaders | MultiPulled(_) | Queued(_))
     }
 }
 
@@ -242,6 +246,8 @@ impl Worker {
                 }
                 Event::Broken(endpoint, why) => endpoint.broken(why),
                 Event::Untold(endpoint) => endpoint.grant(),
+                Event::FastBox(endpoint, None) => endpoint.offer_fast_box(),
+                Event::FastBox(endpoint, Some(name)) => endpoint.fast_box_came(&name),
                 Event::Answered(fetch, message) => {
                     // SAFETY: a slot of ours that came with the event.
                     let message = unsafe { &*message.0 };

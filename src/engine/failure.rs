@@ -87,6 +87,7 @@ impl Endpoint {
             return;
         }
         log::write(log::INFO, c"endpoint", &format!("lost {}: {how}", self.peer_text()));
+        self.empty_fast_box();
         // Visible at once: requests that come back in this same pass are to say what happened.
         self.note_failure(status);
         self.worker.push_event(Event::Failed(endpoint, status));

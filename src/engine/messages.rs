@@ -15,6 +15,7 @@ use super::log;
 use super::operation::OpParams;
 use super::param::Param;
 use super::request::{Part, Slot};
+use super::segment::SegmentName;
 use super::status::{Error, Result, Status};
 use super::wire::{Amount, Header, Hello, Kind, Unreadable, AM_ID, HEADER};
 use super::wire_short::{self, Piece, Short};
@@ -102,6 +103,10 @@ impl Worker {
             (Kind::ByeAck, Some(endpoint), _) => endpoint.closing.bye_answered(),
             (Kind::Ping, Some(endpoint), _) => self.push_event(Event::Ping(endpoint)),
             (Kind::Grant, Some(endpoint), _) => endpoint.note_credit(header.taken),
+            (Kind::FastBox, Some(endpoint), _) => match payload.first_chunk() {
+                Some(name) => self.push_event(Event::FastBox(endpoint, Some(SegmentName::decode(name)))),
+                None => complain("an offer without a name"),
+            },
             // `heard` was all; and what is for an endpoint that has gone is out of date.
             _ => {}
         }
@@ -158,11 +163,12 @@ impl Endpoint {
             // A peer that does not take them in. What a Grant tells is told when one of them has left: see `part_left`.
             return Some(Status::NO_RESOURCE);
         }
-        let address: &[u8] = match kind {
+        let payload: &[u8] = match kind {
             Kind::Hello | Kind::Welcome => match self.worker.address_inside() {
                 Ok(address) => address.bytes(),
                 Err(error) => return Some(error.status()),
             },
+            Kind::FastBox => self.fast_box.offer(),
             _ => &[],
         };
         let header = Header {
@@ -172,8 +178,8 @@ impl Endpoint {
             sender: self.peering.number.get(),
             ..Header::of(kind)
         };
-        // SAFETY: a live endpoint inside its worker's gate; the worker's address lives as long as the worker.
-        self.start_part(part, |slot| unsafe { send(slot, ucp, &header, address) })
+        // SAFETY: a live endpoint inside its worker's gate; the worker's address lives as long as the worker, an offer as long as the endpoint.
+        self.start_part(part, |slot| unsafe { send(slot, ucp, &header, payload) })
     }
 }
 
@@ -202,7 +208,10 @@ type Handler = unsafe extern "C" fn(
 ) -> sys::ucs_status_t;
 
 /// Short forms go their own ways, which end here in jumps.
-unsafe extern "C" fn on_message(
+///
+/// # Safety
+/// As of a handler of UCP's: the worker, whose gate we are in, and a message that is valid during the call.
+pub(super) unsafe extern "C" fn on_message(
     arg: *mut c_void,
     header: *const c_void,
     header_length: usize,

@@ -49,6 +49,8 @@ pub(crate) mod event_count;
 pub mod events;
 pub(crate) mod explain;
 pub(crate) mod failure;
+mod fast_box;
+pub(crate) mod fast_boxes;
 pub mod fetch;
 pub mod fetch_answer;
 pub(crate) mod fetches;

@@ -242,6 +242,7 @@ impl Endpoint {
         if self.peering.theirs.get() == 0 {
             self.learn_number(header.sender);
         }
+        self.empty_fast_box();
         self.closing.parting.heard.set(true);
         self.closing.parting.owed.set(header.flags & flag::ANSWER != 0);
         self.keep_stream();

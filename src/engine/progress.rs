@@ -14,6 +14,9 @@ use crate::sys;
 /// those, too seldom to cost.
 const PASSES_PER_LOOK: u64 = 128;
 
+/// While messages come in without it UCP has its turn in each of so many passes.
+const PASSES_PER_TURN: u64 = 8;
+
 impl Worker {
     /// One pass. Returns how many events it handled; 0 when there was nothing to do.
     #[inline(always)]
@@ -45,8 +48,11 @@ impl Worker {
     /// UCP's part of a pass. `alone`: no other thread uses the worker.
     #[inline(always)]
     pub(crate) fn pass_through_ucp(&self, alone: bool) -> u32 {
-        // SAFETY: a live worker, and we are inside its gate.
-        let handled = unsafe { sys::ucp_worker_progress(self.ucp()) };
+        let mut handled = self.look_into_fast_boxes();
+        if handled == 0 || self.stats.progress_calls.get() % PASSES_PER_TURN == 0 {
+            // SAFETY: a live worker, and we are inside its gate.
+            handled += unsafe { sys::ucp_worker_progress(self.ucp()) };
+        }
         if alone {
             // Elsewhere it may be another thread that has armed, and sleeps.
             self.armed.set(false);
@@ -62,6 +68,7 @@ impl Worker {
         let now = timer::now_ns();
         self.coarse_now.set(now);
         self.drain_foreign();
+        self.tend_fast_boxes();
         if self.peers.is_due(now) {
             self.attend(attention::PEERS);
         }

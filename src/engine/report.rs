@@ -113,14 +113,15 @@ impl Worker {
         }
         for endpoint in inside.endpoints.borrow().iter().flatten() {
             lines.push(format!(
-                "  endpoint to {}: {}, {:?}{}, {} sends in flight, {} of them queued, over {}",
+                "  endpoint to {}: {}, {:?}{}, {} sends in flight, {} of them queued, over {}{}",
                 endpoint.peer_text(),
                 endpoint.status(),
                 endpoint.phase(),
                 if endpoint.peering.unclaimed.get() { ", unclaimed" } else { "" },
                 endpoint.sends.get(),
                 endpoint.window.queued_ops.get(),
-                endpoint.transports_inside()
+                endpoint.transports_inside(),
+                endpoint.fast_box.text()
             ));
         }
         let now = timer::now_ns();

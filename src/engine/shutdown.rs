@@ -84,6 +84,7 @@ impl Worker {
         inside.settle();
         // What has come meanwhile.
         inside.take_back_messages();
+        inside.all_endpoints().iter().for_each(|endpoint| endpoint.shut_fast_box());
         inside.drop_rkeys();
         // What is completed below is not to signal a worker of UCP's that is gone.
         inside.armed.set(false);

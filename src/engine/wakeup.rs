@@ -161,6 +161,9 @@ impl Worker {
         if deadline.is_some_and(|deadline| deadline <= timer::now_ns()) {
             return Ok(Armed::Busy);
         }
+        if self.close_fast_boxes() {
+            return Ok(Armed::Busy);
+        }
         // SAFETY: a live worker inside its gate.
         match unsafe { sys::ucp_worker_arm(self.ucp()) } {
             sys::UCS_OK => {

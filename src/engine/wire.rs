@@ -43,12 +43,15 @@ pub enum Kind {
     Answer = 11,
     /// As a message, with frames: a `frame_table` comes before the user's header.
     Multi = 12,
+    /// The sender has made a fast box for what is said to it; behind it comes the name of its memory.
+    FastBox = 13,
 }
 
 impl Kind {
     fn from_number(number: u8) -> Option<Self> {
-        use Kind::{Answer, Ask, Bye, ByeAck, Grant, Hello, Message, Multi, Ping, Pong, Refusal, Welcome};
-        const ALL: [Kind; 12] = [Hello, Welcome, Refusal, Bye, ByeAck, Ping, Pong, Message, Grant, Ask, Answer, Multi];
+        use Kind::{Answer, Ask, Bye, ByeAck, FastBox, Grant, Hello, Message, Multi, Ping, Pong, Refusal, Welcome};
+        const ALL: [Kind; 13] =
+            [Hello, Welcome, Refusal, Bye, ByeAck, Ping, Pong, Message, Grant, Ask, Answer, Multi, FastBox];
         ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
 
@@ -358,7 +361,7 @@ mod tests {
 
     #[test]
     fn every_kind_survives_the_journey() {
-        for number in 1..=11 {
+        for number in 1..=13 {
             let mut bytes = Header { flags: 0, ..header() }.encode();
             bytes[1] = number;
             assert_eq!(Header::decode(&bytes).unwrap().encode(), bytes);
@@ -413,7 +416,7 @@ mod tests {
             bytes[at] = 1;
             assert!(matches!(Header::decode(&bytes), Err(Unreadable::Garbage(_))), "byte {at}");
         }
-        for kind in [0, 12, 255] {
+        for kind in [0, 14, 255] {
             let mut bytes = good;
             bytes[1] = kind;
             assert!(matches!(Header::decode(&bytes), Err(Unreadable::Garbage(_))), "kind {kind}");

@@ -27,6 +27,12 @@ pub(crate) const MARK_OF_ANSWER: u8 = SHORT | Kind::Answer as u8;
 /// Of the sequence there are the lower bits: what a window lets be ahead is far less.
 pub(crate) const SEQUENCE: u32 = 0xffff;
 
+/// Does a piece that begins with this byte have a short form of the header?
+#[inline(always)]
+pub(crate) fn is_short(first: u8) -> bool {
+    first & SHORT != 0
+}
+
 /// What came as one piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece<'a> {
@@ -46,7 +52,7 @@ impl<'a> Piece<'a> {
     /// Reads either form.
     #[inline(always)]
     pub fn decode(message: &'a [u8]) -> Result<Self, Unreadable> {
-        if message.first().is_some_and(|first| first & SHORT != 0) {
+        if message.first().is_some_and(|first| is_short(*first)) {
             return Self::decode_short(message).ok_or(Unreadable::Garbage("a short message that makes no sense"));
         }
         Self::decode_long(message)

@@ -9,6 +9,7 @@ use super::context::{self, feature, Context};
 use super::due::Due;
 use super::endpoint::Endpoint;
 use super::events::Event;
+use super::fast_boxes::FastBoxes;
 use super::fetch_answer::FetchHandler;
 use super::fetches::Fetches;
 use super::fork::{Generation, Token};
@@ -151,6 +152,7 @@ pub struct Worker {
     pub(crate) refusals: Cell<u32>,
     /// Active messages whose handlers are due.
     pub(crate) inbox: Inbox,
+    pub(crate) fast_boxes: FastBoxes,
     pub(crate) am_handlers: Handlers<MessageHandler>,
     pub(crate) fetch_handlers: Handlers<FetchHandler>,
     pub(crate) fetches: Fetches,
@@ -318,6 +320,7 @@ impl Worker {
             untouched: UntouchedEnds::default(),
             refusals: Cell::new(0),
             inbox: Inbox::default(),
+            fast_boxes: FastBoxes::default(),
             am_handlers: Handlers::default(),
             fetch_handlers: Handlers::default(),
             fetches: Fetches::new(),

@@ -11,6 +11,7 @@ mod engine;
 
 mod bulk;
 mod control;
+mod fast_box;
 mod handover;
 mod hub;
 mod hub_lane;

@@ -20,6 +20,8 @@ pub(crate) mod control;
 pub(crate) mod done;
 #[path = "../../../src/engine/event_count.rs"]
 pub(crate) mod event_count;
+#[path = "../../../src/engine/fast_box.rs"]
+pub(crate) mod fast_box;
 #[path = "../../../src/engine/given_back.rs"]
 pub(crate) mod given_back;
 #[path = "../../../src/engine/hub_lane.rs"]
