@@ -292,8 +292,8 @@ impl Endpoint {
             let parts: Vec<_> = std::iter::once(first).chain(parts.iter().copied()).collect();
             describe_parts(slot, &parts)
         };
-        if outgoing.protocol == sys::UCP_AM_SEND_FLAG_RNDV {
-            // A peer without a handler refuses what waits for it: then its id is told.
+        if outgoing.protocol != sys::UCP_AM_SEND_FLAG_EAGER {
+            // A peer without a handler refuses what waits for it, as UCX may have it do: then its id is told.
             // SAFETY: the slot was taken a moment ago: nobody else has it.
             unsafe { (*slot.queued.as_ptr()).outgoing = outgoing };
         }

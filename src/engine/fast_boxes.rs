@@ -30,7 +30,9 @@ const BUSY: u32 = 256;
 const MOST_BOXES: usize = 16;
 const _: () = assert!(cfg!(loom) || PLACES >= credits::MESSAGES as u32);
 /// Messages taken out of one in a pass, before the others have their turn.
-const AT_ONCE: u32 = 32;
+const AT_ONCE: u32 = 16;
+/// A worker that has been armed takes nothing by its boxes for so long: what it takes to go to sleep disturbs all processes that have boxes.
+const AWAKE_AFTER_NS: u64 = 2_000_000;
 
 /// A box that this side has made, and reads.
 struct Inbound {
@@ -85,12 +87,14 @@ pub(crate) struct FastBoxes {
     endpoints: [Cell<*const Endpoint>; MOST_BOXES],
     /// The worker was armed since `tend_fast_boxes` looked.
     was_armed: Cell<bool>,
+    /// When that has seen it last.
+    armed_at: Cell<u64>,
 }
 
 impl Default for FastBoxes {
     fn default() -> Self {
         let endpoints = std::array::from_fn(|_| Cell::new(std::ptr::null()));
-        FastBoxes { count: Cell::new(0), endpoints, was_armed: Cell::new(false) }
+        FastBoxes { count: Cell::new(0), endpoints, was_armed: Cell::new(false), armed_at: Cell::new(0) }
     }
 }
 
@@ -105,11 +109,10 @@ impl FastBoxes {
         self.all().filter_map(|endpoint| endpoint.fast_box.inbound.get()).map(|inbound| &inbound.reader)
     }
 
-    fn add(&self, endpoint: &Endpoint) -> bool {
-        let Some(place) = self.endpoints.get(self.count.get()) else { return false };
-        place.set(endpoint);
+    /// There are fewer than there may be.
+    fn add(&self, endpoint: &Endpoint) {
+        self.endpoints[self.count.get()].set(endpoint);
         self.count.set(self.count.get() + 1);
-        true
     }
 
     fn remove(&self, endpoint: &Endpoint) {
@@ -179,6 +182,7 @@ impl Endpoint {
     fn may_have_fast_box(&self) -> bool {
         let (worker, here) = (&self.worker, &self.worker.identity);
         !self.fast_box.settled.get()
+            && worker.fast_boxes.count.get() < MOST_BOXES
             && self.peering.quick.get() != 0
             && self.takes_operations()
             && worker.context.shares_memory
@@ -198,11 +202,11 @@ impl Endpoint {
             Inbound { reader, name: memory.name().encode(), _memory: memory }
         });
         match made {
-            Ok(inbound) if self.worker.fast_boxes.add(self) => {
+            Ok(inbound) => {
                 let _ = self.fast_box.inbound.set(Box::new(inbound));
+                self.worker.fast_boxes.add(self);
                 self.say(Kind::FastBox, 0, Part::Nothing);
             }
-            Ok(_) => {}
             Err(error) => log::write(log::INFO, c"endpoint", &format!("no fast box: {}", error.message())),
         }
     }
@@ -248,14 +252,17 @@ impl Worker {
     }
 
     /// Now and then in a pass: writers are let in again by a worker that has not slept for some time, and a connection that has become busy is to have a box.
-    pub(crate) fn tend_fast_boxes(&self) {
-        // Elsewhere than on a worker of one thread it may be another one that has armed, and sleeps.
-        if !self.fast_boxes.was_armed.replace(false) && !self.armed.get() {
-            self.fast_boxes.readers().for_each(Reader::wake_up);
+    pub(crate) fn tend_fast_boxes(&self, now: u64) {
+        let boxes = &self.fast_boxes;
+        if boxes.was_armed.replace(false) {
+            boxes.armed_at.set(now);
+        } else if !self.armed.get() && now.wrapping_sub(boxes.armed_at.get()) >= AWAKE_AFTER_NS {
+            // Who has armed a worker that several threads use may be another one, which still sleeps.
+            boxes.readers().for_each(Reader::wake_up);
         }
         // SAFETY: as in `named_last`.
         let Some(endpoint) = (unsafe { self.named.get().as_ref() }) else { return };
-        if endpoint.order.passed() >= BUSY && endpoint.may_have_fast_box() && self.fast_boxes.count.get() < MOST_BOXES {
+        if endpoint.order.passed() >= BUSY && endpoint.may_have_fast_box() {
             if let Some(endpoint) = endpoint.registered() {
                 self.push_event(Event::FastBox(endpoint, None));
             }

@@ -15,7 +15,7 @@ use crate::sys;
 const PASSES_PER_LOOK: u64 = 128;
 
 /// While messages come in without it UCP has its turn in each of so many passes.
-const PASSES_PER_TURN: u64 = 8;
+const PASSES_PER_TURN: u64 = 4;
 
 impl Worker {
     /// One pass. Returns how many events it handled; 0 when there was nothing to do.
@@ -68,7 +68,7 @@ impl Worker {
         let now = timer::now_ns();
         self.coarse_now.set(now);
         self.drain_foreign();
-        self.tend_fast_boxes();
+        self.tend_fast_boxes(now);
         if self.peers.is_due(now) {
             self.attend(attention::PEERS);
         }

@@ -7,7 +7,7 @@ use super::context::feature;
 use super::endpoint::{Endpoint, Phase};
 use super::inflight::{Out, Submission};
 use super::memory_type;
-use super::operation::{flag, OpParams, Submitted};
+use super::operation::{flag, OpParams, RecvInfo, Submitted};
 use super::param::Param;
 use super::promise::Need;
 use super::request::{Kind, Slot};
@@ -153,12 +153,12 @@ impl Endpoint {
             let queued = Queued { buffer, count: length, partial, endpoint: self, ..Queued::NOTHING };
             if self.worker.goes_through_ring(params) {
                 self.worker.check_usable()?;
-                self.check_readable()?;
+                self.check_readable(params)?;
                 self.worker.need(feature::STREAM)?;
                 return self.worker.delay(Kind::StreamRecv, 0, params, out, |_slot| queued);
             }
             let inside = self.worker.enter()?;
-            self.check_readable()?;
+            self.check_readable(params)?;
             inside.need(feature::STREAM)?;
             Ok(self.stream_recv_now(&inside, queued, params, out))
         })
@@ -206,12 +206,18 @@ impl Endpoint {
         self.worker.complete(slot, status);
     }
 
-    /// What can be received from: open, or with something left that came before the peer's close.
-    fn check_readable(&self) -> Result<()> {
+    /// What can be received from: open, or with something left that came before the peer's close. Who waits in the call does not see whether it is refused, or has
+    /// met the end of the stream with something in hand: so it is told of nothing.
+    fn check_readable(&self, params: &OpParams) -> Result<()> {
         if self.has_stream_left() {
             return Ok(());
         }
-        self.check_open()
+        self.check_open().inspect_err(|_| {
+            // SAFETY: null, or valid until the operation has completed.
+            if let Some(info) = unsafe { params.recv_info.as_mut() } {
+                *info = RecvInfo::default();
+            }
+        })
     }
 
     /// Closed by the peer, and not all that came before has been received.

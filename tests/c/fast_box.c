@@ -12,17 +12,24 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { ID = 11, REPLY = 12, ASKED = 13, PARTING = 14, BUSY = 20000, BURSTS = 500, MOST_IN_BURST = 60, NAPS = 1000, BETWEEN_NAPS = 200, PARTINGS = 100, LONGEST = 1200 << 10, OFFSETS = 64 };
-enum { OVER = UINT32_MAX };
+enum { ID = 11, REPLY = 12, ASKED = 13, PARTING = 14, NAP = 15, BUSY = 20000, BURSTS = 500, MOST_IN_BURST = 60, NAPS = 500, SPIN = 4000, PARTINGS = 100, LONGEST = 1200 << 10, OFFSETS = 64 };
+enum { OVER = UINT32_MAX, SHORT_ONES = 1 << 24 };
 
 static uint8_t content[LONGEST + OFFSETS];
 static pair_t *pair;
 /* By the handlers and by callbacks. */
-static atomic_ullong received, came_back, answered, parting;
+static atomic_ullong received, came_back, answered, parting, nap, nap_before;
 static atomic_int over, closed;
 static uint64_t dice;
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
+}
 
 static uint64_t draw(uint64_t limit) {
   dice = test_mix(dice);
@@ -33,7 +40,7 @@ static uint64_t draw(uint64_t limit) {
 static size_t length_of(uint64_t number) {
   const uint64_t random = test_mix(number ^ pair->seed);
   const size_t limits[] = {500, 9000, 70000, LONGEST};
-  if (number < BUSY + NAPS * (BETWEEN_NAPS + 1) || random % 10 != 0)
+  if (number < SHORT_ONES || random % 10 != 0)
     return random / 1000 % 105;
   return random / 1000 % limits[random / 10 % 4];
 }
@@ -121,6 +128,13 @@ static void on_parting(void *arg, ucxx_am_message_t *message) {
   CHECK_EQ(number_of(message), parting);
   ucxx_am_message_destroy(message);
   parting++;
+}
+
+/* The same, and its receiver is to go to sleep before the next one. */
+static void on_nap(void *arg, ucxx_am_message_t *message) {
+  on_message(arg, message);
+  nap_before = received;
+  nap++;
 }
 
 static void on_reply(void *arg, ucxx_am_message_t *message) {
@@ -248,12 +262,15 @@ static void round_in_mode(const ucxx_worker_params_t *worker_params, const char 
   ucxx_endpoint_params_t endpoint_params = UCXX_ENDPOINT_PARAMS_INIT;
   context_params.features = UCXX_FEATURE_TAG | UCXX_FEATURE_AM | UCXX_FEATURE_WAKEUP;
   endpoint_params.on_close = on_close;
-  received = came_back = answered = parting = 0;
+  ucxx_worker_params_t sleepy = *worker_params;
+  sleepy.spin_ns = SPIN;
+  received = came_back = answered = parting = nap = 0;
   over = closed = 0;
-  pair_connect(pair, &context_params, worker_params, &endpoint_params);
+  pair_connect(pair, &context_params, &sleepy, &endpoint_params);
   CHECK_OK(ucxx_worker_set_am_handler(pair->worker, ID, on_message, NULL, NULL));
   CHECK_OK(ucxx_worker_set_am_handler(pair->worker, REPLY, on_reply, NULL, NULL));
   CHECK_OK(ucxx_worker_set_am_handler(pair->worker, PARTING, on_parting, NULL, NULL));
+  CHECK_OK(ucxx_worker_set_am_handler(pair->worker, NAP, on_nap, NULL, NULL));
   CHECK_OK(ucxx_worker_set_fetch_handler(pair->worker, ASKED, on_asked, NULL, NULL));
   pair_sync(pair);
   uint64_t sent = 0, asked = 0;
@@ -271,19 +288,38 @@ static void round_in_mode(const ucxx_worker_params_t *worker_params, const char 
   pair_sync(pair);
 
   STEP("%s: naps, each at the moment when a message comes", mode);
-  for (uint64_t nap = 0; nap < NAPS; nap++) {
-    for (uint64_t at = 0; at <= BETWEEN_NAPS; at++) {
-      const int naps = is_manual && at == BETWEEN_NAPS;
+  uint64_t naps_taken = 0;
+  while (naps_taken < NAPS) {
+    /* Long enough for messages to be let in again after the last nap. */
+    const uint64_t until = now_ns() + 3 * MILLISECOND;
+    while (pair->side == 0 ? now_ns() < until : nap == naps_taken) {
       if (pair->side == 0)
-        send_message(ID, sent);
-      sent++;
-      const condition_t holds = pair->side == 0 ? all_came_back : have_come;
-      if (naps)
-        progress_until(holds, sent, is_manual, SHORT);
-      else
-        while (!holds(sent)) progress(pair->worker);
+        send_message(ID, sent++);
+      while (pair->side == 0 && came_back < sent)
+        progress(pair->worker);
+      if (pair->side == 1)
+        progress(pair->worker);
+    }
+    naps_taken++;
+    if (pair->side == 0) {
+      send_message(NAP, sent++);
+      while (came_back < sent)
+        progress(pair->worker);
+      const uint64_t moment = now_ns() + draw(2 * SPIN);
+      while (now_ns() < moment) {
+      }
+      send_message(ID, sent++);
+      progress_until(all_came_back, sent, is_manual, SHORT);
+    } else {
+      progress_until(have_come, nap_before + 1, is_manual, SHORT);
     }
   }
+  pair_sync(pair);
+  if (pair->side == 0)
+    sent = SHORT_ONES;
+  else
+    received = SHORT_ONES;
+  came_back = SHORT_ONES;
   pair_sync(pair);
 
   STEP("%s: bursts of all sizes between two that sleep now and then", mode);

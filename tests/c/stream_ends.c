@@ -196,6 +196,13 @@ static void read_after_close(const manner_t *manner) {
   post(&take, link.there.endpoint, 1);
   CHECK_STATUS(take.status, UCXX_ERR_CONNECTION_RESET);
   free(take.data);
+  /* Who waits in the call is told that it got nothing. */
+  ucxx_recv_info_t info = {.length = 777};
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  params.recv_info = &info;
+  params.flags = UCXX_FLAG_WAIT;
+  CHECK_STATUS(ucxx_stream_recv(link.there.endpoint, data, 1, &params, NULL), UCXX_ERR_CONNECTION_RESET);
+  CHECK_EQ(info.length, 0);
   close_link(&link);
   free(data);
 }
