@@ -69,6 +69,12 @@ impl FastBox {
         self.inbound.get().map_or(&[], |inbound| &inbound.name)
     }
 
+    /// The peer's box.
+    #[cfg(test)]
+    pub(super) fn writer(&self) -> Option<&Writer> {
+        self.outbound.get().map(|outbound| &outbound.writer)
+    }
+
     /// For a dump: what it is used for.
     pub(super) fn text(&self) -> &'static str {
         match (!self.open.get().is_null(), self.inbound.get().is_some()) {

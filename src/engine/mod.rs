@@ -51,6 +51,8 @@ pub(crate) mod explain;
 pub(crate) mod failure;
 mod fast_box;
 pub(crate) mod fast_boxes;
+#[cfg(test)]
+mod fast_boxes_tests;
 pub mod fetch;
 pub mod fetch_answer;
 pub(crate) mod fetches;
