@@ -17,22 +17,27 @@
  *    up with UCXX_<NAME>_INIT or ucxx_<name>_init(&value, sizeof value). A larger struct than this library knows is taken
  *    when what it does not know is zero.
  *  - A bad argument returns UCXX_ERR_INVALID_PARAM with a message that names it; then nothing was submitted and no callback will run.
- *    A pointer may be NULL where its length or count is 0, or where it is called optional.
- *  - An operation, a function that ends in (params, request), never blocks, unless UCXX_FLAG_WAIT is given. It returns
+ *    A pointer may be NULL where its length or count is 0 (not for ucxx_address_from_bytes, to which no bytes are no address), or where it
+ *    is called optional.
+ *  - An operation, a function that ends in (params, request), never blocks, unless UCXX_FLAG_WAIT is given; but calls
+ *    of windows may wait where they go by messages: see ucxx_window_rput. It returns
  *      UCXX_OK          complete inside the call: *request = NULL, no callback runs;
  *      UCXX_INPROGRESS  it completes later: *request is set if a place for it was given, and must be destroyed; without a
  *                       place the library frees it;
  *      negative         nothing was submitted.
  *  - With timeout_ns as an argument 0 polls and UINT64_MAX waits for ever; in ucxx_op_params_t 0 means no timeout.
- *    Where progress is manual, everything that waits also progresses; what waits for a hub, where it may: see ucxx_link_lease.
+ *    Where progress is manual, everything that waits also progresses, but for ucxx_notifier_wait and ucxx_group_create; what waits for a
+ *    hub, where it may: see ucxx_link_lease.
  *  - Kept by the caller until the operation completes: payload buffers, recv_info, notifier; an allocator's arg until its last buffer is gone.
  *    Copied: strings, lists of buffers, headers of messages and questions, params.
  *  - A callback runs exactly once, outside every lock, on the thread that drives progress: the progress thread, or the thread inside a
  *    call that progresses. Status and recv_info are stored, then the callback runs, then waiters are released. With a progress
  *    thread it may run before the call that submitted returns; *request is written before. From a callback every function may be
- *    called; those that wait return UCXX_ERR_BUSY (with a progress thread also ucxx_endpoint_create and _connect,
- *    ucxx_listener_create and ucxx_tag_probe, and of another worker ucxx_endpoint_accept, ucxx_endpoint_query, ucxx_rkey_unpack,
- *    ucxx_worker_set_*_handler and ucxx_worker_dump), and destroying the worker or endpoint at hand takes effect at the end of the pass.
+ *    called; those that wait return UCXX_ERR_BUSY, and destroying the worker or endpoint at hand takes effect at the end of the pass.
+ *    These are BUSY as well where the worker has a progress thread that takes operations by its queue (see delayed_submission) and the
+ *    callback runs on another thread, as one of another worker does: ucxx_endpoint_create, _connect, _accept and _query,
+ *    ucxx_group_endpoint where it makes one, ucxx_listener_create, ucxx_tag_probe, ucxx_rkey_unpack, ucxx_link_connect,
+ *    ucxx_worker_set_*_handler and ucxx_worker_dump, and calls of windows that make a request.
  *  - Messages of one thread on one endpoint match in the order they were submitted.
  *  - In a forked child calls return UCXX_ERR_FORKED, destroys do nothing, and a new context may be made.
  *  - The library installs no signal handler (and takes back those that loading UCX installs), writes nothing to stdout or
@@ -105,7 +110,7 @@ enum ucxx_status {
   UCXX_ERR_NOT_IMPLEMENTED = -8,
   UCXX_ERR_MESSAGE_TRUNCATED = -9,
   /**
-   * With the needed length written.
+   * ucxx_memory_pack writes the length that is needed; otherwise the message has it.
    */
   UCXX_ERR_BUFFER_TOO_SMALL = -11,
   UCXX_ERR_NO_ELEM = -12,
@@ -209,7 +214,11 @@ enum ucxx_network {
 };
 
 /**
- * Who may call a worker while its progress is manual.
+ * Who may call a worker while its progress is manual: any thread, several at a time (MULTI); any thread, one at a time (SERIALIZED); the thread that
+ * has made it (SINGLE). SINGLE gives INVALID_PARAM on another thread. Calls that overlap under SINGLE or SERIALIZED are BUSY where that is noticed.
+ *
+ * "Any thread", of calls that act on a worker, means any that this lets in: under SINGLE the worker's own. Requests may be destroyed by any
+ * thread in every mode; so may messages and questions, except that under SERIALIZED it counts as a call on the worker.
  */
 enum ucxx_thread_mode {
   UCXX_THREAD_MULTI = 0,
@@ -1042,7 +1051,7 @@ struct ucxx_endpoint_params {
   uint64_t liveness_ns;
   /**
    * ucxx_endpoint_connect: the numeric address to connect from, such as "192.0.2.1" or "192.0.2.1:4711", or NULL for the system's
-   * choice. NULL elsewhere.
+   * choice. NULL elsewhere: UNSUPPORTED from ucxx_endpoint_create, INVALID_PARAM from ucxx_endpoint_accept.
    */
   const char *local_address;
   /**
@@ -1055,7 +1064,8 @@ struct ucxx_endpoint_params {
   void *on_open_arg;
   /**
    * Once, when the endpoint has ended: OK after a close, CONNECTION_RESET when the peer closed its end, PEER_FAILED when it died, TIMED_OUT when a time ran out; REJECTED
-   * or UNREACHABLE when ucxx_endpoint_connect led to nothing.
+   * or UNREACHABLE when ucxx_endpoint_connect led to nothing; CANCELED when the request of a close was cancelled; IO_ERROR when the peer broke the rules of the
+   * library's messages; UNSUPPORTED when it speaks another version of them.
    */
   ucxx_endpoint_callback_t on_close;
   /**
@@ -1210,7 +1220,8 @@ struct ucxx_buffer {
    */
   uint64_t length;
   /**
-   * UCXX_MEMORY_*. Buffers of one message must be of one type in this release.
+   * UCXX_MEMORY_*. Buffers of one message that are not empty must be of one type in this release, but for ucxx_tag_send_multi: else UNSUPPORTED.
+   * UCXX_MEMORY_AUTO and _HOST count as two types.
    */
   int32_t memory_type;
   /**
@@ -1902,7 +1913,7 @@ ucxx_status_t ucxx_worker_event_fd(ucxx_worker_t *worker, int *fd);
 /**
  * Before going to sleep on the descriptor: OK when the next event will make it readable, BUSY when there is something to
  * progress first. So: progress until there are no events, arm, and only when that is OK sleep. Every sleep needs its own arm.
- * BUSY with a progress thread.
+ * BUSY with a progress thread. Needs UCXX_FEATURE_WAKEUP (else UNSUPPORTED).
  */
 ucxx_status_t ucxx_worker_arm(ucxx_worker_t *worker);
 
@@ -2013,7 +2024,7 @@ ucxx_status_t ucxx_notifier_event_fd(ucxx_notifier_t *notifier, int *fd);
 /**
  * Asks that the descriptor become readable with the next completion, and stay so until it is armed again. BUSY when there is
  * something to poll first, CLOSED when the notifier has been stopped and nothing is left; the descriptor is readable
- * then as well. Any thread.
+ * then as well. UNSUPPORTED without UCXX_FEATURE_WAKEUP. Any thread.
  */
 ucxx_status_t ucxx_notifier_arm(ucxx_notifier_t *notifier);
 
@@ -2078,13 +2089,14 @@ ucxx_status_t ucxx_request_status(const ucxx_request_t *request);
 
 /**
  * Waits until the operation has completed and its callback has returned: its status, or INPROGRESS when `timeout_ns` ran out
- * first (0 polls once, UINT64_MAX waits for ever). Progresses the worker meanwhile. BUSY from a callback.
+ * first (0 polls once, UINT64_MAX waits for ever). Progresses the worker meanwhile. BUSY from a callback, unless the
+ * operation is over already.
  */
 ucxx_status_t ucxx_request_wait(ucxx_request_t *request, uint64_t timeout_ns);
 
 /**
  * Waits for all of them: the first error in the order of the list, after all have completed, or OK; INPROGRESS when the time
- * ran out first. NULL entries are skipped. The requests stay the caller's.
+ * ran out first. NULL entries are skipped; NO_ELEM when there are no others, as for a `count` of 0. The requests stay the caller's.
  */
 ucxx_status_t ucxx_request_wait_all(ucxx_request_t *const *requests, size_t count, uint64_t timeout_ns);
 
@@ -2103,7 +2115,7 @@ ucxx_status_t ucxx_request_wait_any(ucxx_request_t *const *requests, size_t coun
 ucxx_status_t ucxx_request_cancel(ucxx_request_t *request);
 
 /**
- * What a receive that has completed tells of its message; INPROGRESS before. Any thread.
+ * What a receive that has completed tells of its message; INPROGRESS before. INVALID_PARAM for a request that receives nothing. Any thread.
  */
 ucxx_status_t ucxx_request_recv_info(const ucxx_request_t *request, ucxx_recv_info_t *info);
 
@@ -2373,7 +2385,7 @@ ucxx_status_t ucxx_stream_recv(ucxx_endpoint_t *endpoint, void *buffer, size_t l
  *
  * When this returns, the handler that was there before may still be running on another thread: `destroy_arg` tells when its `arg` is free.
  * On an error `destroy_arg` is not called. Errors: UNSUPPORTED without UCXX_FEATURE_AM; BUSY from a callback of another
- * worker where this one has a progress thread.
+ * worker where this one has a progress thread that takes operations by its queue.
  */
 ucxx_status_t ucxx_worker_set_am_handler(ucxx_worker_t *worker, uint16_t id, ucxx_am_handler_t handler, void *arg, ucxx_destroy_arg_t destroy_arg);
 
@@ -2469,7 +2481,8 @@ ucxx_status_t ucxx_request_take_buffers(ucxx_request_t *request, ucxx_buffers_t 
 size_t ucxx_buffers_count(const ucxx_buffers_t *buffers);
 
 /**
- * One of the buffers, which stays with the others. Data is NULL where the length is 0, and where it was taken.
+ * One of the buffers, which stays with the others. Data is NULL where the length is 0, and where it was taken. OUT_OF_RANGE for an
+ * index that is not below ucxx_buffers_count.
  */
 ucxx_status_t ucxx_buffers_get(const ucxx_buffers_t *buffers, size_t index, ucxx_buffer_t *buffer);
 
@@ -2654,8 +2667,9 @@ ucxx_endpoint_t *ucxx_fetch_endpoint(const ucxx_fetch_t *fetch);
 /**
  * Answers a question: once; a second answer is ALREADY_EXISTS. The request is a send's: complete when the buffer may be reused. An answer that
  * is longer than ucxx_fetch_capacity is not sent: the other side is told its length, and the request here ends with OK. UCXX_FLAG_EAGER and
- * UCXX_FLAG_RNDV as for ucxx_am_send. Answers need no credit, and wait, but for UCXX_FLAG_NO_WAIT, whatever the send queue's bound. After an error returned by
- * this call the question may be answered again. An answer that waits and is cancelled, or out of time, tells the other side CANCELED.
+ * UCXX_FLAG_RNDV as for ucxx_am_send. Answers need no credit, and wait, but for UCXX_FLAG_NO_WAIT, whatever the send queue's bound; but with a progress thread that
+ * takes operations by its queue they are NO_RESOURCE, with or without that flag, while the queue is full. An answer that this
+ * call did not take leaves the question unanswered, so that it may be answered again. An answer that waits and is cancelled, or out of time, tells the other side CANCELED.
  */
 ucxx_status_t ucxx_fetch_reply(ucxx_fetch_t *fetch, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
@@ -2806,7 +2820,8 @@ ucxx_status_t ucxx_group_create(ucxx_worker_t *worker, const ucxx_group_params_t
 ucxx_status_t ucxx_group_subset(ucxx_group_t *group, const uint32_t *ranks, size_t count, ucxx_group_t **subset);
 
 /**
- * 1 for a member on this host, that is under the same kernel, as this process is; 0 for another; a negative status. Any thread.
+ * 1 for a member on this host, that is under the same kernel, as this process is; 0 for another; a negative status. Processes of one kernel whose
+ * UCXX_RS_HOST_ID in the environment differs count as those of several hosts. Any thread.
  */
 int32_t ucxx_group_same_host(const ucxx_group_t *group, uint32_t rank);
 
@@ -2918,6 +2933,7 @@ ucxx_status_t ucxx_window_allocate(ucxx_group_t *group, size_t size, uint32_t di
 
 /**
  * The same for members that also read and write each other's memory by plain loads and stores, at the addresses that ucxx_window_shared_query tells. Unless `shared_noncontiguous` is set the memory of all is in one piece, in rank order, in which a member's begins where that of the one before ends.
+ * UNSUPPORTED unless all members are on one host, and in one pid namespace: ucxx_group_subset makes a group of such.
  */
 ucxx_status_t ucxx_window_allocate_shared(ucxx_group_t *group, size_t size, uint32_t disp_unit, const ucxx_window_params_t *params, void **base, ucxx_window_t **window);
 
@@ -2953,7 +2969,7 @@ ucxx_status_t ucxx_window_set_hints(ucxx_window_t *window, const ucxx_window_par
 
 /**
  * Ends a window together with the others: none touches memory of another one through it afterwards. Outside epochs and exposures (else RMA_SYNC, with nothing done); dynamic ones may have regions attached. Whatever it returns otherwise, ucxx_window_destroy follows, until which the
- * library's memory stays where it is; all other calls return CLOSED.
+ * library's memory stays where it is. ucxx_window_query, _path, _sync_type and _group still work; all other calls return CLOSED.
  *
  * Errors: PEER_FAILED when a member has died, or left the window; TIMED_OUT after the group's collective_timeout_ns.
  */
@@ -3180,7 +3196,7 @@ ucxx_status_t ucxx_hub_add_buffer(ucxx_hub_t *hub, ucxx_memory_kind_t kind, void
  * Sets the dataflow strategy: of the links that read only these are given chunks, and chunks are copied ahead of time to where these read. A count of 0 takes it back: all are, then. Leases go on. Without effect on which consumers a chunk waits for: with broadcast consumers
  * it stays until all have had it, whether they are served at the moment or not. When the last of these links is destroyed nobody is served until the strategy is another one. Any thread.
  *
- * Errors: INVALID_PARAM for a link of another hub, or one that produces.
+ * Errors: INVALID_PARAM for a link of another hub, or one that produces, and for more than 4096 links.
  */
 ucxx_status_t ucxx_hub_set_flow(ucxx_hub_t *hub, ucxx_link_t *const *links, size_t count);
 
@@ -3271,7 +3287,7 @@ void ucxx_link_destroy(ucxx_link_t *link);
 ucxx_status_t ucxx_link_lease(ucxx_link_t *link, uint64_t timeout_ns, ucxx_envelope_t **envelope);
 
 /**
- * Leases through all of the links at once, also of several hubs, or through none of them. Of several workers each has its turn, for a millisecond. Up to 64 links (EXCEEDS_LIMIT). The rest as ucxx_link_lease.
+ * Leases through all of the links at once, also of several hubs, or through none of them. Of several workers each has its turn, for a millisecond. Up to 64 links (EXCEEDS_LIMIT; INVALID_PARAM above 4096). The rest as ucxx_link_lease.
  *
  * STARVED also where all of them together can never be served with what the hub has, and the message says why, and what to do: it has too few envelopes; or too small a max_queue_chunks for what is produced and, until it is consumed, what is read; or too small a max_queue_bytes, where no other link is there that might consume, or change, the chunks that the call waits for; or one of them modifies the chunk
  * that another one consumes, and it waits for no other consumer. INVALID_PARAM where they exclude each other whatever the hub has: two that modify on different devices, or one that peeks where another one modifies.

@@ -365,16 +365,17 @@ impl Endpoint {
     #[inline(always)]
     pub(crate) fn header_of(&self, outgoing: &Outgoing) -> Header {
         let Outgoing { kind, id, user_header, flags, charge, number, status, .. } = *outgoing;
-        let ordered = kind != wire::Kind::Answer;
+        let (ordered, connection) = (kind != wire::Kind::Answer, self.peering.theirs.get());
+        let unknown = connection == 0;
         Header {
             kind,
             flags,
             id,
             user_header,
-            connection: self.peering.theirs.get(),
+            connection,
             sequence: if ordered { self.credits.sequence.get() } else { status as u32 },
-            // A question may go out in its short form, which does not say it: then the peer has not been told.
-            taken: if kind == wire::Kind::Ask { self.credits.taken() } else { self.credits.tell() },
+            // A question may go out in its short form, which does not say it, and where the peer does not know yet whose it is it looks at no credit: then it has not been told.
+            taken: if kind == wire::Kind::Ask || unknown { self.credits.taken() } else { self.credits.tell() },
             sender: if ordered { charge.into() } else { number },
         }
     }

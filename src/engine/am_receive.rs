@@ -324,10 +324,12 @@ impl Worker {
         }
     }
 
-    /// Tells a peer that may be waiting for it what is gone, where nothing more is to be handed out at the moment.
+    /// Tells a peer that may be waiting for it what is gone, where the next message to be handed out is not its own, which feeds it again.
     #[inline(always)]
     pub(crate) fn feed(&self, endpoint: &Endpoint) {
-        if endpoint.credits.may_starve() && self.inbox.due.is_empty() {
+        let next = self.inbox.due.first();
+        let is_its_own = || next.is_some_and(|next| next.inbound().connection == endpoint.peering.number.get());
+        if endpoint.credits.may_starve() && !is_its_own() {
             endpoint.grant();
         }
     }
@@ -389,6 +391,8 @@ impl Worker {
         (inbound.connection, inbound.reply) = (0, endpoint);
         if endpoint.credits.give_back(inbound.charge) {
             endpoint.grant();
+        } else {
+            self.feed(endpoint);
         }
         self.stats.bytes_received.add(slot.length.get());
         slot.outside.store(0, Ordering::Relaxed);
@@ -452,7 +456,7 @@ impl Endpoint {
 
     /// A message of the library's own has left. What could not be told behind it is told after UCP's pass.
     pub(crate) fn part_left(&self) {
-        if self.credits.has_news() {
+        if self.credits.has_news() || self.credits.may_starve() {
             if let Some(endpoint) = self.registered() {
                 self.worker.push_event(Event::Untold(endpoint));
             }

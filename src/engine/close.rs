@@ -232,7 +232,7 @@ impl Endpoint {
     }
 
     pub(super) fn may_force(&self) -> bool {
-        self.closing.connected.get() || self.closing.flushed.get()
+        (self.closing.connected.get() || self.closing.flushed.get()) && self.ucp_flushes.get() == 0
     }
 
     /// The request of a close was cancelled, or its time has run out: no more patience. False where all was done, and the close is none the worse for it.

@@ -16,7 +16,7 @@ use super::library::{self, Release};
 use super::liveness::Liveness;
 use super::peer_watch::Found;
 use super::promise::{Accounts, Asked};
-use super::request::{Kind, Slot};
+use super::request::{Kind, Part, Slot};
 use super::send_window::{SendWindow, WindowLimits};
 use super::stats::Counter;
 use super::status::{Error, Result, Status};
@@ -147,6 +147,10 @@ pub struct Endpoint {
     pub(crate) watchers: Cell<u32>,
     /// Flushes, closes and UCP's parts of them.
     pub(crate) controls: Cell<u32>,
+    /// Of these, messages of the library's own that nothing waits for: there is a bound for them.
+    pub(crate) sayings: Cell<u32>,
+    /// And flushes of UCP's: UCX 1.21 and 1.22 crash when the endpoint is closed by force meanwhile (`ucp_ep_flush_progress`).
+    pub(crate) ucp_flushes: Cell<u32>,
     /// Flushes under way.
     pub(crate) flushes: RefCell<Vec<*const Slot>>,
     /// First error of an operation that kept neither request nor callback: its position, and the status.
@@ -260,6 +264,8 @@ impl Endpoint {
             due: Due::default(),
             watchers: Cell::new(0),
             controls: Cell::new(0),
+            sayings: Cell::new(0),
+            ucp_flushes: Cell::new(0),
             flushes: RefCell::default(),
             unreported: Cell::new(None),
             stream: Stream::default(),
@@ -449,6 +455,9 @@ impl Endpoint {
     pub(crate) fn in_flight_add(&self, slot: &Slot) {
         let counter = self.counter(slot.kind.get());
         counter.set(counter.get() + 1);
+        if let Some(counter) = self.counter_of_part(slot, slot.kind.get()) {
+            counter.set(counter.get() + 1);
+        }
         if matches!(slot.kind.get(), Kind::Get | Kind::Atomic) {
             self.has_read.set(true);
         }
@@ -463,6 +472,9 @@ impl Endpoint {
     pub(crate) fn in_flight_remove(&self, slot: &Slot, kind: Kind) {
         let counter = self.counter(kind);
         counter.set(counter.get() - 1);
+        if let Some(counter) = self.counter_of_part(slot, kind) {
+            counter.set(counter.get() - 1);
+        }
         if kind.is_send() {
             self.one_sided.set(self.one_sided.get() - u32::from(kind.is_one_sided()));
             self.send_ended(slot);
@@ -477,6 +489,19 @@ impl Endpoint {
             &self.watchers
         } else {
             &self.controls
+        }
+    }
+
+    /// Where some of the controls are counted once more.
+    #[inline(always)]
+    fn counter_of_part(&self, slot: &Slot, kind: Kind) -> Option<&Cell<u32>> {
+        if kind != Kind::Internal {
+            return None;
+        }
+        match slot.part.get() {
+            Part::Nothing => Some(&self.sayings),
+            Part::Flush(_) | Part::FlushBeforeClose | Part::Answer => Some(&self.ucp_flushes),
+            _ => None,
         }
     }
 

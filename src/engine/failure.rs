@@ -114,12 +114,29 @@ impl Endpoint {
             self.worker.stats.endpoint_failures.add(1);
         }
         self.connect_deadline.set(0);
+        if status == Status::TIMED_OUT && self.is_amid_wire_up() {
+            // Force comes as soon as that is safe.
+            if self.phase() == Phase::Open {
+                self.cancel_watchers(status);
+                self.end_queue(self.cut_short());
+                self.begin_close(true);
+            } else {
+                self.force_when_safe();
+            }
+            return self.set_status(status);
+        }
         if status == Status::TIMED_OUT {
             // Whether it hears or not: it may only have been stopped.
             self.has_parted(0);
         }
         self.end_by_force();
         self.watch();
+    }
+
+    /// UCX would not take a close by force well at the moment, and will soon.
+    fn is_amid_wire_up(&self) -> bool {
+        let settled = self.closing.connected.get() && self.ucp_flushes.get() == 0;
+        !settled && !self.is_connecting() && (self.phase() == Phase::Open || !self.may_force())
     }
 
     /// Has the next passes look at this endpoint until it is closed.

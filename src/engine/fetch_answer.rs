@@ -253,7 +253,7 @@ impl Endpoint {
             Queued { buffer, count, memory_type, outgoing, endpoint: self, ..Queued::NOTHING }
         };
         let worker = &self.worker;
-        if self.controls.get() < AT_ONCE {
+        if self.sayings.get() < AT_ONCE {
             let slot = worker.take_internal_slot();
             return match posted(slot, self.post_message(slot, &describe(slot))) {
                 Posted::Pending => worker.start(slot, Some(self), &OpParams::DEFAULT, Out::NOWHERE),

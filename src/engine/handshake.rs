@@ -33,6 +33,8 @@ pub(crate) struct Peering {
     pub(crate) theirs: Cell<u32>,
     /// The same where the quick way of messages and fetches may be open: see `Endpoint::learn_number`.
     pub(super) quick: Cell<u32>,
+    /// The peer is this worker itself.
+    pub(super) own: Cell<bool>,
     /// In the order of making.
     made: Cell<u64>,
     /// Hello has not been said yet.
@@ -320,7 +322,8 @@ impl Endpoint {
         self.peering.theirs.set(theirs);
         // What never changes of what the quick way asks for.
         let worker = &self.worker;
-        let quick = worker.features & feature::AM != 0 && !self.is_own() && worker.context.is_in_reach(None);
+        self.peering.own.set(self.is_own());
+        let quick = worker.features & feature::AM != 0 && !self.peering.own.get() && worker.context.is_in_reach(None);
         self.peering.quick.set(if quick { theirs } else { 0 });
     }
 
@@ -360,7 +363,7 @@ impl Endpoint {
     pub(crate) fn claim(worker: &Arc<Worker>, origin: &Origin, params: &EndpointParams) -> Option<Arc<Self>> {
         let fits = |endpoint: &&Arc<Endpoint>| {
             endpoint.peering.unclaimed.get()
-                && endpoint.is_open()
+                && endpoint.takes_operations()
                 && endpoint.peer_failure == params.peer_failure
                 && endpoint.origin() == Some(origin)
         };

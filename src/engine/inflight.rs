@@ -297,7 +297,12 @@ impl Worker {
         if slot.callback.get().is_some() {
             // SAFETY: the worker keeps the endpoint alive while something in flight names it, and, from here on, while a callback is due.
             if let Some(endpoint) = unsafe { slot.endpoint.get().as_ref() } {
-                self.callback_is_due(endpoint, slot.kind.get());
+                if endpoint.place() == usize::MAX {
+                    // The worker keeps it no longer, and its caller may let go of it before the callback runs.
+                    slot.endpoint.set(std::ptr::null());
+                } else {
+                    self.callback_is_due(endpoint, slot.kind.get());
+                }
             }
             self.ready.push(slot);
             self.attend(attention::READY);

@@ -159,7 +159,7 @@ impl Endpoint {
         if ucp.is_null() {
             return Some(Status::CLOSED);
         }
-        if matches!(kind, Kind::Welcome | Kind::Pong | Kind::Grant) && self.controls.get() >= AT_ONCE {
+        if matches!(kind, Kind::Welcome | Kind::Pong | Kind::Grant) && self.sayings.get() >= AT_ONCE {
             // A peer that does not take them in. What a Grant tells is told when one of them has left: see `part_left`.
             return Some(Status::NO_RESOURCE);
         }

@@ -135,7 +135,8 @@ impl Endpoint {
     /// As `Worker::quick_for_tag`, for an endpoint that takes operations.
     #[inline(always)]
     pub fn quick_for_tag(&self) -> Option<Quick<'_>> {
-        if self.is_open() {
+        // What a worker sends to itself ends other operations within UCP's call, which may have slots taken.
+        if self.is_open() && !self.peering.own.get() {
             self.worker.quick_for_tag()
         } else {
             None

@@ -38,6 +38,12 @@ impl SlotList {
         Some(slot)
     }
 
+    /// The oldest one.
+    pub(crate) fn first(&self) -> Option<&Slot> {
+        // SAFETY: as in `push`.
+        unsafe { self.head.get().as_ref() }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.head.get().is_null()
     }

@@ -30,7 +30,7 @@ pub type ucxx_destroy_arg_t = Option<unsafe extern "C" fn(arg: *mut c_void)>;
 ///
 /// When this returns, the handler that was there before may still be running on another thread: `destroy_arg` tells when its `arg` is free.
 /// On an error `destroy_arg` is not called. Errors: UNSUPPORTED without UCXX_FEATURE_AM; BUSY from a callback of another
-/// worker where this one has a progress thread.
+/// worker where this one has a progress thread that takes operations by its queue.
 ///
 /// # Safety
 /// A worker of this library; `handler` and `destroy_arg` may be called with `arg`.

@@ -134,7 +134,8 @@ pub unsafe extern "C" fn ucxx_buffers_count(buffers: *const ucxx_buffers_t) -> u
     guard::quietly(0, || unsafe { handle::get(buffers) }.map_or(0, |buffers| buffers.count()))
 }
 
-/// One of the buffers, which stays with the others. Data is NULL where the length is 0, and where it was taken.
+/// One of the buffers, which stays with the others. Data is NULL where the length is 0, and where it was taken. OUT_OF_RANGE for an
+/// index that is not below ucxx_buffers_count.
 ///
 /// # Safety
 /// Buffers of this library; `buffer` is valid for a write.

@@ -19,7 +19,7 @@ pub enum ucxx_status {
     UCXX_ERR_INVALID_ADDR = -7,
     UCXX_ERR_NOT_IMPLEMENTED = -8,
     UCXX_ERR_MESSAGE_TRUNCATED = -9,
-    /// With the needed length written.
+    /// ucxx_memory_pack writes the length that is needed; otherwise the message has it.
     UCXX_ERR_BUFFER_TOO_SMALL = -11,
     UCXX_ERR_NO_ELEM = -12,
     UCXX_ERR_NO_DEVICE = -14,
@@ -94,7 +94,11 @@ pub enum ucxx_network {
     UCXX_NETWORK_LOCAL = 1,
 }
 
-/// Who may call a worker while its progress is manual.
+/// Who may call a worker while its progress is manual: any thread, several at a time (MULTI); any thread, one at a time (SERIALIZED); the thread that
+/// has made it (SINGLE). SINGLE gives INVALID_PARAM on another thread. Calls that overlap under SINGLE or SERIALIZED are BUSY where that is noticed.
+///
+/// "Any thread", of calls that act on a worker, means any that this lets in: under SINGLE the worker's own. Requests may be destroyed by any
+/// thread in every mode; so may messages and questions, except that under SERIALIZED it counts as a call on the worker.
 #[repr(C)]
 pub enum ucxx_thread_mode {
     UCXX_THREAD_MULTI = 0,

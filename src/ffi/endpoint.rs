@@ -50,14 +50,15 @@ pub struct ucxx_endpoint_params {
     /// that was only stopped may go on reading the buffer of a large send after the send has ended here.
     pub liveness_ns: u64,
     /// ucxx_endpoint_connect: the numeric address to connect from, such as "192.0.2.1" or "192.0.2.1:4711", or NULL for the system's
-    /// choice. NULL elsewhere.
+    /// choice. NULL elsewhere: UNSUPPORTED from ucxx_endpoint_create, INVALID_PARAM from ucxx_endpoint_accept.
     pub local_address: *const c_char,
     /// Once, when the peer has answered; not if the endpoint ended before.
     pub on_open: ucxx_endpoint_callback_t,
     /// Passed to `on_open`.
     pub on_open_arg: *mut c_void,
     /// Once, when the endpoint has ended: OK after a close, CONNECTION_RESET when the peer closed its end, PEER_FAILED when it died, TIMED_OUT when a time ran out; REJECTED
-    /// or UNREACHABLE when ucxx_endpoint_connect led to nothing.
+    /// or UNREACHABLE when ucxx_endpoint_connect led to nothing; CANCELED when the request of a close was cancelled; IO_ERROR when the peer broke the rules of the
+    /// library's messages; UNSUPPORTED when it speaks another version of them.
     pub on_close: ucxx_endpoint_callback_t,
     /// Passed to `on_close`.
     pub on_close_arg: *mut c_void,

@@ -223,8 +223,9 @@ pub unsafe extern "C" fn ucxx_fetch_endpoint(fetch: *const ucxx_fetch_t) -> *mut
 
 /// Answers a question: once; a second answer is ALREADY_EXISTS. The request is a send's: complete when the buffer may be reused. An answer that
 /// is longer than ucxx_fetch_capacity is not sent: the other side is told its length, and the request here ends with OK. UCXX_FLAG_EAGER and
-/// UCXX_FLAG_RNDV as for ucxx_am_send. Answers need no credit, and wait, but for UCXX_FLAG_NO_WAIT, whatever the send queue's bound. After an error returned by
-/// this call the question may be answered again. An answer that waits and is cancelled, or out of time, tells the other side CANCELED.
+/// UCXX_FLAG_RNDV as for ucxx_am_send. Answers need no credit, and wait, but for UCXX_FLAG_NO_WAIT, whatever the send queue's bound; but with a progress thread that
+/// takes operations by its queue they are NO_RESOURCE, with or without that flag, while the queue is full. An answer that this
+/// call did not take leaves the question unanswered, so that it may be answered again. An answer that waits and is cancelled, or out of time, tells the other side CANCELED.
 ///
 /// # Safety
 /// A question of this library; `buffer` is readable for `length` bytes until the operation has completed; see `ucxx_op_params_t` for the rest.

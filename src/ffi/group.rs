@@ -143,7 +143,8 @@ pub unsafe extern "C" fn ucxx_group_subset(
     })
 }
 
-/// 1 for a member on this host, that is under the same kernel, as this process is; 0 for another; a negative status. Any thread.
+/// 1 for a member on this host, that is under the same kernel, as this process is; 0 for another; a negative status. Processes of one kernel whose
+/// UCXX_RS_HOST_ID in the environment differs count as those of several hosts. Any thread.
 ///
 /// # Safety
 /// NULL (INVALID_PARAM) or a group of this library.

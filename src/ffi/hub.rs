@@ -211,7 +211,7 @@ pub unsafe extern "C" fn ucxx_hub_add_buffer(
 /// Sets the dataflow strategy: of the links that read only these are given chunks, and chunks are copied ahead of time to where these read. A count of 0 takes it back: all are, then. Leases go on. Without effect on which consumers a chunk waits for: with broadcast consumers
 /// it stays until all have had it, whether they are served at the moment or not. When the last of these links is destroyed nobody is served until the strategy is another one. Any thread.
 ///
-/// Errors: INVALID_PARAM for a link of another hub, or one that produces.
+/// Errors: INVALID_PARAM for a link of another hub, or one that produces, and for more than 4096 links.
 ///
 /// # Safety
 /// A hub of this library; `count` links of this library in `links`.

@@ -236,7 +236,7 @@ unsafe fn lease(link: *mut ucxx_link_t, timeout_ns: u64, envelope: *mut *mut ucx
     })
 }
 
-/// Leases through all of the links at once, also of several hubs, or through none of them. Of several workers each has its turn, for a millisecond. Up to 64 links (EXCEEDS_LIMIT). The rest as ucxx_link_lease.
+/// Leases through all of the links at once, also of several hubs, or through none of them. Of several workers each has its turn, for a millisecond. Up to 64 links (EXCEEDS_LIMIT; INVALID_PARAM above 4096). The rest as ucxx_link_lease.
 ///
 /// STARVED also where all of them together can never be served with what the hub has, and the message says why, and what to do: it has too few envelopes; or too small a max_queue_chunks for what is produced and, until it is consumed, what is read; or too small a max_queue_bytes, where no other link is there that might consume, or change, the chunks that the call waits for; or one of them modifies the chunk
 /// that another one consumes, and it waits for no other consumer. INVALID_PARAM where they exclude each other whatever the hub has: two that modify on different devices, or one that peeks where another one modifies.

@@ -155,7 +155,7 @@ pub unsafe extern "C" fn ucxx_notifier_event_fd(notifier: *mut ucxx_notifier_t, 
 
 /// Asks that the descriptor become readable with the next completion, and stay so until it is armed again. BUSY when there is
 /// something to poll first, CLOSED when the notifier has been stopped and nothing is left; the descriptor is readable
-/// then as well. Any thread.
+/// then as well. UNSUPPORTED without UCXX_FEATURE_WAKEUP. Any thread.
 ///
 /// # Safety
 /// NULL (refused) or a notifier of this library.

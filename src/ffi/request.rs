@@ -62,7 +62,8 @@ fn explained(slot: &Slot, status: Status) -> Status {
 }
 
 /// Waits until the operation has completed and its callback has returned: its status, or INPROGRESS when `timeout_ns` ran out
-/// first (0 polls once, UINT64_MAX waits for ever). Progresses the worker meanwhile. BUSY from a callback.
+/// first (0 polls once, UINT64_MAX waits for ever). Progresses the worker meanwhile. BUSY from a callback, unless the
+/// operation is over already.
 ///
 /// # Safety
 /// NULL (refused) or a request of this library.
@@ -76,7 +77,7 @@ pub unsafe extern "C" fn ucxx_request_wait(request: *mut ucxx_request_t, timeout
 }
 
 /// Waits for all of them: the first error in the order of the list, after all have completed, or OK; INPROGRESS when the time
-/// ran out first. NULL entries are skipped. The requests stay the caller's.
+/// ran out first. NULL entries are skipped; NO_ELEM when there are no others, as for a `count` of 0. The requests stay the caller's.
 ///
 /// # Safety
 /// `requests` is readable for `count` entries, each NULL or a request of this library.
@@ -147,7 +148,7 @@ pub unsafe extern "C" fn ucxx_request_cancel(request: *mut ucxx_request_t) -> uc
     guard::status(|| unsafe { handle::get(request) }?.cancel().map(|()| Status::OK))
 }
 
-/// What a receive that has completed tells of its message; INPROGRESS before. Any thread.
+/// What a receive that has completed tells of its message; INPROGRESS before. INVALID_PARAM for a request that receives nothing. Any thread.
 ///
 /// # Safety
 /// NULL (refused) or a request of this library; `info` is valid for a write.

@@ -21,7 +21,8 @@ pub struct ucxx_buffer {
     pub data: *mut c_void,
     /// Bytes.
     pub length: u64,
-    /// UCXX_MEMORY_*. Buffers of one message must be of one type in this release.
+    /// UCXX_MEMORY_*. Buffers of one message that are not empty must be of one type in this release, but for ucxx_tag_send_multi: else UNSUPPORTED.
+    /// UCXX_MEMORY_AUTO and _HOST count as two types.
     pub memory_type: i32,
     /// Device of the buffer, for memory types that have several.
     pub device_id: i32,

@@ -200,6 +200,7 @@ pub unsafe extern "C" fn ucxx_window_allocate(
 }
 
 /// The same for members that also read and write each other's memory by plain loads and stores, at the addresses that ucxx_window_shared_query tells. Unless `shared_noncontiguous` is set the memory of all is in one piece, in rank order, in which a member's begins where that of the one before ends.
+/// UNSUPPORTED unless all members are on one host, and in one pid namespace: ucxx_group_subset makes a group of such.
 ///
 /// # Safety
 /// As for `ucxx_window_allocate`.
@@ -352,7 +353,7 @@ pub unsafe extern "C" fn ucxx_window_set_hints(
 }
 
 /// Ends a window together with the others: none touches memory of another one through it afterwards. Outside epochs and exposures (else RMA_SYNC, with nothing done); dynamic ones may have regions attached. Whatever it returns otherwise, ucxx_window_destroy follows, until which the
-/// library's memory stays where it is; all other calls return CLOSED.
+/// library's memory stays where it is. ucxx_window_query, _path, _sync_type and _group still work; all other calls return CLOSED.
 ///
 /// Errors: PEER_FAILED when a member has died, or left the window; TIMED_OUT after the group's collective_timeout_ns.
 ///

@@ -272,7 +272,7 @@ pub unsafe extern "C" fn ucxx_worker_event_fd(worker: *mut ucxx_worker_t, fd: *m
 
 /// Before going to sleep on the descriptor: OK when the next event will make it readable, BUSY when there is something to
 /// progress first. So: progress until there are no events, arm, and only when that is OK sleep. Every sleep needs its own arm.
-/// BUSY with a progress thread.
+/// BUSY with a progress thread. Needs UCXX_FEATURE_WAKEUP (else UNSUPPORTED).
 ///
 /// # Safety
 /// A worker of this library.

@@ -320,6 +320,13 @@ class Info(Case):
         self.assertNotIn("PROBLEM", run.stdout)
         self.assertIn("UCX_TLS=all", tool("ucxx_rs_info", "--config").stdout)
 
+    def test_secret(self):
+        run = tool("ucxx_rs_info", "-e", env=environment(None, UCXX_RS_GROUP_SECRET="nobody's business", RANK="3"))
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertIn("UCXX_RS_GROUP_SECRET is set (not shown)", run.stdout)
+        self.assertIn("RANK=3", run.stdout)
+        self.assertNotIn("nobody's business", run.stdout)
+
     def test_lanes(self):
         run = tool("ucxx_rs_info", "-l", "--require-shared-memory")
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
