@@ -5,6 +5,7 @@
 
 use super::endpoint::{Endpoint, EndpointParams, Phase};
 use super::events::Event;
+use super::library::{ucx_release, Release};
 use super::listener::ConnRequest;
 use super::socket_address::{self, Raw};
 use super::status::{Error, Result, Status};
@@ -28,6 +29,8 @@ pub(crate) struct Connection {
     peer: Cell<Option<SocketAddr>>,
     /// No peer has answered yet.
     pending: Cell<bool>,
+    /// It was accepted, and nothing has come from the peer: see `accept`.
+    unheard: Cell<bool>,
     /// Both ends, once connected.
     ends: OnceLock<(SocketAddr, SocketAddr)>,
 }
@@ -42,6 +45,7 @@ impl Connection {
             deadline: if timeout_ns == 0 { u64::MAX } else { timer::deadline_after(timeout_ns) },
             attempt: Cell::new(0),
             peer: Cell::new(None),
+            unheard: Cell::new(false),
             ends: OnceLock::new(),
         })
     }
@@ -130,6 +134,9 @@ impl Endpoint {
     }
 
     /// The endpoint to whoever asked for a connection.
+    ///
+    /// What is sent on it waits until the peer has said Hello: with UCX 1.13 nothing gets through to a peer that is reached by shared memory before something has come from
+    /// there, and a rendezvous that is begun meanwhile ends the process (`packed_rkey_size`, in `ucp_wireup_replay_pending_requests`). Neither was seen with 1.21 and 1.22.
     pub(crate) fn accept(
         worker: &Arc<Worker>,
         request: &ConnRequest,
@@ -138,6 +145,7 @@ impl Endpoint {
     ) -> Result<Arc<Self>> {
         let connection = Connection::new(Vec::new(), params);
         connection.peer.set(request.peer());
+        connection.unheard.set(request.is_ours() && ucx_release() < Release::new(1, 21));
         let endpoint = Self::build(worker, params, None, false, Some(connection));
         let mut ucp_params = endpoint.ucp_params();
         ucp_params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_CONN_REQUEST);
@@ -147,6 +155,9 @@ impl Endpoint {
             Error::new(status, super::log::with_reason(text, &reason))
         })?;
         endpoint.note_answer(true);
+        if endpoint.is_unheard() {
+            endpoint.set_status(Self::HELD);
+        }
         endpoint.register();
         endpoint.learn_ends();
         endpoint.peering.speaks.set(request.is_ours());
@@ -162,6 +173,20 @@ impl Endpoint {
     /// No peer has answered yet: operations wait.
     pub(crate) fn is_connecting(&self) -> bool {
         self.connection.as_ref().is_some_and(|connection| connection.pending.get())
+    }
+
+    /// It was accepted, and its peer has not said Hello yet: operations wait.
+    pub(crate) fn is_unheard(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.unheard.get())
+    }
+
+    /// The peer has said Hello. After UCP's pass.
+    pub(crate) fn note_heard(&self) {
+        if self.connection.as_ref().is_some_and(|connection| connection.unheard.replace(false)) {
+            self.drain_queue();
+            // Somebody may wait for this without having sent anything.
+            self.tend_later();
+        }
     }
 
     /// The present attempt; 0 where there is only one.
@@ -245,6 +270,7 @@ impl Endpoint {
     pub(crate) fn end_waiting(&self, status: Status) {
         if let Some(connection) = &self.connection {
             connection.pending.set(false);
+            connection.unheard.set(false);
         }
         self.end_queue(status);
     }

@@ -400,6 +400,8 @@ impl Epoch {
         if self.now() == access::FENCE {
             self.set(access::NONE);
         }
+        // Nor does a lock that comes to nothing give it back.
+        calls.came_from_fence = false;
         let mut list = std::mem::take(&mut calls.spare);
         list.extend_from_slice(ranks);
         calls.exposure = Some(Exposure { ranks: list, waited: 0 });

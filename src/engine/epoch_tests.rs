@@ -247,6 +247,12 @@ fn a_lock_that_comes_to_nothing_leaves_no_trace() {
     assert_eq!(snapshot(&epoch), "Lp.");
     epoch.abandon_lock(0);
     assert_eq!(snapshot(&epoch), "N..");
+    // Or a post has taken it.
+    let epoch = reach("F..");
+    assert!(!epoch.begin_lock(0, lock(NO_ASSERTION), || None).unwrap());
+    epoch.post(&[1]).unwrap();
+    epoch.abandon_lock(0);
+    assert_eq!(snapshot(&epoch), "N..+");
 }
 
 #[test]

@@ -191,6 +191,7 @@ impl Endpoint {
                 self.met(hello);
                 self.say(Kind::Welcome, 0, Part::Nothing);
             }
+            Phase::Flushing if self.is_unheard() => self.note_heard(),
             // Nothing was to be flushed, and UCP is connecting now.
             Phase::Flushing if self.peering.silent.replace(false) => self.start_flush_before_close(),
             _ => {}
@@ -338,6 +339,7 @@ impl Endpoint {
         self.learn_number(hello.sender);
         self.peering.speaks.set(true);
         self.end_silence();
+        self.note_heard();
         self.note_answer(true);
         self.answered(self.attempt());
     }

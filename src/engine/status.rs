@@ -49,7 +49,7 @@ statuses! {
     NOT_IMPLEMENTED = -8, c"UCXX_ERR_NOT_IMPLEMENTED", c"not implemented by the transport";
     MESSAGE_TRUNCATED = -9, c"UCXX_ERR_MESSAGE_TRUNCATED", c"the message is longer than the buffer";
     NO_PROGRESS = -10, c"UCS_ERR_NO_PROGRESS", c"no progress was made";
-    BUFFER_TOO_SMALL = -11, c"UCXX_ERR_BUFFER_TOO_SMALL", c"the buffer is too small; the needed length was written";
+    BUFFER_TOO_SMALL = -11, c"UCXX_ERR_BUFFER_TOO_SMALL", c"the buffer is too small";
     NO_ELEM = -12, c"UCXX_ERR_NO_ELEM", c"there is no such element";
     SOME_CONNECTS_FAILED = -13, c"UCS_ERR_SOME_CONNECTS_FAILED", c"some of the connections failed";
     NO_DEVICE = -14, c"UCXX_ERR_NO_DEVICE", c"there is no such device";

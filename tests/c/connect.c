@@ -382,6 +382,36 @@ static void no_error_handling(const manner_t *manner) {
   site_close(&site);
 }
 
+/* Who was asked speaks first, in the moment in which it accepts; and closes then, or goes on. */
+static void speaks_first(const manner_t *manner, size_t length, int closes) {
+  STEP("%s: %zu bytes from who accepts%s", manner->name, length, closes ? ", and a close" : "");
+  site_t site;
+  ends_t client;
+  uint8_t *out = test_alloc(length), *in = test_alloc(length);
+  ucxx_request_t *send = NULL, *receive = NULL, *close = NULL;
+  test_fill(out, length, 3);
+  site_open(&site, manner, "127.0.0.1", HOLD);
+  dial(&site, "127.0.0.1", &client);
+  AWAIT(&site, asked(&site) == 1);
+  ucxx_status_t received = ucxx_tag_recv(site.client, in, length, 3, UINT64_MAX, NULL, &receive);
+  ends_t *server = &site.accepted[0];
+  ucxx_endpoint_params_t params = watching(server);
+  CHECK_OK(ucxx_endpoint_accept(site.held[0], &params, &server->endpoint));
+  ucxx_status_t sent = ucxx_tag_send(server->endpoint, out, length, 3, NULL, &send);
+  ucxx_status_t closed = closes ? ucxx_endpoint_close(server->endpoint, UCXX_CLOSE_FLUSH, NULL, &close) : UCXX_OK;
+  ucxx_conn_request_destroy(site.held[0]);
+  CHECK_OK(site_finish(&site, sent, &send));
+  CHECK_OK(site_finish(&site, received, &receive));
+  CHECK_OK(site_finish(&site, closed, &close));
+  CHECK_CONTENT(in, length, 3);
+  if (!closes)
+    transfer(&site, server->endpoint, site.client, LARGE, 4);
+  hang_up(&site, &client, server);
+  site_close(&site);
+  free(out);
+  free(in);
+}
+
 int main(void) {
   test_begin("connect", 60);
   if (!has_tcp())
@@ -395,6 +425,8 @@ int main(void) {
     silent_and_then_not(&manners[at]);
     source_address(&manners[at]);
     no_error_handling(&manners[at]);
+    for (int way = 0; way < 6; way++)
+      speaks_first(&manners[at], (size_t[]){100, 20000, 300000}[way % 3], way / 3);
   }
   return 0;
 }
