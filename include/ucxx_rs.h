@@ -2963,7 +2963,9 @@ ucxx_status_t ucxx_window_shared_query(ucxx_window_t *window, uint32_t rank, siz
 /**
  * Other hints, given by all members at the same time, outside epochs (else RMA_SYNC): no_locks, the promises, accumulate_granularity and lock_timeout_ns are as in `params` from then on; `shared_noncontiguous` and `memory` are not looked at. Waits for the others.
  *
- * Errors: INVALID_PARAM, everywhere, where they differ or a promise does not hold; else as ucxx_window_fence.
+ * Where members are on several hosts it is a collective of the group's as well: all members call it on one window after the other, and on no two at a time.
+ *
+ * Errors: INVALID_PARAM, everywhere, where they differ or a promise does not hold; BUSY while another collective of the group is under way, between hosts; else as ucxx_window_fence.
  */
 ucxx_status_t ucxx_window_set_hints(ucxx_window_t *window, const ucxx_window_params_t *params);
 

@@ -333,7 +333,9 @@ pub unsafe extern "C" fn ucxx_window_shared_query(
 
 /// Other hints, given by all members at the same time, outside epochs (else RMA_SYNC): no_locks, the promises, accumulate_granularity and lock_timeout_ns are as in `params` from then on; `shared_noncontiguous` and `memory` are not looked at. Waits for the others.
 ///
-/// Errors: INVALID_PARAM, everywhere, where they differ or a promise does not hold; else as ucxx_window_fence.
+/// Where members are on several hosts it is a collective of the group's as well: all members call it on one window after the other, and on no two at a time.
+///
+/// Errors: INVALID_PARAM, everywhere, where they differ or a promise does not hold; BUSY while another collective of the group is under way, between hosts; else as ucxx_window_fence.
 ///
 /// # Safety
 /// A window of this library; `params` is NULL or a struct whose `struct_size` is set.

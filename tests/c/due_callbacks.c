@@ -7,10 +7,15 @@
  */
 #include "test_util.h"
 
+#ifndef ROUNDS_
+#define ROUNDS_ 150
+#define SENDS_ 20
+#define STEP_ 2000
+#endif
 #include <malloc.h>
 #include <pthread.h>
 
-enum { ID = 1, TAG = 5, QUESTIONS = 8, MOST = 64, LONG = 4 << 20, ROUNDS = 150, FLUSHES = 5, SENDS = 20 };
+enum { ID = 1, TAG = 5, QUESTIONS = 8, MOST = 64, LONG = 4 << 20, ROUNDS = ROUNDS_, FLUSHES = 5, SENDS = SENDS_ };
 
 static duo_t duo;
 static uint8_t data[LONG], room[LONG];
@@ -132,8 +137,8 @@ static void to_oneself(void) {
   while (asked < QUESTIONS)
     duo_progress(&duo);
   /* The way to right is full: the answers will have to wait. */
-  for (int i = 0; i < atoi(getenv("N")); i++)
-    CHECK(ucxx_tag_send(duo.to_right, data, atoi(getenv("L")), TAG, NULL, NULL) >= 0);
+  while (ucxx_tag_send(duo.to_right, data, 4000, TAG, NULL, NULL) == UCXX_OK)
+    continue;
   CHECK_EQ(pthread_create(&thread, NULL, drop_questions, NULL), 0);
   CHECK_EQ(pthread_join(thread, NULL), 0);
   /* The receive ends, badly, within UCX's call. None of this needs right. */
@@ -196,11 +201,14 @@ static void out_of_time(void) {
   for (int round = 0; round < ROUNDS; round++) {
     STEP("flushes on an endpoint that is closed when a time runs out: round %d", round);
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-    ucxx_request_t *flushes[FLUSHES] = {NULL}, *close = NULL;
+    ucxx_request_t *flushes[FLUSHES] = {NULL}, *fetch = NULL, *close = NULL;
     ucxx_status_t statuses[FLUSHES];
+    uint64_t word = 0;
     duo = (duo_t){.context = context};
     CHECK_OK(ucxx_worker_create(context, NULL, &duo.left));
     CHECK_OK(ucxx_worker_create(context, NULL, &duo.right));
+    CHECK_OK(ucxx_worker_set_fetch_handler(duo.right, ID, ask, NULL, NULL));
+    asked = 0;
     duo.to_right = connect_workers(duo.left, duo.right);
     CHECK(ucxx_tag_send(duo.to_right, data, 8, TAG, NULL, NULL) >= 0);
     /* While UCX makes the connection, or later. */
@@ -210,9 +218,10 @@ static void out_of_time(void) {
       CHECK(ucxx_tag_send(duo.to_right, data, 8000, TAG, NULL, NULL) >= 0);
     for (int at = 0; at < FLUSHES; at++)
       statuses[at] = ucxx_endpoint_flush(duo.to_right, NULL, &flushes[at]);
-    params.timeout_ns = 1000 + (uint64_t)round * 2000;
+    params.timeout_ns = 1000 + (uint64_t)round * STEP_;
     params.flags = UCXX_FLAG_TIMEOUT_CLOSES;
-    /* Nobody receives. */
+    /* Nobody answers, and nobody receives. */
+    CHECK_STATUS(ucxx_am_fetch(duo.to_right, ID, NULL, 0, &word, sizeof word, &params, &fetch), UCXX_INPROGRESS);
     CHECK_STATUS(ucxx_tag_send(duo.to_right, data, LONG, TAG, &params, NULL), UCXX_INPROGRESS);
     while (ucxx_endpoint_status(duo.to_right) == UCXX_OK)
       duo_progress(&duo);
@@ -221,9 +230,12 @@ static void out_of_time(void) {
       ucxx_status_t status = duo_finish(&duo, statuses[at], &flushes[at]);
       CHECK(status == UCXX_OK || status == UCXX_ERR_TIMED_OUT);
     }
+    CHECK_STATUS(duo_finish(&duo, UCXX_INPROGRESS, &fetch), UCXX_ERR_TIMED_OUT);
     ucxx_status_t status = duo_finish(&duo, ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FORCE, NULL, &close), &close);
     CHECK(status == UCXX_OK || status == UCXX_ERR_TIMED_OUT);
     ucxx_endpoint_destroy(duo.to_right);
+    if (asked > 0)
+      ucxx_fetch_destroy(questions[0]);
     ucxx_worker_destroy(duo.left);
     ucxx_worker_destroy(duo.right);
   }
