@@ -18,6 +18,7 @@ static const struct variable {
 } variables[] = {
     {"UCXX_RS_LOG_LEVEL", "as the program says", "how much of the log reaches the program's log callback: off, error, warn, info, debug, trace"},
     {"UCXX_RS_DELAYED_SUBMISSION", "1", "0: with a progress thread, submit directly where the program does not say"},
+    {"UCXX_RS_FAST_BOXES", "1", "0: short active messages between busy workers of a host go through UCX, too"},
     {"UCXX_RS_HOST_ID", "none", "processes of one kernel that have different values here count as those of different hosts"},
     {"UCX_TLS", "all", "transports; posix, sysv, sm or shm for shared memory, cma for large messages in one copy, tcp"},
     {"UCX_MM_ERROR_HANDLING", "y, by this library", "shared memory under error handling PEER; n makes such endpoints use TCP"},

@@ -215,9 +215,12 @@ impl Reader {
         self.lines().asleep.0.swap(1, Ordering::SeqCst) == 0
     }
 
-    /// Messages may be put in again.
+    /// Messages may be put in again. Where that is so already the line is left alone, which the writer has in its cache.
     pub(crate) fn wake_up(&self) {
-        self.lines().asleep.0.store(0, Ordering::Relaxed);
+        let asleep = &self.lines().asleep.0;
+        if asleep.load(Ordering::Relaxed) != 0 {
+            asleep.store(0, Ordering::Relaxed);
+        }
     }
 }
 

@@ -23,6 +23,7 @@ use super::wire_short;
 use super::worker::Worker;
 use crate::sys;
 use std::cell::{Cell, OnceCell};
+use std::sync::OnceLock;
 
 /// Messages that a connection has brought before it gets one.
 const BUSY: u32 = 256;
@@ -33,6 +34,14 @@ const _: () = assert!(cfg!(loom) || PLACES >= credits::MESSAGES as u32);
 const AT_ONCE: u32 = 16;
 /// A worker that has been armed takes nothing by its boxes for so long: what it takes to go to sleep disturbs all processes that have boxes.
 const AWAKE_AFTER_NS: u64 = 2_000_000;
+
+/// Turns them off with 0.
+const SWITCH: &str = "UCXX_RS_FAST_BOXES";
+
+fn are_off() -> bool {
+    static OFF: OnceLock<bool> = OnceLock::new();
+    *OFF.get_or_init(|| std::env::var_os(SWITCH).is_some_and(|set| set == "0"))
+}
 
 /// A box that this side has made, and reads.
 struct Inbound {
@@ -193,6 +202,7 @@ impl Endpoint {
             && self.takes_operations()
             && worker.context.shares_memory
             && self.origin().is_some_and(|origin| origin.identity.shares_host_with(here))
+            && !are_off()
             && take_part()
     }
 
@@ -219,7 +229,8 @@ impl Endpoint {
 
     /// The peer has made one. After UCP's pass.
     pub(crate) fn fast_box_came(&self, name: &SegmentName) {
-        if self.fast_box.outbound.get().is_some() || !self.takes_operations() || !self.worker.context.shares_memory {
+        let may = self.takes_operations() && self.worker.context.shares_memory && !are_off();
+        if !may || self.fast_box.outbound.get().is_some() {
             return;
         }
         match Segment::open(name) {
@@ -299,9 +310,13 @@ impl Endpoint {
         }
     }
 
-    /// Takes all of it, before an end that the peer has told or met.
+    /// Takes all of it, before an end that the peer has told or met. No more than fits in, as nobody knows what it goes on to do.
     pub(super) fn empty_fast_box(&self) {
-        while self.look_into_fast_box() != 0 {}
+        for _ in 0..PLACES.div_ceil(AT_ONCE) {
+            if self.look_into_fast_box() == 0 {
+                break;
+            }
+        }
     }
 
     #[inline(never)]
