@@ -16,7 +16,7 @@ use super::library::{self, Release};
 use super::liveness::Liveness;
 use super::peer_watch::Found;
 use super::promise::{Accounts, Asked};
-use super::request::{Kind, Part, Slot};
+use super::request::Slot;
 use super::send_window::{SendWindow, WindowLimits};
 use super::stats::Counter;
 use super::status::{Error, Result, Status};
@@ -130,8 +130,8 @@ pub struct Endpoint {
     _owned: CacheLine,
     /// Read by those who hand sends over, so together with what is written as often.
     pub(super) accounts: Accounts,
-    operations_sent: Counter,
-    bytes_sent: Counter,
+    pub(super) operations_sent: Counter,
+    pub(super) bytes_sent: Counter,
     /// What `operations_sent` was when a flush found everything done; `u64::MAX` before there was one.
     pub(super) flushed_at: Cell<u64>,
     /// Puts and gets among the sends.
@@ -451,71 +451,6 @@ impl Endpoint {
         self.phase.store(phase as u8, Ordering::Release);
     }
 
-    #[inline]
-    pub(crate) fn in_flight_add(&self, slot: &Slot) {
-        let counter = self.counter(slot.kind.get());
-        counter.set(counter.get() + 1);
-        if let Some(counter) = self.counter_of_part(slot, slot.kind.get()) {
-            counter.set(counter.get() + 1);
-        }
-        if matches!(slot.kind.get(), Kind::Get | Kind::Atomic) {
-            self.has_read.set(true);
-        }
-        if slot.kind.get().is_send() {
-            self.one_sided.set(self.one_sided.get() + u32::from(slot.kind.get().is_one_sided()));
-            self.send_begun(slot);
-        }
-    }
-
-    /// `kind` is the slot's.
-    #[inline(always)]
-    pub(crate) fn in_flight_remove(&self, slot: &Slot, kind: Kind) {
-        let counter = self.counter(kind);
-        counter.set(counter.get() - 1);
-        if let Some(counter) = self.counter_of_part(slot, kind) {
-            counter.set(counter.get() - 1);
-        }
-        if kind.is_send() {
-            self.one_sided.set(self.one_sided.get() - u32::from(kind.is_one_sided()));
-            self.send_ended(slot);
-        }
-    }
-
-    #[inline(always)]
-    fn counter(&self, kind: Kind) -> &Cell<u32> {
-        if kind.is_flushed() {
-            &self.sends
-        } else if kind.is_recv() {
-            &self.watchers
-        } else {
-            &self.controls
-        }
-    }
-
-    /// Where some of the controls are counted once more.
-    #[inline(always)]
-    fn counter_of_part(&self, slot: &Slot, kind: Kind) -> Option<&Cell<u32>> {
-        if kind != Kind::Internal {
-            return None;
-        }
-        match slot.part.get() {
-            Part::Nothing => Some(&self.sayings),
-            Part::Flush(_) | Part::FlushBeforeClose | Part::Answer => Some(&self.ucp_flushes),
-            _ => None,
-        }
-    }
-
-    /// How far it has got with sending: the position after which nothing was sent.
-    pub(crate) fn operations_sent(&self) -> u64 {
-        self.operations_sent.get()
-    }
-
-    #[inline]
-    pub(crate) fn count_sent(&self, bytes: u64) {
-        self.operations_sent.add(1);
-        self.bytes_sent.add(bytes);
-    }
-
     pub(crate) fn note_unreported(&self, sequence: u64, status: Status) {
         if self.unreported.get().is_none() {
             self.unreported.set(Some((sequence, status)));
@@ -564,23 +499,6 @@ impl Endpoint {
         self.origin().map_or(0, |origin| origin.identity.peer_id())
     }
 
-    /// What has been sent, and where what is in flight stands.
-    pub fn traffic(&self) -> Result<Traffic> {
-        let _inside = self.worker.enter()?;
-        let (window_operations, window_bytes) = self.window.in_ucp();
-        // Not in the last expression, whose temporaries are dropped after `_inside`: another thread would find it borrowed.
-        let flushes = self.flushes.borrow().len() as u64;
-        Ok(Traffic {
-            operations_sent: self.operations_sent.get(),
-            bytes_sent: self.bytes_sent.get(),
-            in_flight: u64::from(self.sends.get()) + flushes,
-            window_operations,
-            window_bytes,
-            queued_operations: self.window.queued_ops.get(),
-            queued_bytes: self.window.queued_bytes.get(),
-        })
-    }
-
     /// The worker of the endpoint.
     pub fn worker(&self) -> &Arc<Worker> {
         &self.worker
@@ -593,18 +511,6 @@ impl Endpoint {
         }
         Ok(())
     }
-}
-
-/// Figures of an endpoint.
-#[allow(missing_docs)]
-pub struct Traffic {
-    pub operations_sent: u64,
-    pub bytes_sent: u64,
-    pub in_flight: u64,
-    pub window_operations: u64,
-    pub window_bytes: u64,
-    pub queued_operations: u64,
-    pub queued_bytes: u64,
 }
 
 /// Pairs of releases that do not understand each other over TCP, and can take the process down in the attempt.

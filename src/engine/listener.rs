@@ -4,7 +4,7 @@
 
 use super::connect::usable;
 use super::events::{self, Event};
-use super::listener_sockets::{self, Sockets};
+use super::listener_sockets::{self, Left, Sockets};
 use super::socket_address::{self, Raw};
 use super::status::{Error, Result, Status};
 use super::timer;
@@ -23,14 +23,17 @@ pub type Callback = unsafe extern "C" fn(*mut c_void, *const ConnRequest);
 /// A callback of another thread's that destroy waits for takes as long as its user lets it.
 const CALLBACK_PATIENCE_NS: u64 = u64::MAX;
 
-/// UCX calls back through a listener that has gone when a client had connected by then, and its request was still under way: the
-/// library's goes on for so long, and refuses what comes.
+/// UCX calls back through a listener that has gone when a client had connected by then, and its request was still under way: nobody is let
+/// in any more, and the library's goes on for so long, and refuses what comes from those who are in.
 const LINGER_NS: u64 = 100_000_000;
 
-/// Who has connected by then and asked for nothing is cut off, and UCX looked at again after so long: until nobody is left, but not for
-/// ever, as others may connect meanwhile.
-const CUT_NS: u64 = 10_000_000;
-const CUTS: u32 = 50;
+/// Who has asked for nothing by then is cut off, and UCX looked at again after so long: until nobody was left at two looks, as a
+/// connection that UCX is just accepting is to be seen nowhere for a moment.
+const LOOK_NS: u64 = 10_000_000;
+const QUIET_LOOKS: u32 = 2;
+/// What UCX never lets go of is not waited for any longer than that, where all that came on it has been read; and where it has not.
+const LOOKS: u32 = 50;
+const LOOKS_AT_UNREAD: u32 = 500;
 
 /// So many of those that were refused last are known: the answer may still be on its way to them.
 const REFUSED: usize = 1024;
@@ -50,7 +53,11 @@ pub struct Listener {
     refused: RefCell<VecDeque<SocketAddr>>,
     /// Set with `address`.
     sockets: OnceLock<Sockets>,
-    cuts: Cell<u32>,
+    /// Nobody is let in any more.
+    barred: Cell<bool>,
+    /// How often who is left has been looked at, and how often of late there was nobody.
+    looks: Cell<u32>,
+    quiet_looks: Cell<u32>,
     /// It has ended for its user, and UCP's goes at this moment; 0 before.
     lingers_until: Cell<u64>,
     /// UCP's has gone. Read by threads that wait in destroy.
@@ -128,7 +135,9 @@ impl Listener {
             unanswered: RefCell::default(),
             refused: RefCell::default(),
             sockets: OnceLock::new(),
-            cuts: Cell::new(0),
+            barred: Cell::new(false),
+            looks: Cell::new(0),
+            quiet_looks: Cell::new(0),
             lingers_until: Cell::new(0),
             gone: AtomicBool::new(false),
             running: AtomicU32::new(0),
@@ -181,6 +190,7 @@ impl Listener {
             return;
         }
         self.lingers_until.set(timer::deadline_after(LINGER_NS));
+        self.bar();
         for request in self.unanswered.take() {
             let _ = request.claim(answer::TOO_LATE);
             request.reject_in_ucp();
@@ -192,10 +202,16 @@ impl Listener {
         self.lingers_until.get() != 0
     }
 
-    /// Cuts off who has connected and asked for nothing. How many there were.
-    fn cut_silent(&self) -> usize {
+    /// From now on nobody is let in. Before anybody is refused: UCX mixes up who was refused with who is let in right after that, on the same
+    /// descriptor, and calls through what is not there yet.
+    fn bar(&self) {
+        self.barred.set(self.sockets.get().is_some_and(Sockets::bar));
+    }
+
+    /// Cuts off who has connected and asked for nothing. What there was.
+    fn cut_silent(&self) -> Left {
         let asked = self.refused.borrow().iter().copied().chain(self.worker.accepted_peers()).collect();
-        self.sockets.get().map_or(0, |sockets| sockets.cut(&asked))
+        self.sockets.get().map_or(Left::Nothing, |sockets| sockets.cut(&asked))
     }
 
     /// It has been over for a while, and nobody is left who may still ask. Inside the gate.
@@ -203,11 +219,15 @@ impl Listener {
         if !self.has_ended() || now < self.lingers_until.get() {
             return false;
         }
-        if self.cuts.get() == CUTS || self.cut_silent() == 0 {
+        let left = self.cut_silent();
+        self.quiet_looks.set(if left == Left::Nothing { self.quiet_looks.get() + 1 } else { 0 });
+        self.looks.set(self.looks.get() + 1);
+        // Who can still come in may come for ever.
+        let at_most = if left == Left::Unread && self.barred.get() { LOOKS_AT_UNREAD } else { LOOKS };
+        if self.quiet_looks.get() == QUIET_LOOKS || self.looks.get() > at_most {
             return true;
         }
-        self.cuts.set(self.cuts.get() + 1);
-        self.lingers_until.set(timer::deadline_after(CUT_NS));
+        self.lingers_until.set(timer::deadline_after(LOOK_NS));
         false
     }
 
@@ -221,10 +241,12 @@ impl Listener {
         unsafe { sys::ucp_listener_destroy(ucp) };
     }
 
-    /// The same, with whoever has come in the moment before. Inside the gate.
+    /// The same; where others could come in to the last, with whoever came in the moment before. Inside the gate.
     fn finish(&self) {
         self.end_in_ucp();
-        self.cut_silent();
+        if !self.barred.get() {
+            self.cut_silent();
+        }
         // Last: from now on the address may be another listener's.
         self.gone.store(true, Ordering::Release);
     }

@@ -44,6 +44,7 @@ pub(crate) mod due;
 pub mod element;
 pub mod endpoint;
 pub(crate) mod endpoint_status;
+pub mod endpoint_traffic;
 pub mod epoch;
 pub(crate) mod event_count;
 pub mod events;

@@ -135,12 +135,16 @@ impl Endpoint {
     /// As `Worker::quick_for_tag`, for an endpoint that takes operations.
     #[inline(always)]
     pub fn quick_for_tag(&self) -> Option<Quick<'_>> {
-        // What a worker sends to itself ends other operations within UCP's call, which may have slots taken.
-        if self.is_open() && !self.peering.own.get() {
-            self.worker.quick_for_tag()
-        } else {
-            None
+        if !self.is_open() {
+            return None;
         }
+        let quick = self.worker.quick_for_tag()?;
+        if self.peering.own.get() {
+            // What a worker sends to itself ends other operations within UCP's call, which may have slots taken.
+            self.worker.gate.leave_quickly();
+            return None;
+        }
+        Some(quick)
     }
 }
 
