@@ -333,13 +333,7 @@ impl Endpoint {
             // Whatever the environment says about when UCX is to wait for the receiver.
             param.flags(flags | sys::UCP_AM_SEND_FLAG_EAGER);
             // SAFETY: a live endpoint inside its worker's gate; the worker keeps the slot, which has all of it.
-            unsafe {
-                if ordered {
-                    self.send_piece::<true>(piece, length, || param.as_ptr())
-                } else {
-                    self.send_piece::<false>(piece, length, || param.as_ptr())
-                }
-            }
+            unsafe { self.send_piece(ordered, piece, length, || param.as_ptr()) }
         } else {
             if ordered {
                 self.passes_fast_box();
@@ -366,7 +360,8 @@ impl Endpoint {
     pub(crate) fn header_of(&self, outgoing: &Outgoing) -> Header {
         let Outgoing { kind, id, user_header, flags, charge, number, status, .. } = *outgoing;
         let (ordered, connection) = (kind != wire::Kind::Answer, self.peering.theirs.get());
-        let unknown = connection == 0;
+        // A question may go out in its short form, which does not say it; and a peer that cannot know yet whose it is looks at no credit.
+        let is_told = kind != wire::Kind::Ask && connection != 0;
         Header {
             kind,
             flags,
@@ -374,20 +369,19 @@ impl Endpoint {
             user_header,
             connection,
             sequence: if ordered { self.credits.sequence.get() } else { status as u32 },
-            // A question may go out in its short form, which does not say it, and where the peer does not know yet whose it is it looks at no credit: then it has not been told.
-            taken: if kind == wire::Kind::Ask || unknown { self.credits.taken() } else { self.credits.tell() },
+            taken: if is_told { self.credits.tell() } else { self.credits.taken() },
             sender: if ordered { charge.into() } else { number },
         }
     }
 
-    /// Sends a message whose headers and data are in one piece, at the beginning of its slot's memory. `ORDERED`: it has the next place in the order.
+    /// Sends a message whose headers and data are in one piece, at the beginning of its slot's memory. `ordered`: it has the next place in the order.
     ///
     /// # Safety
     /// A live endpoint inside its worker's gate; the slot keeps the piece until the operation has completed.
     #[inline(always)]
-    pub(super) unsafe fn send_packed<const ORDERED: bool>(&self, slot: &Slot, length: usize) -> sys::ucs_status_ptr_t {
+    pub(super) unsafe fn send_packed(&self, ordered: bool, slot: &Slot, length: usize) -> sys::ucs_status_ptr_t {
         // SAFETY: as for this function.
-        unsafe { self.send_piece::<ORDERED>(slot.room(INLINE), length, || self.worker.templates.message(slot)) }
+        unsafe { self.send_piece(ordered, slot.room(INLINE), length, || self.worker.templates.message(slot)) }
     }
 
     /// The same, wherever the piece is; UCP gets it with these parameters, if it does.
@@ -395,17 +389,18 @@ impl Endpoint {
     /// # Safety
     /// As for `send_packed`.
     #[inline(always)]
-    unsafe fn send_piece<const ORDERED: bool>(
+    unsafe fn send_piece(
         &self,
+        ordered: bool,
         piece: *const u8,
         length: usize,
         param: impl FnOnce() -> *const sys::ucp_request_param_t,
     ) -> sys::ucs_status_ptr_t {
         // SAFETY: as for this function.
-        if unsafe { self.put_into_fast_box::<ORDERED>(piece, length) } {
+        if unsafe { self.put_into_fast_box(ordered, piece, length) } {
             return std::ptr::null_mut();
         }
-        if ORDERED {
+        if ordered {
             self.passes_fast_box();
         }
         // SAFETY: as for this function.

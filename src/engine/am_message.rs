@@ -379,7 +379,7 @@ impl Worker {
 
     /// A message of its peer's is gone. Nothing is done with it afterwards: this may end in a call.
     #[inline(always)]
-    fn give_back_credit(&self, endpoint: &Endpoint, charge: u16) {
+    pub(super) fn give_back_credit(&self, endpoint: &Endpoint, charge: u16) {
         if endpoint.credits.give_back(charge) || endpoint.credits.may_starve() {
             self.tell_what_is_gone(endpoint);
         }

@@ -389,11 +389,7 @@ impl Worker {
         // SAFETY: nobody else has the slot.
         let inbound = unsafe { &mut *slot.inbound.as_ptr() };
         (inbound.connection, inbound.reply) = (0, endpoint);
-        if endpoint.credits.give_back(inbound.charge) {
-            endpoint.grant();
-        } else {
-            self.feed(endpoint);
-        }
+        self.give_back_credit(endpoint, inbound.charge);
         self.stats.bytes_received.add(slot.length.get());
         slot.outside.store(0, Ordering::Relaxed);
         slot.hold.set(USER);

@@ -170,23 +170,33 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// No peer has answered yet: operations wait.
+    /// No peer has answered yet.
     pub(crate) fn is_connecting(&self) -> bool {
         self.connection.as_ref().is_some_and(|connection| connection.pending.get())
     }
 
-    /// It was accepted, and its peer has not said Hello yet: operations wait.
+    /// It was accepted, and its peer has not said Hello yet.
     pub(crate) fn is_unheard(&self) -> bool {
         self.connection.as_ref().is_some_and(|connection| connection.unheard.get())
+    }
+
+    /// Operations wait for the peer, for either reason.
+    pub(crate) fn waits_for_peer(&self) -> bool {
+        self.is_connecting() || self.is_unheard()
     }
 
     /// The peer has said Hello. After UCP's pass.
     pub(crate) fn note_heard(&self) {
         if self.connection.as_ref().is_some_and(|connection| connection.unheard.replace(false)) {
-            self.drain_queue();
-            // Somebody may wait for this without having sent anything.
-            self.tend_later();
+            self.let_out();
         }
+    }
+
+    /// What has waited for the peer goes out.
+    fn let_out(&self) {
+        self.drain_queue();
+        // Somebody may wait for this without having sent anything.
+        self.tend_later();
     }
 
     /// The present attempt; 0 where there is only one.
@@ -261,9 +271,7 @@ impl Endpoint {
         connection.candidates.borrow_mut().clear();
         self.connect_deadline.set(0);
         self.learn_ends();
-        self.drain_queue();
-        // Somebody may wait for this without having sent anything.
-        self.tend_later();
+        self.let_out();
     }
 
     /// Ends what waits; and there is no connection to wait for any more.

@@ -140,15 +140,15 @@ impl FastBoxes {
 
 /// Sending.
 impl Endpoint {
-    /// Puts a piece of so many bytes into the box, if it may go there. `ORDERED`: it has the next place in the order. True if it has left.
+    /// Puts a piece of so many bytes into the box, if it may go there. `ordered`: it has the next place in the order. True if it has left.
     ///
     /// # Safety
     /// Inside the gate; so many bytes are there to be read, which begin with a header that names the connection.
     #[inline(always)]
-    pub(super) unsafe fn put_into_fast_box<const ORDERED: bool>(&self, piece: *const u8, length: usize) -> bool {
+    pub(super) unsafe fn put_into_fast_box(&self, ordered: bool, piece: *const u8, length: usize) -> bool {
         // SAFETY: taken away before it goes.
         let Some(outbound) = (unsafe { self.fast_box.open.get().as_ref() }) else { return false };
-        if length > MOST || (ORDERED && !self.fast_box.is_clear.get() && !self.has_become_clear()) {
+        if length > MOST || (ordered && !self.fast_box.is_clear.get() && !self.has_become_clear()) {
             return false;
         }
         // SAFETY: as for this function.
@@ -167,7 +167,7 @@ impl Endpoint {
         // As many have been handed over, in their order, as are gone again.
         let ahead = self.credits.told_by_peer().messages.wrapping_sub(self.fast_box.behind.get());
         self.fast_box.is_clear.set(ahead as i16 >= 0);
-        ahead as i16 >= 0
+        self.fast_box.is_clear.get()
     }
 
     /// The message that has the next place goes through UCX.
@@ -185,7 +185,7 @@ impl Endpoint {
         let slab = &self.worker.slab;
         let first = slab.pop();
         let second = slab.pop();
-        // Where so many controls are under way that there is no room for it they wake the peer.
+        // Where so many of the library's own messages are on their way to it that there is no room for one more, those wake it.
         self.say(Kind::Pong, 0, Part::Nothing);
         second.iter().chain(&first).for_each(|slot| slab.push(slot));
     }
@@ -329,7 +329,9 @@ impl Endpoint {
         let (mut words, mut came) = ([0; WORDS], 0);
         while came < AT_ONCE {
             match reader.take(&mut words) {
-                Some(Ok(length)) if self.is_meant(&words) => self.piece_came(&words, length),
+                Some(Ok(length)) if wire_short::names(&words) == self.peering.number.get() => {
+                    self.piece_came(&words, length)
+                }
                 None => break,
                 _ => {
                     if let Some(endpoint) = self.registered() {
@@ -342,13 +344,6 @@ impl Endpoint {
             came += 1;
         }
         came
-    }
-
-    /// It names this connection, in either form of the header.
-    #[inline(always)]
-    fn is_meant(&self, words: &[u64; WORDS]) -> bool {
-        let number = if wire_short::is_short(words[0] as u8) { (words[0] >> 32) as u32 } else { words[1] as u32 };
-        number == self.peering.number.get()
     }
 
     #[inline(always)]

@@ -3,18 +3,17 @@
 use super::am_message::{self, Message};
 use super::asymmetric::take_part;
 use super::context::{feature, Context, ContextParams};
-use super::endpoint::{Endpoint, EndpointParams};
+use super::endpoint::Endpoint;
 use super::fast_box::{Put, LEAST, MOST};
-use super::gate::ThreadMode;
 use super::inflight::Out;
 use super::memory_type::HOST;
 use super::operation::OpParams;
 use super::status::Status;
 use super::tag::Part;
 use super::test_random::Random;
-use super::thread::{ProgressMode, ThreadParams};
+use super::test_workers::{connect, new_worker};
 use super::wire_short::{MARK_OF_ANSWER, MARK_OF_MESSAGE, MARK_OF_QUESTION};
-use super::worker::{Worker, WorkerParams};
+use super::worker::Worker;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -52,16 +51,8 @@ impl Pair {
         take_part().then_some(())?;
         let params = ContextParams { features: feature::AM, ..ContextParams::default() };
         let context = Context::new(&params).unwrap();
-        let new_worker = || {
-            let thread = ThreadParams { delayed: None, depth: 0, cpu: None, start: None };
-            let (thread_mode, progress_mode) = (ThreadMode::Single, ProgressMode::Manual);
-            Worker::new(&context, WorkerParams { thread_mode, spin_ns: 0, name: None, progress_mode, thread }).unwrap()
-        };
-        let (attacker, worker) = (new_worker(), new_worker());
-        let to = |from: &Arc<Worker>, to: &Arc<Worker>| {
-            Endpoint::new(from, &to.address().unwrap(), &EndpointParams::quiet(false)).unwrap()
-        };
-        let (to_worker, to_attacker) = (to(&attacker, &worker), to(&worker, &attacker));
+        let (attacker, worker) = (new_worker(&context), new_worker(&context));
+        let (to_worker, to_attacker) = (connect(&attacker, &worker), connect(&worker, &attacker));
         let came = Box::new(Cell::new(0));
         let arg = (&raw const *came).cast_mut().cast::<c_void>();
         for side in [&worker, &attacker] {

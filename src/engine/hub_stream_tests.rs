@@ -1,8 +1,7 @@
 //! What the other end of a stream may say that means no good: at most the stream is over, and no chunk and no envelope is lost with it.
 
 use super::context::{feature, Context, ContextParams};
-use super::endpoint::{Endpoint, EndpointParams};
-use super::gate::ThreadMode;
+use super::endpoint::Endpoint;
 use super::hub::{Hub, HubParams};
 use super::hub_lease::Refusal;
 use super::hub_link::{Link, LinkParams};
@@ -14,8 +13,8 @@ use super::operation::OpParams;
 use super::status::Status;
 use super::tag::Part;
 use super::test_random::Random;
-use super::thread::{ProgressMode, ThreadParams};
-use super::worker::{Worker, WorkerParams};
+use super::test_workers::{connect, new_worker};
+use super::worker::Worker;
 use std::ptr::{null_mut, NonNull};
 use std::sync::Arc;
 
@@ -37,12 +36,6 @@ struct Pair {
     to_attacker: Arc<Endpoint>,
     hub: Arc<Hub>,
     link: NonNull<Link>,
-}
-
-fn new_worker(context: &Arc<Context>) -> Arc<Worker> {
-    let thread = ThreadParams { delayed: None, depth: 0, cpu: None, start: None };
-    let (thread_mode, progress_mode) = (ThreadMode::Single, ProgressMode::Manual);
-    Worker::new(context, WorkerParams { thread_mode, spin_ns: 0, name: None, progress_mode, thread }).unwrap()
 }
 
 const HERE: MemoryKind = MemoryKind { memory_type: HOST, device_id: 0 };
@@ -79,10 +72,7 @@ impl Pair {
         let context = ContextParams { features, config: Vec::new(), local_network: true, name: None };
         let context = Context::new(&context).unwrap();
         let (attacker, worker) = (new_worker(&context), new_worker(&context));
-        let to = |from: &Arc<Worker>, to: &Arc<Worker>| {
-            Endpoint::new(from, &to.address().unwrap(), &EndpointParams::quiet(false)).unwrap()
-        };
-        let (to_worker, to_attacker) = (to(&attacker, &worker), to(&worker, &attacker));
+        let (to_worker, to_attacker) = (connect(&attacker, &worker), connect(&worker, &attacker));
         let hub = Hub::new(&context, &hub_params(&worker)).unwrap();
         hub.add_envelopes(HERE, ENVELOPES as usize).unwrap();
         let link = new_link(&hub, role);

@@ -122,7 +122,7 @@ impl Endpoint {
     /// One look. When to look again; none while nothing is awaited.
     fn listen(&self, now: u64, absence: u64) -> Option<u64> {
         let (liveness, patience) = (&self.liveness, self.liveness.patience());
-        if !self.peering.speaks.get() || self.is_connecting() || self.is_unheard() || !self.awaits_something() {
+        if !self.peering.speaks.get() || self.waits_for_peer() || !self.awaits_something() {
             liveness.silent_since.set(0);
             return None;
         }

@@ -103,9 +103,9 @@ impl Worker {
             (Kind::ByeAck, Some(endpoint), _) => endpoint.closing.bye_answered(),
             (Kind::Ping, Some(endpoint), _) => self.push_event(Event::Ping(endpoint)),
             (Kind::Grant, Some(endpoint), _) => endpoint.note_credit(header.taken),
-            (Kind::FastBox, Some(endpoint), _) => match payload.first_chunk() {
-                Some(name) => self.push_event(Event::FastBox(endpoint, Some(SegmentName::decode(name)))),
-                None => complain("an offer without a name"),
+            (Kind::FastBox, Some(endpoint), _) => match payload.try_into() {
+                Ok(name) => self.push_event(Event::FastBox(endpoint, Some(SegmentName::decode(name)))),
+                Err(_) => complain("an offer with a name of another length"),
             },
             // `heard` was all; and what is for an endpoint that has gone is out of date.
             _ => {}

@@ -172,6 +172,8 @@ pub mod sync_call;
 pub mod tag;
 #[cfg(test)]
 mod test_random;
+#[cfg(test)]
+mod test_workers;
 pub mod thread;
 pub(crate) mod thread_lane;
 pub(crate) mod timer;

@@ -212,7 +212,7 @@ impl Quick<'_> {
         }
         let packed = wire_short::MESSAGE + header_length + length;
         // SAFETY: a live endpoint, its worker entered, which keeps the slot, which has all of it.
-        let posted = unsafe { to.send_packed::<true>(slot, packed) };
+        let posted = unsafe { to.send_packed(true, slot, packed) };
         // What can wait until the message is on its way comes after it.
         to.credits.spend(credits::LEAST);
         if !posted.is_null() {

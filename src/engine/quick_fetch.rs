@@ -115,7 +115,7 @@ impl Quick<'_> {
             copy_short(header.cast(), room.add(wire_short::QUESTION), header_length);
         }
         // SAFETY: a live endpoint, its worker entered, which keeps the slot, which has all of it.
-        let posted = unsafe { to.send_packed::<true>(ask, wire_short::QUESTION + header_length) };
+        let posted = unsafe { to.send_packed(true, ask, wire_short::QUESTION + header_length) };
         // What follows has time: the answer does not come in before the next pass.
         to.credits.spend(credits::LEAST);
         to.sent_message(posted, credits::LEAST);
@@ -177,7 +177,7 @@ impl Quick<'_> {
             copy_short(buffer.cast(), room.add(wire_short::ANSWER), length);
         }
         // SAFETY: a live endpoint, its worker entered, which keeps the slot, which has all of it.
-        let posted = unsafe { to.send_packed::<false>(slot, wire_short::ANSWER + length) };
+        let posted = unsafe { to.send_packed(false, slot, wire_short::ANSWER + length) };
         if !posted.is_null() {
             slot.tag.set(0);
             let submitted = worker.submitted_otherwise(slot, posted, Some(to), params, out);

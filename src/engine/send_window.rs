@@ -225,7 +225,7 @@ impl Endpoint {
 
     /// No send may go straight to UCP.
     pub(crate) fn is_held(&self) -> bool {
-        self.is_connecting() || self.is_unheard() || !self.window.is_free()
+        self.waits_for_peer() || !self.window.is_free()
     }
 
     /// Sends may go straight to UCP again, if there is no reason left why not.
@@ -414,8 +414,7 @@ impl Endpoint {
 
     /// Gives UCP what there is room for. Not inside its progress. How much that was.
     pub(crate) fn drain_queue(&self) -> u32 {
-        let waits = self.is_connecting() || self.is_unheard();
-        if waits || self.phase() > Phase::Flushing || self.closing.given_up.get() {
+        if self.waits_for_peer() || self.phase() > Phase::Flushing || self.closing.given_up.get() {
             return 0;
         }
         self.credit_messages();

@@ -29,8 +29,7 @@ impl SlotList {
 
     #[inline(always)]
     pub(crate) fn pop(&self) -> Option<&Slot> {
-        // SAFETY: as in `push`.
-        let slot = unsafe { self.head.get().as_ref() }?;
+        let slot = self.first()?;
         self.head.set(slot.next.get());
         if slot.next.get().is_null() {
             self.tail.set(std::ptr::null());
@@ -39,6 +38,7 @@ impl SlotList {
     }
 
     /// The oldest one.
+    #[inline(always)]
     pub(crate) fn first(&self) -> Option<&Slot> {
         // SAFETY: as in `push`.
         unsafe { self.head.get().as_ref() }

@@ -3,15 +3,13 @@
 use super::super::bootstrap::{BootstrapKind, BootstrapParams};
 use super::super::context::{Context, ContextParams};
 use super::super::element::{ElementType, Reduce};
-use super::super::gate::ThreadMode;
 use super::super::group::{Group, GroupParams};
 use super::super::test_random::Random;
-use super::super::thread::{ProgressMode, ThreadParams};
+use super::super::test_workers::new_worker;
 use super::super::window::{Flavor, WindowParams};
 use super::super::window_create::Wanted;
 use super::super::window_reach::{Process, Way};
 use super::super::window_wire::encode_piece;
-use super::super::worker::{Worker, WorkerParams};
 use super::*;
 
 const REGION: usize = 256;
@@ -29,10 +27,7 @@ impl Alone {
     fn new() -> Self {
         let context = ContextParams { features: 0, config: Vec::new(), local_network: true, name: None };
         let context = Context::new(&context).unwrap();
-        let thread = ThreadParams { delayed: None, depth: 0, cpu: None, start: None };
-        let (thread_mode, progress_mode) = (ThreadMode::Single, ProgressMode::Manual);
-        let worker = WorkerParams { thread_mode, spin_ns: 0, name: None, progress_mode, thread };
-        let worker = Worker::new(&context, worker).unwrap();
+        let worker = new_worker(&context);
         let bootstrap = BootstrapParams {
             kind: BootstrapKind::Tcp,
             rank: 0,

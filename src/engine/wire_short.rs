@@ -29,8 +29,18 @@ pub(crate) const SEQUENCE: u32 = 0xffff;
 
 /// Does a piece that begins with this byte have a short form of the header?
 #[inline(always)]
-pub(crate) fn is_short(first: u8) -> bool {
+fn is_short(first: u8) -> bool {
     first & SHORT != 0
+}
+
+/// The connection that a piece names which begins with these words, in either form of the header.
+#[inline(always)]
+pub(crate) fn names(words: &[u64]) -> u32 {
+    if is_short(words[0] as u8) {
+        (words[0] >> 32) as u32
+    } else {
+        words[1] as u32
+    }
 }
 
 /// What came as one piece.
