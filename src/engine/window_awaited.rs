@@ -265,11 +265,13 @@ impl Table {
         if let (Some(tally), Status::OK) = (unsafe { entry.tally.as_ref() }, entry.status) {
             entry.status = tally.take_complaint().unwrap_or(Status::OK);
         }
-        if let Some(ticket) = entry.ticket {
-            tell(ticket, entry.status);
-        }
-        if entry.ticket.is_some() || entry.is_lost {
+        // With its ticket the order is given back: a cancel that comes now finds none, and gives it back no second time.
+        let (ticket, status) = (entry.ticket.take(), entry.status);
+        if ticket.is_some() || entry.is_lost {
             self.free_orders.push(order);
+        }
+        if let Some(ticket) = ticket {
+            tell(ticket, status);
         }
     }
 

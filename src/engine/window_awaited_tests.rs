@@ -241,3 +241,18 @@ fn a_call_that_has_failed_gives_its_place_back_when_the_last_of_it_has_ended() {
     awaited.answered(&answer(THEM, put, Status::OK), &[], &nobody);
     assert_eq!(awaited.call_with_request(None).order, flush.order);
 }
+
+#[test]
+fn a_request_that_has_ended_is_not_given_back_again_by_a_cancel() {
+    let (awaited, tally, mut place) = (Awaited::default(), Tally::default(), [0; 3]);
+    let ticket = Ticket::NOWHERE;
+    let call = awaited.call_with_request(None);
+    let token = ask(&awaited, &tally, call, &mut place);
+    assert!(awaited.is_over(call, Some(ticket), &nobody).is_none());
+    let told = std::cell::Cell::new(0);
+    let count = |_: Ticket, _: Status| told.set(told.get() + 1);
+    awaited.answered(&answer(THEM, token, Status::OK), &[7, 8, 9], &count);
+    assert!(!awaited.cancel(call, ticket) && told.get() == 1);
+    let orders = [0; 2].map(|_| awaited.call_with_request(None).order);
+    assert_ne!(orders[0], orders[1]);
+}

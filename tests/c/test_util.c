@@ -54,6 +54,11 @@ void test_step(const char *format, ...) {
   vsnprintf(step_text, sizeof step_text, format, arguments);
   va_end(arguments);
   alarm(guard_seconds);
+  if (getenv("UCXX_TEST_STEPS") != NULL) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    fprintf(stderr, "%8.3f %s: %s\n", (double)(now.tv_sec % 1000) + (double)now.tv_nsec * 1e-9, program_text, step_text);
+  }
 }
 
 void test_fail(const char *file, int line, const char *format, ...) {
@@ -100,6 +105,10 @@ uint64_t test_seed(void) {
   printf("UCXX_TEST_SEED=0x%llx\n", (unsigned long long)seed);
   fflush(stdout);
   return seed;
+}
+
+unsigned test_rounds(unsigned whole) {
+  return getenv("UCXX_TEST_WHOLE") != NULL ? whole : (whole + 2) / 3;
 }
 
 uint64_t test_mix(uint64_t value) {

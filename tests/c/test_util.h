@@ -21,7 +21,8 @@
 
 /* ------------------------------------------------------------------ checks */
 
-/* The guard ends the process when no step has begun for `seconds` (UCXX_TEST_SECONDS in the environment overrides it). */
+/* The guard ends the process when no step has begun for `seconds` (UCXX_TEST_SECONDS in the environment overrides it). With
+ * UCXX_TEST_STEPS each step is told as it begins, with the time in seconds. */
 void test_begin(const char *name, unsigned seconds);
 void test_step(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void test_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4), noreturn));
@@ -51,6 +52,8 @@ void test_check_content(const char *file, int line, const void *data, size_t len
 
 uint64_t test_seed(void); /* UCXX_TEST_SEED or the clock; printed, so that a failure can be repeated */
 uint64_t test_mix(uint64_t value);
+/* Of so many rounds that differ by chance alone a third; all of them where UCXX_TEST_WHOLE is set, as `make check-full` does. */
+unsigned test_rounds(unsigned whole);
 void test_fill(void *data, size_t length, uint64_t seed);
 void *test_alloc(size_t length); /* never NULL, also for 0 */
 
