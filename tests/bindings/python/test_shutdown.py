@@ -36,7 +36,7 @@ def threads():
 
 
 async def use(mode, end):
-    """Two workers, messages, buffers and questions both ways, and an end."""
+    """Two workers, messages, buffers and questions both ways, and an end; weak references to them."""
     context = Context({"TLS": "posix,cma,tcp,self"})
     one, other = Worker(context, mode), Worker(context, mode)
     there, back = one.connect(other.address), other.connect(one.address)
@@ -50,6 +50,7 @@ async def use(mode, end):
         receiver.set_fetch_handler(1, lambda question: question.reply(question.header))
         await endpoint.fetch(1, b"question", bytearray(8))
     await end(one, other)
+    return weakref.ref(one), weakref.ref(other)
 
 
 async def close(*workers):
@@ -73,8 +74,12 @@ class Shutdown(ClientCase):
         # Once before: what UCX and Python set up for good does not count.
         counts = []
         for _ in range(CYCLES):
-            await use(mode, end)
+            workers = await use(mode, end)
             gc.collect()
+            # An answer that is still being sent keeps its worker until its completion has come to the loop.
+            while any(worker() for worker in workers):
+                await asyncio.sleep(0.001)
+                gc.collect()
             # What the collector leaves to the loop.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
