@@ -1029,7 +1029,8 @@ struct ucxx_endpoint_params {
   uint64_t send_window_bytes;
   /**
    * The send queue: how many sends may wait behind the window, or for the peer's first answer, before further ones are refused with
-   * NO_RESOURCE. What other threads have handed to a progress thread counts. 0 for 16384.
+   * NO_RESOURCE. What other threads have handed to a progress thread counts. Threads that submit to it at the same moment may get in one
+   * more each than these, but for the first. 0 for 16384.
    */
   uint32_t send_queue_ops;
   /**

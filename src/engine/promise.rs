@@ -7,7 +7,8 @@
 //!
 //! The limits hold for what threads hand over, together with all that is under way already. What is sent inside the gate, by callbacks of the progress thread,
 //! or as active messages get their credit, is first come, first served: it may take a place that another thread has been promised a moment ago, and
-//! this one waits then.
+//! this one waits then. So it is among threads: who was promised a place in the queue, and is taken over before another one that was promised the window, has
+//! that place, and its own in the queue is given to a third before the other one comes to want it.
 
 use super::cache_line::CacheLine;
 use super::credits;

@@ -36,7 +36,8 @@ pub struct ucxx_endpoint_params {
     /// that finds nothing under way. 0 for 256 MiB.
     pub send_window_bytes: u64,
     /// The send queue: how many sends may wait behind the window, or for the peer's first answer, before further ones are refused with
-    /// NO_RESOURCE. What other threads have handed to a progress thread counts. 0 for 16384.
+    /// NO_RESOURCE. What other threads have handed to a progress thread counts. Threads that submit to it at the same moment may get in one
+    /// more each than these, but for the first. 0 for 16384.
     pub send_queue_ops: u32,
     /// The same in bytes; 0 for no limit.
     pub send_queue_bytes: u64,

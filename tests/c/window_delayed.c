@@ -312,16 +312,19 @@ static void queue_of_operations(unsigned threads, int held) {
     told_t told = {0};
     if (held)
       hold_thread(&hold, pair->worker);
-    CHECK_EQ(run_burst(&burst, threads), WINDOW + QUEUE);
+    const unsigned sent = run_burst(&burst, threads);
+    /* A send that comes after another one, but gets there first, takes its place in the window, and gives its own in the queue back to a third. */
+    const unsigned overtaking = held ? 0 : threads - 1;
+    CHECK(sent >= WINDOW + QUEUE && sent <= WINDOW + QUEUE + overtaking);
     CHECK_OK(ucxx_endpoint_on_writable(pair->endpoint, tell, &told));
     if (held)
       let_go(&hold);
-    await_in_flight(WINDOW + QUEUE);
+    await_in_flight(sent);
     CHECK_EQ(load().window_operations, WINDOW);
-    CHECK_EQ(load().queued_operations, QUEUE);
+    CHECK_EQ(load().queued_operations, sent - WINDOW);
     CHECK_EQ(run_burst(&burst, threads), 0);
     CHECK_EQ(atomic_load(&told.count), 0);
-    have_taken(TAGS, WINDOW + QUEUE);
+    have_taken(TAGS, sent);
     await_told(&told, 1);
     await_in_flight(0);
   }
