@@ -25,7 +25,7 @@ hostile_under() { # who looks, command...
   LD_LIBRARY_PATH=$("$root/scripts/ucx_wheel.sh" "${ucx_wheels[-1]}") UCX_TLS=posix,cma,self "${@:2}" || status=$?
   # Its word for a crash of UCX's own that is known: see tests/hostile/README.md.
   if [ "$status" -eq 77 ]; then
-    say "$1: hostile was ended by UCX, and has shown nothing"
+    say "ended by UCX: hostile under $1 has shown nothing" | tee -a "${ended_by_ucx:-/dev/null}"
     status=0
   fi
   return "$status"

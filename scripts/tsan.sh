@@ -27,7 +27,8 @@ export UCX_MEM_MMAP_HOOK_MODE=none UCX_MEM_CUDA_HOOK_MODE=none
 export TSAN_OPTIONS="exitcode=66 suppressions=$root/tests/tsan/suppressions.txt"
 # Nothing waits longer than it has to: a slow machine is slower here.
 export UCXX_TEST_SECONDS=${UCXX_TEST_SECONDS:-600}
-rust=(--target "$host" --target-dir "$build" --config profile.release.lto=false -Zbuild-std)
+rust=(--target "$host" --target-dir "$build" --config profile.release.lto=false --config profile.release.codegen-units=16
+  --config profile.release.opt-level=1 -Zbuild-std)
 instrumented() { RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=thread "$@"; }
 
 say "tsan: the library"
@@ -51,13 +52,19 @@ say "tsan: the engine's tests"
 instrumented cargo test --locked --release --lib "${rust[@]}"
 
 failed=0
-threaded() { # source, build folder, tests
+threaded() { # source, build folder, tests, programs...
   cmake -Uucxx_rs_DIR -S "$1" -B "$2" -DCMAKE_BUILD_TYPE=None -DCMAKE_PREFIX_PATH="$stage" -DCMAKE_C_FLAGS="${compile[*]}" \
     -DCMAKE_CXX_FLAGS="${compile[*]}" -DCMAKE_EXE_LINKER_FLAGS="-fno-sanitize=thread $link" >/dev/null &&
-    cmake --build "$2" --parallel "$jobs" >/dev/null &&
+    cmake --build "$2" --parallel "$jobs" --target "${@:4}" >/dev/null &&
     ctest --test-dir "$2" --output-on-failure --no-tests=error -j "$jobs" --label-exclude valgrind --timeout 900 -R "$3" </dev/null || failed=1
 }
+over_transports=(progress_thread progress_thread_queue progress_thread_calls progress_thread_pair progress_thread_waits progress_thread_sleep
+  progress_thread_restart threads notifier wakeup callbacks requests window_end on_writable am_random fetch_random fetch_threads group group_start
+  hub_tag hub_wait hub_stream_threads)
+over_none=(hub_threads hub_ready hub_waits hub_chain hub_stall hub_changes hub_many hub_never)
+examples=(progress_thread notifier cpp_futures pipeline)
+one_of() { (IFS='|'; printf '(%s)' "$*"); }
 say "tsan: C tests and examples with threads"
-threaded tests/c "$build/c" '^(progress_thread.*|threads|notifier|wakeup|callbacks|requests|window_end|on_writable|am_random|fetch_random|fetch_threads|group|group_start|hub_tag|hub_wait|hub_stream_threads)\.(shm|tcp)$|^hub_(threads|ready|waits|chain|stall|changes|many|never)\.default$'
-threaded c_examples "$build/examples" '^(progress_thread|notifier|cpp_futures|pipeline)'
+threaded tests/c "$build/c" "^$(one_of "${over_transports[@]}")\.(shm|tcp)\$|^$(one_of "${over_none[@]}")\.default\$" "${over_transports[@]}" "${over_none[@]}"
+threaded c_examples "$build/examples" "^$(one_of "${examples[@]}")(_|\$)" "${examples[@]}"
 exit "$failed"

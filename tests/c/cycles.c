@@ -10,7 +10,7 @@
 
 enum { WARM_UP = 200, WORKER_WARM_UP = 20, WORKER_CYCLES = 200 };
 
-static long cycles = 1000;
+static long cycles;
 static uint16_t port; /* of the second process's listener */
 static struct {
   ucxx_endpoint_t *endpoint;
@@ -254,7 +254,6 @@ static void body(pair_t *pair) {
 }
 
 int main(int argc, char **argv) {
-  if (argc == 2)
-    cycles = atol(argv[1]);
+  cycles = argc == 2 ? atol(argv[1]) : 1000;
   return pair_main(argc, argv, "cycles", 60, body);
 }

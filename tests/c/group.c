@@ -78,7 +78,7 @@ static void ahead(member_t *member) {
   char *data = test_alloc(LENGTH);
   member_open(member, worker_params);
   member_join(member, 0);
-  for (uint64_t round = 0; round < ROUNDS; round++) {
+  for (uint64_t round = 0; round < test_rounds(ROUNDS); round++) {
     if (member->rank == 1)
       test_fill(data, LENGTH, round);
     CHECK_OK(ucxx_group_broadcast(member->group, data, round % 3 ? LENGTH : 0, 1));

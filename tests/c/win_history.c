@@ -232,7 +232,7 @@ static void histories(member_t *member) {
   member_open(member, worker_params);
   member_join(member, 0);
   win_open(&win, member, flavor, SETS * SET_SIZE, 4, &params);
-  for (int round = 0; round < ROUNDS; round++) {
+  for (int round = 0; round < (int)test_rounds(ROUNDS); round++) {
     STEP("round %d", round);
     memset(win.base, 0, win.size[win.rank]);
     for (int set = 0; set < SETS; set++) {

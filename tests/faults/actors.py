@@ -7,57 +7,18 @@ import selectors
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections import deque
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import ucx_ends
 from pulse import Pulse
 
 WATCHDOG = 20  # seconds; only a hang reaches it
 
 TRANSPORTS = {"shm": "posix,cma,self", "tcp": "tcp,self", "default": None, "link": "tcp,self", "hosts": "tcp,self"}
-
-# What UCX does wrong by itself, whatever library is on top of it: reported, and counted apart. Pattern in what a dying process
-# wrote, and the release or releases in which it was seen.
-UCX_ABORTS = {
-    r"ucp_request\.c:684": "1.13",
-    r"ucp_ep\.inl:215": "1.13",
-    # A close by force meets a message whose data is on its way in pieces.
-    r"ucp_ep\.c:3318": "1.13",
-    r"tcp_ep\.c:939": "1.13",
-    # Two connect to each other at the same time, and one of them goes.
-    r"tcp_ep\.c:478": "1.13",
-    # The keepalive's own account of the endpoints that it has looked at.
-    r"ucp_worker\.c:3241": "1.13",
-    r"tcp_cm\.c:557": "1.13",
-    # An event of a rejected request's descriptor reaches the next request, whose descriptor has the same number.
-    r"tcp_sockcm_ep\.c:416": "1.13",
-    r"wireup_ep\.c:241": "1.13",
-    # As the last one, where the socket says so.
-    r"tcp_iface\.c:307": "1.13",
-    # As the crashes below: an endpoint that is freed already.
-    r"iovec\.c:62": "1.13",
-    r"stubs\.c:96": "1.13",
-    r"stubs\.c:102": "1.13",
-    # A TCP connection that was refused too often is taken down with messages that wait for it.
-    r"UCX_TCP_MAX_CONN_RETRIES[\s\S]*stubs\.c:107": "1.21",
-    # Over TCP the owner of memory answers puts and gets of a process that was killed, whose connection has failed the moment before. Not avoided by the
-    # library yet: whoever may use the memory can end its owner.
-    r"ucp_request\.inl:\d+ +Fatal: unexpected error: Endpoint timeout": ("1.13", "1.21", "1.22"),
-}
-# The same for invalid accesses: what is on the stack of the thread that did it, from the innermost on.
-UCX_CRASHES = {
-    # The descriptor of an endpoint that was closed by force, with its socket full, is still waited at.
-    "TCP events of a freed endpoint": (r"(#\d+ .* uct_tcp_iface_handle_events|#1 .*\n#\d+ .* ucs_event_set_wait).*\n(#.*\n){0,2}#\d+ .* uct_tcp_iface_progress", ("1.13", "1.21", "1.22")),
-    "flush of a freed endpoint": (r"#0 .* ucp_ep_num_lanes .*\n(#.*\n)?#\d+ .* ucp_ep_flush_progress", ("1.21", "1.22")),
-    # As the last one of those above.
-    "answer to a get of a process that was killed": (r"#0 .* ucp_request_dt_dereg .*\n(#.*\n){0,3}#\d+ .* ucp_request_send_state_ff", ("1.21", "1.22")),
-}
-# And for aborts that say too little of themselves.
-UCX_ABORTED_AT = {
-    # Both events of one endpoint at once: the first one, a connection that was refused, has taken it down.
-    "TCP events of a freed endpoint": (r"#\d+ .* (__GI___libc_free|ucs_empty_function_do_assert) .*\n(#\d+ .* ?uct_tcp_iface_handle_events .*\n){1,2}#\d+ .* ucs_event_set_wait", ("1.21", "1.22")),
-}
 
 
 class Violation(Exception):
@@ -274,13 +235,13 @@ class Actor:
         status = self.process.wait()
         self.killed = True  # reported
         text = self.said()
-        for pattern, release in UCX_ABORTS.items():
-            if status == -signal.SIGABRT and self.field.ucx.startswith(release) and re.search(pattern, text):
-                return KnownAbort(f"UCX abort at {pattern.replace(chr(92), '')}", self)
+        line = ucx_ends.abort(text, self.field.ucx) if status == -signal.SIGABRT else None
+        if line:
+            return KnownAbort(f"UCX abort at {line}", self)
         core = self.core()
-        known = {-signal.SIGSEGV: UCX_CRASHES, -signal.SIGABRT: UCX_ABORTED_AT}.get(status, {})
-        for name, (pattern, releases) in known.items():
-            if self.field.ucx.startswith(releases) and re.search(pattern, core.rpartition("Thread 1 ")[2]):
+        if status in (-signal.SIGSEGV, -signal.SIGABRT):
+            name = ucx_ends.crash(core.rpartition("Thread 1 ")[2], self.field.ucx, status == -signal.SIGABRT)
+            if name:
                 return KnownAbort(f"UCX crash: {name}", self)
         return Violation("survivors", f"{self.name} ended with {status} in: {doing}\n{text[-2000:]}\n{core}", self)
 

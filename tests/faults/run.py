@@ -29,6 +29,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--prefix", required=True, type=Path, help="where the library is installed")
     parser.add_argument("--build", type=Path, help="folder for the actor's build; a temporary one otherwise")
+    parser.add_argument("--built", action="store_true", help="it is built there already")
     parser.add_argument("--ucx", type=Path, metavar="LIBDIR", help="folder of another UCX's libraries than the system's")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--seed", default=None)
@@ -41,6 +42,8 @@ def arguments():
 
 
 def build(options, folder):
+    if options.built:
+        return folder / "actor"
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "build.log"
     with open(log, "w", encoding="utf-8") as output:
@@ -120,7 +123,15 @@ class Summary:
                 account = actor.history.account()
                 if account:
                     print(f"  {actor.name}: after {len(actor.history.seen)} rounds (growth for each new process): {account}")
-        print(f"{sum(self.rounds.values())} rounds, {sum(self.violated.values())} with violations", flush=True)
+        print(f"{self.rounds.total()} rounds, {self.violated.total()} with violations", flush=True)
+
+    def ended_by_ucx_too_often(self):
+        """Where UCX ends more than a few processes and one in ten rounds, something has changed."""
+        ended = sum(count for known, count in self.known.items() if known.startswith(("UCX abort", "UCX crash")))
+        if ended <= 3 + self.rounds.total() // 10:
+            return False
+        print(f"ended by UCX: {ended}, in {self.rounds.total()} rounds")
+        return True
 
 
 def play(field, pools, number, seed, options):
@@ -206,7 +217,7 @@ def main():
             shutil.rmtree(folder)
         else:
             print(f"logs in {logs}")
-    return 1 if summary.violated.total() else 0
+    return 1 if summary.violated.total() or summary.ended_by_ucx_too_often() else 0
 
 
 if __name__ == "__main__":
