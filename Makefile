@@ -32,7 +32,7 @@ test: ## everything fast, with its set-up; scripts/test.sh STEP ... runs a part
 	scripts/setup.sh test
 	scripts/test.sh
 
-check-full: ## the tests and the long checks: valgrind everywhere, repetitions
+check-full: ## all tests and the long checks: valgrind everywhere, stress, faults by the hundred
 	scripts/setup.sh full
 	scripts/check_full.sh
 

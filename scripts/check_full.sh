@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# The fast tests, and what takes too long for every change: each C test under valgrind, and repetitions of what depends on timing.
+# All tests, and what takes too long for every change: each C test under valgrind, tests side by side and disturbed, faults by the hundred.
 #
-#   REPEAT=20 scripts/check_full.sh
+#   scripts/check_full.sh
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
 
-repeat=${REPEAT:-20}
 stage=$target_dir/stage
 suites=$target_dir/suites
 jobs=$(nproc)
 failed=()
+export UCXX_TEST_WHOLE=1
 
 part() { # what, command...
   local started=$SECONDS verdict=PASS
@@ -44,10 +44,6 @@ examples_under_valgrind() { # UCX version
       --label-regex valgrind </dev/null
 }
 
-repeated() { # build folder
-  ctest --test-dir "$1" --output-on-failure --no-tests=error -j "$jobs" --label-exclude valgrind --repeat "until-fail:$repeat" </dev/null
-}
-
 # A million operations handed to threads that fall asleep, and thousands of starts and stops, over each transport.
 at_random() { # program, count
   local transports
@@ -66,31 +62,31 @@ cycles() { # UCX version; the system's without
 }
 
 faults() { # options
-  scripts/faults.sh "$stage" 500 "$@"
+  scripts/faults.sh "$stage" 150 "$@"
 }
 
 rust_repeated() {
   local round
-  for ((round = 1; round <= repeat; round++)); do
+  for ((round = 1; round <= 20; round++)); do
     cargo test --locked --quiet || return 1
   done
 }
 
-part "fast tests" scripts/test.sh
+part "all tests" scripts/test.sh --all
+part "ten minutes of stress" env STAGED=yes scripts/stress.sh 10
+part "models with more preemptions" env LOOM_MAX_PREEMPTIONS=4 scripts/test.sh loom
 part "C tests under valgrind" under_valgrind
 part "hostile calls under valgrind" hostile_under_valgrind "$suites/tests/c/hostile" 400000
 for wheel in "${ucx_wheels[@]}"; do part "C examples under valgrind, UCX $wheel" examples_under_valgrind "$wheel"; done
-part "C tests, $repeat times" repeated "$suites/tests/c"
-part "C examples, $repeat times" repeated "$suites/c_examples"
-part "Rust tests, $repeat times" rust_repeated
+part "Rust tests, 20 times" rust_repeated
 part "UCXX as a peer" tests/bindings/ucxx/run.sh "$suites/tests/c"
 part "decoders, fed by libFuzzer" scripts/fuzz.sh
 part "a million operations for threads that fall asleep" at_random progress_thread_sleep 1000000
 part "threads that start and stop under traffic" at_random progress_thread_restart 2000
 part "10,000 connections, again and again" cycles
 for wheel in "${ucx_wheels[@]}"; do part "10,000 connections, again and again, UCX $wheel" cycles "$wheel"; done
-part "500 rounds of faults" faults
-for wheel in "${ucx_wheels[@]}"; do part "500 rounds of faults, UCX $wheel" faults --ucx "$(scripts/ucx_wheel.sh "$wheel")"; done
+part "150 rounds of faults" faults
+for wheel in "${ucx_wheels[@]}"; do part "150 rounds of faults, UCX $wheel" faults --ucx "$(scripts/ucx_wheel.sh "$wheel")"; done
 
 if [ "${#failed[@]}" -gt 0 ]; then
   printf 'check-full: failed: %s\n' "${failed[@]}" >&2

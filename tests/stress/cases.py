@@ -1,0 +1,73 @@
+"""What the stress runs: the C tests and examples as ctest knows them, and short runs of the fault harness."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# Stopping and continuing processes is what these do themselves: the stress would undo it.
+STOPS = re.compile(r"SIGSTOP|kill_in_a_call|stop_in_a_call|kill_anywhere|victim\.h")
+# UCX itself tells of what these wait for by its keepalive alone.
+NEEDS_KEEPALIVE = re.compile(r"^given_up\.")
+# Seconds alone, where ctest has not run it yet.
+UNKNOWN = 2.0
+
+
+class Case:
+    def __init__(self, name, command, environment, folder, cost, stops, patience=None):
+        self.name = name
+        self.command = command
+        self.environment = environment
+        self.folder = folder
+        self.cost = cost  # seconds when run alone, about
+        self.may_be_stopped = stops
+        # Seconds in which it ends when nothing disturbs it any more: many times what it takes alone.
+        self.patience = patience or 45 + 8 * cost
+
+
+def costs(folder):
+    """What each test took when ctest ran it last."""
+    found = {}
+    try:
+        for line in (folder / "Testing/Temporary/CTestCostData.txt").read_text(encoding="utf-8").splitlines():
+            words = line.split()
+            if len(words) == 3 and words[1] != "0":
+                found[words[0]] = float(words[2])
+    except OSError:
+        pass
+    return found
+
+
+def of_ctest(folder, sources):
+    """The tests of a build folder, but for those under valgrind."""
+    listed = subprocess.run(["ctest", "--test-dir", folder, "--show-only=json-v1"], capture_output=True, text=True, check=True)
+    known = costs(folder)
+    cases = []
+    for test in json.loads(listed.stdout)["tests"]:
+        properties = {entry["name"]: entry["value"] for entry in test.get("properties", [])}
+        if "valgrind" in properties.get("LABELS", []):
+            continue
+        environment = dict(pair.split("=", 1) for pair in properties.get("ENVIRONMENT", []))
+        cost = known.get(test["name"], UNKNOWN)
+        is_known = test["name"] in known and not properties.get("RUN_SERIAL")
+        cases.append(Case(test["name"], test["command"], environment, properties.get("WORKING_DIRECTORY", str(folder)),
+                          cost, not stops_itself(test["command"], sources), None if is_known else 300))
+    return cases
+
+
+def stops_itself(command, sources):
+    """Does the test stop processes? A script does if it kills any."""
+    for word in command:
+        path = Path(word)
+        source = sources / f"{path.name}.c" if path.suffix == "" else path
+        if source.parent == sources and source.is_file() and STOPS.search(source.read_text(encoding="utf-8")):
+            return True
+    return False
+
+
+def of_faults(prefix, build):
+    """One round each of the fault harness, whose seed the stress gives."""
+    command = ["python3", str(ROOT / "tests/faults/run.py"), "--prefix", str(prefix), "--build", str(build), "--built", "--rounds", "1",
+               "--watchdog", "300"]
+    return Case("faults", command, {}, str(ROOT), 5.0, False, 600)
