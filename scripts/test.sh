@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The fast tests, as named steps; all of them run even after one has failed, and a summary closes the run.
 #
-#   scripts/test.sh [STEP ...]     the fast ones without arguments, in half an hour; --list prints their names
+#   scripts/test.sh [STEP ...]     the fast ones without arguments, in about half an hour; --list prints their names
 #   scripts/test.sh --all          and those that show something new more rarely: CONTRIBUTING.md says which, and why
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

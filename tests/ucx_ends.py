@@ -80,7 +80,8 @@ def crash(stack, ucx, aborted=False):
 
 # What a test says when it has found something itself, or hangs, and what those say that look on.
 COMPLAINTS = re.compile(
-    r"^  step: |hangs in step|Sanitizer|runtime error:|panicked|Invalid (read|write)|uninitialised|(definitely|indirectly) lost|\*\*\*Timeout",
+    r"^  step: |hangs in step|Sanitizer|runtime error:|panicked|Invalid (read|write)|uninitialised|(definitely|indirectly) lost"
+    r"|ended with status (124|137)",
     re.MULTILINE)
 # But for a launcher's word that a member aborted.
 MEMBER_ABORTED = re.compile(r"^.*rank \d+ ended with 0x[08]?6\n  step: .*\n", re.MULTILINE)
