@@ -1,7 +1,7 @@
 //! The queue form of active messages, in UCXX's format: messages wait at their endpoint until they are received.
 //!
-//! What comes in is taken over in UCP's handler, and given to receives after the pass, each in the order of its side: buffers are made by the
-//! user's code. A receive that was cancelled meanwhile leaves its message where it was. A message that names a handler goes to that
+//! What comes in is taken over in UCP's handler, put in its endpoint's queue after the pass, by when that knows its sender, and given to receives, each in the order of
+//! its side: buffers are made by the user's code. A receive that was cancelled meanwhile leaves its message where it was. A message that names a handler goes to that
 //! instead, as a multi-buffer message of one frame does (see `am_multi`). There is no credit: as UCXX's, the queue has no bound.
 
 use super::am::Outgoing;
@@ -17,11 +17,11 @@ use super::handlers::Handler;
 use super::inflight::{Out, Submission};
 use super::log;
 use super::memory_type;
-use super::messages::complain;
+use super::messages::{complain, Reply};
 use super::operation::{flag, OpParams, Submitted};
 use super::param::Param;
 use super::promise::Need;
-use super::request::{Kind, Slot, Ticket};
+use super::request::{Kind, Slot, SlotPointer, Ticket};
 use super::ring::Queued;
 use super::status::{Error, Result, Status};
 use super::ucxx_am::{CallbackName, Envelope};
@@ -39,6 +39,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) const UCXX_ID: u32 = 0;
 /// Of `front`: nothing waits.
 const NONE: u64 = u64::MAX;
+const NOBODY: &str = "nobody here has an endpoint to its sender";
 
 /// A message that is for a handler, and that.
 type Named = (*const Slot, Rc<Handler<MultiHandler>>);
@@ -318,30 +319,47 @@ impl Worker {
             complain("a message of UCXX's with a header that is too long");
             return dropped(sys::UCS_ERR_INVALID_PARAM);
         }
-        let endpoint = self.endpoint_of(arrived.from).filter(|endpoint| endpoint.phase() == Phase::Open);
-        let Some(endpoint) = endpoint else {
-            complain("nobody here has an endpoint to its sender");
+        let gone = self.endpoint_of(arrived.from).is_some_and(|endpoint| endpoint.phase() != Phase::Open);
+        if gone || arrived.from.is_null() {
+            complain(NOBODY);
             return dropped(sys::UCS_ERR_CANCELED);
-        };
-        endpoint.heard();
+        }
         let cuda = envelope.memory_type == sys::UCS_MEMORY_TYPE_CUDA as i32;
         let flags = (memory_type::of_frame(cuda) as u16) << wire::flag::MEMORY;
         let described = wire::Header { flags, ..wire::Header::of(wire::Kind::Message) };
         let (slot, keeps) = self.keep_arrived(&described, envelope.user_header, arrived);
         slot.number.set(0);
         debug_assert!(slot.inbound().form != Form::Gone);
-        if let Some(handler) = handler.flatten() {
+        let handler = handler.flatten();
+        if handler.is_some() {
             slot.inbound.set(Inbound { sort: Sort::Named, ..slot.inbound.get() });
-            endpoint.queue.named.borrow_mut().push_back((slot, handler));
-            self.push_event(Event::Queued(endpoint));
-            return keeps;
         }
-        endpoint.queue.messages.borrow_mut().push_back(slot);
-        endpoint.queue.show_front();
-        if !endpoint.queue.receives.borrow().is_empty() {
-            self.push_event(Event::Queued(endpoint));
-        }
+        self.push_event(Event::QueueMessage(SlotPointer(slot), handler, Reply(arrived.from)));
         keeps
+    }
+
+    /// After UCP's pass: the sender's Hello may have come in the same one, and this side's end is made now.
+    pub(crate) fn queue_message_came(&self, message: SlotPointer, handler: Option<Rc<Handler<MultiHandler>>>, from: Reply) {
+        let find = || self.endpoint_of(from.0);
+        let endpoint = find().or_else(|| {
+            self.meet_strangers();
+            find()
+        });
+        let Some(endpoint) = endpoint.filter(|endpoint| endpoint.phase() == Phase::Open && !self.is_over.get()) else {
+            complain(NOBODY);
+            // SAFETY: a message of this worker's that nobody else has.
+            self.message_gone(unsafe { &*message.0 });
+            return handler.into_iter().for_each(|handler| self.drop_handler(handler));
+        };
+        endpoint.heard();
+        match handler {
+            Some(handler) => endpoint.queue.named.borrow_mut().push_back((message.0, handler)),
+            None => {
+                endpoint.queue.messages.borrow_mut().push_back(message.0);
+                endpoint.queue.show_front();
+            }
+        }
+        endpoint.match_queue();
     }
 
     /// Ends a receive that has got no message.

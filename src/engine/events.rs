@@ -1,8 +1,10 @@
 //! What a progress pass still has to do after UCP's own progress has returned.
 
+use super::am_multi::MultiHandler;
 use super::assist::Assistant;
 use super::endpoint::{Callback, Endpoint, Phase};
 use super::fetch::Making;
+use super::handlers::Handler;
 use super::listener::ConnRequest;
 use super::messages::Reply;
 use super::request::{Part, SlotPointer, Ticket};
@@ -12,6 +14,7 @@ use super::wire::{Header, Hello, Kind};
 use super::worker::Worker;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -52,6 +55,8 @@ pub(crate) enum Event {
     NextHeaders,
     /// A multi-buffer message of its peer's has been pulled.
     MultiPulled(Arc<Endpoint>),
+    /// A message for an endpoint's queue, or for a handler that it names, has come in from this end.
+    QueueMessage(SlotPointer, Option<Rc<Handler<MultiHandler>>>, Reply),
     /// There are messages in its queue, and receives that wait for some.
     Queued(Arc<Endpoint>),
     /// Buffers that nobody has taken.
@@ -255,6 +260,7 @@ impl Worker {
                         self.message_gone(message);
                     }
                 }
+                Event::QueueMessage(message, handler, from) => self.queue_message_came(message, handler, from),
                 Event::Queued(endpoint) => endpoint.match_queue(),
                 Event::Announced(ticket) => self.announced(ticket),
                 Event::NextHeaders => self.post_headers(),
