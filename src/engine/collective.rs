@@ -151,6 +151,16 @@ impl Group {
         Ok(())
     }
 
+    /// This member has died, which is found between two collectives: the next one has failed by that, for all.
+    pub(super) fn lost(&self, rank: u32) -> Error {
+        let failure = Failure {
+            sequence: self.turn.lock().number(),
+            status: Status::PEER_FAILED,
+            blamed: self.ranks[rank as usize],
+        };
+        self.failed(self.service.fail(self.id, failure))
+    }
+
     fn collective(&self, what: What, length: usize, run: impl FnOnce(&Collective<'_>) -> Result<()>) -> Result<()> {
         let deadline = timer::deadline_if_any(self.collective_timeout_ns);
         self.collective_until(what, length, deadline, run)

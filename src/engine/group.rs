@@ -114,6 +114,9 @@ impl Group {
         let subset = Self::enter(self.service.clone(), id, job_ranks, here as u32, self.collective_timeout_ns);
         let patience = if self.collective_timeout_ns == 0 { SUBSET_TIMEOUT_NS } else { self.collective_timeout_ns };
         subset.meet(timer::deadline_after(patience)).map_err(|error| {
+            // By the ranks that the caller knows.
+            let failure = self.service.failure(subset.id, subset.turn.lock().number());
+            let error = failure.map_or(error, |failure| self.failed(failure));
             let text = format!("ranks: the members of the subset have not come together: {}", error.message());
             Error::new(error.status(), text)
         })?;

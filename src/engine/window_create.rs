@@ -8,6 +8,7 @@ use super::asymmetric;
 use super::brief::Brief;
 use super::epoch::Epoch;
 use super::group::Group;
+use super::identity;
 use super::lock_order::Mutex;
 use super::memory::Memory;
 use super::segment::{Segment, SegmentName};
@@ -199,10 +200,14 @@ fn open_all(
     let flavor = calls[here as usize].wanted.flavor;
     let mut begin = 0_u64;
     for (rank, (call, named)) in (0..).zip(calls.iter().zip(names)) {
-        let of_rank = |error: Error| Error::new(error.status(), format!("rank {rank}: {}", error.message()));
         let own = rank == here;
         let process = group.identity(rank);
         let process = process.ok_or_else(|| Error::new(Status::UNSUPPORTED, format!("rank {rank}: is unknown")))?;
+        // What a process shows to others goes a little before it does.
+        let of_rank = |error: Error| match own || identity::goes_on(&process) {
+            true => Error::new(error.status(), format!("rank {rank}: {}", error.message())),
+            false => group.lost(rank),
+        };
         let Wanted { size, unit, base, .. } = call.wanted;
         let remote = || Some(Remote::new(group.ranks[rank as usize], base));
         if !group.shares_host(rank) {

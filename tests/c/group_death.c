@@ -137,6 +137,25 @@ static void killed_before(member_t *member) {
   member_close(member);
 }
 
+/* The same, and the first that others do is to make a subset with it, in which it has another rank: the message has the one of the group that was asked. */
+static void killed_before_subset(member_t *member) {
+  uint32_t turned[MOST_MEMBERS];
+  ucxx_group_t *subset = NULL;
+  member_open(member, worker_params);
+  member_join(member, 0);
+  for (uint32_t rank = 0; rank < member->size; rank++)
+    turned[rank] = (rank + 1) % member->size;
+  if (member->rank == victim) {
+    __atomic_store_n(&member->board->count[0], 1, __ATOMIC_SEQ_CST);
+    for (;;)
+      pause();
+  }
+  CHECK_STATUS(ucxx_group_subset(member->group, turned, member->size, &subset), UCXX_ERR_PEER_FAILED);
+  CHECK_MESSAGE("group: rank 2 (");
+  CHECK(subset == NULL);
+  member_close(member);
+}
+
 static void leaves_early(member_t *member) {
   member_open(member, worker_params);
   member_join(member, 0);
@@ -289,6 +308,8 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
   if (ucx_copes_with_deaths()) {
     STEP("%s: killed before anybody has connected", mode);
     run_and_kill(5, seed, 1, killed_before);
+    STEP("%s: killed before a subset is made with it", mode);
+    run_and_kill(5, seed, 1, killed_before_subset);
     STEP("%s: killed in broadcasts", mode);
     run_and_kill(4, seed, 6 + test_mix(seed + 1) % 20, killed_in_broadcasts);
     STEP("%s: killed in allgathers", mode);
