@@ -312,6 +312,7 @@ impl Endpoint {
             return Some(Status::OK);
         }
         let ucp = self.ucp.replace(std::ptr::null_mut());
+        self.worker.resting.begin();
         self.start_part(part, |slot| {
             let mut param = Param::new(slot);
             if flags != 0 {
@@ -366,7 +367,10 @@ impl Endpoint {
         }
         match part {
             Part::FlushBeforeClose => self.closing.flushed.set(true),
-            Part::Close => self.closing.closing_in_ucp.set(false),
+            Part::Close => {
+                self.closing.closing_in_ucp.set(false);
+                self.worker.resting.begin();
+            }
             // UCP's connection stands; whether the peer is one of ours may not be known yet.
             Part::Hello(attempt) if self.is_connecting() && status == Status::OK => {
                 self.is_within_hearing();

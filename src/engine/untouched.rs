@@ -105,6 +105,7 @@ impl Worker {
         let slot = self.take_internal_slot();
         let mut param = Param::new(slot);
         param.flags(sys::UCP_EP_CLOSE_FLAG_FORCE);
+        self.resting.begin();
         // SAFETY: an end that nobody has any more, inside its worker's gate; the slot stays until UCP calls back.
         let closed = unsafe { sys::ucp_ep_close_nbx(one.end.ucp, param.as_ptr()) };
         match posted(slot, closed) {

@@ -7,6 +7,7 @@ use super::thread::has_thread;
 use super::timer;
 use super::worker::{attention, Worker};
 use crate::sys;
+use std::cell::Cell;
 use std::time::Duration;
 
 /// The descriptor that is handed out, and what is behind it.
@@ -93,6 +94,39 @@ impl Drop for Wakeup {
     }
 }
 
+/// UCX polls only interfaces that have endpoints. When the last one goes, the kernel is to tell of what comes there: UCX asks for that in a later pass, again in the next one where it
+/// cannot be had yet, and no call tells whether it has been. So a sleeper looks again for a while, each time twice as far from that moment as before.
+#[derive(Default)]
+pub(crate) struct Resting {
+    /// UCX has let go of an endpoint then; 0 for long ago.
+    since: Cell<u64>,
+}
+
+impl Resting {
+    const FIRST_LOOK_NS: u64 = 250_000;
+    const LOOKS_NS: u64 = 1_000_000_000;
+
+    /// An interface may have no endpoints any more.
+    pub(crate) fn begin(&self) {
+        self.since.set(timer::now_ns());
+    }
+
+    /// When a sleeper is to look.
+    fn next_look(&self) -> Option<u64> {
+        let since = self.since.get();
+        if since == 0 {
+            return None;
+        }
+        let now = timer::now_ns();
+        let gone = now.saturating_sub(since);
+        if gone < Self::LOOKS_NS {
+            return Some(now + gone.max(Self::FIRST_LOOK_NS));
+        }
+        self.since.set(0);
+        None
+    }
+}
+
 /// What `arm` found.
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub enum Armed {
@@ -155,8 +189,13 @@ impl Worker {
         if self.attention.get() & attention::HUBS != 0 && self.hub_streams.is_due() {
             return Ok(Armed::Busy);
         }
-        let deadline =
-            [self.timers.borrow().next(), self.next_change(), self.liveness.awaited(), self.next_look_for_locks()];
+        let deadline = [
+            self.timers.borrow().next(),
+            self.next_change(),
+            self.liveness.awaited(),
+            self.next_look_for_locks(),
+            self.resting.next_look(),
+        ];
         let deadline = deadline.into_iter().flatten().min();
         if deadline.is_some_and(|deadline| deadline <= timer::now_ns()) {
             return Ok(Armed::Busy);

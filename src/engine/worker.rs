@@ -42,7 +42,7 @@ use super::thread::{has_thread, ProgressMode, ProgressThread, ThreadParams};
 use super::timer::{self, Timers};
 use super::untouched::UntouchedEnds;
 use super::wait::WaitRoom;
-use super::wakeup::Wakeup;
+use super::wakeup::{Resting, Wakeup};
 use super::window_ends::WindowEnds;
 use super::window_request::LockWait;
 use super::wire::{Hello, Question, HEADER};
@@ -112,6 +112,7 @@ pub struct Worker {
     pub(crate) delivering: Cell<u32>,
     /// Armed, and not progressed since: somebody sleeps, or is about to.
     pub(crate) armed: Cell<bool>,
+    pub(crate) resting: Resting,
     pub(crate) coarse_now: Cell<u64>,
     /// Requests whose callback is due, oldest first.
     pub(crate) ready: SlotList,
@@ -336,6 +337,7 @@ impl Worker {
             fenced: AtomicU64::new(0),
             endpoints_made: Cell::new(0),
             armed: Cell::new(false),
+            resting: Resting::default(),
             delivering: Cell::new(0),
             coarse_now: Cell::new(timer::now_ns()),
         });
