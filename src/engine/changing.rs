@@ -100,6 +100,9 @@ impl Endpoint {
             return;
         }
         if self.closing.flushed.get() && self.transfers() == 0 {
+            if self.closing.flush_again.get() {
+                return self.start_flush_before_close();
+            }
             if !self.has_parted(now) {
                 return;
             }

@@ -55,6 +55,8 @@ pub(crate) struct Closing {
     pub(super) overdue: Cell<bool>,
     /// It begins when what waits in the queue has gone out.
     pub(super) flush_due: Cell<bool>,
+    /// Sends were under way when it began, of which UCX may still have the last bytes when they end: there is another one then.
+    pub(super) flush_again: Cell<bool>,
     /// The peer has answered UCP once: from then on force is safe. UCX 1.13 asserts when it meets its own wire-up.
     pub(super) connected: Cell<bool>,
     /// Force, as soon as that is safe.
@@ -93,6 +95,7 @@ impl Default for Closing {
             flushed: Cell::new(true),
             overdue: Cell::new(false),
             flush_due: Cell::new(false),
+            flush_again: Cell::new(false),
             connected: Cell::new(false),
             forced: Cell::new(false),
             process_ended: Cell::new(false),
@@ -198,6 +201,7 @@ impl Endpoint {
     }
 
     pub(super) fn start_flush_before_close(&self) {
+        self.closing.flush_again.set(self.sends.get() > 0);
         let ended = self.start_flush(Part::FlushBeforeClose);
         self.closing.flushed.set(ended.is_some());
         self.note_answer(ended == Some(Status::OK));
