@@ -25,7 +25,7 @@ pub struct Address {
 }
 
 /// The part of a trailer that endpoints use.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Origin {
     pub(crate) identity: Identity,
     pub(crate) release: Release,

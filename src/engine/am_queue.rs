@@ -338,13 +338,9 @@ impl Worker {
         keeps
     }
 
-    /// After UCP's pass: the sender's Hello may have come in the same one, and this side's end is made now.
+    /// After UCP's pass, and after its sender's Hello, which may have come in the same one.
     pub(crate) fn queue_message_came(&self, message: SlotPointer, handler: Option<Rc<Handler<MultiHandler>>>, from: Reply) {
-        let find = || self.endpoint_of(from.0);
-        let endpoint = find().or_else(|| {
-            self.meet_strangers();
-            find()
-        });
+        let endpoint = self.endpoint_of(from.0);
         let Some(endpoint) = endpoint.filter(|endpoint| endpoint.phase() == Phase::Open && !self.is_over.get()) else {
             complain(NOBODY);
             // SAFETY: a message of this worker's that nobody else has.

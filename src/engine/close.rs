@@ -317,6 +317,7 @@ impl Endpoint {
         }
         let ucp = self.ucp.replace(std::ptr::null_mut());
         self.worker.resting.begin();
+        self.leave_place();
         self.start_part(part, |slot| {
             let mut param = Param::new(slot);
             if flags != 0 {
@@ -383,7 +384,7 @@ impl Endpoint {
             Part::Answer if status == Status::OK => self.answered(0),
             // With error handling UCP reports to the endpoint, and better.
             Part::Hello(attempt) if self.is_connecting() && !self.peer_failure => self.unanswered(attempt, status),
-            Part::Bye => self.bye_sent(),
+            Part::Bye => self.bye_sent(status),
             Part::Ping => self.asked(),
             _ => {}
         }

@@ -189,17 +189,17 @@ impl Endpoint {
         if let Some(endpoint) = address.origin().and_then(|origin| Self::claim(worker, &origin, params)) {
             return Ok(endpoint);
         }
-        let endpoint = Self::create_for(worker, address, params, &[])?;
+        let endpoint = Self::create_for(worker, address, params, None)?;
         endpoint.await_answer_if_asked(params);
         Ok(endpoint)
     }
 
-    /// The same. `back`: the ends of UCP's one of which it is to have, as a peer has said Hello there, that on the first one; none for the user's own.
+    /// The same. `back`: the place of the end that it is to have, as a peer has said Hello there; none for the user's own.
     pub(crate) fn create_for(
         worker: &Arc<Worker>,
         address: &Address,
         params: &EndpointParams,
-        back: &[sys::ucp_ep_h],
+        back: Option<u32>,
     ) -> Result<Arc<Self>> {
         let origin = address.origin();
         let to_self = origin.is_some_and(|origin| origin.identity.same_worker(&worker.identity));
@@ -207,10 +207,10 @@ impl Endpoint {
             check_releases(worker, origin, params.peer_failure && !to_self)?;
         }
         let endpoint = Self::build(worker, params, origin, to_self, None);
-        endpoint.peering.unclaimed.set(!back.is_empty());
+        endpoint.peering.unclaimed.set(back.is_some());
         endpoint.watch_process()?;
-        let kept = match back.first() {
-            Some(end) => worker.untouched.take_this(*end),
+        let kept = match back {
+            Some(place) => origin.and_then(|origin| worker.untouched.take_this(&origin, place)),
             None => origin.and_then(|origin| worker.untouched.take(&origin, endpoint.peer_failure)),
         };
         match kept {
@@ -221,7 +221,7 @@ impl Endpoint {
         if to_self {
             endpoint.learn_number(endpoint.peering.number.get());
         }
-        if back.is_empty() && origin.is_some() && !to_self {
+        if back.is_none() && origin.is_some() && !to_self {
             endpoint.say_hello_in_time(params);
         }
         Ok(endpoint)

@@ -41,8 +41,6 @@ pub(crate) enum Event {
     Refused(Arc<Endpoint>, u8),
     /// Its peer is to learn of it.
     Greet(Arc<Endpoint>),
-    /// Peers wait in `Worker::strangers` for this side's ends.
-    Strangers,
     /// A peer has closed its end of a connection, of which this side's end may not have been made yet.
     Bye(Option<Arc<Endpoint>>, Header, Reply),
     /// The peer asks for a sign of life.
@@ -73,10 +71,9 @@ impl Event {
     /// What a peer has said, and what UCP is needed for.
     fn is_of_peer(&self) -> bool {
         use Event::{
-            Announced, Broken, Bye, FastBox, Greet, Hello, MultiPulled, NextHeaders, Ping, Queued, Refused, Strangers,
-            Welcome,
+            Announced, Broken, Bye, FastBox, Greet, Hello, MultiPulled, NextHeaders, Ping, Queued, Refused, Welcome,
         };
-        matches!(self, Hello(..) | Welcome(..) | Refused(..) | Strangers | Greet(_) | Bye(..) | Ping(..) | Broken(..))
+        matches!(self, Hello(..) | Welcome(..) | Refused(..) | Greet(_) | Bye(..) | Ping(..) | Broken(..))
             || matches!(self, FastBox(..) | Announced(_) | NextHeaders | MultiPulled(_) | Queued(_))
     }
 }
@@ -235,9 +232,8 @@ impl Worker {
                 Event::Unanswered(endpoint, attempt, status) => endpoint.attempt_failed(attempt, status),
                 Event::Connected(endpoint, attempt) => endpoint.connected(attempt),
                 Event::Asked(request) => self.hand_out(request),
-                Event::Hello(endpoint, hello, reply) => self.hello_came(endpoint, hello, reply),
+                Event::Hello(endpoint, hello, reply) => self.hello_came(endpoint, &hello, reply),
                 Event::Greet(endpoint) => endpoint.break_silence(),
-                Event::Strangers => self.meet_strangers(),
                 Event::Welcome(endpoint, hello) => endpoint.met(&hello),
                 Event::Refused(endpoint, version) => endpoint.refused(version),
                 Event::Bye(Some(endpoint), header, reply) if endpoint.may_postpone_bye() && self.awaits_headers() => {
@@ -303,11 +299,10 @@ impl Worker {
         for _ in 0..count {
             let Some(event) = self.events.borrow_mut().pop_front() else { break };
             match event {
-                Event::Hello(endpoint, hello, reply) => self.hello_came(endpoint, hello, reply),
+                Event::Hello(endpoint, hello, reply) => self.hello_came(endpoint, &hello, reply),
                 other => self.events.borrow_mut().push_back(other),
             }
         }
-        self.meet_strangers();
     }
 
     pub(crate) fn call_endpoint(

@@ -1,9 +1,10 @@
 //! How two endpoints get to know each other: Hello, Welcome, or a refusal.
 //!
-//! A Hello is the first message on each endpoint to a worker of this library. Its receiver finds its own end of the connection
-//! by the endpoint that UCP names as the sender's; where its user has made none, it makes one to own, for the next
-//! `ucxx_endpoint_create` to that worker to find. So the n-th endpoint of one side belongs to the n-th of the other, as UCP's do,
-//! and each end learns of the end of the other.
+//! A Hello is the first message on each endpoint to a worker of this library. It tells the place of the sender's end among those that it has made for the receiver, whose
+//! end with the same place belongs to it: UCP joins its ends by that, too. Where the receiver has not made as many it makes one to own, for the next
+//! `ucxx_endpoint_create` to that worker to find. Where it has, and that one is gone, the Hello has come too late, as the other side will hear.
+//! A connection by host and port has two ends from the beginning: the receiver's is the one that UCP names as the sender's.
+//! So each end learns of the end of the other.
 
 use super::address::Origin;
 use super::context::feature;
@@ -16,7 +17,6 @@ use super::status::Status;
 use super::timer;
 use super::wire::{flag, Hello, Kind};
 use super::worker::Worker;
-use crate::sys;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
@@ -37,6 +37,8 @@ pub(crate) struct Peering {
     pub(super) own: Cell<bool>,
     /// In the order of making.
     made: Cell<u64>,
+    /// Of UCP's end among those that were made here for the peer, from 1 on; 0 for a connection by host and port.
+    pub(super) place: Cell<u32>,
     /// Hello has not been said yet.
     pub(crate) silent: Cell<bool>,
     /// The peer has said Hello, which is looked at after UCP's pass.
@@ -104,27 +106,36 @@ impl Worker {
     }
 
     /// A peer has made an endpoint to us. After UCP's pass.
-    pub(crate) fn hello_came(&self, endpoint: Option<Arc<Endpoint>>, hello: Box<Hello>, reply: Reply) {
-        match endpoint.filter(|endpoint| endpoint.is_end_for(&hello, reply)).or_else(|| self.end_for(&hello, reply)) {
-            Some(endpoint) => endpoint.welcome(&hello),
-            None => self.add_stranger(hello, reply),
+    pub(crate) fn hello_came(&self, named: Option<Arc<Endpoint>>, hello: &Hello, reply: Reply) {
+        let peer = hello.address.origin().filter(|origin| !origin.identity.same_worker(&self.identity));
+        let end = match (hello.place, peer) {
+            (0, _) => named.or_else(|| self.endpoint_of(reply.0)),
+            (_, None) => None,
+            (_, Some(peer)) => self.end_at(&peer, hello.place),
+        };
+        let end = match (end.filter(|end| end.is_end_for(hello, reply)), peer) {
+            (Some(end), _) => end,
+            (None, Some(peer)) if hello.place != 0 => match Endpoint::create_back(&self.shared(), &peer, hello) {
+                Ok(Some(end)) => end,
+                // It was here, and is gone.
+                Ok(None) => return,
+                Err(error) => {
+                    let text = format!("a peer cannot be answered: {}", error.message());
+                    return log::write(log::INFO, c"worker", &text);
+                }
+            },
+            _ => return complain("a Hello of nobody"),
+        };
+        if hello.place != 0 {
+            self.hear_on(&end, reply);
         }
+        end.welcome(hello);
     }
 
-    /// This side's end of a connection, if the user has made it by now.
-    fn end_for(&self, hello: &Hello, reply: Reply) -> Option<Arc<Endpoint>> {
-        self.endpoint_of(reply.0).filter(|endpoint| endpoint.is_end_for(hello, reply))
-    }
-
-    /// UCP gives out its ends of the connections with a peer in the order in which that has made them, and Hellos come in any:
-    /// all that have come are taken together.
-    fn add_stranger(&self, hello: Box<Hello>, reply: Reply) {
-        let from_here = hello.address.origin().is_some_and(|origin| origin.identity.same_worker(&self.identity));
-        if reply.0.is_null() || from_here {
-            return complain("a Hello of nobody");
-        }
-        self.strangers.borrow_mut().push((hello, reply));
-        self.push_event(Event::Strangers);
+    /// This side's end with that place among those for the peer, while it is an endpoint.
+    fn end_at(&self, peer: &Origin, place: u32) -> Option<Arc<Endpoint>> {
+        let is_there = |end: &&Arc<Endpoint>| end.peering.place.get() == place && end.origin() == Some(peer);
+        self.endpoints.borrow().iter().flatten().find(is_there).cloned()
     }
 
     /// What comes on this end of UCP's is from that endpoint's peer, and nobody else's any more: UCP may have given its place in memory to another end.
@@ -136,53 +147,15 @@ impl Worker {
             endpoint.peering.heard_on.set(reply);
         }
     }
-
-    /// Makes this side's ends for those who have none.
-    pub(crate) fn meet_strangers(&self) {
-        let strangers = self.strangers.take();
-        for (hello, reply) in strangers {
-            match self.end_for(&hello, reply) {
-                Some(endpoint) => endpoint.welcome(&hello),
-                None => self.strangers.borrow_mut().push((hello, reply)),
-            }
-        }
-        let count = self.strangers.borrow().len();
-        for _ in 0..count {
-            let Some((address, peer_failure)) =
-                self.strangers.borrow().first().map(|(hello, _)| (hello.address.clone(), hello.peer_failure))
-            else {
-                return;
-            };
-            // Of those that may be meant, the places.
-            let of_peer = |hello: &Hello| hello.address.origin() == address.origin();
-            let replies: Vec<_> = {
-                let strangers = self.strangers.borrow();
-                strangers
-                    .iter()
-                    .map(|(hello, reply)| if of_peer(hello) { reply.0 } else { std::ptr::null_mut() })
-                    .collect()
-            };
-            let made = Endpoint::create_back(&self.shared(), &address, peer_failure, &replies);
-            let whose = |reply: &sys::ucp_ep_h| made.as_ref().is_ok_and(|endpoint| endpoint.ucp.get() == *reply);
-            let (hello, reply) = self.strangers.borrow_mut().remove(replies.iter().position(whose).unwrap_or(0));
-            if let Ok(endpoint) = &made {
-                self.hear_on(endpoint, reply);
-            }
-            match made {
-                Ok(endpoint) => endpoint.welcome(&hello),
-                Err(error) => {
-                    log::write(log::INFO, c"worker", &format!("a peer cannot be answered: {}", error.message()));
-                }
-            }
-        }
-    }
 }
 
 impl Endpoint {
-    /// UCP may have given the place of its end in memory to another peer's since; and the end that it is only heard on, to another endpoint of this one's.
+    /// UCP may have given the place of its end in memory to another peer's since.
     fn is_end_for(&self, hello: &Hello, reply: Reply) -> bool {
         let of_peer = self.origin().is_none_or(|known| hello.address.origin().is_some_and(|origin| *known == origin));
-        of_peer && (self.ucp.get() == reply.0 || self.peering.theirs.get() == hello.sender)
+        let theirs = self.peering.theirs.get();
+        let by_place = hello.place != 0 && hello.place == self.peering.place.get() && theirs == 0;
+        of_peer && (by_place || theirs == hello.sender || (hello.place == 0 && self.ucp.get() == reply.0))
     }
 
     fn welcome(&self, hello: &Hello) {

@@ -5,7 +5,7 @@ use std::io::{Error, Read, Write};
 use std::os::unix::fs::MetadataExt;
 
 /// The process that made an address, as its trailer tells.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Identity {
     /// Random for each boot of a host: the same here and there means the same kernel.
     pub(crate) boot_id: [u8; 16],

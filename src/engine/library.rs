@@ -6,7 +6,7 @@ use std::ffi::{c_void, CStr, CString};
 use std::sync::{Once, OnceLock};
 
 /// A UCX release.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Release {
     /// Major, minor and patch level.
     pub numbers: (u32, u32, u32),

@@ -176,6 +176,7 @@ impl Endpoint {
             connection: self.peering.theirs.get(),
             taken: if kind == Kind::Grant { self.credits.tell() } else { Amount::default() },
             sender: self.peering.number.get(),
+            sequence: if kind == Kind::Hello { self.peering.place.get() } else { 0 },
             ..Header::of(kind)
         };
         // SAFETY: a live endpoint inside its worker's gate; the worker's address lives as long as the worker, an offer as long as the endpoint.

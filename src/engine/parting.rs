@@ -25,13 +25,21 @@ const ANSWER_NS: u64 = 1_000_000_000;
 /// A Bye lets receives of frames that have come before it go first, not more often than this.
 const MOST_POSTPONED: u8 = 64;
 
+/// How far it has come.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Bye {
+    #[default]
+    Unsaid,
+    /// There was nobody to hear it, or it did not get out.
+    Omitted,
+    UnderWay,
+    Left,
+}
+
 /// What has become of a Bye. Cells belong to whoever is inside the worker's gate.
 #[derive(Default)]
 pub(crate) struct Parting {
-    /// Said, or not to be said any more.
-    said: Cell<bool>,
-    /// Still on its way out.
-    under_way: Cell<bool>,
+    bye: Cell<Bye>,
     /// The peer is to answer, and has not.
     unanswered: Cell<bool>,
     /// Not longer than up to this moment.
@@ -129,15 +137,16 @@ impl Endpoint {
     /// Says Bye once, where there is somebody to hear it. False while that keeps the endpoint from going.
     pub(crate) fn has_parted(&self, now: u64) -> bool {
         let parting = &self.closing.parting;
-        if !parting.said.replace(true) {
+        if parting.bye.get() == Bye::Unsaid {
+            parting.bye.set(Bye::Omitted);
             let Some(deadline) = self.can_part() else { return true };
             parting.unheard_until.set(self.courtesy());
             let waits = self.may_cut_short() || self.is_courteous();
             parting.unanswered.set(waits);
-            parting.under_way.set(true);
+            parting.bye.set(Bye::UnderWay);
             parting.deadline.set(deadline);
-            if self.say(Kind::Bye, if waits { flag::ANSWER } else { 0 }, Part::Bye).is_some() {
-                parting.under_way.set(false);
+            if let Some(status) = self.say(Kind::Bye, if waits { flag::ANSWER } else { 0 }, Part::Bye) {
+                self.bye_sent(status);
             }
         }
         self.is_parting().is_none_or(|deadline| now >= deadline)
@@ -152,7 +161,7 @@ impl Endpoint {
     /// Bye has not left, or not been answered where it has to be.
     fn awaits_peer(&self) -> bool {
         let parting = &self.closing.parting;
-        parting.under_way.get() || (parting.unanswered.get() && self.may_cut_short())
+        parting.bye.get() == Bye::UnderWay || (parting.unanswered.get() && self.may_cut_short())
     }
 
     /// Up to when the peer has to hear of a Hello that may not have come yet; 0 where more than that was said, or it has answered. No longer than a close takes.
@@ -176,7 +185,7 @@ impl Endpoint {
     pub(crate) fn has_only_courtesy_left(&self) -> bool {
         let parting = &self.closing.parting;
         let done = self.phase() == Phase::Flushing && self.closing.flushed.get() && self.transfers() == 0;
-        let only = done && parting.said.get() && !self.awaits_peer();
+        let only = done && parting.bye.get() != Bye::Unsaid && !self.awaits_peer();
         if only {
             parting.unheard_until.set(0);
         }
@@ -206,10 +215,15 @@ impl Endpoint {
         parting.unanswered.get() && !parting.heard.get() && self.peering.speaks.get() && self.operations_sent() > 0
     }
 
+    /// Its Bye has left.
+    pub(super) fn has_told_end(&self) -> bool {
+        self.closing.parting.bye.get() == Bye::Left
+    }
+
     /// It waits for a Bye to leave, or to be answered, and when to give that up.
     pub(crate) fn is_parting(&self) -> Option<u64> {
         let parting = &self.closing.parting;
-        if !parting.said.get() || parting.heard.get() {
+        if parting.bye.get() == Bye::Unsaid || parting.heard.get() {
             return None;
         }
         if self.awaits_peer() {
@@ -222,17 +236,20 @@ impl Endpoint {
     /// UCP has lost the connection: where Bye has been said, that is the answer. False where it has not.
     pub(crate) fn has_taken_leave(&self) -> bool {
         let parting = &self.closing.parting;
-        if parting.said.get() {
+        let said = parting.bye.get() != Bye::Unsaid;
+        if said {
             parting.unanswered.set(false);
-            parting.under_way.set(false);
+            if parting.bye.get() == Bye::UnderWay {
+                parting.bye.set(Bye::Omitted);
+            }
             self.watch();
         }
-        parting.said.get() || parting.heard.get()
+        said || parting.heard.get()
     }
 
-    /// It has left.
-    pub(crate) fn bye_sent(&self) {
-        self.closing.parting.under_way.set(false);
+    /// It has left, or never will.
+    pub(crate) fn bye_sent(&self, status: Status) {
+        self.closing.parting.bye.set(if status == Status::OK { Bye::Left } else { Bye::Omitted });
         self.watch();
     }
 
@@ -291,7 +308,6 @@ impl Worker {
     pub(crate) fn bye_came(&self, endpoint: Option<Arc<Endpoint>>, header: &Header, reply: Reply) {
         let endpoint = endpoint.or_else(|| {
             // Right behind its Hello.
-            self.meet_strangers();
             let endpoint = self.endpoint_of(reply.0)?;
             endpoint.note_bye(header);
             Some(endpoint)

@@ -104,7 +104,6 @@ impl Worker {
             endpoint.drop_spare();
         }
         inside.drop_handlers();
-        inside.strangers.borrow_mut().clear();
         inside.changing.borrow_mut().clear();
         inside.untouched.clear();
         inside.windows.borrow_mut().clear();

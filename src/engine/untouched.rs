@@ -1,14 +1,14 @@
 //! UCP's ends of connections on which nothing has been said, and that no endpoint has.
 //!
-//! UCP counts the ends that two workers make for each other, and joins the n-th of one side to the n-th of the other. That is kept up with, as far as it can be:
+//! UCP counts the ends that two workers make for each other, and joins the n-th of one side to the n-th of the other. This library keeps the same count
+//! (`Worker::places`, `Peering::place`), and a Hello tells the place of its end. So:
 //! - An endpoint that is closed before anything was said on it has its place in the count, of which the peer does not know. It is not closed in UCP, but kept for the
-//!   next one to the same peer.
-//! - A peer that has given up before it was heard of has left a place in the count here. When the next one's Hello comes, UCP gives out the end of the one
-//!   before; such ends are put aside until there is the one on which the Hello came. One that was put aside may still be asked for: endpoints need not
-//!   say Hello in the order in which they were made.
-//!
-//! Where that leads to nothing, as this side has used up the place, the endpoint gets the end that UCP gave out last, and is known by the other one as well
-//! (`Peering::heard_on`), as messages before the first answer have no other sender. Only streams are lost on it.
+//!   next one to the same peer, or for the Hello that comes for its place.
+//! - An endpoint that is closed before its peer has said anything, and without its Bye having left, has a place of which the peer may never hear, and which that takes for free: the Hello that comes for
+//!   it gets the next end here, and is known by the one that UCP has joined it to as well (`Peering::heard_on`), as messages before the first answer have no other sender. Only streams
+//!   are lost on it.
+//! - A peer that has given up before it was heard of has left a place in the count here. When the next one's Hello comes, the ends for the places before are made and put aside: one of
+//!   them may still be asked for, as endpoints need not say Hello in the order in which they were made.
 //!
 //! Neither kind is closed before its worker: UCX 1.13 asserts at the end of the worker for ends without error handling that are being closed. So both are bounded.
 
@@ -21,7 +21,8 @@ use super::log;
 use super::operation::OpParams;
 use super::param::Param;
 use super::room;
-use super::status::{Error, Result};
+use super::status::{Error, Result, Status};
+use super::wire::Hello;
 use super::worker::Worker;
 use crate::sys::{self, Posted};
 use std::cell::RefCell;
@@ -31,11 +32,35 @@ use std::sync::Arc;
 /// Of each kind, for each worker.
 const MOST: usize = 64;
 /// So many may be put aside for one Hello.
-const TRIES: usize = 16;
+const TRIES: u32 = 16;
+
+/// UCP's ends for one peer.
+#[derive(Default)]
+pub(crate) struct Places {
+    /// So many were made.
+    made: u32,
+    /// Places of ends that are over, or serve for another place, of which the peer may not have heard. The last ones.
+    untold: Vec<u32>,
+}
+
+impl Places {
+    fn add_untold(&mut self, place: u32) {
+        if self.untold.len() >= MOST {
+            self.untold.remove(0);
+        }
+        self.untold.push(place);
+    }
+
+    fn take_untold(&mut self, place: u32) -> bool {
+        let found = self.untold.iter().position(|untold| *untold == place);
+        found.map(|at| self.untold.remove(at)).is_some()
+    }
+}
 
 /// UCP's end of a connection, and who is told when it fails.
 pub(super) struct End {
     ucp: sys::ucp_ep_h,
+    place: u32,
     reports: Rc<Reports>,
 }
 
@@ -63,14 +88,15 @@ impl UntouchedEnds {
         self.take_first(|one| !one.aside && one.peer == *peer && one.peer_failure == peer_failure)
     }
 
-    /// The one that UCP calls so.
-    pub(super) fn take_this(&self, ucp: sys::ucp_ep_h) -> Option<End> {
-        self.take_first(|one| one.end.ucp == ucp)
+    /// The one with this place.
+    pub(super) fn take_this(&self, peer: &Origin, place: u32) -> Option<End> {
+        self.take_first(|one| one.end.place == place && one.peer == *peer)
     }
 
     /// Whether it reports failures, if it is here.
-    fn peer_failure_of(&self, ucp: sys::ucp_ep_h) -> Option<bool> {
-        self.0.borrow().iter().find(|one| one.end.ucp == ucp).map(|one| one.peer_failure)
+    fn peer_failure_of(&self, peer: &Origin, place: u32) -> Option<bool> {
+        let ends = self.0.borrow();
+        ends.iter().find(|one| one.end.place == place && one.peer == *peer).map(|one| one.peer_failure)
     }
 
     pub(super) fn are_some(&self) -> bool {
@@ -116,33 +142,61 @@ impl Worker {
 }
 
 impl Endpoint {
-    /// To a peer that has made an endpoint to here, with one of these ends of UCP's, on the first of which it has said Hello.
-    pub(super) fn create_back(
-        worker: &Arc<Worker>,
-        address: &Address,
-        peer_failure: bool,
-        ends: &[sys::ucp_ep_h],
-    ) -> Result<Arc<Self>> {
-        let kept = ends.first().and_then(|end| worker.untouched.peer_failure_of(*end));
-        Self::create_for(worker, address, &EndpointParams::quiet(kept.unwrap_or(peer_failure)), ends)
+    /// To a peer that has said Hello on its end of a connection, of which this side has made none. None where it has, which is over by now.
+    pub(super) fn create_back(worker: &Arc<Worker>, peer: &Origin, hello: &Hello) -> Result<Option<Arc<Self>>> {
+        let kept = worker.untouched.peer_failure_of(peer, hello.place);
+        let (made, untold) = {
+            let mut places = worker.places.borrow_mut();
+            let places = places.entry(*peer).or_default();
+            (places.made, places.take_untold(hello.place))
+        };
+        if kept.is_none() && hello.place <= made && !untold {
+            return Ok(None);
+        }
+        if hello.place.saturating_sub(made) > TRIES {
+            let text = format!("its end is number {}, and {made} were made here", hello.place);
+            return Err(Error::new(Status::EXCEEDS_LIMIT, text));
+        }
+        let params = EndpointParams::quiet(kept.unwrap_or(hello.peer_failure));
+        let end = Self::create_for(worker, &hello.address, &params, Some(hello.place))?;
+        let joined = end.peering.place.replace(hello.place);
+        if joined != hello.place {
+            worker.places.borrow_mut().entry(*peer).or_default().add_untold(joined);
+        }
+        Ok(Some(end))
     }
 
-    /// Has UCP make an end to the peer: where there are some to choose from, one of these if possible.
-    pub(super) fn create_from_address(&self, address: &Address, back: &[sys::ucp_ep_h]) -> Result<()> {
+    /// It is over in UCP.
+    pub(super) fn leave_place(&self) {
+        let (place, Some(peer)) = (self.peering.place.get(), self.origin()) else { return };
+        let heard = self.peering.theirs.get() != 0 || self.peering.greeted_by_peer.get();
+        if place != 0 && !heard && !self.has_told_end() {
+            self.worker.places.borrow_mut().entry(*peer).or_default().add_untold(place);
+        }
+    }
+
+    /// Has UCP make an end to the peer: the next one, or as many as there are up to this place.
+    pub(super) fn create_from_address(&self, address: &Address, place: Option<u32>) -> Result<()> {
         let text = || format!("address: no endpoint to {}: is it still running?", self.peer_text());
-        for tries in 0.. {
+        loop {
             let mut params = self.ucp_params();
             params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_REMOTE_ADDRESS);
             params.address = address.bytes().as_ptr().cast();
+            if let Some(peer) = self.origin() {
+                // Whatever comes of it: UCP has counted it before it can fail.
+                let mut places = self.worker.places.borrow_mut();
+                let Places { made, .. } = places.entry(*peer).or_default();
+                *made = made.saturating_add(1);
+                self.peering.place.set(*made);
+            }
             self.create_in_ucp(&params).map_err(|(status, logged)| {
                 self.unwatch_process();
                 Error::new(status, room::with_shared_memory(log::with_reason(text(), &logged)))
             })?;
-            if back.is_empty() || back.contains(&self.ucp.get()) || tries == TRIES || !self.give_up_end(true) {
-                break;
+            if place.is_none_or(|place| place <= self.peering.place.get()) || !self.give_up_end(true) {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     /// Neither side has said anything on it, and no flush of UCP's is under way.
@@ -157,6 +211,7 @@ impl Endpoint {
     /// UCP's end comes from an endpoint that has not used it.
     pub(super) fn take_over(&self, end: End) {
         self.ucp.set(end.ucp);
+        self.peering.place.set(end.place);
         end.reports.to(self);
         self.reports.replace(end.reports);
     }
@@ -171,7 +226,7 @@ impl Endpoint {
         let Some(peer) = self.origin() else { return false };
         let reports = self.reports.take();
         reports.to_nobody();
-        let end = End { ucp: self.ucp.get(), reports };
+        let end = End { ucp: self.ucp.get(), place: self.peering.place.get(), reports };
         let kept = Untouched { peer: *peer, peer_failure: self.peer_failure, aside, end };
         match self.worker.keep_untouched(kept) {
             Ok(()) => {

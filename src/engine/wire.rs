@@ -97,7 +97,8 @@ pub struct Header {
     pub user_header: u16,
     /// The connection, by the number that its receiver has given it; 0 before that is known.
     pub connection: u32,
-    /// Place in the order of a connection's messages; of an answer, its status.
+    /// Place in the order of a connection's messages; of an answer, its status; of a Hello, the sender's end's place among those that it has made for the receiver, from 1 on, or 0 for a
+    /// connection by host and port.
     pub sequence: u32,
     /// What its sender has taken in.
     pub taken: Amount,
@@ -231,7 +232,8 @@ impl Header {
         let strange = match kind {
             Kind::Message | Kind::Multi | Kind::Ask | Kind::Answer => header.flags & !flag::USER != 0,
             _ => {
-                header.flags & !flag::LIBRARY != 0 || header.id != 0 || header.user_header != 0 || header.sequence != 0
+                let placed = header.sequence != 0 && kind != Kind::Hello;
+                header.flags & !flag::LIBRARY != 0 || header.id != 0 || header.user_header != 0 || placed
             }
         };
         let strange = strange || (!kind.has_credits() && taken != Amount::default());
@@ -328,6 +330,8 @@ pub struct Hello {
     pub peer_failure: bool,
     /// The number that the sender has given the connection.
     pub sender: u32,
+    /// Of the sender's end among those that it has made for this worker, from 1 on; 0 for a connection by host and port.
+    pub place: u32,
 }
 
 impl Hello {
@@ -340,7 +344,8 @@ impl Hello {
             return Err("an address that is too long");
         }
         let address = Address::from_bytes(payload).map_err(|_| "a damaged address")?;
-        Ok(Hello { address, peer_failure: header.flags & flag::PEER_FAILURE != 0, sender: header.sender })
+        let peer_failure = header.flags & flag::PEER_FAILURE != 0;
+        Ok(Hello { address, peer_failure, sender: header.sender, place: header.sequence })
     }
 }
 

@@ -23,7 +23,6 @@ use super::inflight::Out;
 use super::library;
 use super::listener::Listener;
 use super::liveness::LivenessClock;
-use super::messages::Reply;
 use super::multi::Multis;
 use super::nudge::Nudge;
 use super::operation::{self, OpParams};
@@ -40,15 +39,15 @@ use super::status::{Error, Result, Status};
 use super::stream::Streams;
 use super::thread::{has_thread, ProgressMode, ProgressThread, ThreadParams};
 use super::timer::{self, Timers};
-use super::untouched::UntouchedEnds;
+use super::untouched::{Places, UntouchedEnds};
 use super::wait::WaitRoom;
 use super::wakeup::{Resting, Wakeup};
 use super::window_ends::WindowEnds;
 use super::window_request::LockWait;
-use super::wire::{Hello, Question, HEADER};
+use super::wire::{Question, HEADER};
 use crate::sys;
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{fence, AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -146,8 +145,8 @@ pub struct Worker {
     pub(crate) streams: Streams,
     pub(crate) listeners: RefCell<Vec<Arc<Listener>>>,
     pub(crate) liveness: LivenessClock,
-    /// Peers that have said Hello, and what UCP has in place of this side's ends.
-    pub(crate) strangers: RefCell<Vec<(Box<Hello>, Reply)>>,
+    /// Of UCP's ends for each peer: it counts them so, too, and forgets none.
+    pub(crate) places: RefCell<HashMap<Origin, Places>>,
     pub(crate) untouched: UntouchedEnds,
     /// Refusals for peers of other versions that UCP has.
     pub(crate) refusals: Cell<u32>,
@@ -317,7 +316,7 @@ impl Worker {
             streams: Streams::default(),
             listeners: RefCell::default(),
             liveness: LivenessClock::default(),
-            strangers: RefCell::default(),
+            places: RefCell::default(),
             untouched: UntouchedEnds::default(),
             refusals: Cell::new(0),
             inbox: Inbox::default(),
