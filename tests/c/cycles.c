@@ -8,9 +8,10 @@
 
 #include <malloc.h>
 
-enum { WARM_UP = 200, WORKER_WARM_UP = 20, WORKER_CYCLES = 200 };
+enum { WARM_UP = 200, WORKER_WARM_UP = 20 };
 
 static long cycles;
+static int worker_cycles;
 static uint16_t port; /* of the second process's listener */
 static struct {
   ucxx_endpoint_t *endpoint;
@@ -176,7 +177,7 @@ static void workers(const pair_t *pair) {
   footprint_t before = {0};
   ucxx_context_t *context = NULL;
   CHECK_OK(ucxx_context_create(NULL, &context));
-  for (int at = 0; at < WORKER_WARM_UP + WORKER_CYCLES; at++) {
+  for (int at = 0; at < WORKER_WARM_UP + worker_cycles; at++) {
     STEP("worker cycle %d", at);
     if (at == WORKER_WARM_UP)
       before = settled();
@@ -189,14 +190,14 @@ static void workers(const pair_t *pair) {
     ucxx_worker_destroy(worker);
   }
   char text[100];
-  snprintf(text, sizeof text, "side %d, %d worker cycles", pair->side, WORKER_CYCLES);
+  snprintf(text, sizeof text, "side %d, %d worker cycles", pair->side, worker_cycles);
   compare(text, before, settled(), 2048);
   ucxx_context_destroy(context);
 }
 
 static void contexts(const pair_t *pair) {
   footprint_t before = {0};
-  for (int at = 0; at < WORKER_WARM_UP + WORKER_CYCLES; at++) {
+  for (int at = 0; at < WORKER_WARM_UP + worker_cycles; at++) {
     STEP("context cycle %d", at);
     if (at == WORKER_WARM_UP)
       before = settled();
@@ -205,7 +206,7 @@ static void contexts(const pair_t *pair) {
     duo_close(&duo);
   }
   char text[100];
-  snprintf(text, sizeof text, "side %d, %d context cycles", pair->side, WORKER_CYCLES);
+  snprintf(text, sizeof text, "side %d, %d context cycles", pair->side, worker_cycles);
   compare(text, before, settled(), 2048);
 }
 
@@ -255,5 +256,6 @@ static void body(pair_t *pair) {
 
 int main(int argc, char **argv) {
   cycles = argc == 2 ? atol(argv[1]) : 1000;
+  worker_cycles = (int)test_rounds(200);
   return pair_main(argc, argv, "cycles", 60, body);
 }
