@@ -2737,7 +2737,7 @@ void ucxx_memory_destroy(ucxx_memory_t *memory);
  * are copied. The handle stays to be destroyed, and may outlive the endpoint, its worker and the peer: it answers their status then.
  *
  * Errors: INVALID_PARAM for bytes that are damaged, cut off, or foreign, and for the key of another process; UNSUPPORTED without either of UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC, and for a peer that is not of this library; NO_ELEM for the worker's own memory that has gone;
- * NOT_CONNECTED before an endpoint that was made by host and port is open; UNREACHABLE where UCX has no way to such memory. It may wait for the progress thread, so in a callback on another thread: BUSY.
+ * NOT_CONNECTED before an endpoint that was made by host and port is open; UNREACHABLE where UCX has no way to such memory; PEER_FAILED where the process that made it has ended, whether the endpoint knows of that or not. It may wait for the progress thread, so in a callback on another thread: BUSY.
  */
 ucxx_status_t ucxx_rkey_unpack(ucxx_endpoint_t *endpoint, const void *bytes, size_t length, ucxx_rkey_t **rkey);
 

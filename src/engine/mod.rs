@@ -107,6 +107,7 @@ mod hub_transfer_tests;
 pub mod hub_wait;
 pub(crate) mod identity;
 pub mod inflight;
+pub(crate) mod key_segment;
 pub(crate) mod kind;
 pub(crate) mod large_pages;
 pub(crate) mod late_workers;

@@ -5,7 +5,8 @@
 
 use super::context::feature;
 use super::endpoint::Endpoint;
-use super::identity::Identity;
+use super::identity::{self, Identity};
+use super::key_segment::{self, Held};
 use super::memory_type;
 use super::packed_key::KeyHeader;
 use super::request::Slot;
@@ -56,12 +57,13 @@ impl Rkey {
             if endpoint.to_self && !inside.context.exposed.has(header.number, header.base, header.length) {
                 return Err(Error::new(Status::NO_ELEM, "rkey: the memory that it is to has gone"));
             }
+            let mut ucx = ucx.to_vec();
+            let _held = hold(worker, endpoint, &header, &mut ucx)?;
             let mut ucp = std::ptr::null_mut();
             // SAFETY: a live endpoint inside its worker's gate, bytes of UCX's that arrived as they were sent, a valid out-pointer.
             let status = unsafe { sys::ucp_ep_rkey_unpack(endpoint.ucp.get(), ucx.as_ptr().cast(), &mut ucp) };
             if status != sys::UCS_OK {
-                let text = format!("rkey: UCX does not take the key that {} has made", endpoint.peer_text());
-                return Err(Error::new(Status(status.into()), text));
+                return Err(refused(endpoint, &header, "UCX does not take the key"));
             }
             inside.rkeys.0.borrow_mut().insert(ucp);
             let local = if endpoint.to_self {
@@ -162,6 +164,27 @@ fn check_owner(endpoint: &Endpoint, owner: &Identity) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Has the memory stay where UCX finds it, where it is another process's of this host.
+fn hold(worker: &Worker, endpoint: &Endpoint, header: &KeyHeader, ucx: &mut [u8]) -> Result<Held> {
+    if endpoint.to_self || !header.owner.shares_host_with(&worker.identity) {
+        return Ok(Held::Nothing);
+    }
+    if !identity::goes_on(&header.owner) {
+        return Err(refused(endpoint, header, ""));
+    }
+    key_segment::hold(ucx, header).map_err(|cause| refused(endpoint, header, &cause.to_string()))
+}
+
+#[cold]
+fn refused(endpoint: &Endpoint, header: &KeyHeader, why: &str) -> Error {
+    let here = &endpoint.worker.identity;
+    if header.owner.shares_host_with(here) && !identity::goes_on(&header.owner) {
+        let text = format!("rkey: the memory's process {} has ended", header.owner.pid);
+        return Error::new(Status::PEER_FAILED, text);
+    }
+    Error::new(Status::UNREACHABLE, format!("rkey: no way to memory of {}: {why}", endpoint.peer_text()))
 }
 
 fn see(ucp: sys::ucp_rkey_h, header: &KeyHeader) -> *mut u8 {
