@@ -39,6 +39,10 @@ const DEFAULTS: &[(&str, &str, &[&str])] = &[
 const NO_ZCOPY_BEFORE: Release = Release::new(1, 16);
 const INSTEAD_OF_ZCOPY: &[(&str, &str, &[&str])] = &[("ZCOPY_THRESH", "inf", &[])];
 
+/// The kernel tells of a socket whose other end has gone. UCX's keepalive would ask that end, and where it has just been closed UCX 1.13 to 1.22 answer over a connection of their own,
+/// which is taken for the one that the two dial next: that one never stands.
+const WITHOUT_KEEPALIVE: &[(&str, &str, &[&str])] = &[("KEEPALIVE_INTERVAL", "inf", &[])];
+
 /// Releases before this one know CMA's key without its prefix, and ignore prefixed transport keys that come by the API.
 const PREFIXED_KEYS_SINCE: Release = Release::new(1, 17);
 
@@ -61,10 +65,12 @@ impl Config {
             handle,
             asked: Vec::new(),
             families: families_in_environment(),
-            transports: transports_in_environment(),
+            transports: transports_among(entries),
         };
+        let alone = if config.goes_over_sockets_alone() { WITHOUT_KEEPALIVE } else { &[] };
         let copies = if ucx_release() < NO_ZCOPY_BEFORE { INSTEAD_OF_ZCOPY } else { &[] };
-        for (key, value, other_forms) in DEFAULTS.iter().chain(copies) {
+        // The later win.
+        for (key, value, other_forms) in DEFAULTS.iter().chain(copies).chain(alone) {
             let is_given = |key: &str| {
                 let named = |(name, _): &(String, String)| name.strip_prefix("UCX_").unwrap_or(name) == key;
                 std::env::var_os(format!("UCX_{key}")).is_some() || entries.iter().any(named)
@@ -101,9 +107,6 @@ impl Config {
             if key == "TCP_AF_PRIO" {
                 config.families = value.clone();
             }
-            if key == "TLS" {
-                config.transports = value.clone();
-            }
         }
         Ok(config)
     }
@@ -122,6 +125,11 @@ impl Config {
             Some(list) => !among(list, &ALL) && !SOME.iter().all(|kind| among(list, &[kind])),
             None => among(&self.transports, &ALL) || among(&self.transports, &SOME),
         }
+    }
+
+    /// Are there no transports but TCP, and those within a process?
+    fn goes_over_sockets_alone(&self) -> bool {
+        self.transports.split(',').all(|name| ["tcp", "self"].contains(&name.trim()))
     }
 
     /// Can UCX connect to an address of this family by host and port? UCX lays out a TCP connection for the family of its device,
@@ -196,8 +204,10 @@ impl Drop for Config {
     }
 }
 
-fn transports_in_environment() -> String {
-    std::env::var("UCX_TLS").unwrap_or_else(|_| "all".to_owned())
+fn transports_among(entries: &[(String, String)]) -> String {
+    let told = entries.iter().rev().find(|(key, _)| key.strip_prefix("UCX_").unwrap_or(key) == "TLS");
+    let told = told.map(|(_, value)| value.clone()).or_else(|| std::env::var("UCX_TLS").ok());
+    told.unwrap_or_else(|| "all".to_owned())
 }
 
 fn families_in_environment() -> String {
@@ -255,6 +265,11 @@ mod tests {
         }
         let told = Config::new(&[("TLS".to_owned(), "tcp".to_owned())], false).unwrap();
         assert!(!told.shares_memory(), "an entry wins over the environment");
+        assert!(told.goes_over_sockets_alone());
+        for transports in ["all", "tcp,self,cma", "^tcp", "rc,self"] {
+            config.transports = transports.to_owned();
+            assert!(!config.goes_over_sockets_alone(), "{transports}");
+        }
     }
 
     #[test]
