@@ -90,7 +90,9 @@ impl Endpoint {
     /// (`ucs_arbiter_group_is_empty`) when an endpoint was closed by force in the midst of a read by CMA.
     pub(crate) fn has_let_go(&self, now: u64) -> bool {
         let (parting, mut pulls) = (&self.closing.parting, false);
-        if self.watchers.get() + self.one_sided.get() == 0 || self.closing.process_ended.get() || self.is_remote() {
+        // Over a socket the data comes by itself, as long as that is there.
+        let cannot_come = self.is_remote() && self.closing.loss.get().is_error();
+        if self.watchers.get() + self.one_sided.get() == 0 || self.closing.process_ended.get() || cannot_come {
             return true;
         }
         self.worker.for_each_live(|slot| pulls |= slot.is_pull() && std::ptr::eq(slot.endpoint.get(), self));
