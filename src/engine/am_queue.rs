@@ -339,7 +339,12 @@ impl Worker {
     }
 
     /// After UCP's pass, and after its sender's Hello, which may have come in the same one.
-    pub(crate) fn queue_message_came(&self, message: SlotPointer, handler: Option<Rc<Handler<MultiHandler>>>, from: Reply) {
+    pub(crate) fn queue_message_came(
+        &self,
+        message: SlotPointer,
+        handler: Option<Rc<Handler<MultiHandler>>>,
+        from: Reply,
+    ) {
         let endpoint = self.endpoint_of(from.0);
         let Some(endpoint) = endpoint.filter(|endpoint| endpoint.phase() == Phase::Open && !self.is_over.get()) else {
             complain(NOBODY);

@@ -251,7 +251,11 @@ impl Endpoint {
         if !self.is_connecting() || self.attempt() != attempt || self.phase() > Phase::Flushing {
             return;
         }
-        let status = failure(ucx);
+        let status = match failure(ucx) {
+            // Of what the other side has answered, where something else listens: no argument was wrong.
+            Status::INVALID_PARAM => Status::UNREACHABLE,
+            status => status,
+        };
         let text = format!("no connection to {}: {status} ({ucx})", self.peer_text());
         super::log::write(super::log::INFO, c"endpoint", &text);
         self.connect_deadline.set(0);

@@ -4,7 +4,8 @@
 //! find it, as its owner has died, UCX 1.13 to 1.22 let go of what they never had (`ucp_rkey_destroy`): an invalid access, or an `munmap` of anything. So it is opened here first,
 //! and a file is called by the descriptor of this process, which is there as long as UCX takes.
 //!
-//! UCX's bytes are searched for what can only be that: the layouts of its records are the same from 1.13 to 1.22. Where none is found nothing is held.
+//! UCX's bytes are searched for what can only be that: the layouts of its records are the same from 1.13 to 1.22. Where none is found nothing is held: the owner has gone, or its memory does
+//! not go with it.
 
 use super::packed_key::KeyHeader;
 use std::ffi::c_void;
@@ -88,8 +89,7 @@ fn is_made_by(number: i32, header: &KeyHeader) -> bool {
     let mut told: libc::shmid_ds = unsafe { std::mem::zeroed() };
     // SAFETY: room for what is told.
     let status = unsafe { libc::shmctl(number, libc::IPC_STAT, &raw mut told) };
-    // One that has gone was perhaps its owner's, who is asked for.
-    status != 0 || (told.shm_cpid as u32 == header.owner.pid && told.shm_segsz as u64 >= header.length)
+    status == 0 && told.shm_cpid as u32 == header.owner.pid && told.shm_segsz as u64 >= header.length
 }
 
 #[cfg(test)]
@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn a_file_is_called_by_a_descriptor_of_this_process() {
-        let file = File::open("/dev/null").map(|_| OpenOptions::new().read(true).write(true).open("/dev/null").unwrap());
+        let file =
+            File::open("/dev/null").map(|_| OpenOptions::new().read(true).write(true).open("/dev/null").unwrap());
         let file = file.unwrap();
         let mut bytes = posix(file.as_raw_fd() as u64, 0x7000, 4096);
         let held = hold(&mut bytes, &header(0x7000)).unwrap();
@@ -158,6 +159,6 @@ mod tests {
         assert_eq!(attached(number), Some(0));
         // SAFETY: as above.
         unsafe { libc::shmctl(number, libc::IPC_RMID, std::ptr::null_mut()) };
-        assert!(hold(&mut bytes, &header(0x7000)).is_err());
+        assert!(matches!(hold(&mut bytes, &header(0x7000)), Ok(Held::Nothing)));
     }
 }

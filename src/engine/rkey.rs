@@ -174,7 +174,10 @@ fn hold(worker: &Worker, endpoint: &Endpoint, header: &KeyHeader, ucx: &mut [u8]
     if !identity::goes_on(&header.owner) {
         return Err(refused(endpoint, header, ""));
     }
-    key_segment::hold(ucx, header).map_err(|cause| refused(endpoint, header, &cause.to_string()))
+    match key_segment::hold(ucx, header) {
+        Ok(Held::Nothing) if !identity::goes_on(&header.owner) => Err(refused(endpoint, header, "")),
+        held => held.map_err(|cause| refused(endpoint, header, &cause.to_string())),
+    }
 }
 
 #[cold]

@@ -100,8 +100,14 @@ impl Status {
             // Its memory went before we had got to it.
             | Status::SHMEM_SEGMENT
             | Status::REJECTED => Status::PEER_FAILED,
+            other if other.is_of_ucx_alone() => Status::IO_ERROR,
             other => other,
         }
+    }
+
+    /// UCX has it, and the header has not.
+    fn is_of_ucx_alone(self) -> bool {
+        (-99..0).contains(&self.0) && self.name().is_none_or(|name| !name.to_bytes().starts_with(b"UCXX_"))
     }
 }
 
@@ -163,6 +169,14 @@ mod tests {
             assert_eq!(lost.or_peer_failed(), Status::PEER_FAILED);
         }
         assert_eq!(Status::CANCELED.or_peer_failed(), Status::CANCELED);
+    }
+
+    #[test]
+    fn what_the_header_does_not_list_is_never_told() {
+        for number in -99..0 {
+            let told = Status(number).or_peer_failed();
+            assert!(told.name().is_some_and(|name| name.to_bytes().starts_with(b"UCXX_ERR_")), "{number}");
+        }
     }
 
     #[test]

@@ -411,7 +411,7 @@ mod tests {
 
     #[test]
     fn garbage_is_refused() {
-        let good = header().encode();
+        let good = Header { kind: Kind::Welcome, ..header() }.encode();
         for length in 0..HEADER {
             assert!(matches!(Header::decode(&good[..length]), Err(Unreadable::Garbage(_))));
         }
