@@ -174,6 +174,8 @@ impl Worker {
 
     /// The sends that this flush waited for have ended: UCP's half begins.
     fn flush_after_sends(&self, flush: &Slot) {
+        // It waits for this, in which others may end.
+        flush.remaining.set(1);
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
         let parts = match unsafe { flush.endpoint.get().as_ref() } {
             None => self.queue_worker_flush(flush) + self.flush_each(flush),
@@ -189,7 +191,7 @@ impl Worker {
             }
             Some(endpoint) => self.flush_half(endpoint, flush),
         };
-        flush.remaining.set(flush.remaining.get() + parts);
+        flush.remaining.set(flush.remaining.get() - 1 + parts);
     }
 
     /// How many halves that are under way.

@@ -146,9 +146,9 @@ impl Endpoint {
     pub(super) fn create_back(worker: &Arc<Worker>, peer: &Origin, hello: &Hello) -> Result<Option<Arc<Self>>> {
         let kept = worker.untouched.peer_failure_of(peer, hello.place);
         let (made, untold) = {
+            // Not one more for each name that somebody thinks of.
             let mut places = worker.places.borrow_mut();
-            let places = places.entry(*peer).or_default();
-            (places.made, places.take_untold(hello.place))
+            places.get_mut(peer).map_or((0, false), |places| (places.made, places.take_untold(hello.place)))
         };
         if kept.is_none() && hello.place <= made && !untold {
             return Ok(None);
