@@ -1,8 +1,8 @@
 //! Flush: an operation that completes after everything submitted before it.
 //!
-//! UCP's own flush does not wait for a rendezvous send that nobody has received yet, and the last bytes of one may still be in UCX when it completes. So a flush here waits for two things,
-//! one after the other: the sends that were in flight when it was submitted, with their callbacks, and UCP's flush. It also reports what nobody else can: the first error of a send that
-//! kept neither request nor callback.
+//! UCP's own flush does not wait for a rendezvous send that nobody has received yet, so a flush here waits for two things:
+//! UCP's flush, and the sends that were in flight when it was submitted, with their callbacks. It also reports what nobody else can: the first
+//! error of a send that kept neither request nor callback.
 
 use super::endpoint::{Endpoint, EndpointPointer, Phase};
 use super::inflight::Out;
@@ -103,10 +103,7 @@ impl Worker {
             out.store_null();
             return Ok(Submitted::Done);
         }
-        let sends =
-            endpoint.map_or_else(|| self.unflushed(), |endpoint| endpoint.sends.get() + endpoint.due.sends.get());
-        let after_sends = sends > 0;
-        let held = endpoint.filter(|endpoint| endpoint.holds_flushes() && !after_sends);
+        let held = endpoint.filter(|endpoint| endpoint.holds_flushes());
         // UCP's own would wait for ends that nobody has, of peers that may not look.
         let apart = endpoint.is_none() && self.untouched.are_some();
         let part = self.take_internal_slot();
@@ -114,13 +111,15 @@ impl Worker {
             // UCP's half comes when there is a connection to flush, and it has what was sent before.
             Some(_) => Posted::Pending,
             // Nothing has been given to UCP, which would connect for it.
-            None if after_sends || apart || endpoint.is_some_and(Endpoint::is_untouched) => Posted::Done,
+            None if apart || endpoint.is_some_and(Endpoint::is_untouched) => Posted::Done,
             None => posted(part, call(Param::new(part).as_ptr())),
         };
         let pending = matches!(posted, Posted::Pending);
         if !pending || held.is_some() {
             self.return_slot(part);
         }
+        let sends =
+            endpoint.map_or_else(|| self.unflushed(), |endpoint| endpoint.sends.get() + endpoint.due.sends.get());
         let unreported = self.has_unreported(endpoint);
         if let (Posted::Done, 0, false, true) = (&posted, sends, unreported, may_end && !apart) {
             if let Some(endpoint) = endpoint {
@@ -138,11 +137,10 @@ impl Worker {
             slot
         });
         self.start(slot, endpoint, params, out);
-        let mut queued = if endpoint.is_none() && !after_sends { self.queue_worker_flush(slot) } else { 0 };
-        if apart && !after_sends {
+        let mut queued = if endpoint.is_none() { self.queue_worker_flush(slot) } else { 0 };
+        if apart {
             queued += self.flush_each(slot);
         }
-        slot.number.set(after_sends.into());
         slot.remaining.set(sends + u32::from(pending) + queued);
         self.flush_list(endpoint, |list| list.push(slot));
         self.flushes_active.set(self.flushes_active.get() + 1);
@@ -167,40 +165,15 @@ impl Worker {
             if !flushes || endpoint.holds_flushes() || endpoint.is_untouched() {
                 continue;
             }
-            parts += self.flush_half(&endpoint, flush);
+            match endpoint.start_flush(Part::Flush(flush.ticket())) {
+                None => parts += 1,
+                Some(status) if status.is_error() && flush.reason.get() == 0 => {
+                    flush.reason.set(self.status_from_ucx(status, None).0);
+                }
+                Some(_) => {}
+            }
         }
         parts
-    }
-
-    /// The sends that this flush waited for have ended: UCP's half begins.
-    fn flush_after_sends(&self, flush: &Slot) {
-        // It waits for this, in which others may end.
-        flush.remaining.set(1);
-        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
-        let parts = match unsafe { flush.endpoint.get().as_ref() } {
-            None => self.queue_worker_flush(flush) + self.flush_each(flush),
-            Some(endpoint) if endpoint.phase() > Phase::Flushing || endpoint.ucp.get().is_null() => {
-                if flush.reason.get() == 0 {
-                    flush.reason.set(endpoint.cut_short().0);
-                }
-                0
-            }
-            Some(endpoint) if endpoint.holds_flushes() => {
-                endpoint.queue_flush(flush);
-                1
-            }
-            Some(endpoint) => self.flush_half(endpoint, flush),
-        };
-        flush.remaining.set(flush.remaining.get() - 1 + parts);
-    }
-
-    /// How many halves that are under way.
-    fn flush_half(&self, endpoint: &Endpoint, flush: &Slot) -> u32 {
-        let ended = endpoint.start_flush(Part::Flush(flush.ticket()));
-        if let Some(status) = ended.filter(|status| status.is_error() && flush.reason.get() == 0) {
-            flush.reason.set(self.status_from_ucx(status, Some(endpoint)).0);
-        }
-        ended.is_none().into()
     }
 
     /// A slot for an operation that nobody but the engine sees.
@@ -248,10 +221,6 @@ impl Worker {
     /// Completes the flushes that wait for nothing any more.
     fn complete_flushes(&self) {
         while let Some(slot) = self.next_complete_flush() {
-            if slot.number.replace(0) != 0 {
-                self.flush_after_sends(slot);
-                continue;
-            }
             self.forget_flush(slot);
             let status = self.take_unreported(slot).unwrap_or(Status(slot.reason.get()));
             slot.reason.set(status.0);

@@ -164,7 +164,7 @@ pub struct Slot {
     pub(crate) store: UnsafeCell<Store>,
     /// A message that came in.
     pub(crate) inbound: Cell<Inbound>,
-    /// Of a fetch, or of a question that came in: what its answer names it by. 0 when that has come. Of a flush: not 0 while UCP's half waits for sends.
+    /// Of a fetch, or of a question that came in: what its answer names it by. 0 when that has come.
     pub(crate) number: Cell<u64>,
     /// Of a fetch whose answer gets buffers that are made for it.
     pub(crate) making: Cell<Option<Box<Making>>>,
