@@ -21,7 +21,7 @@ ABORTS = {
     # An event of a rejected request's descriptor reaches the next request, whose descriptor has the same number.
     r"tcp_sockcm_ep\.c:416": ("1.13",),
     r"wireup_ep\.c:241": ("1.13",),
-    # As the last one, where the socket says so.
+    # As the last one, where the socket reports it.
     r"tcp_iface\.c:307": ("1.13",),
     # As the crashes below: an endpoint that is freed already.
     r"iovec\.c:62": ("1.13",),

@@ -72,7 +72,7 @@ impl Config {
         // The later win.
         for (key, value, other_forms) in DEFAULTS.iter().chain(copies).chain(alone) {
             let is_given = |key: &str| {
-                let named = |(name, _): &(String, String)| name.strip_prefix("UCX_").unwrap_or(name) == key;
+                let named = |(name, _): &(String, String)| bare(name) == key;
                 std::env::var_os(format!("UCX_{key}")).is_some() || entries.iter().any(named)
             };
             if !is_given(key) && !other_forms.iter().any(|form| is_given(form)) {
@@ -89,7 +89,7 @@ impl Config {
             })?;
         }
         for (key, value) in entries {
-            let key = key.strip_prefix("UCX_").unwrap_or(key);
+            let key = bare(key);
             if local_network && key == "NET_DEVICES" {
                 return Err(Error::invalid(
                     "config: NET_DEVICES is UCXX_NETWORK_LOCAL's to set: ask for one of the two",
@@ -189,7 +189,7 @@ impl Config {
         });
         for line in text.lines() {
             let Some((key, value)) = line.split_once('=') else { continue };
-            let key = key.strip_prefix("UCX_").unwrap_or(key);
+            let key = bare(key);
             if let (Ok(key), Ok(value)) = (CString::new(key), CString::new(value)) {
                 visit(&key, &value);
             }
@@ -204,8 +204,13 @@ impl Drop for Config {
     }
 }
 
+/// A key as the library writes it: callers may name the environment's variable.
+fn bare(key: &str) -> &str {
+    key.strip_prefix("UCX_").unwrap_or(key)
+}
+
 fn transports_among(entries: &[(String, String)]) -> String {
-    let told = entries.iter().rev().find(|(key, _)| key.strip_prefix("UCX_").unwrap_or(key) == "TLS");
+    let told = entries.iter().rev().find(|(key, _)| bare(key) == "TLS");
     let told = told.map(|(_, value)| value.clone()).or_else(|| std::env::var("UCX_TLS").ok());
     told.unwrap_or_else(|| "all".to_owned())
 }

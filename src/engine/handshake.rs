@@ -154,8 +154,9 @@ impl Endpoint {
     fn is_end_for(&self, hello: &Hello, reply: Reply) -> bool {
         let of_peer = self.origin().is_none_or(|known| hello.address.origin().is_some_and(|origin| *known == origin));
         let theirs = self.peering.theirs.get();
-        let by_place = hello.place != 0 && hello.place == self.peering.place.get() && theirs == 0;
-        of_peer && (by_place || theirs == hello.sender || (hello.place == 0 && self.ucp.get() == reply.0))
+        // One that was found by its place is to be unmet.
+        let fits = if hello.place == 0 { self.ucp.get() == reply.0 } else { theirs == 0 };
+        of_peer && (fits || theirs == hello.sender)
     }
 
     fn welcome(&self, hello: &Hello) {

@@ -66,14 +66,14 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 /// Where the record begins, and its first word.
 fn find_posix(ucx: &[u8], header: &KeyHeader) -> Option<(usize, u64)> {
     let last = ucx.len().checked_sub(POSIX)?;
-    let names = (0..=last).map(|at| (at, word(ucx, at)));
+    let mut names = (0..=last).map(|at| (at, word(ucx, at)));
     let is_of = |(at, name): &(usize, u64)| {
         name & BY_PROCESS != 0
             && name & FIELD == u64::from(header.owner.pid)
             && word(ucx, at + 8) == header.base
             && word(ucx, at + 16) >= header.length
     };
-    names.into_iter().find(is_of)
+    names.find(is_of)
 }
 
 /// The number of a segment that its owner has made.
@@ -112,9 +112,7 @@ mod tests {
 
     #[test]
     fn a_file_is_called_by_a_descriptor_of_this_process() {
-        let file =
-            File::open("/dev/null").map(|_| OpenOptions::new().read(true).write(true).open("/dev/null").unwrap());
-        let file = file.unwrap();
+        let file = OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
         let mut bytes = posix(file.as_raw_fd() as u64, 0x7000, 4096);
         let held = hold(&mut bytes, &header(0x7000)).unwrap();
         let Held::File { _file: opened } = &held else { panic!("nothing is held") };

@@ -36,25 +36,6 @@ static seen_t closed;
 static unsigned came;
 static char *room[MOST];
 
-static void put(int channel, const void *data, size_t length) { CHECK_EQ(write(channel, data, length), length); }
-
-static void get(int channel, void *data, size_t length) { CHECK_EQ(recv(channel, data, length, MSG_WAITALL), length); }
-
-static ucxx_address_t *exchange(int channel) {
-  ucxx_address_t *mine = NULL, *theirs = NULL;
-  CHECK_OK(ucxx_worker_address(worker, &mine));
-  uint64_t length = ucxx_address_length(mine);
-  put(channel, &length, sizeof length);
-  put(channel, ucxx_address_data(mine), length);
-  ucxx_address_destroy(mine);
-  get(channel, &length, sizeof length);
-  char *bytes = test_alloc(length);
-  get(channel, bytes, length);
-  CHECK_OK(ucxx_address_from_bytes(bytes, length, &theirs));
-  free(bytes);
-  return theirs;
-}
-
 static void on_message(void *arg, ucxx_am_message_t *message) {
   (void)arg;
   CHECK_EQ(ucxx_am_message_length(message), plan.length);
@@ -86,7 +67,7 @@ static ucxx_status_t receive_one(unsigned at, ucxx_request_t **request) {
 }
 
 /* Everything is here, though its sender is gone. */
-static void take(int channel) {
+static void take(const pair_t *pair) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   ucxx_listener_t *listener = NULL;
   ucxx_request_t *requests[MOST] = {NULL};
@@ -102,24 +83,24 @@ static void take(int channel) {
     listening.on_connect_arg = &params;
     CHECK_OK(ucxx_listener_create(worker, &listening, &listener));
     uint16_t port = ucxx_listener_port(listener);
-    put(channel, &port, sizeof port);
+    channel_put(pair, &port, sizeof port);
     while (endpoint == NULL)
       progress(worker);
   } else {
-    ucxx_address_t *theirs = exchange(channel);
+    ucxx_address_t *theirs = pair_exchange_address(pair, worker);
     CHECK_OK(ucxx_endpoint_create(worker, theirs, &params, &endpoint));
     ucxx_address_destroy(theirs);
   }
   for (unsigned at = 0; at < plan.count && plan.kind != MESSAGE; at++)
     status[at] = receive_one(at, &requests[at]);
-  put(channel, "g", 1);
+  channel_put(pair, "g", 1);
   while (seen_count(&closed) == 0) {
     progress(worker);
     if (plan.slow)
       usleep(1000);
   }
   ucxx_status_t told = UCXX_OK;
-  get(channel, &told, sizeof told);
+  channel_get(pair, &told, sizeof told);
   CHECK_OK(told);
   unsigned arrived = plan.kind == MESSAGE ? came : 0;
   for (unsigned at = 0; at < plan.count && plan.kind != MESSAGE; at++)
@@ -139,21 +120,21 @@ static ucxx_status_t send_one(unsigned at, const void *data, ucxx_request_t **re
   }
 }
 
-static void give(int channel) {
+static void give(const pair_t *pair) {
   ucxx_request_t *requests[MOST] = {NULL}, *request = NULL;
   ucxx_status_t status[MOST], told = UCXX_OK;
   char *data = test_alloc(plan.length), go = 0;
   memset(data, 7, plan.length);
   if (plan.by_port) {
     uint16_t port = 0;
-    get(channel, &port, sizeof port);
+    channel_get(pair, &port, sizeof port);
     CHECK_OK(ucxx_endpoint_connect(worker, "127.0.0.1", port, NULL, &endpoint));
   } else {
-    ucxx_address_t *theirs = exchange(channel);
+    ucxx_address_t *theirs = pair_exchange_address(pair, worker);
     CHECK_OK(ucxx_endpoint_create(worker, theirs, NULL, &endpoint));
     ucxx_address_destroy(theirs);
   }
-  while (recv(channel, &go, 1, MSG_DONTWAIT) != 1)
+  while (recv(pair->channel, &go, 1, MSG_DONTWAIT) != 1)
     progress(worker);
   for (unsigned at = 0; at < plan.count; at++)
     status[at] = send_one(at, data, &requests[at]);
@@ -165,11 +146,11 @@ static void give(int channel) {
   }
   for (unsigned at = 0; at < plan.count; at++)
     CHECK_OK(finish(status[at], &requests[at]));
-  put(channel, &told, sizeof told);
+  channel_put(pair, &told, sizeof told);
   _exit(0);
 }
 
-static pid_t start(int channel, void (*side)(int channel)) {
+static pid_t start(int channel, void (*side)(const pair_t *pair)) {
   fflush(NULL);
   pid_t pid = fork();
   CHECK(pid >= 0);
@@ -179,7 +160,7 @@ static pid_t start(int channel, void (*side)(int channel)) {
     params.progress_mode = plan.manual ? UCXX_PROGRESS_MANUAL : UCXX_PROGRESS_THREAD_ADAPTIVE;
     CHECK_OK(ucxx_context_create(NULL, &context));
     CHECK_OK(ucxx_worker_create(context, &params, &worker));
-    side(channel);
+    side(&(pair_t){.channel = channel, .worker = worker});
     ucxx_worker_destroy(worker);
     ucxx_context_destroy(context);
     exit(0);

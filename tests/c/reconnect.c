@@ -6,8 +6,6 @@
  */
 #include "test_util.h"
 
-#include <string.h>
-
 enum { ROUNDS = 3000, ID = 1, MOST = 200000 };
 
 static struct {
