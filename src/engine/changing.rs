@@ -57,9 +57,8 @@ impl Endpoint {
             Phase::Open => false,
             Phase::Flushing => {
                 let forced = self.closing.forced.get() && self.may_force();
-                let alone = self.closing.parting.heard.get() && self.closing.flushed.get();
-                self.is_parting().is_none()
-                    && (forced || alone || (self.closing.flushed.get() && self.transfers() == 0))
+                let alone = self.closing.parting.heard.get() && self.has_flushed();
+                self.is_parting().is_none() && (forced || alone || (self.has_flushed() && self.transfers() == 0))
             }
             Phase::Ending => self.transfers() + self.due.callbacks.get() == 0 && !self.closing.closing_in_ucp.get(),
             Phase::Closed => self.is_unused(),
@@ -85,9 +84,14 @@ impl Endpoint {
         self.watch();
     }
 
+    /// The flush of its close has ended, and those that the caller asked for, of which the second half may be still to begin.
+    fn has_flushed(&self) -> bool {
+        self.closing.flushed.get() && self.flushes.borrow().is_empty()
+    }
+
     pub(super) fn advance_flushing(&self, now: u64) {
         if self.closing.parting.heard.get() {
-            if (self.closing.flushed.get() || now >= self.closing.deadline.get()) && self.has_let_go(now) {
+            if (self.has_flushed() || now >= self.closing.deadline.get()) && self.has_let_go(now) {
                 self.end_by_force();
             }
             return;
@@ -99,7 +103,7 @@ impl Endpoint {
             }
             return;
         }
-        if self.closing.flushed.get() && self.transfers() == 0 {
+        if self.has_flushed() && self.transfers() == 0 {
             if self.closing.flush_again.get() {
                 return self.start_flush_before_close();
             }

@@ -57,6 +57,8 @@ pub(crate) enum Event {
     QueueMessage(SlotPointer, Option<Rc<Handler<MultiHandler>>>, Reply),
     /// There are messages in its queue, and receives that wait for some.
     Queued(Arc<Endpoint>),
+    /// The sends that this flush waits for have ended: UCP's half of it begins.
+    SendsEnded(Ticket),
     /// Buffers that nobody has taken.
     Unmade(Box<Making>),
     /// The peer does not keep to the rules.
@@ -261,6 +263,7 @@ impl Worker {
                 Event::Announced(ticket) => self.announced(ticket),
                 Event::NextHeaders => self.post_headers(),
                 Event::MultiPulled(endpoint) => endpoint.deliver_multis(),
+                Event::SendsEnded(flush) => self.flush_after_sends(flush),
                 Event::Unmade(making) => self.outside(|| drop(making)),
                 Event::Opened(endpoint) => {
                     if endpoint.phase() == Phase::Open {

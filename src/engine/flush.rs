@@ -1,13 +1,14 @@
 //! Flush: an operation that completes after everything submitted before it.
 //!
-//! UCP's own flush does not wait for a rendezvous send that nobody has received yet, so a flush here waits for two things:
-//! UCP's flush, and the sends that were in flight when it was submitted, with their callbacks. It also reports what nobody else can: the first
-//! error of a send that kept neither request nor callback.
+//! UCP's own flush does not wait for a rendezvous send that nobody has received yet, and when such a send has ended UCX may still have its last bytes. So a flush here waits for two
+//! things, one after the other: the sends that were in flight when it was submitted, with their callbacks, and UCP's flush of each endpoint. The second one begins behind a pass (see
+//! `Event::SendsEnded`), as UCP may not be asked for it from inside its own callbacks. A flush also reports what nobody else can: the first error of a send that kept neither request nor
+//! callback.
 
 use super::endpoint::{Endpoint, EndpointPointer, Phase};
+use super::events::Event;
 use super::inflight::Out;
 use super::operation::{flag, OpParams, Submitted};
-use super::param::Param;
 use super::request::{mark, Kind, Part, Slot, Ticket, UCP};
 use super::status::{Result, Status};
 use super::wait;
@@ -45,22 +46,41 @@ impl Endpoint {
         })
     }
 
+    /// Sends that a flush of this endpoint waits for.
+    fn unflushed(&self) -> u32 {
+        self.sends.get() + self.due.sends.get()
+    }
+
     /// Nothing was sent since a flush that found everything done: what was put in the call asks for no more.
     fn has_nothing_to_flush(&self) -> bool {
-        self.sends.get() + self.due.sends.get() == 0
+        self.unflushed() == 0
             && self.flushed_at.get() == self.operations_sent()
             && self.unreported.get().is_none()
             && !self.holds_flushes()
     }
 
-    fn note_flushed(&self) {
-        self.flushed_at.set(self.operations_sent());
+    fn flush_inside(&self, inside: &Inside<'_>, slot: Option<&Slot>, params: &OpParams, out: Out) -> Result<Submitted> {
+        inside.begin_flush(Some(self), slot, params, out)
     }
 
-    fn flush_inside(&self, inside: &Inside<'_>, slot: Option<&Slot>, params: &OpParams, out: Out) -> Result<Submitted> {
-        let ucp = self.ucp.get();
-        // SAFETY: a live endpoint inside its worker's gate; `flush_with` keeps the param's slot until UCP calls back.
-        inside.flush_with(Some(self), slot, params, out, |param| unsafe { sys::ucp_ep_flush_nbx(ucp, param) })
+    /// UCP's half of this flush. How many there are that end later.
+    fn begin_half(&self, flush: &Slot) -> u32 {
+        if self.holds_flushes() {
+            // It comes when there is a connection to flush, and it has what was sent before.
+            self.queue_flush(flush);
+            return 1;
+        }
+        if self.is_untouched() {
+            // Nothing has been given to UCP, which would connect for it.
+            return 0;
+        }
+        match self.start_flush(Part::Flush(flush.ticket())) {
+            None => return 1,
+            Some(status) if status.is_error() => flush.note_reason(self.worker.status_from_ucx(status, Some(self))),
+            Some(_) if self.unflushed() == 0 => self.flushed_at.set(self.operations_sent()),
+            Some(_) => {}
+        }
+        0
     }
 }
 
@@ -72,108 +92,104 @@ impl Worker {
             let timeout_ns = params.timeout_ns;
             let later = self.post_operation(Kind::WorkerFlush, params, out, move |inside, slot| {
                 let params = OpParams { timeout_ns, ..OpParams::default() };
-                let _ = inside.flush_inside(Some(slot), &params, Out::NOWHERE);
+                let _ = inside.begin_flush(None, Some(slot), &params, Out::NOWHERE);
             })?;
             if let Some(submitted) = later {
                 return Ok(submitted);
             }
-            self.enter()?.flush_inside(None, params, out)
+            self.enter()?.begin_flush(None, None, params, out)
         })
     }
 
-    fn flush_inside(&self, slot: Option<&Slot>, params: &OpParams, out: Out) -> Result<Submitted> {
-        let ucp = self.ucp();
-        // SAFETY: a live worker inside its gate; as above.
-        self.flush_with(None, slot, params, out, |param| unsafe { sys::ucp_worker_flush_nbx(ucp, param) })
-    }
-
     /// Starts a flush. `begun` is the request where the caller has got one already.
-    pub(crate) fn flush_with(
+    fn begin_flush(
         &self,
         endpoint: Option<&Endpoint>,
         begun: Option<&Slot>,
         params: &OpParams,
         out: Out,
-        call: impl FnOnce(*const sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
     ) -> Result<Submitted> {
+        let done = || {
+            self.stats.submitted.add(1);
+            self.stats.completed.add(1);
+            out.store_null();
+            Ok(Submitted::Done)
+        };
         let may_end = begun.is_none() && params.flags & flag::ALWAYS_CALLBACK == 0;
         if may_end && endpoint.is_some_and(Endpoint::has_nothing_to_flush) {
-            self.stats.submitted.add(1);
-            self.stats.completed.add(1);
-            out.store_null();
-            return Ok(Submitted::Done);
+            return done();
         }
-        let held = endpoint.filter(|endpoint| endpoint.holds_flushes());
-        // UCP's own would wait for ends that nobody has, of peers that may not look.
-        let apart = endpoint.is_none() && self.untouched.are_some();
-        let part = self.take_internal_slot();
-        let posted = match held {
-            // UCP's half comes when there is a connection to flush, and it has what was sent before.
-            Some(_) => Posted::Pending,
-            // Nothing has been given to UCP, which would connect for it.
-            None if apart || endpoint.is_some_and(Endpoint::is_untouched) => Posted::Done,
-            None => posted(part, call(Param::new(part).as_ptr())),
-        };
-        let pending = matches!(posted, Posted::Pending);
-        if !pending || held.is_some() {
-            self.return_slot(part);
+        let kind = if endpoint.is_some() { Kind::EndpointFlush } else { Kind::WorkerFlush };
+        let slot = begun.unwrap_or_else(|| self.take_flush(kind, params, out.is_wanted()));
+        let sends = endpoint.map_or_else(|| self.unflushed(), Endpoint::unflushed);
+        let halves = if sends == 0 { self.begin_halves(endpoint, slot) } else { 0 };
+        if may_end && sends + halves == 0 && slot.reason.get() == 0 && !self.has_unreported(endpoint) {
+            self.return_slot(slot);
+            return done();
         }
-        let sends =
-            endpoint.map_or_else(|| self.unflushed(), |endpoint| endpoint.sends.get() + endpoint.due.sends.get());
-        let unreported = self.has_unreported(endpoint);
-        if let (Posted::Done, 0, false, true) = (&posted, sends, unreported, may_end && !apart) {
-            if let Some(endpoint) = endpoint {
-                endpoint.note_flushed();
-            }
-            self.stats.submitted.add(1);
-            self.stats.completed.add(1);
-            out.store_null();
-            return Ok(Submitted::Done);
-        }
-        let slot = begun.unwrap_or_else(|| {
-            let slot = self.take_slot();
-            let kind = if endpoint.is_some() { Kind::EndpointFlush } else { Kind::WorkerFlush };
-            slot.begin(kind, params, 0, 0, out.is_wanted());
-            slot
-        });
         self.start(slot, endpoint, params, out);
-        let mut queued = if endpoint.is_none() { self.queue_worker_flush(slot) } else { 0 };
-        if apart {
-            queued += self.flush_each(slot);
+        if sends > 0 {
+            slot.part.set(Part::SendsFirst);
         }
-        slot.remaining.set(sends + u32::from(pending) + queued);
-        self.flush_list(endpoint, |list| list.push(slot));
-        self.flushes_active.set(self.flushes_active.get() + 1);
-        if let Posted::Failed(status) = posted {
-            slot.reason.set(self.status_from_ucx(Status(status.into()), endpoint).0);
-        }
-        if let Some(endpoint) = held {
-            endpoint.queue_flush(slot);
-        } else if pending {
-            part.part.set(Part::Flush(slot.ticket()));
-            self.start(part, endpoint, &OpParams::default(), Out::NOWHERE);
-        }
-        self.complete_flushes();
+        self.flush_waits(endpoint, slot, sends + halves);
         Ok(Submitted::Pending)
     }
 
-    /// UCP's halves of a worker's flush, of those endpoints that have something to flush and are not to tell later; how many are under way.
-    fn flush_each(&self, flush: &Slot) -> u32 {
-        let mut parts = 0;
-        for endpoint in self.all_endpoints() {
-            let flushes = endpoint.phase() <= Phase::Flushing && !endpoint.ucp.get().is_null();
-            if !flushes || endpoint.holds_flushes() || endpoint.is_untouched() {
-                continue;
-            }
-            match endpoint.start_flush(Part::Flush(flush.ticket())) {
-                None => parts += 1,
-                Some(status) if status.is_error() && flush.reason.get() == 0 => {
-                    flush.reason.set(self.status_from_ucx(status, None).0);
-                }
-                Some(_) => {}
+    /// A flush of what UCP has by now, whatever becomes of the sends that are under way: a rendezvous send that nobody receives would hold it up. The caller's to let go.
+    pub(super) fn begin_brief_flush(&self) -> &Slot {
+        let slot = self.take_flush(Kind::WorkerFlush, &OpParams::default(), true);
+        let halves = self.begin_halves(None, slot);
+        self.start(slot, None, &OpParams::default(), Out::NOWHERE);
+        self.flush_waits(None, slot, halves);
+        slot
+    }
+
+    fn take_flush(&self, kind: Kind, params: &OpParams, given: bool) -> &Slot {
+        let slot = self.take_slot();
+        slot.begin(kind, params, 0, 0, given);
+        slot
+    }
+
+    fn flush_waits(&self, endpoint: Option<&Endpoint>, flush: &Slot, for_how_many: u32) {
+        flush.remaining.set(for_how_many);
+        self.flush_list(endpoint, |list| list.push(flush));
+        self.flushes_active.set(self.flushes_active.get() + 1);
+        self.complete_flushes();
+    }
+
+    /// UCP's halves of a flush, of those endpoints that have something to flush. How many there are that end later.
+    fn begin_halves(&self, endpoint: Option<&Endpoint>, flush: &Slot) -> u32 {
+        if let Some(endpoint) = endpoint {
+            return endpoint.begin_half(flush);
+        }
+        // UCP's own of a worker would wait for ends that nobody has, of peers that may not look.
+        let stands = |endpoint: &Endpoint| endpoint.phase() <= Phase::Flushing && !endpoint.is_connecting();
+        let (mut halves, mut place) = (0, 0);
+        // Not borrowed while UCP is called.
+        loop {
+            let known = self.endpoints.borrow().get(place).cloned();
+            let Some(known) = known else { return halves };
+            place += 1;
+            if let Some(endpoint) = known.filter(|known| stands(known) && !known.has_nothing_to_flush()) {
+                halves += endpoint.begin_half(flush);
             }
         }
-        parts
+    }
+
+    /// The sends that this flush waited for have ended.
+    pub(super) fn flush_after_sends(&self, flush: Ticket) {
+        let Some(slot) = flush.current() else { return };
+        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+        let endpoint = unsafe { slot.endpoint.get().as_ref() };
+        let halves = match endpoint {
+            Some(endpoint) if endpoint.phase() > Phase::Flushing => {
+                slot.note_reason(endpoint.cut_short());
+                0
+            }
+            endpoint => self.begin_halves(endpoint, slot),
+        };
+        slot.remaining.set(halves);
+        self.complete_flushes();
     }
 
     /// A slot for an operation that nobody but the engine sees.
@@ -191,10 +207,10 @@ impl Worker {
     /// UCP's half of a flush has ended.
     pub(crate) fn flush_part_ended(&self, flush: Ticket, status: Status) {
         let Some(slot) = flush.current() else { return };
-        if status.is_error() && slot.reason.get() == 0 {
+        if status.is_error() {
             // SAFETY: the worker keeps the endpoint alive while something in flight names it.
             let endpoint = unsafe { slot.endpoint.get().as_ref() };
-            slot.reason.set(self.status_from_ucx(status, endpoint).0);
+            slot.note_reason(self.status_from_ucx(status, endpoint));
         }
         slot.remaining.set(slot.remaining.get() - 1);
         self.complete_flushes();
@@ -221,6 +237,13 @@ impl Worker {
     /// Completes the flushes that wait for nothing any more.
     fn complete_flushes(&self) {
         while let Some(slot) = self.next_complete_flush() {
+            if matches!(slot.part.get(), Part::SendsFirst) {
+                slot.part.set(Part::Nothing);
+                // For the half that is still to come.
+                slot.remaining.set(1);
+                self.push_event(Event::SendsEnded(slot.ticket()));
+                continue;
+            }
             self.forget_flush(slot);
             let status = self.take_unreported(slot).unwrap_or(Status(slot.reason.get()));
             slot.reason.set(status.0);

@@ -141,8 +141,8 @@ impl Worker {
                 if operation.kind.get() == Kind::TagRecvMulti {
                     return self.frame_came(operation, index, status, part.length.get());
                 }
-                if status.is_error() && operation.reason.get() == 0 {
-                    operation.reason.set(status.0);
+                if status.is_error() {
+                    operation.note_reason(status);
                 }
                 self.one_part_less(operation);
             }

@@ -383,8 +383,8 @@ impl Worker {
         if dropped && status.is_error() && status != Status::MESSAGE_TRUNCATED {
             // Cancelled, or its peer is gone: nothing more will come.
             slot.with_multi(|multi| multi.incoming.to_drop = 0);
-        } else if !dropped && status.is_error() && slot.reason.get() == 0 {
-            slot.reason.set(status.0);
+        } else if !dropped && status.is_error() {
+            slot.note_reason(status);
         }
         self.frame_less(slot);
     }

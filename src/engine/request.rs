@@ -32,6 +32,8 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, Ordering};
 pub(crate) enum Part {
     /// Nobody waits for it.
     Nothing,
+    /// Of a flush itself, which is not internal: it waits for sends, and UCP's half begins after them.
+    SendsFirst,
     /// UCP's half of this flush.
     Flush(Ticket),
     /// UCP's flush of an endpoint that is being closed.
@@ -273,6 +275,13 @@ impl Slot {
             && self.remaining.get() == 0
             && matches!(self.part.get(), Part::Nothing)
             && self.outside.load(Ordering::Relaxed) == 0
+    }
+
+    /// What it is to end with: the first of several reasons.
+    pub(crate) fn note_reason(&self, status: Status) {
+        if self.reason.get() == 0 {
+            self.reason.set(status.0);
+        }
     }
 
     /// Ends a use: every ticket for it is out of date from here on.

@@ -460,9 +460,7 @@ impl Endpoint {
                     self.worker.flush_part_ended(ticket, Status::OK);
                 }
                 Waiting::Flush(ticket) => {
-                    if slot.reason.get() == 0 {
-                        slot.reason.set(status.0);
-                    }
+                    slot.note_reason(status);
                     self.worker.flush_part_ended(ticket, Status::OK);
                 }
             }
@@ -489,15 +487,5 @@ impl Worker {
             handled += self.tell_if_writable(&endpoint);
         }
         handled
-    }
-
-    /// Has a flush of the worker cover what waits on its endpoints, too. How many halves it has got by that.
-    pub(crate) fn queue_worker_flush(&self, flush: &Slot) -> u32 {
-        let mut parts = 0;
-        for endpoint in self.endpoints.borrow().iter().flatten().filter(|endpoint| endpoint.window.is_queueing()) {
-            endpoint.queue_flush(flush);
-            parts += 1;
-        }
-        parts
     }
 }

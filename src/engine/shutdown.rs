@@ -198,21 +198,8 @@ impl Worker {
         if !self.endpoints.borrow().iter().flatten().any(|endpoint| endpoint.phase() <= Phase::Flushing) {
             return;
         }
-        let mut flush = std::ptr::null_mut();
-        // SAFETY: `flush` outlives the call.
-        let out = unsafe { super::inflight::Out::new(&raw mut flush) };
-        let ucp = self.ucp();
-        // SAFETY: a live worker inside its gate.
-        let call = |param: *const sys::ucp_request_param_t| unsafe { sys::ucp_worker_flush_nbx(ucp, param) };
-        let _ = self.flush_with(None, None, &super::operation::OpParams::default(), out, call);
-        // SAFETY: stored by the flush, held by us until let go below; complete or not, it stays ours until then.
-        let Some(slot) = (unsafe { flush.as_ref() }) else { return };
-        let slot: &Slot = slot;
-        // Only UCP's half counts: a rendezvous send that nobody receives would hold up the other.
-        let sends = self.unflushed();
-        self.progress_while(FLUSH_NS, |worker| {
-            slot.is_pending() && slot.remaining.get() > worker.unflushed().min(sends)
-        });
+        let slot = self.begin_brief_flush();
+        self.progress_while(FLUSH_NS, |_| slot.is_pending());
         self.cancel_slot(slot, Status::CANCELED);
         self.let_go(slot);
     }
