@@ -5,6 +5,7 @@
 //! is not consumed meanwhile, and the other way round. What is read elsewhere while a chunk is changed is what it was before.
 #![deny(unsafe_code)]
 
+use super::hub_ready::Sight;
 use super::hub_state::{bits, Retain, Role, Stage, State, COMPETING, NONE, UNSET};
 use super::hub_wait::{DATA, ROOM};
 use super::status::Status;
@@ -32,6 +33,8 @@ pub(super) struct Terms {
     /// NONE for a production.
     pub(super) chunk: u32,
     pub(super) order: u64,
+    /// `State::changes` when it began.
+    since: u64,
     pub(super) unit: u64,
     pub(super) link: u32,
     /// As the seeker's.
@@ -49,6 +52,7 @@ impl Terms {
         envelope: NONE,
         chunk: NONE,
         order: 0,
+        since: 0,
         unit: 0,
         link: NONE,
         settled: false,
@@ -248,7 +252,7 @@ impl State {
         terms.role = Some(seeker.role);
         terms.autocommit = seeker.autocommit;
         terms.envelope = envelope;
-        (terms.chunk, terms.order) = (chunk, order);
+        (terms.chunk, terms.order, terms.since) = (chunk, order, self.changes);
         terms.unit = seeker.unit;
         terms.link = seeker.link;
         number
@@ -381,7 +385,9 @@ impl State {
         self.leases -= 1;
         if terms.link != NONE {
             if end == End::Abort || (end != End::Undo && matches!(role, Role::Peek | Role::Modify)) {
-                self.given_back(terms.link);
+                // It knows what it has changed itself, and nothing that others have changed meanwhile.
+                let changed = u64::from(role == Role::Modify && end != End::Abort);
+                self.given_back(terms.link, Sight { order: terms.order, changes: terms.since + changed });
             }
             self.links[terms.link as usize].leases -= 1;
             if !self.links[terms.link as usize].alive {

@@ -1,10 +1,17 @@
 //! Links that want to be told: by a callback, or by a descriptor that has been armed.
 //!
-//! A callback is level-triggered: it is called when a lease can be had, and again if that is still so, or so again, after a lease has been tried.
-//! One that does nothing is not called over and over, nor one that gives back what it has got, or changes it, until something else changes. It is called
-//! once for the end of the stream.
+//! A callback is level-triggered: it is called when a lease can be had, and again if that is still so, or so again,
+//! after a lease has been tried. It is called once for the end of the stream.
+//!
+//! How calls come to an end, and reach everybody:
+//! - A link that has given back a chunk is not told of that chunk again, whoever has had it since, until something
+//!   else changes in the hub. So links that decline what they get do not call each other for ever.
+//! - The links take turns: whose turn it is stands behind the one that was called last.
+//! - Links that change the same chunk have news for each other without end. `Calls` bounds what one call of the
+//!   library does there.
 
 use super::hub_lease::{Refusal, Seeker};
+use super::hub_sides::{DATA, ROOM};
 use super::hub_state::{Link, Role, State, NONE};
 use super::hub_stream::HubStream;
 use super::hub_transfer::Transfer;
@@ -34,8 +41,8 @@ pub(super) struct Watch {
     pub(super) callback: Option<Callback>,
     /// What it was called with, until that is news again.
     told: Option<Status>,
-    /// How the hub was when the link gave back what it had got: it knows that it could have it again.
-    gave_back: Option<u64>,
+    /// What the link has given back, until it tries again: it knows that it could have that.
+    gave_back: Option<Sight>,
     /// Calls under way.
     pub(super) calling: u32,
     armed: bool,
@@ -44,6 +51,41 @@ pub(super) struct Watch {
     pub(super) stream: Option<Arc<HubStream>>,
     /// The last one that brought chunks was cut off before its end.
     pub(super) cut: bool,
+}
+
+/// A chunk by its order, or 0 for room for one, and how the hub was then.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sight {
+    pub(super) order: u64,
+    pub(super) changes: u64,
+}
+
+/// How often one call of the library has called back since a chunk has come or gone.
+pub(super) struct Calls {
+    made: u32,
+    moves: u64,
+}
+
+impl Calls {
+    /// The most for each link.
+    const MOST: u32 = 64;
+
+    pub(super) fn new(state: &State) -> Self {
+        Calls { made: 0, moves: state.stats.chunks_produced + state.stats.chunks_consumed }
+    }
+
+    /// May there be another one?
+    pub(super) fn are_due(&mut self, state: &State) -> bool {
+        let now = Calls::new(state);
+        if now.moves != self.moves {
+            *self = now;
+        }
+        self.made < Self::MOST * state.links.len() as u32
+    }
+
+    pub(super) fn count(&mut self) {
+        self.made += 1;
+    }
 }
 
 /// What is to be done outside the lock.
@@ -78,13 +120,14 @@ impl State {
         if self.watched == 0 {
             return Effect::Nothing;
         }
-        for number in 0..self.links.len() as u32 {
+        let count = self.links.len() as u32;
+        for number in (self.turn..count).chain(0..self.turn.min(count)) {
             let watch = &self.links[number as usize].watch;
             let watched = watch.callback.is_some() || watch.armed || watch.stream.is_some();
             if !self.links[number as usize].alive || !watched {
                 continue;
             }
-            let news = self.news(number);
+            let (news, order) = self.news(number);
             let link = &mut self.links[number as usize];
             let holds = link.role == Role::Consume && link.leases > 0 && !self.destroyed;
             let watch = &mut link.watch;
@@ -110,36 +153,39 @@ impl State {
             // It may give back what it holds itself: the end, which is told once, comes after that.
             let news = news.filter(|news| *news != Status::CLOSED || !holds);
             if news.is_none() {
-                (watch.told, watch.gave_back) = (None, None);
+                watch.told = None;
                 continue;
             }
-            let known = news == watch.told || (news == Some(Status::OK) && watch.gave_back == Some(self.changes));
+            let sight = Sight { order, changes: self.changes };
+            let known = news == watch.told || (news == Some(Status::OK) && watch.gave_back == Some(sight));
             if !known && may_call {
                 (watch.told, watch.gave_back) = (news, None);
                 watch.calling += 1;
                 self.calls += 1;
+                self.turn = number + 1;
                 return Effect::Call(number, callback, news.unwrap_or(Status::OK));
             }
         }
         Effect::Nothing
     }
 
-    /// OK when a lease can be had, CLOSED when none ever will.
-    fn news(&mut self, number: u32) -> Option<Status> {
+    /// OK when a lease can be had, and the order of its chunk; CLOSED when none ever will.
+    fn news(&mut self, number: u32) -> (Option<Status>, u64) {
         let seeker = self.links[number as usize].seeker(number);
         match self.look(&seeker) {
-            Ok(_) => Some(Status::OK),
-            Err(Refusal::Closed) => Some(Status::CLOSED),
-            Err(Refusal::Failed { .. }) => Some(Status::IO_ERROR),
-            Err(_) => None,
+            Ok((NONE, _)) => (Some(Status::OK), 0),
+            Ok((chunk, _)) => (Some(Status::OK), self.chunks[chunk as usize].order),
+            Err(Refusal::Closed) => (Some(Status::CLOSED), 0),
+            Err(Refusal::Failed { .. }) => (Some(Status::IO_ERROR), 0),
+            Err(_) => (None, 0),
         }
     }
 
     /// What a lease through the link was about is there again, by its own doing.
     #[inline(always)]
-    pub(super) fn given_back(&mut self, number: u32) {
-        if self.watched > 0 && number != NONE {
-            self.links[number as usize].watch.gave_back = Some(self.changes);
+    pub(super) fn given_back(&mut self, number: u32, sight: Sight) {
+        if self.watched > 0 {
+            self.links[number as usize].watch.gave_back = Some(sight);
         }
     }
 
@@ -148,6 +194,7 @@ impl State {
     pub(super) fn tried(&mut self, number: u32) {
         if self.watched > 0 {
             let watch = &mut self.links[number as usize].watch;
+            watch.gave_back = None;
             if watch.told == Some(Status::OK) {
                 watch.told = None;
             }
@@ -156,7 +203,7 @@ impl State {
 
     /// Has the link's descriptor ring with the next news; the news there is already, if any.
     pub(super) fn arm(&mut self, number: u32, event: &Arc<OwnedFd>) -> Option<Status> {
-        let news = self.news(number);
+        let (news, _) = self.news(number);
         let watch = &mut self.links[number as usize].watch;
         if news.is_none() && !watch.armed {
             watch.armed = true;
@@ -209,5 +256,15 @@ impl State {
         (watch.told, watch.gave_back) = (None, None);
         self.watched -= 1;
         watch.stream.take()
+    }
+
+    /// Nothing more is produced when a stream has told so, and there is no other one that might still bring
+    /// something: nor a link whose stream was cut off, which may be connected again.
+    pub(super) fn end_with_sources(&mut self) {
+        let is_cut = |link: &Link| link.alive && link.watch.cut;
+        if self.source_ended && self.sources == 0 && !self.links.iter().any(is_cut) {
+            self.closed = true;
+            self.woken |= DATA | ROOM;
+        }
     }
 }

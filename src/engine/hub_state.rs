@@ -7,7 +7,6 @@ use super::hub_lease::Terms;
 use super::hub_memory::{Block, MemoryKind};
 use super::hub_plain::Plain;
 use super::hub_ready::Watch;
-use super::hub_sides::{DATA, ROOM};
 use super::status::Error;
 use std::sync::Arc;
 
@@ -209,8 +208,10 @@ pub(super) struct State {
     pub(super) destroyed: bool,
     /// Links that want to be called, or have armed their descriptor.
     pub(super) watched: u32,
-    /// How often chunks have come, gone, and been changed or copied.
+    /// How often chunks have come, gone, and been changed.
     pub(super) changes: u64,
+    /// The link that is looked at first for a callback.
+    pub(super) turn: u32,
     /// Sides that are to be woken.
     pub(super) woken: u8,
     /// Sides on which threads sleep, or have slept: see `hub_sides`.
@@ -277,6 +278,7 @@ impl State {
             destroyed: false,
             watched: 0,
             changes: 0,
+            turn: 0,
             woken: 0,
             asleep: 0,
             distant: 0,
@@ -545,16 +547,6 @@ impl State {
     pub(super) fn is_drained(&mut self) -> Option<()> {
         let told = !self.closed || self.destroyed || self.drains == 0;
         (self.queued == 0 && self.reserved == self.lent && told).then_some(())
-    }
-
-    /// Nothing more is produced when a stream has told so, and there is no other one that might still bring something: nor a link whose stream was cut off, which
-    /// may be connected again.
-    pub(super) fn end_with_sources(&mut self) {
-        let is_cut = |link: &Link| link.alive && link.watch.cut;
-        if self.source_ended && self.sources == 0 && !self.links.iter().any(is_cut) {
-            self.closed = true;
-            self.woken |= DATA | ROOM;
-        }
     }
 
     /// What an outsider may know.

@@ -177,7 +177,6 @@ impl State {
         self.copies -= 1;
         self.envelopes[source as usize].copies -= 1;
         self.let_go(source);
-        self.changes += 1;
         let mut is_stale = true;
         if self.is_there(transfer.chunk, transfer.order) {
             let chunk = &mut self.chunks[transfer.chunk as usize];

@@ -10,7 +10,7 @@ use super::brief::Held;
 use super::event_count::EventCount;
 use super::events::CallbackScope;
 use super::hub::Hub;
-use super::hub_ready::{Callback, Effect};
+use super::hub_ready::{Callback, Calls, Effect};
 pub(super) use super::hub_sides::{DATA, ROOM};
 use super::hub_state::{Envelope, State};
 use super::status::Status;
@@ -79,8 +79,9 @@ impl Hub {
         let may_call = self.may_call(&state);
         let effect = state.next_effect(may_call);
         let mut retired = state.retire();
+        let calls = Calls::new(&state);
         self.unlock(state);
-        self.carry_on(effect, &mut retired);
+        self.carry_on(effect, calls, &mut retired);
         retired
     }
 
@@ -133,7 +134,7 @@ impl Hub {
     }
 
     /// Does one thing after the other, until there is nothing to do.
-    fn carry_on(&self, mut effect: Effect, retired: &mut Retired) {
+    fn carry_on(&self, mut effect: Effect, mut calls: Calls, retired: &mut Retired) {
         loop {
             let mut state = match effect {
                 Effect::Nothing => return,
@@ -153,6 +154,7 @@ impl Hub {
                 }
                 Effect::Call(link, callback, status) => {
                     self.call(link, &callback, status);
+                    calls.count();
                     let mut state = self.state.lock();
                     state.links[link as usize].watch.calling -= 1;
                     state.calls -= 1;
@@ -174,7 +176,7 @@ impl Hub {
                     state
                 }
             };
-            let may_call = self.may_call(&state);
+            let may_call = calls.are_due(&state) && self.may_call(&state);
             effect = state.next_effect(may_call);
             let last = state.retire();
             self.unlock(state);

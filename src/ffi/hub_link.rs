@@ -14,8 +14,23 @@ use crate::engine::hub_state::Role;
 use crate::engine::status::{Error, Result, Status};
 use std::ffi::c_void;
 
-/// Runs when a lease can be had through the link (status OK), once when none ever will be (CLOSED; through a link that consumes not before it has ended what it holds itself, as it may give that back), and when a copy to where the link is has failed (IO_ERROR): the next lease says how, and has it tried again. Again if that is still so, or so again, after a lease has been tried through the link; but not for what the link has given back or changed itself, until something else changes in the hub. One call at a
-/// time for a link, outside every lock, inside the call that made the lease possible, whichever that is; what others make possible meanwhile may be told by the same call. It may call every function; those that wait return BUSY. It must not throw.
+/// Called when a link has news:
+/// - OK: a lease can be had.
+/// - CLOSED: none ever will be. Once. A link that consumes is told after it has ended the leases that it
+///   holds itself, as it may give those back.
+/// - IO_ERROR: a copy to where the link is has failed. The next lease says how, and has it tried again.
+///
+/// Level-triggered: called again if that is still so, or so again, after a lease has been tried through the
+/// link. A link that has given a chunk back, or has changed it, is not told of that chunk again, whoever has
+/// had it since, until it tries again or something else changes in the hub: a chunk comes or goes, or another
+/// link commits a change of one.
+///
+/// The call that makes a lease possible calls back, whichever that is, one callback after the other and
+/// outside every lock. The links of a hub take turns. What others make possible meanwhile may be told by the
+/// same call. While no chunk comes or goes, one call makes at most 64 callbacks for each link of the hub, so
+/// links that change the same chunk in turn do not hold it for ever; the next call on the hub goes on.
+///
+/// One call at a time for a link. It may call every function; those that wait return BUSY. It must not throw.
 pub type ucxx_link_callback_t =
     Option<unsafe extern "C" fn(arg: *mut c_void, link: *mut ucxx_link_t, status: ucxx_status_t)>;
 

@@ -10,12 +10,13 @@ enum { SIZE = 64 };
 
 typedef struct watcher {
   ucxx_link_t *link;
-  ucxx_hub_t *next; /* where what is consumed goes */
+  ucxx_hub_t *next;  /* where what is consumed goes */
+  ucxx_link_t *hand; /* what changes the chunk meanwhile */
   int ready, closed, act, depth, deepest;
   uint64_t sum;
 } watcher_t;
 
-enum { LOOK = 0, CONSUME = 1, GIVE_BACK = 2, FORWARD = 3, DESTROY = 4, DESTROY_ALL = 5, DESTROY_HUB = 6 };
+enum { LOOK = 0, CONSUME = 1, GIVE_BACK = 2, FORWARD = 3, DESTROY = 4, DESTROY_ALL = 5, DESTROY_HUB = 6, CHANGED = 7 };
 
 static void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
   watcher_t *watcher = arg;
@@ -34,6 +35,12 @@ static void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
       watcher->sum += consume_word(link);
     } else if (watcher->act == GIVE_BACK) {
       CHECK_OK(ucxx_envelope_abort(lease_now(link), NULL));
+    } else if (watcher->act == CHANGED) {
+      envelope = lease_now(link);
+      watcher->sum = 10 * watcher->sum + *word_of(envelope);
+      if (watcher->ready == 1)
+        put_word(lease_now(watcher->hand), 2);
+      CHECK_OK(ucxx_envelope_abort(envelope, NULL));
     } else if (watcher->act == FORWARD) {
       uint64_t word = consume_word(link);
       watcher->sum += word;
@@ -154,6 +161,128 @@ static void giving_back(void) {
   push_word(hub.hub, on_host, 4);
   CHECK_EQ(out.ready, 3);
   ucxx_link_destroy(in.link);
+  hub_close(&hub);
+}
+
+/* What a link of `takers` does with what it is told of. */
+typedef enum deed { PEEKS, CHANGES, CHANGES_NOT, DECLINES, TAKES, MAKES_NOT } deed_t;
+
+typedef struct taker {
+  deed_t deed;
+  int calls, over;
+  ucxx_link_t *link;
+} taker_t;
+
+static void on_taker(void *arg, ucxx_link_t *link, ucxx_status_t status) {
+  taker_t *taker = arg;
+  ucxx_envelope_t *envelope = NULL;
+  CHECK_OK(status);
+  if (taker->over)
+    return;
+  taker->calls++;
+  CHECK(taker->calls <= 1000);
+  if (ucxx_link_lease(link, 0, &envelope) != UCXX_OK)
+    return;
+  if (taker->deed == CHANGES || taker->deed == TAKES)
+    CHECK_OK(ucxx_envelope_commit(envelope, 8, NULL));
+  else
+    CHECK_OK(ucxx_envelope_abort(envelope, NULL));
+}
+
+/* How often each of `count` links is called, of a hub with one chunk, which comes last. */
+static void takers(taker_t *all, int count, int left) {
+  static const int32_t types[] = {
+    [PEEKS] = UCXX_LINK_PEEK, [CHANGES] = UCXX_LINK_MODIFY, [CHANGES_NOT] = UCXX_LINK_MODIFY,
+    [DECLINES] = UCXX_LINK_CONSUME, [TAKES] = UCXX_LINK_CONSUME, [MAKES_NOT] = UCXX_LINK_PRODUCE,
+  };
+  hub_t hub = hub_open(SIZE, 2, 0);
+  ucxx_link_params_t params = UCXX_LINK_PARAMS_INIT;
+  params.on_ready = on_taker;
+  for (int at = 0; at < count; at++) {
+    params.on_ready_arg = &all[at];
+    CHECK_OK(ucxx_link_create(hub.hub, types[all[at].deed], on_host, &params, &all[at].link));
+    CHECK_EQ(all[at].calls, all[at].deed == MAKES_NOT);
+    all[at].calls = 0;
+  }
+  push_word(hub.hub, on_host, 1);
+  CHECK_EQ(ucxx_hub_length(hub.hub), left);
+  for (int at = 0; at < count; at++)
+    all[at].over = 1;
+  for (int at = 0; at < count; at++)
+    ucxx_link_destroy(all[at].link);
+  hub_close(&hub);
+}
+
+static void declining(void) {
+  STEP("links that decline the same chunk do not call each other for ever");
+  taker_t consumers[] = {{.deed = DECLINES}, {.deed = DECLINES}};
+  takers(consumers, 2, 1);
+  CHECK(consumers[0].calls == 1 && consumers[1].calls == 1);
+  taker_t modifiers[] = {{.deed = CHANGES_NOT}, {.deed = DECLINES}, {.deed = CHANGES_NOT}};
+  takers(modifiers, 3, 1);
+  CHECK(modifiers[0].calls == 1 && modifiers[1].calls == 1 && modifiers[2].calls == 1);
+  taker_t producers[] = {{.deed = MAKES_NOT}, {.deed = MAKES_NOT}, {.deed = MAKES_NOT}};
+  takers(producers, 3, 1);
+  CHECK(producers[0].calls == 1 && producers[1].calls == 1 && producers[2].calls == 1);
+  STEP("a change is news to those who have seen what was there before, once");
+  taker_t reader[] = {{.deed = PEEKS}, {.deed = CHANGES}};
+  takers(reader, 2, 1);
+  CHECK(reader[0].calls == 2 && reader[1].calls == 1);
+  taker_t reader_apart[] = {{.deed = PEEKS}, {.deed = CHANGES_NOT}};
+  takers(reader_apart, 2, 1);
+  CHECK(reader_apart[0].calls == 1 && reader_apart[1].calls == 1);
+  taker_t changed[] = {{.deed = DECLINES}, {.deed = CHANGES}};
+  takers(changed, 2, 1);
+  CHECK(changed[0].calls == 2 && changed[1].calls == 1);
+  STEP("links behind them have their turn");
+  taker_t behind[] = {{.deed = DECLINES}, {.deed = DECLINES}, {.deed = TAKES}};
+  takers(behind, 3, 0);
+  CHECK(behind[0].calls == 1 && behind[1].calls == 1 && behind[2].calls == 1);
+  taker_t behind_changes[] = {{.deed = CHANGES}, {.deed = CHANGES}, {.deed = TAKES}};
+  takers(behind_changes, 3, 0);
+  CHECK(behind_changes[0].calls == 1 && behind_changes[1].calls == 1 && behind_changes[2].calls == 1);
+  STEP("links that change the same chunk are called 64 times each");
+  taker_t endless[] = {{.deed = CHANGES}, {.deed = CHANGES}};
+  takers(endless, 2, 1);
+  CHECK(endless[0].calls == 64 && endless[1].calls == 64);
+}
+
+static void missed(void) {
+  STEP("who has declined a chunk, asked again in vain, is told when it is there again");
+  hub_t hub = hub_open(SIZE, 2, 0);
+  watcher_t out = {.act = GIVE_BACK};
+  ucxx_link_t *other = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  watched(hub.hub, UCXX_LINK_CONSUME, on_host, &out);
+  push_word(hub.hub, on_host, 1);
+  CHECK_EQ(out.ready, 1);
+  ucxx_envelope_t *envelope = lease_now(other);
+  CHECK_OK(ucxx_envelope_abort(envelope, NULL));
+  CHECK_EQ(out.ready, 1);
+  envelope = lease_now(other);
+  lease_none(out.link, UCXX_ERR_NO_RESOURCE);
+  CHECK_OK(ucxx_envelope_abort(envelope, NULL));
+  CHECK_EQ(out.ready, 2);
+  STEP("and who has declined one chunk is told of another one");
+  push_word(hub.hub, on_host, 2);
+  CHECK_EQ(out.ready, 3);
+  envelope = lease_now(other);
+  CHECK_EQ(out.ready, 4);
+  CHECK_OK(ucxx_envelope_abort(envelope, NULL));
+  ucxx_link_destroy(out.link);
+  ucxx_link_destroy(other);
+  hub_close(&hub);
+}
+
+static void changed_meanwhile(void) {
+  STEP("a change that comes while the chunk is looked at elsewhere is news");
+  hub_t hub = hub_open(SIZE, 1, 2);
+  watcher_t eye = {.act = CHANGED, .hand = hub_link(hub.hub, UCXX_LINK_MODIFY, on_host)};
+  watched(hub.hub, UCXX_LINK_PEEK, on_dummy, &eye);
+  push_word(hub.hub, on_host, 1);
+  CHECK_EQ(eye.ready, 2);
+  CHECK_EQ(eye.sum, 12);
+  ucxx_link_destroy(eye.hand);
+  ucxx_link_destroy(eye.link);
   hub_close(&hub);
 }
 
@@ -366,6 +495,9 @@ int main(void) {
   acting();
   chain();
   giving_back();
+  declining();
+  missed();
+  changed_meanwhile();
   holding_the_last();
   ending_all();
   ended_by_a_callback();
