@@ -198,6 +198,7 @@ pub(crate) mod window_long;
 pub(crate) mod window_mail;
 pub(crate) mod window_messages;
 pub(crate) mod window_operate;
+pub(crate) mod window_orders;
 pub(crate) mod window_perform;
 pub(crate) mod window_plain;
 pub(crate) mod window_reach;

@@ -13,6 +13,7 @@
 use super::lock_order::Mutex;
 use super::request::Ticket;
 use super::status::Status;
+use super::window_orders::{Order, Orders};
 use super::window_wire::WindowHeader;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
@@ -117,7 +118,7 @@ impl Tally {
 pub struct Call {
     number: u64,
     /// What is counted of it, if it has a request.
-    order: Option<u32>,
+    order: Option<Order>,
 }
 
 impl Call {
@@ -181,22 +182,11 @@ impl Entry {
     }
 }
 
-/// A request: what has still to happen before it ends. The call that begins it is counted, too.
-struct Order {
-    left: u32,
-    status: Status,
-    ticket: Option<Ticket>,
-    /// Of a flush: what was wrong before is told by it.
-    tally: *const Tally,
-    /// Nobody will ask for it.
-    is_lost: bool,
-}
-
 /// A flush that was answered before something that was asked for earlier.
 struct Early {
     tally: *const Tally,
     number: u64,
-    order: u32,
+    order: Order,
     told: Status,
 }
 
@@ -205,8 +195,7 @@ struct Table {
     entries: Vec<Entry>,
     early: Vec<Early>,
     free: Vec<u32>,
-    orders: Vec<Order>,
-    free_orders: Vec<u32>,
+    orders: Orders,
     calls: u64,
 }
 
@@ -227,8 +216,11 @@ impl Table {
     /// An entry has ended. `told` is what its call gets to know.
     fn end(&mut self, place: usize, told: Status, tell: Tell<'_>) {
         let entry = &mut self.entries[place];
-        let (tally, call, number, asked_all) = (entry.tally, entry.call, entry.number, entry.bytes == 0);
-        entry.tally = std::ptr::null();
+        let tally = std::mem::replace(&mut entry.tally, std::ptr::null());
+        if tally.is_null() {
+            return;
+        }
+        let (call, number, asked_all) = (entry.call, entry.number, entry.bytes == 0);
         entry.token = OURS | (entry.token & !OURS).wrapping_add(PLACES) & !OURS;
         entry.landing.clear();
         entry.landing.shrink_to(PIECES_KEPT);
@@ -251,26 +243,8 @@ impl Table {
         }
     }
 
-    fn count_down(&mut self, order: u32, told: Status, tell: Tell<'_>) {
-        let entry = &mut self.orders[order as usize];
-        entry.left -= 1;
-        if entry.status == Status::OK {
-            // Who has left the window does no more for it than the dead.
-            entry.status = if told == Status::CLOSED { Status::PEER_FAILED } else { told };
-        }
-        if entry.left > 0 {
-            return;
-        }
-        // SAFETY: as above.
-        if let (Some(tally), Status::OK) = (unsafe { entry.tally.as_ref() }, entry.status) {
-            entry.status = tally.take_complaint().unwrap_or(Status::OK);
-        }
-        // With its ticket the order is given back: a cancel that comes now finds none, and gives it back no second time.
-        let (ticket, status) = (entry.ticket.take(), entry.status);
-        if ticket.is_some() || entry.is_lost {
-            self.free_orders.push(order);
-        }
-        if let Some(ticket) = ticket {
+    fn count_down(&mut self, order: Order, told: Status, tell: Tell<'_>) {
+        if let Some((ticket, status)) = self.orders.count_out(order, told) {
             tell(ticket, status);
         }
     }
@@ -321,7 +295,7 @@ impl Awaited {
             }
         };
         if let Some(order) = call.order {
-            table.orders[order as usize].left += 1;
+            table.orders.count_in(order);
         }
         let entry = &mut table.entries[place];
         (entry.tally, entry.whom, entry.call, entry.bytes, entry.is_long) = (tally, whom, call, bytes, is_long);
@@ -412,25 +386,14 @@ impl Awaited {
     pub(super) fn call_with_request(&self, tally: Option<&Tally>) -> Call {
         let mut table = self.0.lock();
         table.calls += 1;
-        let tally = tally.map_or(std::ptr::null(), std::ptr::from_ref);
-        let order = Order { left: 1, status: Status::OK, ticket: None, tally, is_lost: false };
-        let place = match table.free_orders.pop() {
-            Some(place) => {
-                table.orders[place as usize] = order;
-                place
-            }
-            None => {
-                table.orders.push(order);
-                table.orders.len() as u32 - 1
-            }
-        };
-        Call { number: table.calls, order: Some(place) }
+        let order = table.orders.begin(tally);
+        Call { number: table.calls, order: Some(order) }
     }
 
     /// Something else belongs to it that has to end before it does.
     pub(super) fn count_in(&self, call: Call) {
         if let Some(order) = call.order {
-            self.0.lock().orders[order as usize].left += 1;
+            self.0.lock().orders.count_in(order);
         }
     }
 
@@ -443,51 +406,36 @@ impl Awaited {
 
     /// What has to end before it does, beside the call itself.
     pub(super) fn left(&self, call: Call) -> u32 {
-        call.order.map_or(0, |order| self.0.lock().orders[order as usize].left - 1)
+        call.order.map_or(0, |order| self.0.lock().orders.left(order).saturating_sub(1))
     }
 
     /// The call is over: what has come of its request, if that has ended. Else this ticket's end is told later.
-    pub(super) fn is_over(&self, call: Call, ticket: Option<Ticket>, tell: Tell<'_>) -> Option<Status> {
+    pub(super) fn is_over(&self, call: Call, ticket: Option<Ticket>) -> Option<Status> {
         let Some(order) = call.order else { return Some(Status::OK) };
-        let mut table = self.0.lock();
-        if table.orders[order as usize].left > 1 {
-            table.orders[order as usize].ticket = ticket;
-            if ticket.is_some() {
-                table.count_down(order, Status::OK, tell);
-            }
-            return None;
-        }
-        table.count_down(order, Status::OK, tell);
-        table.free_orders.push(order);
-        Some(table.orders[order as usize].status)
+        self.0.lock().orders.return_with(order, ticket)
     }
 
     /// The call has failed, and has no request.
-    pub(super) fn is_lost(&self, call: Call, tell: Tell<'_>) {
+    pub(super) fn is_lost(&self, call: Call) {
         if let Some(order) = call.order {
-            let mut table = self.0.lock();
-            table.orders[order as usize].is_lost = true;
-            table.count_down(order, Status::OK, tell);
+            self.0.lock().orders.lose(order);
         }
     }
 
-    /// The request is not waited for any more, and nothing is written that it has asked for. False where there is something of it that does not end before its time.
+    /// The request is not waited for any more, and nothing is written that it has asked for. False where it has ended, which is told, or where there is
+    /// something of it that does not end before its time.
     pub(super) fn cancel(&self, call: Call, ticket: Ticket) -> bool {
         let Some(order) = call.order else { return false };
         let mut table = self.0.lock();
-        if table.orders[order as usize].ticket != Some(ticket) {
-            // It has ended, which is to be told.
-            return false;
-        }
         let of_it = table.entries.iter().filter(|entry| !entry.tally.is_null() && entry.call == call);
         let (asked, is_pulled) = of_it.fold((0, false), |(sum, any), entry| (sum + 1, any || entry.is_pulled));
         let early = table.early.iter().filter(|early| early.order == order).count() as u32;
-        if is_pulled || asked + early != table.orders[order as usize].left {
+        if is_pulled {
             return false;
         }
-        table.orders[order as usize].ticket = None;
+        let Some(is_flush) = table.orders.cancel(order, ticket, asked + early) else { return false };
         // What a flush would have told the next one tells.
-        let call = if table.orders[order as usize].tally.is_null() { Call::NONE } else { call.without_request() };
+        let left = if is_flush { call.without_request() } else { Call::NONE };
         while let Some(place) = table.early.iter().position(|early| early.order == order) {
             let early = table.early.swap_remove(place);
             if early.told.is_error() {
@@ -495,13 +443,11 @@ impl Awaited {
                 unsafe { &*early.tally }.complain(early.told);
             }
         }
-        let is_of_it = |entry: &&mut Entry| !entry.tally.is_null() && entry.call.order == Some(order);
-        for entry in table.entries.iter_mut().filter(is_of_it) {
+        for entry in table.entries.iter_mut().filter(|entry| !entry.tally.is_null() && entry.call == call) {
             // Its answer is counted all the same.
             entry.landing.clear();
-            entry.call = call;
+            entry.call = left;
         }
-        table.free_orders.push(order);
         true
     }
 }
@@ -509,3 +455,7 @@ impl Awaited {
 #[cfg(all(test, not(loom)))]
 #[path = "window_awaited_tests.rs"]
 mod tests;
+
+#[cfg(all(test, not(loom)))]
+#[path = "window_awaited_model_tests.rs"]
+mod model_tests;

@@ -99,17 +99,17 @@ fn a_call_with_a_request_that_has_all_when_it_returns_needs_no_ticket() {
         let call = awaited.call_with_request(None);
         let token = ask(&awaited, &tally, call, &mut place);
         awaited.count_in(call);
-        assert!(awaited.left(call) == 2 && awaited.is_over(call, None, &nobody).is_none());
+        assert!(awaited.left(call) == 2 && awaited.is_over(call, None).is_none());
         awaited.answered(&answer(THEM, token, status), &[1, 2, 3], &nobody);
-        assert!(awaited.left(call) == 1 && awaited.is_over(call, None, &nobody).is_none());
+        assert!(awaited.left(call) == 1 && awaited.is_over(call, None).is_none());
         awaited.count_out(call, Status::OK, &nobody);
-        assert_eq!(awaited.is_over(call, None, &nobody), Some(status));
+        assert_eq!(awaited.is_over(call, None), Some(status));
     }
     // A request tells what was wrong by itself, but that of a flush what was wrong before.
     assert_eq!(tally.take_complaint(), None);
     tally.complain(Status::RMA_POISONED);
     let flush = awaited.call_with_request(Some(&tally));
-    assert_eq!(awaited.is_over(flush, None, &nobody), Some(Status::RMA_POISONED));
+    assert_eq!(awaited.is_over(flush, None), Some(Status::RMA_POISONED));
     assert_eq!(tally.take_complaint(), None);
 }
 
@@ -207,7 +207,7 @@ fn a_flush_with_a_request_ends_after_all_that_was_asked_before() {
     awaited.answered(&answer(THEM, put, Status::RMA_RANGE), &[], &nobody);
     assert_eq!(awaited.left(flush), 0);
     // What was wrong with the put is told by it.
-    assert_eq!(awaited.is_over(flush, None, &nobody), Some(Status::RMA_RANGE));
+    assert_eq!(awaited.is_over(flush, None), Some(Status::RMA_RANGE));
     assert_eq!(tally.take_complaint(), None);
 }
 
@@ -220,7 +220,7 @@ fn a_flush_that_was_answered_early_can_be_given_up() {
     // SAFETY: as above.
     let question = unsafe { awaited.add(&tally, ASKED, flush, (0, false), |_| ()) };
     let ticket = Ticket::NOWHERE;
-    assert_eq!(awaited.is_over(flush, Some(ticket), &nobody), None);
+    assert_eq!(awaited.is_over(flush, Some(ticket)), None);
     awaited.answered(&answer(THEM, question, Status::RMA_POISONED), &[], &nobody);
     assert!(awaited.cancel(flush, ticket));
     awaited.answered(&answer(THEM, put, Status::OK), &[], &nobody);
@@ -236,10 +236,10 @@ fn a_call_that_has_failed_gives_its_place_back_when_the_last_of_it_has_ended() {
     // SAFETY: as above.
     unsafe { awaited.add(&tally, ASKED, flush, (0, false), |_| ()) };
     awaited.withdraw(flush, &nobody);
-    awaited.is_lost(flush, &nobody);
-    assert_ne!(awaited.call_with_request(None).order, flush.order);
+    awaited.is_lost(flush);
+    assert_eq!(awaited.0.lock().orders.in_use(), 1);
     awaited.answered(&answer(THEM, put, Status::OK), &[], &nobody);
-    assert_eq!(awaited.call_with_request(None).order, flush.order);
+    assert_eq!(awaited.0.lock().orders.in_use(), 0);
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn a_request_that_has_ended_is_not_given_back_again_by_a_cancel() {
     let ticket = Ticket::NOWHERE;
     let call = awaited.call_with_request(None);
     let token = ask(&awaited, &tally, call, &mut place);
-    assert!(awaited.is_over(call, Some(ticket), &nobody).is_none());
+    assert!(awaited.is_over(call, Some(ticket)).is_none());
     let told = std::cell::Cell::new(0);
     let count = |_: Ticket, _: Status| told.set(told.get() + 1);
     awaited.answered(&answer(THEM, token, Status::OK), &[7, 8, 9], &count);

@@ -109,10 +109,10 @@ impl Window {
 
     /// The end of such a call.
     fn settle(&self, call: Call, length: Result<u64>, params: &OpParams, out: Out) -> Result<Submitted> {
-        let (user, tell) = (&self.group.service.user, self.tell_of_ends());
+        let user = &self.group.service.user;
         let awaited = &self.group.service.windows.awaited;
-        let length = length.inspect_err(|_| awaited.is_lost(call, &tell))?;
-        let over = awaited.is_over(call, None, &tell);
+        let length = length.inspect_err(|_| awaited.is_lost(call))?;
+        let over = awaited.is_over(call, None);
         if over == Some(Status::OK) {
             return self.done_in_call(length, params, out);
         }
@@ -126,7 +126,7 @@ impl Window {
             slot.number.set(pending.len() as u64);
             drop(pending);
             inside.attend(attention::LOCKS);
-            if let Some(status) = over.or_else(|| awaited.is_over(call, Some(ticket), &tell)) {
+            if let Some(status) = over.or_else(|| awaited.is_over(call, Some(ticket))) {
                 inside.end_window_request(slot, status);
             }
             Ok(Submitted::Pending)
@@ -134,7 +134,7 @@ impl Window {
         if submitted.is_err() && over.is_none() {
             // There is no worker any more that could tell of its end.
             let _ = self.group.service.await_news(&|| awaited.left(call) == 0, u64::MAX);
-            awaited.is_over(call, None, &tell);
+            awaited.is_lost(call);
         }
         submitted
     }
