@@ -2972,7 +2972,11 @@ ucxx_status_t ucxx_window_attach(ucxx_window_t *window, void *base, size_t size)
 ucxx_status_t ucxx_window_detach(ucxx_window_t *window, void *base);
 
 /**
- * Size and disp_unit of a member, and where its memory is in this process: NULL where it is not mapped, as that of other members in windows of memory of the caller's, and of all in dynamic ones, whose size is 0. Each place is optional. Any thread.
+ * Size and disp_unit of a member, and where its memory is in this process. The address is NULL in these cases:
+ * - the size is 0, as in dynamic windows;
+ * - the memory is not mapped here, as that of other members in windows of memory of the caller's.
+ *
+ * Each place is optional. Any thread.
  */
 ucxx_status_t ucxx_window_shared_query(ucxx_window_t *window, uint32_t rank, size_t *size, uint32_t *disp_unit, void **base);
 

@@ -262,12 +262,14 @@ impl Window {
         })
     }
 
-    /// Size and unit of a member, and its memory as it is mapped here: null where it is not.
+    /// Size and unit of a member, and its memory as it is mapped here: null where it is not, or where
+    /// there is none of it.
     pub fn shared_query(&self, rank: u32) -> Result<(u64, u32, *mut c_void)> {
         self.check_usable()?;
         self.epoch.check_rank(rank)?;
         let target = &self.targets[rank as usize];
-        Ok((target.size, target.unit, target.base().cast()))
+        let base = if target.size > 0 { target.base() } else { std::ptr::null_mut() };
+        Ok((target.size, target.unit, base.cast()))
     }
 
     /// Other hints, by all members.

@@ -301,7 +301,11 @@ pub unsafe extern "C" fn ucxx_window_detach(window: *mut ucxx_window_t, base: *m
     })
 }
 
-/// Size and disp_unit of a member, and where its memory is in this process: NULL where it is not mapped, as that of other members in windows of memory of the caller's, and of all in dynamic ones, whose size is 0. Each place is optional. Any thread.
+/// Size and disp_unit of a member, and where its memory is in this process. The address is NULL in these cases:
+/// - the size is 0, as in dynamic windows;
+/// - the memory is not mapped here, as that of other members in windows of memory of the caller's.
+///
+/// Each place is optional. Any thread.
 ///
 /// # Safety
 /// A window of this library; the places are NULL or valid for a write.

@@ -49,7 +49,7 @@ static void check_query(const member_t *member, int32_t flavor, size_t size, uin
   for (uint32_t rank = 0; rank < member->size; rank++) {
     size_t there = 77;
     uint32_t its_unit = 0;
-    void *base = NULL;
+    void *base = &there;
     int32_t path = ucxx_window_path(win.window, rank);
     CHECK(rank == member->rank ? path == UCXX_WINDOW_PATH_SELF : path > UCXX_WINDOW_PATH_SELF && path <= UCXX_WINDOW_PATH_RMA);
     if (flavor == UCXX_WINDOW_FLAVOR_SHARED || flavor == UCXX_WINDOW_FLAVOR_ALLOCATE)
@@ -57,7 +57,7 @@ static void check_query(const member_t *member, int32_t flavor, size_t size, uin
     CHECK_OK(ucxx_window_shared_query(win.window, rank, &there, &its_unit, &base));
     CHECK_EQ(there, flavor == UCXX_WINDOW_FLAVOR_DYNAMIC ? 0 : win.size[rank]);
     CHECK_EQ(its_unit, win.unit[rank]);
-    CHECK(there == 0 || flavor != UCXX_WINDOW_FLAVOR_SHARED || base != NULL);
+    CHECK(there == 0 ? base == NULL : flavor != UCXX_WINDOW_FLAVOR_SHARED || base != NULL);
     CHECK(there == 0 || rank != member->rank || base == win.base);
     CHECK_OK(ucxx_window_shared_query(win.window, rank, NULL, NULL, NULL));
     CHECK_EQ(ucxx_window_sync_type(win.window, rank), UCXX_SYNC_NONE);
