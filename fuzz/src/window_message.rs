@@ -3,7 +3,7 @@
 
 use layout::number;
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
-use ucxx_rs::engine::window_wire::{pieces_of, WindowHeader};
+use ucxx_rs::engine::window_wire::{content_of, Content, WindowHeader};
 
 const HEADER: usize = 64;
 const PIECE: usize = 16;
@@ -13,7 +13,7 @@ fn long(bytes: &[u8], at: usize) -> u64 {
     number(bytes, at, 4) | number(bytes, at + 4, 4) << 32
 }
 
-/// 15 kinds, of which the first five may have pieces; 14 operations, 19 types, two ways to lock; no status but OK and errors.
+/// 15 kinds, of which the first five may have pieces and an extent; 14 operations, 19 types, two ways to lock; no status but OK and errors.
 fn is_header(bytes: &[u8]) -> bool {
     let is_error_or_ok = bytes[59] >= 0x80 || bytes[56..60] == [0; 4];
     bytes[..2] == [1, 0]
@@ -21,9 +21,10 @@ fn is_header(bytes: &[u8]) -> bool {
         && bytes[3] < 14
         && bytes[4] < 19
         && matches!(bytes[5], 1 | 2)
-        && bytes[6..8] == [0, 0]
+        && bytes[6] < 2
+        && bytes[7] == 0
         && is_error_or_ok
-        && (bytes[2] < 5 || bytes[12..16] == [0; 4])
+        && (bytes[2] < 5 || (bytes[6] == 0 && bytes[12..16] == [0; 4]))
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -41,16 +42,24 @@ fuzz_target!(|data: &[u8]| {
     let words = [header.window, header.token, header.at, header.bytes, header.offset];
     assert_eq!(words, [16, 24, 32, 40, 48].map(|at| long(bytes, at)));
 
+    let extent = usize::from(bytes[6]) * PIECE;
+    let Some((in_front, data)) = data.split_at_checked(extent) else {
+        return assert_eq!(content_of(&header, data), None);
+    };
+    let whole = [in_front, data].concat();
+    let extent = (extent > 0).then(|| (long(in_front, 0), long(in_front, 8)));
     let pieces = number(bytes, 12, 4) as usize;
     let table: Option<Vec<(u64, u64)>> = data
         .get(..pieces.saturating_mul(PIECE))
         .map(|table| table.chunks_exact(PIECE).map(|piece| (long(piece, 0), long(piece, 8))).collect());
-    match (pieces_of(&header, data), table) {
-        (Some((found, rest)), _) if pieces == 0 => {
+    let content = content_of(&header, &whole);
+    assert!(content.as_ref().is_none_or(|content| content.extent == extent));
+    match (content, table) {
+        (Some(Content { pieces: found, data: rest, .. }), _) if pieces == 0 => {
             assert_eq!(found, [(header.at, header.bytes)]);
             assert_eq!(rest, data);
         }
-        (Some((found, rest)), table) => {
+        (Some(Content { pieces: found, data: rest, .. }), table) => {
             assert_eq!(found.iter().map(|(_, bytes)| u128::from(*bytes)).sum::<u128>(), u128::from(header.bytes));
             assert_eq!(rest.len() + pieces * PIECE, data.len());
             assert_eq!(Some(found), table);
@@ -74,15 +83,17 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
         data[at] %= numbers;
     }
     data[5] = 1 + data[5] % 2;
-    data[6..8].fill(0);
+    data[6] = if data[2] < 5 { data[6] % 2 } else { 0 };
+    data[7] = 0;
     data[56..60].copy_from_slice(&(seed % 2 * u32::MAX).to_le_bytes());
-    let pieces = (size - HEADER) / PIECE;
+    let table = HEADER + usize::from(data[6]) * PIECE;
+    let pieces = size.saturating_sub(table) / PIECE;
     if data[2] >= 5 {
         data[12..16].fill(0);
     } else if pieces > 0 && seed % 4 != 1 {
         let pieces = (seed >> 8) as usize % (pieces + 1);
         data[12..16].copy_from_slice(&(pieces as u32).to_le_bytes());
-        let sum = (0..pieces).fold(0_u64, |sum, piece| sum.wrapping_add(long(data, HEADER + piece * PIECE + 8)));
+        let sum = (0..pieces).fold(0_u64, |sum, piece| sum.wrapping_add(long(data, table + piece * PIECE + 8)));
         data[40..48].copy_from_slice(&sum.to_le_bytes());
     }
     size

@@ -262,6 +262,10 @@ impl Window {
             let header = WindowHeader { at, op, kind, ..self.header(what) };
             // In one piece there, what is to be updated as one.
             let whole = self.granularity.load(Ordering::Relaxed) > 0;
+            if whole && layout.bytes() > target.most_whole() {
+                let text = format!("layouts: {} bytes cannot be updated as one by messages", layout.bytes());
+                return Err(Error::new(Status::EXCEEDS_LIMIT, text));
+            }
             let ask = Ask { header, whole, call: access.call() };
             let origin = (op != Reduce::NoOp).then_some(origin);
             // SAFETY: as for this function.
@@ -525,13 +529,18 @@ pub(super) unsafe fn swap_there(
 /// Pieces that are listed before the kernel is asked.
 const PIECES: usize = 256;
 
+/// Where a layout begins and ends; none where there is no such memory.
+pub(super) fn edges_of(address: u64, layout: &Layout<'_>) -> Option<(u64, u64)> {
+    let extent = layout.extent();
+    address.checked_add_signed(extent.start).zip(address.checked_add_signed(extent.end))
+}
+
 pub(super) fn check_attached(target: &Target, address: u64, layout: &Layout<'_>) -> Result<()> {
     if layout.bytes() == 0 {
         return Ok(());
     }
     let extent = layout.extent();
-    let edge = |edge: i64| address.checked_add_signed(edge);
-    let attached = match edge(extent.start).zip(edge(extent.end)) {
+    let attached = match edges_of(address, layout) {
         Some((begin, end)) => target.control().has_attached(begin, end, &|| identity::lives(&target.process))?,
         None => false,
     };

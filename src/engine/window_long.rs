@@ -234,7 +234,8 @@ impl Service {
     }
 
     fn take_long(&self, header: &WindowHeader, held: &Held, window: Visitor) -> Result<()> {
-        if !window.is_member(header.from) || header.pieces > 0 || header.bytes != held.message().length() {
+        let is_plain = header.pieces == 0 && !header.has_extent;
+        if !window.is_member(header.from) || !is_plain || header.bytes != held.message().length() {
             return Err(Error::new(Status::INVALID_PARAM, "window: a message whose data is not what it says"));
         }
         let (place, bytes) = window.place_of_long(header)?;
@@ -287,7 +288,7 @@ impl Window {
 
     /// A long get, which is answered as such. False if it is none: all others are executed at once.
     pub(super) fn offers_long(&self, header: &WindowHeader) -> bool {
-        let is_long = header.what == What::Get && header.pieces == 0 && header.bytes >= LONG;
+        let is_long = header.what == What::Get && header.pieces == 0 && header.bytes >= LONG && !header.has_extent;
         if !is_long || header.token == 0 || self.flavor == Flavor::Dynamic {
             return false;
         }

@@ -24,10 +24,10 @@ use super::request::{self, Slot};
 use super::status::{Error, Result, Status};
 use super::tag::Part;
 use super::timer;
-use super::window::Window;
+use super::window::{Flavor, Window};
 use super::window_awaited::{Call, Run, Tally, Whom};
 use super::window_control::Ended;
-use super::window_data::Side;
+use super::window_data::{edges_of, Side};
 use super::window_wire::{encode_piece, Piece, What, WindowHeader};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -53,6 +53,13 @@ pub(super) struct Ask {
     pub(super) whole: bool,
     /// Whose it is.
     pub(super) call: Call,
+}
+
+/// What each message tells of the whole operation.
+struct Extent {
+    bytes: [u8; WindowHeader::PIECE],
+    /// With each message: the call returns before they have left.
+    is_copied: bool,
 }
 
 /// The lists that messages are made of.
@@ -143,7 +150,7 @@ impl Lists {
     /// The origin is readable as its layout says.
     unsafe fn fill(
         &mut self,
-        begin: u64,
+        (begin, extent): (u64, Option<&Extent>),
         origin: Option<&Side<'_>>,
         rest: &mut Together<'_, 2>,
         at_once: u64,
@@ -167,10 +174,13 @@ impl Lists {
                 _ => parts.push(part_at(data, now as usize)),
             }
         }
+        let is_scattered = parts.len() > 1;
+        let copied = |extent: &&Extent| extent.is_copied || is_scattered || table.len() > 1;
+        front.extend(extent.filter(copied).iter().flat_map(|extent| extent.bytes));
         if table.len() > 1 {
             table.iter().for_each(|piece| front.extend_from_slice(&encode_piece(*piece)));
         }
-        if parts.len() > 1 {
+        if is_scattered {
             for part in parts.drain(..) {
                 // SAFETY: as for this function.
                 front.extend_from_slice(unsafe { std::slice::from_raw_parts(part.data.cast::<u8>(), part.length) });
@@ -178,6 +188,8 @@ impl Lists {
         }
         if !front.is_empty() {
             parts.insert(0, part(front));
+        } else if let Some(extent) = extent {
+            parts.insert(0, part(&extent.bytes));
         }
         bytes
     }
@@ -303,6 +315,8 @@ impl Window {
         to: &Layout<'_>,
     ) -> Result<()> {
         let remote = self.remote(rank);
+        // Messages that have not left may read it.
+        let extent = self.extent_to_tell(ask, to)?;
         let mut shipment = Shipment::new(&self.group.service);
         let whole = origin.or(result).filter(|side| side.layout.is_contiguous() && to.is_contiguous());
         if let Some(side) = whole.filter(|_| self.goes_long(rank, ask.header.what, to.bytes())) {
@@ -316,13 +330,14 @@ impl Window {
             None => None,
         };
         let (mut offset, mut left) = (0, to.bytes());
+        let header = WindowHeader { has_extent: extent.is_some(), ..ask.header };
         let (at_once, most) = if ask.whole { (u64::MAX, usize::MAX) } else { (AT_ONCE, PIECES_AT_ONCE) };
         while left > 0 {
             // SAFETY: as for this function.
-            let bytes = unsafe { shipment.lists.fill(ask.header.at, origin, &mut rest, at_once, most) };
+            let bytes = unsafe { shipment.lists.fill((header.at, extent.as_ref()), origin, &mut rest, at_once, most) };
             let table = &shipment.lists.table;
             let pieces = if table.len() > 1 { table.len() as u32 } else { 0 };
-            let mut header = WindowHeader { bytes, offset, at: table[0].0, pieces, ..ask.header };
+            let mut header = WindowHeader { bytes, offset, at: table[0].0, pieces, ..header };
             if let Some(places) = &mut places {
                 // SAFETY: as for this function.
                 header.token =
@@ -343,6 +358,18 @@ impl Window {
             left -= bytes;
         }
         self.shipped(rank, shipment)
+    }
+
+    /// What each message tells of an operation as a whole, so that the target refuses all of them or
+    /// none. Its own memory it knows alone where that is attached and detached.
+    fn extent_to_tell(&self, ask: &Ask, to: &Layout<'_>) -> Result<Option<Extent>> {
+        let is_one = to.is_contiguous() && (ask.whole || to.bytes() <= AT_ONCE);
+        if self.flavor != Flavor::Dynamic || is_one || to.bytes() == 0 {
+            return Ok(None);
+        }
+        let nowhere = || Error::new(Status::RMA_ATTACH, "disp: the layout ends where there are no addresses");
+        let (begin, end) = edges_of(ask.header.at, to).ok_or_else(nowhere)?;
+        Ok(Some(Extent { bytes: encode_piece((begin, end - begin)), is_copied: ask.call.has_request() }))
     }
 
     /// A put or get of what is in one piece on both sides, and long: one message, and an answer of its own. See `window_long`.

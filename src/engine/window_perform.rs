@@ -9,22 +9,30 @@ use super::layout::Layout;
 use super::reduce::{self, Update};
 use super::rma;
 use super::status::{Error, Result, Status};
-use super::window::{Flavor, Window};
+use super::window::{Flavor, Target, Window};
 use super::window_data::{check_attached, swap_there, Place};
 use super::window_operate::AT_ONCE;
 use super::window_reach::{Piece, Process, Reach, Way};
-use super::window_wire::{pieces_of, What, WindowHeader};
+use super::window_wire::{content_of, Content, What, WindowHeader};
 use std::sync::atomic::Ordering;
 
-/// Of a dynamic window, whose members do not know of each other how much there is: bytes that are updated as one.
+/// Bytes that are updated as one, also where the window has less: an element may be named often, and
+/// members do not know of each other how much a dynamic window has.
 const MOST_WHOLE: u64 = 1 << 31;
+
+impl Target {
+    /// Bytes that are updated as one.
+    pub(super) fn most_whole(&self) -> u64 {
+        MOST_WHOLE.max(self.size)
+    }
+}
 
 impl Window {
     /// Executes an operation at this process's memory. What was asked for; BUSY, with nothing done, as `under_lock_as_service` says it.
     pub(super) fn perform(&self, header: &WindowHeader, data: &[u8], granted: bool) -> Result<Vec<u8>> {
         let WindowHeader { what, op, kind, bytes, .. } = *header;
         let strange = || Error::new(Status::INVALID_PARAM, "window: a message whose data is not what it says");
-        let (pieces, data) = pieces_of(header, data).ok_or_else(strange)?;
+        let Content { extent, pieces, data } = content_of(header, data).ok_or_else(strange)?;
         let size = kind.size();
         let expected = match what {
             What::Get => 0,
@@ -34,10 +42,12 @@ impl Window {
         };
         // What is swapped is one element, at one place.
         let one = what != What::Swap || (header.pieces == 0 && bytes == size as u64);
-        // What is put and has come along is as long as it may be.
-        let most = if what == What::Put && header.pieces == 0 { u64::MAX } else { self.most_at_once() };
-        if data.len() as u64 != expected || bytes > most || !one {
+        if data.len() as u64 != expected || bytes > self.most_at_once(what, header.pieces) || !one {
             return Err(strange());
+        }
+        // First: nothing is done where some of the operation is not there.
+        if let Some((at, bytes)) = extent {
+            self.place_here(at, bytes)?;
         }
         let places = pieces.iter().map(|(at, bytes)| self.place_here(*at, *bytes)).collect::<Result<Vec<_>>>()?;
         let fetches = what.is_answered();
@@ -127,12 +137,12 @@ impl Window {
     }
 
     /// Bytes that one message may be about.
-    fn most_at_once(&self) -> u64 {
-        let whole = self.granularity.load(Ordering::Relaxed) > 0;
-        match self.flavor {
-            _ if !whole => AT_ONCE,
-            Flavor::Dynamic => MOST_WHOLE,
-            _ => AT_ONCE.max(self.own().size),
+    fn most_at_once(&self, what: What, pieces: u32) -> u64 {
+        match what {
+            // What has come along is as long as it may be.
+            What::Put if pieces == 0 => u64::MAX,
+            _ if self.granularity.load(Ordering::Relaxed) > 0 => self.own().most_whole(),
+            _ => AT_ONCE,
         }
     }
 

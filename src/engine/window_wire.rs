@@ -88,6 +88,9 @@ pub struct WindowHeader {
     pub from: u32,
     /// Pieces that stand in front of the data, as their places and lengths; 0 where it is one, from `at` on.
     pub pieces: u32,
+    /// In front of the pieces stands one more: the extent of the whole operation, of which this message
+    /// is a part. All of it has to be there.
+    pub has_extent: bool,
     /// The same for all members, and different from other windows of any of them.
     pub window: u64,
     /// The sender's, for the answer; 0 where none is wanted.
@@ -121,6 +124,7 @@ impl WindowHeader {
             how: LockType::Shared,
             from,
             pieces: 0,
+            has_extent: false,
             window,
             token: 0,
             at: 0,
@@ -136,6 +140,7 @@ impl WindowHeader {
         let mut bytes = [0; Self::LENGTH];
         bytes[0..2].copy_from_slice(&VERSION.to_le_bytes());
         bytes[2..6].copy_from_slice(&[self.what as u8, self.op as u8, self.kind as u8, self.how as u8]);
+        bytes[6] = self.has_extent.into();
         for (at, word) in [(8, self.from), (12, self.pieces), (56, self.status as u32), (60, self.number)] {
             bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
         }
@@ -160,7 +165,8 @@ impl WindowHeader {
         let kind = ElementType::from_number(bytes[4].into()).map_err(|_| strange)?;
         let how = LockType::from_number(bytes[5].into()).map_err(|_| strange)?;
         let (pieces, status) = (half(12), half(56) as i32);
-        if bytes[6..8] != [0; 2] || status > 0 || (pieces > 0 && !what.is_data()) {
+        let has_extent = bytes[6] == 1;
+        if bytes[6] > 1 || bytes[7] != 0 || status > 0 || ((pieces > 0 || has_extent) && !what.is_data()) {
             return Err(strange);
         }
         Ok(WindowHeader {
@@ -170,6 +176,7 @@ impl WindowHeader {
             how,
             from: half(8),
             pieces,
+            has_extent,
             window: word(16),
             token: word(24),
             at: word(32),
@@ -192,18 +199,31 @@ pub(crate) fn encode_piece((at, bytes): Piece) -> [u8; WindowHeader::PIECE] {
     piece
 }
 
+/// What stands behind the header of a message about the receiver's memory.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Content<'a> {
+    /// Of the whole operation, where that is told.
+    pub extent: Option<Piece>,
+    /// What this message is about.
+    pub pieces: Vec<Piece>,
+    /// The rest.
+    pub data: &'a [u8],
+}
+
 /// The pieces that a message is about, and its data: none if they do not fit together.
-pub fn pieces_of<'a>(header: &WindowHeader, data: &'a [u8]) -> Option<(Vec<Piece>, &'a [u8])> {
+pub fn content_of<'a>(header: &WindowHeader, data: &'a [u8]) -> Option<Content<'a>> {
+    let word = |bytes: &[u8]| u64::from_le_bytes(std::array::from_fn(|at| bytes[at]));
+    let piece = |piece: &[u8]| (word(&piece[..8]), word(&piece[8..]));
+    let (extent, data) = data.split_at_checked(if header.has_extent { WindowHeader::PIECE } else { 0 })?;
+    let extent = header.has_extent.then(|| piece(extent));
     if header.pieces == 0 {
-        return Some((vec![(header.at, header.bytes)], data));
+        return Some(Content { extent, pieces: vec![(header.at, header.bytes)], data });
     }
     let table = usize::try_from(header.pieces).ok()?.checked_mul(WindowHeader::PIECE)?;
-    let (table, rest) = data.split_at_checked(table)?;
-    let word = |bytes: &[u8]| u64::from_le_bytes(std::array::from_fn(|at| bytes[at]));
-    let pieces: Vec<Piece> =
-        table.chunks_exact(WindowHeader::PIECE).map(|piece| (word(&piece[..8]), word(&piece[8..]))).collect();
+    let (table, data) = data.split_at_checked(table)?;
+    let pieces: Vec<Piece> = table.chunks_exact(WindowHeader::PIECE).map(piece).collect();
     let sum = pieces.iter().try_fold(0_u64, |sum, (_, bytes)| sum.checked_add(*bytes));
-    (sum == Some(header.bytes)).then_some((pieces, rest))
+    (sum == Some(header.bytes)).then_some(Content { extent, pieces, data })
 }
 
 #[cfg(test)]
@@ -218,6 +238,7 @@ mod tests {
             how: LockType::Exclusive,
             from: 3,
             pieces: 2,
+            has_extent: true,
             window: 1 << 40,
             token: 7,
             at: 1 << 50 | 1,
@@ -237,27 +258,35 @@ mod tests {
             assert!(WindowHeader::decode(&bytes[..length]).is_err());
         }
         assert!(WindowHeader::decode(&[&bytes[..], &[0]].concat()).is_err());
-        for (position, value) in [(0, 2), (2, 15), (3, 14), (4, 19), (5, 0), (5, 3), (6, 1), (7, 1), (59, 0)] {
+        for (position, value) in [(0, 2), (2, 15), (3, 14), (4, 19), (5, 0), (5, 3), (6, 2), (7, 1), (59, 0)] {
             let mut damaged = bytes;
             damaged[position] = value;
             assert!(WindowHeader::decode(&damaged).is_err(), "byte {position}");
         }
-        let mut other = bytes;
-        other[2] = What::Flush as u8;
-        assert!(WindowHeader::decode(&other).is_err(), "pieces of what has none");
+        let extent_alone = WindowHeader { pieces: 0, ..header };
+        for header in [header, extent_alone, WindowHeader { has_extent: false, ..header }] {
+            let mut other = header.encode();
+            other[2] = What::Flush as u8;
+            assert!(WindowHeader::decode(&other).is_err(), "pieces of what has none");
+        }
     }
 
     #[test]
     fn pieces_add_up_or_are_none() {
-        let mut data = [encode_piece((100, 8)), encode_piece((8, 16))].concat();
+        let (table, extent) = ([(100, 8), (8, 16)], (8, 100));
+        let mut data = [extent, table[0], table[1]].map(encode_piece).concat();
         data.extend([9; 3]);
-        assert_eq!(pieces_of(&header(), &data), Some((vec![(100, 8), (8, 16)], &[9; 3][..])));
-        assert_eq!(pieces_of(&WindowHeader { bytes: 25, ..header() }, &data), None);
-        assert_eq!(pieces_of(&WindowHeader { pieces: 3, ..header() }, &data[..35]), None);
-        assert_eq!(pieces_of(&WindowHeader { pieces: u32::MAX, ..header() }, &data), None);
-        let endless = [encode_piece((0, u64::MAX)), encode_piece((0, 25))].concat();
-        assert_eq!(pieces_of(&header(), &endless), None);
+        let content = Content { extent: Some(extent), pieces: table.to_vec(), data: &[9; 3] };
+        assert_eq!(content_of(&header(), &data), Some(content));
+        let content = Content { extent: None, pieces: table.to_vec(), data: &[9; 3] };
+        assert_eq!(content_of(&WindowHeader { has_extent: false, ..header() }, &data[16..]), Some(content));
+        assert_eq!(content_of(&WindowHeader { bytes: 25, ..header() }, &data), None);
+        assert_eq!(content_of(&WindowHeader { pieces: 3, ..header() }, &data[..51]), None);
+        assert_eq!(content_of(&WindowHeader { pieces: u32::MAX, ..header() }, &data), None);
+        let endless = [extent, (0, u64::MAX), (0, 25)].map(encode_piece).concat();
+        assert_eq!(content_of(&header(), &endless), None);
         let one = WindowHeader { pieces: 0, ..header() };
-        assert_eq!(pieces_of(&one, &data).unwrap().0, [(1 << 50 | 1, 24)]);
+        assert_eq!(content_of(&one, &data).unwrap().pieces, [(1 << 50 | 1, 24)]);
+        assert_eq!(content_of(&one, &data[..15]), None);
     }
 }
