@@ -192,6 +192,7 @@ pub mod window_create;
 pub mod window_data;
 pub(crate) mod window_domain;
 pub(crate) mod window_ends;
+pub(crate) mod window_gather;
 pub(crate) mod window_key;
 pub mod window_lock;
 pub(crate) mod window_long;

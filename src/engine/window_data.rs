@@ -23,13 +23,12 @@ use super::status::{Error, Result, Status};
 use super::visible;
 use super::window::{Flavor, Target, Window};
 use super::window_awaited::Call as Asking;
+use super::window_gather::AT_ONCE;
 use super::window_operate::Ask;
 use super::window_reach::{Piece, Process, Reach, Way};
 use super::window_wire::{What, WindowHeader};
 use std::sync::atomic::Ordering;
 
-/// Bytes of a target that are combined at once, where they have to be fetched for that.
-const AT_ONCE: usize = 64 << 10;
 /// Of those that need no memory but the stack's; in words.
 const FEW_WORDS: usize = 32;
 
@@ -316,7 +315,18 @@ impl Window {
                         unsafe { update(here, there, fetched, bytes).execute(domain) };
                     }
                 }
-                (Place::There(process, at), _) => {
+                (Place::There(process, at), None) => {
+                    let most = AT_ONCE - AT_ONCE % size;
+                    let mut pieces = together([&origin.layout, &fetched.layout, layout])?;
+                    let blocks = std::iter::from_fn(|| {
+                        let ([here, fetched, there], bytes) = pieces.next_up_to(most as u64)?;
+                        let there = std::ptr::without_provenance_mut(at.wrapping_add_signed(there) as usize);
+                        Some(update(here, there, fetched, bytes))
+                    });
+                    // SAFETY: as for this function, with the lock held.
+                    unsafe { self.combine_many(process, blocks) }?;
+                }
+                (Place::There(process, at), Some(_)) => {
                     let most = AT_ONCE - AT_ONCE % size;
                     let mut pieces = together([&origin.layout, &fetched.layout, layout])?;
                     pieces.skip_bytes(done as u64);
@@ -462,15 +472,19 @@ impl Window {
         }
     }
 
-    /// Elements that this process has attached, of which nobody knows whether they are there still: as those of another process.
+    /// Elements of this process that the kernel is to look at first: as those of another process.
     ///
     /// # Safety
-    /// As for `Update::execute_locked`, but for the target, which is not looked at.
-    pub(super) unsafe fn combine_attached(&self, own: &Process, update: &Update) -> Result<()> {
-        pieces_of(update, AT_ONCE / update.kind.size()).try_for_each(|piece| {
-            // SAFETY: as for this function.
-            unsafe { self.combine_there(own, piece.target.addr() as u64, &piece) }
-        })
+    /// As for `Update::execute_locked`, but for the targets, which are not looked at.
+    pub(super) unsafe fn combine_own(&self, own: &Process, updates: &[Update]) -> Result<()> {
+        let blocks = |update| pieces_of(update, AT_ONCE / update.kind.size());
+        // SAFETY: as for this function.
+        let one = |piece: Update| unsafe { self.combine_there(own, piece.target.addr() as u64, &piece) };
+        match updates {
+            [update] => blocks(update).try_for_each(one),
+            // SAFETY: as above.
+            updates => unsafe { self.combine_many(own, updates.iter().flat_map(blocks)) },
+        }
     }
 
     /// Elements of another process, which are fetched, combined, and written back.

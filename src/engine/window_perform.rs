@@ -128,7 +128,7 @@ impl Window {
         match &attached {
             Some(own) => self.under_lock_as_service(granted, || {
                 // SAFETY: as above, with the lock held.
-                updates.iter().try_for_each(|update| unsafe { self.combine_attached(own, update) })
+                unsafe { self.combine_own(own, &updates) }
             }),
             // SAFETY: as above, in the way that the window has for such elements.
             None => unsafe { self.apply(domain, &updates, granted) },
