@@ -2935,6 +2935,11 @@ void ucxx_window_attr_init(ucxx_window_attr_t *value, size_t struct_size);
  * Others on this host reach the memory without this process: the kernel copies it (process_vm_readv), for which they have to be permitted to trace this process, that is of the same user, where no security module forbids it. Memory
  * that the library allocates (ucxx_window_allocate) is reached faster, and without that. Others, and those on other hosts, send messages, which a thread of the group's executes here (ucxx_window_path tells).
  *
+ * Memory that may only be read, or not even that, may be part of the window: an operation of another member that may not
+ * touch it is INVALID_ADDR there. How the memory may be used is looked at in this call. Memory that was readable and writable
+ * stays so until the window is closed, as messages are executed there directly; where some of it was not, the kernel looks
+ * each time (mprotect is followed), which costs a system call or two for each operation.
+ *
  * Collective, as all functions that make windows: called by all members in the same order, one at a time on one group; it fails everywhere if it fails at one of them. Not from a callback (BUSY). Memory of the host alone.
  *
  * Errors: UNREACHABLE where a member may not open what another one shares, as it is of another user; INVALID_PARAM for what does not go together, with the rank; NO_MEMORY, NO_RESOURCE; else as ucxx_group_barrier.
@@ -3127,7 +3132,8 @@ ucxx_status_t ucxx_window_fence(ucxx_window_t *window, uint32_t assertions);
  * Done when it returns, on this host, and with the next flush where it goes by messages (UCXX_WINDOW_PATH_MESSAGE): `origin` may be used again in either case. An aligned value of 1, 2, 4 or 8 bytes is written at once there, so that nobody sees half of it. Puts and gets are not ordered among each other between synchronisation calls. Overlapping puts leave either's bytes. Any thread, as all data calls.
  *
  * Errors, in this order, with nothing done: RMA_RANK; RMA_TYPE; INVALID_PARAM for layouts that do not go together, or a NULL origin; RMA_RANGE beyond the target's memory (RMA_ATTACH where it is not attached); RMA_SYNC outside an access epoch to the target. PEER_FAILED for a target whose memory
- * is not mapped here, and that has died; INVALID_ADDR where it has unmapped what it had offered, with some of it written.
+ * is not mapped here, and that has died; INVALID_ADDR where its memory may not be written, or has been unmapped, with some of it
+ * written where that is true of a part.
  */
 ucxx_status_t ucxx_window_put(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout);
 

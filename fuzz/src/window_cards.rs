@@ -29,7 +29,7 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(encoded[at], bytes[at], "byte {at}");
     }
     assert_eq!(encoded[12..16], if bytes[11] < 0x80 { [0; 4] } else { [0xff; 4] });
-    assert_eq!(encoded[17..20], [bytes[17] & 3, 0, 0]);
+    assert_eq!(encoded[17..20], [bytes[17] & 7, 0, 0]);
 });
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
@@ -43,7 +43,7 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     }
     if data[0] % 2 == 0 {
         data[1..9].copy_from_slice(&[3, 0, 0, 0, 0, 0, 0, 0]);
-        data[17] %= 5;
+        data[17] %= 9;
     }
     length + 1
 });

@@ -133,6 +133,7 @@ pub mod multi_wire;
 pub mod notifier;
 pub(crate) mod nudge;
 pub mod operation;
+pub(crate) mod own_memory;
 pub mod owner;
 pub mod packed_key;
 pub(crate) mod param;

@@ -95,6 +95,8 @@ pub(super) struct Target {
     pub(super) remote: Option<Remote>,
     pub(super) size: u64,
     pub(super) unit: u32,
+    /// Of the caller's memory, some of which may not be read or written: the kernel looks each time.
+    pub(super) is_guarded: bool,
     pub(super) process: Identity,
     /// Of this process's threads, before they take the lock that they share with other processes.
     pub(super) updates: Mutex<()>,
@@ -130,6 +132,9 @@ impl Target {
     fn base(&self) -> *mut u8 {
         match self.reach {
             Reach::Mapped(base) => base,
+            Reach::Process(ref process, base) if process.is_own() => {
+                std::ptr::with_exposed_provenance_mut(base as usize)
+            }
             _ => std::ptr::null_mut(),
         }
     }

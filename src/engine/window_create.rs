@@ -11,6 +11,7 @@ use super::group::Group;
 use super::identity;
 use super::lock_order::Mutex;
 use super::memory::Memory;
+use super::own_memory;
 use super::segment::{Segment, SegmentName};
 use super::status::{Error, Result, Status};
 use super::window::{Flavor, Target, Turns, Window, WindowParams};
@@ -44,6 +45,8 @@ pub struct Call {
     noncontiguous: bool,
     /// In the barriers of `bulk`.
     takes_part: bool,
+    /// Some of its memory may not be read or written as it is: the kernel is to look each time.
+    is_guarded: bool,
     in_common: [u64; 2],
     /// What the window could be called; the greatest one is.
     number: u64,
@@ -60,6 +63,7 @@ impl Call {
         let bits = u64::from(flavor as u8)
             | u64::from(self.noncontiguous) << 8
             | u64::from(self.takes_part) << 9
+            | u64::from(self.is_guarded) << 10
             | u64::from(unit) << 32;
         let [first, second] = self.in_common;
         encode([self.status.0 as u64, bits, base, size, first, second, self.number, self.key])
@@ -70,9 +74,9 @@ impl Call {
         let [status, bits, base, size, first, second, number, key] = decode(bytes)?;
         let flavor = [Flavor::Create, Flavor::Allocate, Flavor::Shared, Flavor::Dynamic].get((bits & 0xff) as usize)?;
         let wanted = Wanted { flavor: *flavor, base, size, unit: (bits >> 32) as u32 };
-        let (noncontiguous, takes_part) = (bits >> 8 & 1 != 0, bits >> 9 & 1 != 0);
+        let [noncontiguous, takes_part, is_guarded] = [8, 9, 10].map(|bit| bits >> bit & 1 != 0);
         let (status, in_common) = (Status(status as i32), [first, second]);
-        Some(Call { status, wanted, noncontiguous, takes_part, in_common, number, key })
+        Some(Call { status, wanted, noncontiguous, takes_part, is_guarded, in_common, number, key })
     }
 }
 
@@ -131,7 +135,7 @@ impl Window {
         let opened = open_all(group, &calls, &mut made, &names, &keys, in_one_piece, &mut targets);
         // Before anything is executed for others, who know it as soon as they come out of this.
         let is_mapped = match keys.is_empty() {
-            true => matches!(flavor, Flavor::Allocate | Flavor::Shared) || calls.len() == 1,
+            true => matches!(flavor, Flavor::Allocate | Flavor::Shared) || (calls.len() == 1 && !calls[0].is_guarded),
             false => all_say(group, opened.is_ok() && targets.iter().all(Target::is_mapped))?,
         };
         let window = Arc::new_cyclic(|me| Self::assemble(group, &calls, params, targets.into(), is_mapped, me));
@@ -208,7 +212,7 @@ fn open_all(
             true => Error::new(error.status(), format!("rank {rank}: {}", error.message())),
             false => group.lost(rank),
         };
-        let Wanted { size, unit, base, .. } = call.wanted;
+        let (Wanted { size, unit, base, .. }, is_guarded) = (call.wanted, call.is_guarded);
         let remote = || Some(Remote::new(group.ranks[rank as usize], base));
         if !group.shares_host(rank) {
             // Its end is to be heard of.
@@ -221,6 +225,7 @@ fn open_all(
                 remote: remote(),
                 size,
                 unit,
+                is_guarded,
                 process,
                 updates,
                 pause,
@@ -251,6 +256,7 @@ fn open_all(
                 Reach::Mapped(inside(whole.data()))
             }
             Flavor::Allocate | Flavor::Shared => Reach::Mapped(segment.data()),
+            Flavor::Create if own && is_guarded => Reach::Process(Process::own(rank), base),
             Flavor::Create if own => Reach::Mapped(call.wanted.base as usize as *mut u8),
             Flavor::Create => {
                 key = keys.get(rank as usize).and_then(|key| WindowKey::open(group, rank, key, base, size));
@@ -269,7 +275,7 @@ fn open_all(
             group.service.watch(group.ranks[rank as usize]);
         }
         let (updates, pause) = (Mutex::default(), Pause::default());
-        targets.push(Target { control, reach, _key: key, remote, size, unit, process, updates, pause });
+        targets.push(Target { control, reach, _key: key, remote, size, unit, is_guarded, process, updates, pause });
     }
     Ok(())
 }
@@ -287,7 +293,8 @@ fn agree(group: &Group, wanted: Result<Wanted>, key: Option<&[u8]>, params: &Win
     let (noncontiguous, in_common) = (params.noncontiguous, params.in_common());
     let number = group.service.windows.next_number(group.service.rank());
     let (takes_part, key) = (asymmetric::take_part(), key.map_or(0, |key| key.len() as u64));
-    let call = Call { status, wanted: call, noncontiguous, takes_part, in_common, number, key };
+    let is_guarded = call.flavor == Flavor::Create && call.size > 0 && !own_memory::is_open(call.base, call.size);
+    let call = Call { status, wanted: call, noncontiguous, takes_part, is_guarded, in_common, number, key };
     let cards = gather(group, &call.encode())?;
     // The own one first: it has more to say.
     wanted?;

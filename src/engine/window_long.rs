@@ -4,7 +4,7 @@
 //! answer, and the origin pulls that. So nothing is copied on the way, and nothing of it is kept anywhere. Everything else is as for other operations (see `window_operate` and
 //! `window_messages`): each has an answer of its own, which a flush waits for.
 //!
-//! Not for dynamic windows, whose memory may be detached in the midst of it. Nor with UCX 1.13, which ends the process by an assertion when a member dies in the midst of it
+//! Not for dynamic windows, whose memory may be detached in the midst of it, nor for memory of which some may not be written. Nor with UCX 1.13, which ends the process by an assertion when a member dies in the midst of it
 //! (`ucp_request.c:684`): there all goes in messages that bring their data along.
 //!
 //! Who owns what. What UCX reads or writes of a window's memory is counted in `Windows::long` until UCX is done with it, and the window has a visitor as long; of an answer that is
@@ -26,6 +26,7 @@ use super::window::{Flavor, Window};
 use super::window_awaited::{Call, Pull, Whom};
 use super::window_messages::{Visitor, Windows};
 use super::window_operate::part_at;
+use super::window_reach::Reach;
 use super::window_wire::{What, WindowHeader};
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -271,7 +272,8 @@ impl Service {
 impl Window {
     /// Does a put or get of so many bytes in one piece go that way? Both sides are to survive it.
     pub(super) fn goes_long(&self, rank: u32, what: What, bytes: u64) -> bool {
-        if bytes < LONG || !matches!(what, What::Put | What::Get) || self.flavor == Flavor::Dynamic {
+        let is_looked_at = self.flavor == Flavor::Dynamic || self.targets[rank as usize].is_guarded;
+        if bytes < LONG || !matches!(what, What::Put | What::Get) || is_looked_at {
             return false;
         }
         let theirs = self.group.service.members()[self.remote(rank).job_rank as usize].service.origin();
@@ -280,7 +282,8 @@ impl Window {
 
     /// Where all of it is here.
     fn place_of_long(&self, header: &WindowHeader) -> Result<(*mut u8, usize)> {
-        if self.flavor == Flavor::Dynamic || !copes(library::ucx_release()) {
+        let is_plain = matches!(self.own().reach, Reach::Mapped(_));
+        if !is_plain || !copes(library::ucx_release()) {
             return Err(Error::new(Status::INVALID_PARAM, "window: a long message for a window that takes none"));
         }
         self.place_here(header.at, header.bytes)
@@ -289,7 +292,7 @@ impl Window {
     /// A long get, which is answered as such. False if it is none: all others are executed at once.
     pub(super) fn offers_long(&self, header: &WindowHeader) -> bool {
         let is_long = header.what == What::Get && header.pieces == 0 && header.bytes >= LONG && !header.has_extent;
-        if !is_long || header.token == 0 || self.flavor == Flavor::Dynamic {
+        if !is_long || header.token == 0 || !matches!(self.own().reach, Reach::Mapped(_)) {
             return false;
         }
         let service = &self.group.service;

@@ -340,7 +340,9 @@ fn set_attended(window: &Window, attended: bool) {
 
 impl Mail {
     pub(super) fn enter(&self, window: &Window) {
-        if window.own().control().mail().is_none() {
+        let own = window.own();
+        // What the kernel has to look at it copies at once for whoever asks.
+        if own.control().mail().is_none() || own.is_guarded {
             return;
         }
         let mut served = self.served.lock();

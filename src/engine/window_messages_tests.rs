@@ -162,7 +162,7 @@ fn what_has_gone_is_told() {
     }
     for (way, at) in [(Way::Read, edge - 8), (Way::Write, edge - 8), (Way::Read, edge), (Way::Write, edge)] {
         let mut word = [0_u64; 1];
-        let copied = Process::own(0).copy_by_file(way, &[(word.as_mut_ptr().cast(), at, 8)]);
+        let copied = Process::own(0).copy_by_pipe(way, &[(word.as_mut_ptr().cast(), at, 8)]);
         assert_eq!(copied.map_err(|error| error.status()), if at < edge { Ok(()) } else { Err(Status::INVALID_ADDR) });
     }
     alone.window.detach(base).unwrap();

@@ -1,15 +1,18 @@
 //! What messages ask for, executed at this process's memory, once `window_messages` knows whose they are.
 //!
-//! An operation is executed as if this process had called for it, with one difference: memory that was attached may have gone, and a process is not to end by a signal since
-//! another one asked for something there. So in dynamic windows the kernel copies, as it does from process to process. It costs a system call for a put or get,
-//! and two and the lock for an accumulate; the other windows' memory stays, as their owners have promised, and costs nothing.
+//! An operation is executed as if this process had called for it, with one difference. Memory that was
+//! attached may have gone, and memory of the caller's may be read-only: a process is not to end by a
+//! signal since another one asked for something there. So the kernel copies, as it does from process to
+//! process, in dynamic windows, and at memory of the caller's that was not readable and writable as a
+//! whole when the window was made. It costs a system call for a put or get, and two and the lock for an
+//! accumulate. All other memory stays as it is, as its owner has promised, and costs nothing.
 
 use super::element::{Domain, Reduce};
 use super::layout::Layout;
 use super::reduce::{self, Update};
 use super::rma;
 use super::status::{Error, Result, Status};
-use super::window::{Flavor, Target, Window};
+use super::window::{Target, Window};
 use super::window_data::{check_attached, swap_there, Place};
 use super::window_operate::AT_ONCE;
 use super::window_reach::{Piece, Process, Reach, Way};
@@ -55,11 +58,11 @@ impl Window {
         if bytes == 0 {
             return Ok(fetched);
         }
-        // What was attached may have gone: the kernel finds that out, at the cost of its calls.
-        let attached = (self.flavor == Flavor::Dynamic).then(|| Process::own(self.rank));
+        // The kernel finds out what may not be touched, at the cost of its calls.
+        let by_kernel = (!matches!(self.own().reach, Reach::Mapped(_))).then(|| Process::own(self.rank));
         if matches!(what, What::Put | What::Get) {
             let mut done = 0;
-            if let Some(own) = &attached {
+            if let Some(own) = &by_kernel {
                 let (way, here) = match what {
                     What::Put => (Way::Write, data.as_ptr().cast_mut()),
                     _ => (Way::Read, fetched.as_mut_ptr()),
@@ -98,7 +101,7 @@ impl Window {
             kind.check_compare_and_swap()?;
             let (operand, compare) = data.split_at(size);
             let (at, operands) = (places[0].0, (operand.as_ptr(), compare.as_ptr(), fetched.as_mut_ptr()));
-            match (&attached, domain) {
+            match (&by_kernel, domain) {
                 (Some(own), _) => self.under_lock_as_service(granted, || {
                     // SAFETY: one element of ours; and the lock is held.
                     unsafe { swap_there(own, at.addr() as u64, size, operands) }
@@ -125,7 +128,7 @@ impl Window {
                 Update { kind, op, target: *target, operand, result, count: length / size }
             })
             .collect();
-        match &attached {
+        match &by_kernel {
             Some(own) => self.under_lock_as_service(granted, || {
                 // SAFETY: as above, with the lock held.
                 unsafe { self.combine_own(own, &updates) }
@@ -149,21 +152,19 @@ impl Window {
     /// Where a piece is here, if all of it is inside what this process offers.
     pub(super) fn place_here(&self, at: u64, bytes: u64) -> Result<(*mut u8, usize)> {
         let own = self.own();
-        let begin = match own.reach {
-            Reach::Mapped(base) => {
-                if at.checked_add(bytes).is_none_or(|end| end > own.size) {
-                    let text =
-                        format!("window: bytes {at} to {} are not inside {}", at.saturating_add(bytes), own.size);
-                    return Err(Error::new(Status::RMA_RANGE, text));
-                }
-                base.wrapping_add(at as usize)
-            }
+        let base = match own.reach {
+            Reach::Mapped(base) => base,
+            Reach::Process(_, base) => std::ptr::with_exposed_provenance_mut(base as usize),
             _ => {
                 let layout = Layout::contiguous(super::element::ElementType::Byte, bytes)?;
                 check_attached(own, at, &layout)?;
-                std::ptr::with_exposed_provenance_mut(at as usize)
+                return Ok((std::ptr::with_exposed_provenance_mut(at as usize), bytes as usize));
             }
         };
-        Ok((begin, bytes as usize))
+        if at.checked_add(bytes).is_none_or(|end| end > own.size) {
+            let text = format!("window: bytes {at} to {} are not inside {}", at.saturating_add(bytes), own.size);
+            return Err(Error::new(Status::RMA_RANGE, text));
+        }
+        Ok((base.wrapping_add(at as usize), bytes as usize))
     }
 }

@@ -6,12 +6,11 @@
 
 use super::identity::Identity;
 use super::lock_order::Mutex;
+use super::own_memory;
 use super::peer_watch::{self, Found};
 use super::segment::Segment;
 use super::status::{Error, Result, Status};
-use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 
 /// Pieces of one system call. The kernel takes 1024.
 const AT_ONCE: usize = 256;
@@ -20,7 +19,8 @@ const AT_ONCE: usize = 256;
 pub(super) enum Reach {
     /// Here, from this address on.
     Mapped(*mut u8),
-    /// In that process, from that address on there.
+    /// In that process, from that address on there. Or in this one, where the kernel is to look whether
+    /// memory may be read and written.
     Process(Process, u64),
     /// There as well, wherever the target has attached memory.
     Attached(Process),
@@ -86,23 +86,22 @@ impl Process {
         Ok(process)
     }
 
-    /// This one, for memory that may have gone: the kernel says so, and no signal comes of it. A system call each way, where a load or a store would do.
+    /// This one, for memory that may have gone, or may not be written: the kernel says so, and no signal
+    /// comes of it. A system call each way, where a load or a store would do.
     pub(super) fn own(rank: u32) -> Self {
         Process { rank, pid: std::process::id() as i32, ended: None, is_own: true }
     }
 
-    /// Where a container forbids the calls that copy from process to process, also to the one that makes them.
-    pub(super) fn copy_by_file(&self, way: Way, pieces: &[Piece]) -> Result<()> {
-        let memory = OpenOptions::new().read(true).write(true).open("/proc/self/mem").map_err(|_| self.refused())?;
-        for (here, there, length) in pieces.iter().filter(|(.., length)| *length > 0) {
+    pub(super) fn is_own(&self) -> bool {
+        self.is_own
+    }
+
+    /// Where a container forbids the calls that copy from process to process, also to the one that makes
+    /// them. Not by /proc/self/mem, which writes into what may only be read.
+    pub(super) fn copy_by_pipe(&self, way: Way, pieces: &[Piece]) -> Result<()> {
+        for (here, there, length) in pieces {
             // SAFETY: the caller's memory here, as for `copy`.
-            let copied = unsafe {
-                match way {
-                    Way::Read => memory.read_exact_at(std::slice::from_raw_parts_mut(*here, *length), *there),
-                    Way::Write => memory.write_all_at(std::slice::from_raw_parts(*here, *length), *there),
-                }
-            };
-            copied.map_err(|_| unmapped(self.pid))?;
+            unsafe { own_memory::copy(way, *here, *there, *length) }.map_err(|cause| self.refused_by(&cause))?;
         }
         Ok(())
     }
@@ -113,7 +112,7 @@ impl Process {
             return Err(self.gone());
         }
         match pieces.chunks(AT_ONCE).try_for_each(|pieces| self.copy_some(way, pieces)) {
-            Err(error) if self.is_own && error.status() == Status::UNSUPPORTED => self.copy_by_file(way, pieces),
+            Err(error) if self.is_own && error.status() == Status::UNSUPPORTED => self.copy_by_pipe(way, pieces),
             copied => copied,
         }
     }
@@ -167,7 +166,11 @@ impl Process {
 
     #[cold]
     fn refused(&self) -> Error {
-        let cause = std::io::Error::last_os_error();
+        self.refused_by(&std::io::Error::last_os_error())
+    }
+
+    #[cold]
+    fn refused_by(&self, cause: &std::io::Error) -> Error {
         match cause.raw_os_error() {
             Some(libc::ESRCH) => self.gone(),
             Some(libc::EFAULT) => unmapped(self.pid),
@@ -187,5 +190,8 @@ impl Process {
 
 #[cold]
 fn unmapped(pid: i32) -> Error {
-    Error::new(Status::INVALID_ADDR, format!("window: process {pid} has no memory at some of these addresses"))
+    Error::new(
+        Status::INVALID_ADDR,
+        format!("window: process {pid} has no memory at some of these addresses, or may not write it"),
+    )
 }

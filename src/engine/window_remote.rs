@@ -151,6 +151,12 @@ impl Window {
                 let text = format!("window: an operation at rank {rank} was about memory that is not attached there");
                 Error::new(status, text)
             }
+            Status::INVALID_ADDR => {
+                let text = format!(
+                    "window: an operation at rank {rank} was about memory that is not there, or may not be written"
+                );
+                Error::new(status, text)
+            }
             _ => Error::new(status, format!("window: rank {rank} answers: {}", status.sentence().to_string_lossy())),
         }
     }

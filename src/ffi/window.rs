@@ -143,12 +143,17 @@ fn wanted(flavor: Flavor, base: *mut c_void, size: usize, unit: u32) -> Result<W
 /// Others on this host reach the memory without this process: the kernel copies it (process_vm_readv), for which they have to be permitted to trace this process, that is of the same user, where no security module forbids it. Memory
 /// that the library allocates (ucxx_window_allocate) is reached faster, and without that. Others, and those on other hosts, send messages, which a thread of the group's executes here (ucxx_window_path tells).
 ///
+/// Memory that may only be read, or not even that, may be part of the window: an operation of another member that may not
+/// touch it is INVALID_ADDR there. How the memory may be used is looked at in this call. Memory that was readable and writable
+/// stays so until the window is closed, as messages are executed there directly; where some of it was not, the kernel looks
+/// each time (mprotect is followed), which costs a system call or two for each operation.
+///
 /// Collective, as all functions that make windows: called by all members in the same order, one at a time on one group; it fails everywhere if it fails at one of them. Not from a callback (BUSY). Memory of the host alone.
 ///
 /// Errors: UNREACHABLE where a member may not open what another one shares, as it is of another user; INVALID_PARAM for what does not go together, with the rank; NO_MEMORY, NO_RESOURCE; else as ucxx_group_barrier.
 ///
 /// # Safety
-/// A group of this library; `base` is readable and writable for `size` bytes until the window has ended; `params` is NULL or a struct whose `struct_size` is set; `window` is valid for a write.
+/// A group of this library; `base` has `size` bytes, which stay readable and writable until the window has ended, as far as they are so now; `params` is NULL or a struct whose `struct_size` is set; `window` is valid for a write.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_window_create(
     group: *mut ucxx_group_t,

@@ -121,7 +121,8 @@ impl Accumulate {
 /// Done when it returns, on this host, and with the next flush where it goes by messages (UCXX_WINDOW_PATH_MESSAGE): `origin` may be used again in either case. An aligned value of 1, 2, 4 or 8 bytes is written at once there, so that nobody sees half of it. Puts and gets are not ordered among each other between synchronisation calls. Overlapping puts leave either's bytes. Any thread, as all data calls.
 ///
 /// Errors, in this order, with nothing done: RMA_RANK; RMA_TYPE; INVALID_PARAM for layouts that do not go together, or a NULL origin; RMA_RANGE beyond the target's memory (RMA_ATTACH where it is not attached); RMA_SYNC outside an access epoch to the target. PEER_FAILED for a target whose memory
-/// is not mapped here, and that has died; INVALID_ADDR where it has unmapped what it had offered, with some of it written.
+/// is not mapped here, and that has died; INVALID_ADDR where its memory may not be written, or has been unmapped, with some of it
+/// written where that is true of a part.
 ///
 /// # Safety
 /// A window of this library; the layouts are NULL (INVALID_PARAM) or were initialised, with lists that are readable; `origin` is readable as its layout says.
