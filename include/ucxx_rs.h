@@ -392,7 +392,8 @@ enum ucxx_sync_type {
 };
 
 /**
- * Element types of windows. The last five are pairs of a value and an index.
+ * Element types of windows: a C type each. Those whose names end in _INT are pairs of a value and
+ * an index. docs/windows.md names MPI's types for them.
  */
 enum ucxx_type {
   UCXX_TYPE_BYTE = 0,
@@ -413,10 +414,14 @@ enum ucxx_type {
   UCXX_TYPE_DOUBLE_INT = 15,
   UCXX_TYPE_INT16_INT = 16,
   UCXX_TYPE_INT32_INT = 17,
-  /**
-   * Value, index.
-   */
   UCXX_TYPE_INT64_INT = 18,
+  /**
+   * `long double`, 16 bytes. It is added, multiplied and compared on x86-64 alone: elsewhere such
+   * accumulates are UNSUPPORTED.
+   */
+  UCXX_TYPE_LONG_DOUBLE = 19,
+  UCXX_TYPE_COMPLEX_LONG_DOUBLE = 20,
+  UCXX_TYPE_LONG_DOUBLE_INT = 21,
 };
 
 /**
@@ -3148,7 +3153,7 @@ ucxx_status_t ucxx_window_get(ucxx_window_t *window, void *origin, const ucxx_la
  * Atomic for each element (for more with accumulate_granularity) to all accumulates (this, get_accumulate, fetch_and_op, compare_and_swap) of the same type from wherever, also with other operations; not to put, get, loads and stores. Those of one thread at one target are done in order.
  * Integers wrap around. MIN and MAX of a NaN and a number are the number; MINLOC and MAXLOC take the lower index of equal values.
  *
- * Errors, with nothing done: RMA_OP where the operation does not exist for the type; RMA_TYPE where the types differ; EXCEEDS_LIMIT for more than 2 GiB that accumulate_granularity makes one message (ucxx_window_path), in a window that has less; RMA_POISONED where a process has died in the midst of one under the lock of the target (elements over 8 bytes, memory that is not mapped); else as ucxx_window_put.
+ * Errors, with nothing done: RMA_OP where the operation does not exist for the type; UNSUPPORTED where this architecture cannot calculate with it (long double); RMA_TYPE where the types differ; EXCEEDS_LIMIT for more than 2 GiB that accumulate_granularity makes one message (ucxx_window_path), in a window that has less; RMA_POISONED where a process has died in the midst of one under the lock of the target (elements over 8 bytes, memory that is not mapped); else as ucxx_window_put.
  */
 ucxx_status_t ucxx_window_accumulate(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, int32_t op);
 

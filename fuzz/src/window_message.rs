@@ -13,13 +13,13 @@ fn long(bytes: &[u8], at: usize) -> u64 {
     number(bytes, at, 4) | number(bytes, at + 4, 4) << 32
 }
 
-/// 15 kinds, of which the first five may have pieces and an extent; 14 operations, 19 types, two ways to lock; no status but OK and errors.
+/// 15 kinds, of which the first five may have pieces and an extent; 14 operations, 22 types, two ways to lock; no status but OK and errors.
 fn is_header(bytes: &[u8]) -> bool {
     let is_error_or_ok = bytes[59] >= 0x80 || bytes[56..60] == [0; 4];
     bytes[..2] == [1, 0]
         && bytes[2] < 15
         && bytes[3] < 14
-        && bytes[4] < 19
+        && bytes[4] < 22
         && matches!(bytes[5], 1 | 2)
         && bytes[6] < 2
         && bytes[7] == 0
@@ -79,7 +79,7 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
         return size;
     }
     data[..2].copy_from_slice(&[1, 0]);
-    for (at, numbers) in [(2, 15), (3, 14), (4, 19)] {
+    for (at, numbers) in [(2, 15), (3, 14), (4, 22)] {
         data[at] %= numbers;
     }
     data[5] = 1 + data[5] % 2;

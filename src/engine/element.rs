@@ -29,6 +29,9 @@ pub enum ElementType {
     Int16Int = 16,
     Int32Int = 17,
     Int64Int = 18,
+    LongDouble = 19,
+    ComplexLongDouble = 20,
+    LongDoubleInt = 21,
 }
 
 /// `UCXX_REDUCE_*`.
@@ -75,7 +78,7 @@ pub enum Domain {
 
 impl ElementType {
     /// All of them, in the order of their numbers.
-    pub const ALL: [ElementType; 19] = {
+    pub const ALL: [ElementType; 22] = {
         use ElementType::*;
         [
             Byte,
@@ -97,6 +100,9 @@ impl ElementType {
             Int16Int,
             Int32Int,
             Int64Int,
+            LongDouble,
+            ComplexLongDouble,
+            LongDoubleInt,
         ]
     };
 
@@ -116,7 +122,8 @@ impl ElementType {
             Int16 | Uint16 => 2,
             Int32 | Uint32 | Float => 4,
             Int64 | Uint64 | Double | ComplexFloat | FloatInt | Int16Int | Int32Int => 8,
-            ComplexDouble | DoubleInt | Int64Int => 16,
+            ComplexDouble | DoubleInt | Int64Int | LongDouble => 16,
+            ComplexLongDouble | LongDoubleInt => 32,
         }
     }
 
@@ -134,10 +141,10 @@ impl ElementType {
         match self {
             Byte => Class::Byte,
             Int8 | Uint8 | Int16 | Uint16 | Int32 | Uint32 | Int64 | Uint64 => Class::Integer,
-            Float | Double => Class::Float,
-            ComplexFloat | ComplexDouble => Class::Complex,
+            Float | Double | LongDouble => Class::Float,
+            ComplexFloat | ComplexDouble | ComplexLongDouble => Class::Complex,
             Bool => Class::Bool,
-            FloatInt | DoubleInt | Int16Int | Int32Int | Int64Int => Class::Pair,
+            FloatInt | DoubleInt | Int16Int | Int32Int | Int64Int | LongDoubleInt => Class::Pair,
         }
     }
 
@@ -145,6 +152,12 @@ impl ElementType {
     #[inline]
     pub(crate) const fn is_integer(self) -> bool {
         matches!(self.class(), Class::Integer)
+    }
+
+    /// Is it combined by instructions that this architecture does not have? Then it is only moved.
+    const fn is_only_moved(self) -> bool {
+        use ElementType::*;
+        !cfg!(target_arch = "x86_64") && matches!(self, LongDouble | ComplexLongDouble | LongDoubleInt)
     }
 
     /// Does the operation exist for it?
@@ -161,11 +174,18 @@ impl ElementType {
         }
     }
 
-    /// RMA_OP where the operation does not exist for the type, or only reads where nothing is `fetched`.
+    /// RMA_OP where the operation does not exist for the type, or only reads where nothing is fetched.
+    /// UNSUPPORTED where this architecture has no instruction for it.
     #[inline]
     pub fn check_reduce(self, op: Reduce, fetches: bool) -> Result<()> {
         if !self.has(op) {
             return Err(Error::new(Status::RMA_OP, format!("op: {op:?} is not defined for elements of type {self:?}")));
+        }
+        if self.is_only_moved() && !matches!(op, Reduce::Replace | Reduce::NoOp) {
+            return Err(Error::new(
+                Status::UNSUPPORTED,
+                format!("op: {op:?} of {self:?} is for x86-64; no instruction of this processor calculates with long double"),
+            ));
         }
         if op == Reduce::NoOp && !fetches {
             return Err(Error::new(Status::RMA_OP, "op: NO_OP reads, which an operation without a result does not"));

@@ -123,6 +123,8 @@ pub(crate) mod lock_order {
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 }
 pub mod log;
+#[cfg(target_arch = "x86_64")]
+mod long_double;
 pub mod memory;
 pub(crate) mod memory_type;
 pub(crate) mod messages;

@@ -13,6 +13,8 @@
 //! lock of 15 ns is won back from the third element on, as far as nobody else wants it.
 
 use super::element::{Domain, ElementType, Reduce};
+#[cfg(target_arch = "x86_64")]
+use super::long_double::{complex_product, LongDouble};
 use super::vectors::combine_all;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
@@ -62,6 +64,11 @@ pairs! {
     Int16Int { i16, hole: u16, index: i32 }
     Int32Int { i32, index: i32 }
     Int64Int { i64, index: i32, hole: u32 }
+}
+
+#[cfg(target_arch = "x86_64")]
+pairs! {
+    LongDoubleInt { LongDouble, index: i32, hole: [u32; 3] }
 }
 
 /// What to do with the function that an operation is for a type.
@@ -153,6 +160,20 @@ unsafe fn dispatch(kind: ElementType, op: Reduce, visitor: impl Visitor) {
         ElementType::Int16Int => pair!(Int16Int),
         ElementType::Int32Int => pair!(Int32Int),
         ElementType::Int64Int => pair!(Int64Int),
+        #[cfg(target_arch = "x86_64")]
+        ElementType::LongDouble => float!(LongDouble),
+        #[cfg(target_arch = "x86_64")]
+        ElementType::ComplexLongDouble => match op {
+            Sum => visit!([LongDouble; 2], |a, b| [a[0] + b[0], a[1] + b[1]]),
+            Prod => visit!([LongDouble; 2], complex_product),
+            _ => unreachable!("checked by the caller"),
+        },
+        #[cfg(target_arch = "x86_64")]
+        ElementType::LongDoubleInt => pair!(LongDoubleInt),
+        #[cfg(not(target_arch = "x86_64"))]
+        ElementType::LongDouble | ElementType::ComplexLongDouble | ElementType::LongDoubleInt => {
+            unreachable!("checked by the caller")
+        }
     }
 }
 

@@ -179,7 +179,7 @@ fn nothing_is_touched_that_is_not_attached() {
     let (region, mut done) = (alone.region(), 0);
     for _ in 0..20_000 {
         let what = [What::Put, What::Get, What::Accumulate, What::Fetch, What::Swap][chance(5) as usize];
-        let kind = ElementType::ALL[chance(19) as usize];
+        let kind = ElementType::ALL[chance(ElementType::ALL.len() as u64) as usize];
         let op = Reduce::from_number(chance(14) as i32).unwrap();
         let size = kind.size() as u64;
         let mut pieces = Vec::new();

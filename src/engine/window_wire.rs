@@ -258,7 +258,7 @@ mod tests {
             assert!(WindowHeader::decode(&bytes[..length]).is_err());
         }
         assert!(WindowHeader::decode(&[&bytes[..], &[0]].concat()).is_err());
-        for (position, value) in [(0, 2), (2, 15), (3, 14), (4, 19), (5, 0), (5, 3), (6, 2), (7, 1), (59, 0)] {
+        for (position, value) in [(0, 2), (2, 15), (3, 14), (4, 22), (5, 0), (5, 3), (6, 2), (7, 1), (59, 0)] {
             let mut damaged = bytes;
             damaged[position] = value;
             assert!(WindowHeader::decode(&damaged).is_err(), "byte {position}");

@@ -230,7 +230,8 @@ pub enum ucxx_sync_type {
     UCXX_SYNC_FENCE_EPOCH = 7,
 }
 
-/// Element types of windows. The last five are pairs of a value and an index.
+/// Element types of windows: a C type each. Those whose names end in _INT are pairs of a value and
+/// an index. docs/windows.md names MPI's types for them.
 #[repr(C)]
 pub enum ucxx_type {
     UCXX_TYPE_BYTE = 0,
@@ -251,8 +252,12 @@ pub enum ucxx_type {
     UCXX_TYPE_DOUBLE_INT = 15,
     UCXX_TYPE_INT16_INT = 16,
     UCXX_TYPE_INT32_INT = 17,
-    /// Value, index.
     UCXX_TYPE_INT64_INT = 18,
+    /// `long double`, 16 bytes. It is added, multiplied and compared on x86-64 alone: elsewhere such
+    /// accumulates are UNSUPPORTED.
+    UCXX_TYPE_LONG_DOUBLE = 19,
+    UCXX_TYPE_COMPLEX_LONG_DOUBLE = 20,
+    UCXX_TYPE_LONG_DOUBLE_INT = 21,
 }
 
 /// Operations of accumulates.

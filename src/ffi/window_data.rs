@@ -185,7 +185,7 @@ pub unsafe extern "C" fn ucxx_window_get(
 /// Atomic for each element (for more with accumulate_granularity) to all accumulates (this, get_accumulate, fetch_and_op, compare_and_swap) of the same type from wherever, also with other operations; not to put, get, loads and stores. Those of one thread at one target are done in order.
 /// Integers wrap around. MIN and MAX of a NaN and a number are the number; MINLOC and MAXLOC take the lower index of equal values.
 ///
-/// Errors, with nothing done: RMA_OP where the operation does not exist for the type; RMA_TYPE where the types differ; EXCEEDS_LIMIT for more than 2 GiB that accumulate_granularity makes one message (ucxx_window_path), in a window that has less; RMA_POISONED where a process has died in the midst of one under the lock of the target (elements over 8 bytes, memory that is not mapped); else as ucxx_window_put.
+/// Errors, with nothing done: RMA_OP where the operation does not exist for the type; UNSUPPORTED where this architecture cannot calculate with it (long double); RMA_TYPE where the types differ; EXCEEDS_LIMIT for more than 2 GiB that accumulate_granularity makes one message (ucxx_window_path), in a window that has less; RMA_POISONED where a process has died in the midst of one under the lock of the target (elements over 8 bytes, memory that is not mapped); else as ucxx_window_put.
 ///
 /// # Safety
 /// As for `ucxx_window_put`.

@@ -249,7 +249,8 @@ static void check_result(doing_t *doing) {
 /* That it is, with nothing in its result. */
 static void refused(doing_t *doing) {
   attempt(doing);
-  if (doing->status != UCXX_ERR_RMA_OP || doing->request != NULL)
+  const ucxx_status_t expected = kinds[doing->type].ops[doing->op] == 'u' ? UCXX_ERR_UNSUPPORTED : UCXX_ERR_RMA_OP;
+  if (doing->status != expected || doing->request != NULL)
     FAIL("operation %d, type %s, op %d gave %s", (int)doing->action, kinds[doing->type].name, (int)doing->op, ucxx_status_name(doing->status));
   check_result(doing);
 }

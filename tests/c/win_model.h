@@ -8,13 +8,23 @@
 #define UCXX_RS_TEST_WIN_MODEL_H
 #include "test_util.h"
 
-enum { TYPES = UCXX_TYPE_INT64_INT + 1, REDUCES = UCXX_REDUCE_MAXLOC + 1, LARGEST_ELEMENT = 16, MOST_ELEMENTS = 2048, MOST_BLOCKS = 64 };
+#include <float.h>
+
+enum { TYPES = UCXX_TYPE_LONG_DOUBLE_INT + 1, REDUCES = UCXX_REDUCE_MAXLOC + 1, LARGEST_ELEMENT = 32, MOST_ELEMENTS = 2048, MOST_BLOCKS = 64 };
+/* Those of a long double that count. */
+enum { LONG_DOUBLE_BYTES = LDBL_MANT_DIG == 64 ? 10 : sizeof(long double) };
+
+#if defined(__x86_64__)
+#define IF_CALCULATED(ops, otherwise) ops
+#else
+#define IF_CALCULATED(ops, otherwise) otherwise
+#endif
 
 typedef struct kind {
   const char *name;
   char class; /* b byte, i signed, u unsigned, f real, c complex, l logical, p pair */
   uint8_t size, alignment, value; /* `value`: bytes of a pair's value, or of a complex number's part */
-  const char *ops; /* in the order of UCXX_REDUCE_* */
+  const char *ops; /* in the order of UCXX_REDUCE_*; u is UNSUPPORTED */
 } kind_t;
 
 static const kind_t kinds[TYPES] = {
@@ -28,17 +38,31 @@ static const kind_t kinds[TYPES] = {
     {"float and int", 'p', 8, 4, 4, "..........xxxx"},  {"double and int", 'p', 16, 8, 8, "..........xxxx"},
     {"int16 and int", 'p', 8, 4, 2, "..........xxxx"},  {"int32 and int", 'p', 8, 4, 4, "..........xxxx"},
     {"int64 and int", 'p', 16, 8, 8, "..........xxxx"},
+    {"long double", 'f', 16, 16, 16, IF_CALCULATED("xxxx......xx..", "uuuu......xx..")},
+    {"complex long double", 'c', 32, 16, 16, IF_CALCULATED("xx........xx..", "uu........xx..")},
+    {"long double and int", 'p', 32, 16, 16, IF_CALCULATED("..........xxxx", "..........xxuu")},
 };
 
 static inline int has_op(int32_t type, int32_t op) { return kinds[type].ops[op] == 'x'; }
 
-static inline int is_real_pair(int32_t type) { return type == UCXX_TYPE_FLOAT_INT || type == UCXX_TYPE_DOUBLE_INT; }
+static inline int is_real_pair(int32_t type) {
+  return type == UCXX_TYPE_FLOAT_INT || type == UCXX_TYPE_DOUBLE_INT || type == UCXX_TYPE_LONG_DOUBLE_INT;
+}
+
+static inline int has_long_doubles(int32_t type) {
+  return type == UCXX_TYPE_LONG_DOUBLE || type == UCXX_TYPE_COMPLEX_LONG_DOUBLE || type == UCXX_TYPE_LONG_DOUBLE_INT;
+}
+
+/* Bytes of a real number of so many that count. */
+static inline size_t real_bytes(size_t size) { return size == 16 ? LONG_DOUBLE_BYTES : size; }
 
 /* Where a pair has its index: half its size in, where C puts it. */
 static inline size_t index_at(int32_t type) { return kinds[type].size / 2; }
 
 static inline int is_padding(int32_t type, size_t byte) {
   const kind_t *kind = &kinds[type];
+  if (has_long_doubles(type) && (kind->class != 'p' || byte < kind->value))
+    return byte % kind->value >= LONG_DOUBLE_BYTES;
   return kind->class == 'p' && ((byte >= kind->value && byte < index_at(type)) || byte >= index_at(type) + 4);
 }
 
@@ -78,16 +102,18 @@ static inline uint64_t get_whole(const uint8_t *bytes, size_t size, int is_signe
   }
 }
 
-static inline void put_real(uint8_t *bytes, size_t size, double value) {
-  float narrow = (float)value;
-  memcpy(bytes, size == 4 ? (void *)&narrow : (void *)&value, size);
+static inline void put_real(uint8_t *bytes, size_t size, long double value) {
+  float four = (float)value;
+  double eight = (double)value;
+  memcpy(bytes, size == 4 ? (void *)&four : size == 8 ? (void *)&eight : (void *)&value, size);
 }
 
-static inline double get_real(const uint8_t *bytes, size_t size) {
-  float narrow = 0;
-  double wide = 0;
-  memcpy(size == 4 ? (void *)&narrow : (void *)&wide, bytes, size);
-  return size == 4 ? (double)narrow : wide;
+static inline long double get_real(const uint8_t *bytes, size_t size) {
+  float four = 0;
+  double eight = 0;
+  long double all = 0;
+  memcpy(size == 4 ? (void *)&four : size == 8 ? (void *)&eight : (void *)&all, bytes, size);
+  return size == 4 ? (long double)four : size == 8 ? (long double)eight : all;
 }
 
 /* Such that ties, zeros and NaNs come up, and that sums of reals are exact. */
@@ -147,23 +173,36 @@ static inline uint64_t model_whole(int32_t op, uint64_t a, uint64_t b, int is_si
   }
 }
 
+static inline long double combine_real(int32_t op, size_t size, long double a, long double b) {
+  const double a_double = (double)a, b_double = (double)b;
+  switch (op) {
+  case UCXX_REDUCE_SUM:
+    return size == 16 ? a + b : (long double)(a_double + b_double);
+  case UCXX_REDUCE_PROD:
+    return size == 16 ? a * b : (long double)(a_double * b_double);
+  case UCXX_REDUCE_MIN:
+    return b < a ? b : a;
+  default:
+    return b > a ? b : a;
+  }
+}
+
 /* 0 where the outcome is not defined. Products and sums of two floats are exact in a double, and rounded once when they are stored. */
 static inline int model_real(int32_t op, size_t size, const uint8_t *a_bytes, const uint8_t *b_bytes, uint8_t *out) {
-  double a = get_real(a_bytes, size), b = get_real(b_bytes, size);
-  double after = op == UCXX_REDUCE_SUM ? a + b : op == UCXX_REDUCE_PROD ? a * b : op == UCXX_REDUCE_MIN ? (b < a ? b : a) : (b > a ? b : a);
+  long double a = get_real(a_bytes, size), b = get_real(b_bytes, size), after = combine_real(op, size, a, b);
   int chooses = op == UCXX_REDUCE_MIN || op == UCXX_REDUCE_MAX;
   if (chooses && (a != a) != (b != b)) {
     memcpy(out, a != a ? b_bytes : a_bytes, size);
     return 1;
   }
-  if (a != a || b != b || after != after || (chooses && a == b && memcmp(a_bytes, b_bytes, size) != 0))
+  if (a != a || b != b || after != after || (chooses && a == b && memcmp(a_bytes, b_bytes, real_bytes(size)) != 0))
     return 0;
   put_real(out, size, after);
   return 1;
 }
 
 static inline int model_complex(int32_t op, size_t part, const uint8_t *a, const uint8_t *b, uint8_t *out) {
-  uint8_t left[8], right[8];
+  uint8_t left[16], right[16];
   if (op == UCXX_REDUCE_SUM)
     return model_real(op, part, a, b, out) && model_real(op, part, a + part, b + part, out + part);
   if (!model_real(op, part, a, b, left) || !model_real(op, part, a + part, b + part, right))
@@ -181,7 +220,7 @@ static inline int model_pair(int32_t op, int32_t type, const uint8_t *a, const u
   int64_t a_index = (int64_t)get_whole(a + index_at(type), 4, 1), b_index = (int64_t)get_whole(b + index_at(type), 4, 1);
   int less, equal;
   if (is_real_pair(type)) {
-    double left = get_real(a, size), right = get_real(b, size);
+    long double left = get_real(a, size), right = get_real(b, size);
     if (left != left || right != right)
       return 0;
     less = right < left;
@@ -191,7 +230,7 @@ static inline int model_pair(int32_t op, int32_t type, const uint8_t *a, const u
     less = right < left;
     equal = right == left;
   }
-  if (equal && memcmp(a, b, size) != 0)
+  if (equal && memcmp(a, b, is_real_pair(type) ? real_bytes(size) : size) != 0)
     return 0;
   const uint8_t *chosen = equal ? (b_index < a_index ? b : a) : less == (op == UCXX_REDUCE_MINLOC) ? b : a;
   memcpy(out, chosen, kinds[type].size);

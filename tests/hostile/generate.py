@@ -80,7 +80,7 @@ RULES = {
     ("uint32_t", "root"): "uint32_t root = one_in(c, 8) ? (uint32_t)number(c, 3) : 0;",
     ("uint32_t", "assertions"): "uint32_t assertions_ = assertions(c);",
     ("int32_t", "level"): "int32_t level = one_of(c, 0, 5);", ("int32_t", "progress_mode"): "int32_t progress_mode = one_of(c, 0, 3);",
-    ("int32_t", "how"): "int32_t how = one_of(c, 0, 1);", ("int32_t", "op"): "int32_t op_ = one_of(c, 0, 13);", ("int32_t", "type"): "int32_t type = one_of(c, 0, 18);",
+    ("int32_t", "how"): "int32_t how = one_of(c, 0, 1);", ("int32_t", "op"): "int32_t op_ = one_of(c, 0, 13);", ("int32_t", "type"): "int32_t type = one_of(c, 0, 21);",
     ("int32_t", "lock_type"): "int32_t lock_type = one_of(c, 1, 2);", ("int32_t", "memory_type"): "int32_t memory_type_ = memory_type(c);",
     ("ucxx_status_t", "status"): "ucxx_status_t status_ = one_in(c, 3) ? UCXX_ERR_APPLICATION - (int32_t)draw(c, 5) : one_of(c, -25, 1);",
     ("ucxx_memory_kind_t", "kind"): "ucxx_memory_kind_t kind = memory_kind(c);",
