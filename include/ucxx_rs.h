@@ -1833,7 +1833,8 @@ const char *ucxx_status_string(ucxx_status_t status);
 
 /**
  * What was wrong with the last call of the calling thread that failed: which argument, which peer, which limit, what to
- * do; of an operation whose failure a call has reported, what ucxx_request_error_message says. Empty if none has. Never NULL; valid until the next call on this thread that fails.
+ * do; of an operation whose failure a call has reported, what ucxx_request_error_message says. Empty if none has. Never NULL; at most
+ * 1023 bytes, what is longer is cut; valid until the next call on this thread that fails.
  */
 const char *ucxx_last_error_message(void);
 
@@ -1904,8 +1905,8 @@ ucxx_status_t ucxx_worker_create(ucxx_context_t *context, const ucxx_worker_para
 /**
  * Shuts the worker down now: its progress thread ends, what is in flight completes with CANCELED (with its callbacks, in this
  * call), endpoints are closed by force, UCX's worker goes. Bounded: about a second, and the callback that runs. Endpoints and
- * requests of it stay valid, and answer CLOSED. From a callback it takes effect at the end of the pass, with a progress thread on
- * a thread of the library's own. No other thread may be in a call on the worker; calls on its endpoints and requests may be under
+ * requests of it stay valid, and answer CLOSED. From a callback it takes effect when the call that made
+ * the callback returns, with a progress thread on a thread of the library's own. No other thread may be in a call on the worker; calls on its endpoints and requests may be under
  * way where there is a progress thread. NULL is ignored.
  * Destroy (or flush) endpoints before it: messages on their way are given a fifth of a second here, and a large one that is
  * cut short may still reach a peer that had its announcement, with what the buffer holds by then.

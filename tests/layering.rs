@@ -60,3 +60,20 @@ fn no_file_has_grown_out_of_sight() {
         assert!(generated || text.lines().count() <= 600, "{} has more than 600 lines", path.display());
     }
 }
+
+/// Storage with a destructor is gone in destructors that may still call the library: see `lasting.rs`. These do without it there.
+#[test]
+fn storage_of_threads_lasts() {
+    let allowed =
+        ["lasting.rs", "am_multi.rs", "lock_order.rs", "thread_lane.rs"].map(|name| Path::new("engine").join(name));
+    for (path, text) in sources("") {
+        let found = code(&text).find(|(_, line)| line.contains("thread_local!"));
+        let is_allowed = allowed.iter().any(|allowed| path.ends_with(allowed));
+        assert!(
+            found.is_none() || is_allowed,
+            "{}:{} declares it otherwise than by `lasting!`",
+            path.display(),
+            found.unwrap().0
+        );
+    }
+}

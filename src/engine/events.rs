@@ -5,18 +5,20 @@ use super::assist::Assistant;
 use super::endpoint::{Callback, Endpoint, Phase};
 use super::fetch::Making;
 use super::handlers::Handler;
+use super::lasting::lasting;
 use super::listener::ConnRequest;
 use super::messages::Reply;
+use super::own_callbacks::OwnCallbacks;
 use super::request::{Part, SlotPointer, Ticket};
 use super::segment::SegmentName;
 use super::status::Status;
 use super::wire::{Header, Hello, Kind};
 use super::worker::Worker;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 pub(crate) enum Event {
     /// UCP reported that the peer is gone.
@@ -82,39 +84,30 @@ impl Event {
 
 /// What a thread is in the midst of.
 struct Here {
-    /// User callbacks on its stack.
+    /// User callbacks on its stack, but for those that are counted by `own`.
     callbacks: Cell<u32>,
+    /// Of the SINGLE workers that it has made.
+    own: Cell<Option<&'static OwnCallbacks>>,
     /// What it is to stop being before it enters another one; or null.
     assistant: Cell<*const Assistant<'static>>,
 }
 
-thread_local! {
-    static HERE: Here = const { Here { callbacks: Cell::new(0), assistant: Cell::new(std::ptr::null()) } };
-    /// SINGLE workers that it has made, which make callbacks on it alone: to find the thread's storage takes longer than what else is done about one.
-    static OWN: RefCell<Vec<Weak<Worker>>> = const { RefCell::new(Vec::new()) };
-    /// Workers that a callback destroyed, kept until no frame of theirs is left on the stack.
-    static DOOMED: RefCell<Vec<Arc<Worker>>> = const { RefCell::new(Vec::new()) };
+lasting! {
+    static HERE: Here = const {
+        Here { callbacks: Cell::new(0), own: Cell::new(None), assistant: Cell::new(std::ptr::null()) }
+    };
 }
 
 /// Is this thread inside a user callback?
 pub(crate) fn in_callback() -> bool {
-    HERE.try_with(|here| here.callbacks.get() > 0).unwrap_or(false)
-        || OWN.try_with(|own| own.borrow().iter().any(is_delivering)).unwrap_or(false)
+    HERE.with(|here| here.callbacks.get() > 0 || here.own.get().is_some_and(OwnCallbacks::are_running))
 }
 
-fn is_delivering(worker: &Weak<Worker>) -> bool {
-    worker.upgrade().is_some_and(|worker| worker.delivering.get() > 0)
-}
-
-/// This thread has made a SINGLE worker.
-pub(crate) fn own(worker: &Arc<Worker>) {
-    let _ = OWN.try_with(|own| own.borrow_mut().push(Arc::downgrade(worker)));
-}
-
-/// It ends; as do those that have gone without.
-pub(crate) fn disown(worker: &Worker) {
-    let is_other = |own: &Weak<Worker>| own.strong_count() > 0 && !std::ptr::eq(own.as_ptr(), worker);
-    let _ = OWN.try_with(|own| own.borrow_mut().retain(is_other));
+/// This thread makes a SINGLE worker, which counts its callbacks there.
+pub(crate) fn own_callbacks() -> &'static OwnCallbacks {
+    let own = OwnCallbacks::take();
+    HERE.with(|here| here.own.set(Some(own)));
+    own
 }
 
 /// Marks this thread as inside a user callback for as long as it lives. Stays on its thread.
@@ -123,25 +116,22 @@ pub(crate) struct CallbackScope(*const Here);
 impl CallbackScope {
     #[inline]
     pub(crate) fn new() -> Self {
-        let here = HERE.try_with(std::ptr::from_ref).unwrap_or(std::ptr::null());
-        // SAFETY: this thread's own, which lives as long as the thread.
-        if let Some(here) = unsafe { here.as_ref() } {
+        HERE.with(|here| {
             here.callbacks.set(here.callbacks.get() + 1);
             if !here.assistant.get().is_null() {
                 leave_to_its_thread(here);
             }
-        }
-        CallbackScope(here)
+            CallbackScope(here)
+        })
     }
 }
 
 impl Drop for CallbackScope {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: as in `new`; a raw pointer keeps the scope on its thread.
-        if let Some(here) = unsafe { self.0.as_ref() } {
-            here.callbacks.set(here.callbacks.get() - 1);
-        }
+        // SAFETY: this thread's own, which lasts as long as the thread; a raw pointer keeps the scope on it.
+        let here = unsafe { &*self.0 };
+        here.callbacks.set(here.callbacks.get() - 1);
     }
 }
 
@@ -160,58 +150,12 @@ pub(crate) fn until_callback(assistant: &Assistant, work: &dyn Fn()) {
     struct Again(*const Assistant<'static>);
     impl Drop for Again {
         fn drop(&mut self) {
-            let _ = HERE.try_with(|here| here.assistant.set(self.0));
+            HERE.with(|here| here.assistant.set(self.0));
         }
     }
     let this = std::ptr::from_ref(assistant).cast();
-    let _again = Again(HERE.try_with(|here| here.assistant.replace(this)).unwrap_or(std::ptr::null()));
+    let _again = Again(HERE.with(|here| here.assistant.replace(this)));
     work();
-}
-
-/// Workers in `DOOMED`, on all threads: the one look that every call that progresses takes costs a load.
-static DOOMED_COUNT: AtomicUsize = AtomicUsize::new(0);
-
-/// A callback on this thread asked to destroy the worker: it ends when no call on it is left on the stack.
-pub(crate) fn doom(worker: Arc<Worker>) {
-    if DOOMED.try_with(|doomed| doomed.borrow_mut().push(worker)).is_ok() {
-        DOOMED_COUNT.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// Ends the workers that callbacks asked to destroy. For the C boundary, once no call on a worker is under way on this thread.
-pub fn reap_doomed() {
-    if in_callback() {
-        return;
-    }
-    while let Some(worker) = DOOMED.try_with(|doomed| doomed.borrow_mut().pop()).ok().flatten() {
-        DOOMED_COUNT.fetch_sub(1, Ordering::Relaxed);
-        worker.shut_down();
-    }
-}
-
-/// The same for a progress thread, on which nothing can be ended that waits for it.
-pub(crate) fn hand_over_doomed() {
-    if !may_have_doomed() {
-        return;
-    }
-    while let Some(worker) = DOOMED.try_with(|doomed| doomed.borrow_mut().pop()).ok().flatten() {
-        DOOMED_COUNT.fetch_sub(1, Ordering::Relaxed);
-        super::thread::reap(worker);
-    }
-}
-
-/// Could there be anything for `reap_doomed` to do on this thread?
-#[inline]
-pub fn may_have_doomed() -> bool {
-    DOOMED_COUNT.load(Ordering::Relaxed) != 0
-}
-
-/// The same for a thread that goes on waiting afterwards, for something that keeps its worker's memory.
-#[inline]
-pub(crate) fn reap_if_doomed() {
-    if may_have_doomed() {
-        reap_doomed();
-    }
 }
 
 impl Worker {
@@ -331,10 +275,12 @@ impl Worker {
     #[inline(always)]
     pub(crate) fn outside_as<const ALONE: bool>(&self, user_code: impl FnOnce()) {
         self.delivering.set(self.delivering.get() + 1);
-        if ALONE {
+        if let Some(own) = self.own_callbacks.filter(|_| ALONE) {
+            own.begin();
             self.gate.leave_quickly();
             user_code();
             self.gate.come_back_quickly();
+            own.end();
         } else {
             self.gate.leave();
             {

@@ -13,19 +13,23 @@
 
 use super::context::Context;
 use super::cuda::{self, Event, Fault, Gpu, Side, Stream};
+use super::doomed::hand_over_doomed;
 use super::fork::Generation;
+use super::gate::this_thread;
 use super::hub::Hub;
 use super::hub_lease::{End, Refusal, Seeker, Terms};
 use super::hub_memory::MemoryKind;
 use super::hub_state::{Role, State, NONE};
 use super::hub_transfer::Transfer;
 use super::hub_wait::{Retired, DATA, ROOM};
+use super::lasting::lasting;
 use super::library;
 use super::lock_order::{Condvar, Mutex};
 use super::memory_type::CUDA;
 use super::status::{Error, Result, Status};
 use std::cell::Cell;
 use std::ffi::c_void;
+use std::os::unix::thread::JoinHandleExt;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
@@ -169,7 +173,7 @@ impl Pump {
 
     /// Has the thread notice what has been reached by now. The caller keeps the hub.
     pub(super) fn settle(&self) {
-        if self.thread.as_ref().is_none_or(|thread| thread.thread().id() == std::thread::current().id()) {
+        if self.thread.as_ref().is_none_or(is_current) {
             return;
         }
         let mut inbox = self.shared.inbox.lock();
@@ -187,6 +191,10 @@ impl Pump {
     }
 }
 
+fn is_current(thread: &JoinHandle<()>) -> bool {
+    thread.as_pthread_t() as usize == this_thread()
+}
+
 impl Drop for Pump {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
@@ -197,7 +205,7 @@ impl Drop for Pump {
         self.shared.inbox.lock().over = true;
         self.shared.bell.notify_one();
         // The thread itself, where it has let go of the hub last, ends right after this.
-        if thread.thread().id() != std::thread::current().id() {
+        if !is_current(&thread) {
             let _ = thread.join();
         }
     }
@@ -345,7 +353,7 @@ static LEAVING: Mutex<Leaving> = Mutex::new(Leaving { threads: 0, process_ends: 
 static THREADS_SINCE: OnceLock<Generation> = OnceLock::new();
 static LEFT: Condvar = Condvar::new();
 
-thread_local! {
+lasting! {
     /// This one is among them: what it frees has an end that is the user's code, which may end the process.
     static LEAVES: Cell<bool> = const { Cell::new(false) };
 }
@@ -357,11 +365,12 @@ fn let_go<T>(last: T) {
     }
     leaving.threads += 1;
     drop(leaving);
-    LEAVES.set(true);
+    LEAVES.with(|leaves| leaves.set(true));
     drop(last);
-    LEAVES.set(false);
+    LEAVES.with(|leaves| leaves.set(false));
     LEAVING.lock().threads -= 1;
     LEFT.notify_all();
+    hand_over_doomed();
 }
 
 extern "C" fn process_ends() {
@@ -371,7 +380,7 @@ extern "C" fn process_ends() {
     }
     let mut leaving = LEAVING.lock();
     leaving.process_ends = true;
-    while leaving.threads > usize::from(LEAVES.get()) {
+    while leaving.threads > usize::from(LEAVES.with(Cell::get)) {
         LEFT.wait(&mut leaving);
     }
 }

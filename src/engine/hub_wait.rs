@@ -13,10 +13,10 @@ use super::hub::Hub;
 use super::hub_ready::{Callback, Calls, Effect};
 pub(super) use super::hub_sides::{DATA, ROOM};
 use super::hub_state::{Envelope, State};
+use super::lasting::{lasting, Frames};
 use super::status::Status;
 use super::timer;
 use super::worker::Worker;
-use std::cell::RefCell;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +24,9 @@ use std::time::Duration;
 /// Those who wait for several hubs at once.
 pub(super) static DISTANT: EventCount = EventCount::new();
 
-thread_local! {
+lasting! {
     /// Callbacks on this thread's stack: their hubs, and their links there.
-    static RUNNING: RefCell<Vec<(usize, u32)>> = const { RefCell::new(Vec::new()) };
+    static RUNNING: Frames<(usize, u32)> = const { Frames::new() };
 }
 
 /// What a destroyed hub has kept for its last lease. It is let go of where nobody is inside the hub. One word, as every call that ends a lease hands it on: a
@@ -190,28 +190,22 @@ impl Hub {
     /// May this thread call back? Not inside a callback of this hub.
     fn may_call(&self, state: &State) -> bool {
         let here = std::ptr::from_ref(self) as usize;
-        state.watched > 0
-            && !RUNNING.try_with(|running| running.borrow().iter().any(|(hub, _)| *hub == here)).unwrap_or(true)
+        state.watched > 0 && !RUNNING.with(|running| running.each().any(|(hub, _)| *hub == here))
     }
 
     fn call(&self, link: u32, callback: &Callback, status: Status) {
         let here = std::ptr::from_ref(self) as usize;
-        let _ = RUNNING.try_with(|running| running.borrow_mut().push((here, link)));
-        {
+        RUNNING.during((here, link), || {
             let _scope = CallbackScope::new();
             // SAFETY: function and argument as the caller gave them; the link's destruction waits for this call, or comes from inside it.
             unsafe { (callback.function)(callback.arg, callback.link, status.0) };
-        }
-        let _ = RUNNING.try_with(|running| running.borrow_mut().pop());
+        });
     }
 
     /// Waits until no callback of the link's, or of any, runs on another thread.
     pub(super) fn await_callbacks(&self, link: Option<u32>) {
         let here = std::ptr::from_ref(self) as usize;
-        let own = |number: u32| {
-            let running = |running: &RefCell<Vec<(usize, u32)>>| running.borrow().contains(&(here, number));
-            RUNNING.try_with(running).unwrap_or(false)
-        };
+        let own = |number: u32| RUNNING.with(|running| running.each().any(|one| *one == (here, number)));
         // No pass of the worker is needed for that, and none is to be made in the middle of whatever this is called from.
         let _ = self.wait_as(
             0,

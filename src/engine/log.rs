@@ -2,6 +2,7 @@
 //!
 //! Nothing is written to stdout or stderr, and no logger of the process is touched.
 
+use super::lasting::{lasting, Frames};
 use super::status::{Error, Result};
 use crate::sys;
 use parking_lot::RwLock;
@@ -36,9 +37,9 @@ static SINK: RwLock<Option<Sink>> = RwLock::new(None);
 /// What is let through at present; OFF without a sink. Relaxed: a line more or less around a change does not matter.
 static LEVEL: AtomicI32 = AtomicI32::new(OFF);
 
-thread_local! {
-    /// While Some, UCX's messages on this thread are collected here instead of being handed on.
-    static CAPTURE: RefCell<Option<Vec<(i32, String)>>> = const { RefCell::new(None) };
+lasting! {
+    /// UCX's messages on this thread are collected in the innermost of these instead of being handed on.
+    static CAPTURES: Frames<RefCell<Vec<(i32, String)>>> = const { Frames::new() };
 }
 
 /// Sets or (with None) removes the callback. UCXX_RS_LOG_LEVEL, when it is set, overrules `level`.
@@ -82,9 +83,8 @@ pub(crate) fn write(level: i32, component: &CStr, message: &str) {
 /// Runs `f` and returns what UCX logged on this thread meanwhile, whatever the level: level and text. None of it was
 /// handed on; `write_ucx` does that for what is to be seen.
 pub(crate) fn capture<T>(f: impl FnOnce() -> T) -> (T, Vec<(i32, String)>) {
-    CAPTURE.with(|capture| *capture.borrow_mut() = Some(Vec::new()));
-    let value = f();
-    (value, CAPTURE.with(|capture| capture.borrow_mut().take()).unwrap_or_default())
+    let (value, captured) = CAPTURES.during(RefCell::default(), f);
+    (value, captured.into_inner())
 }
 
 /// Hands on a line of UCX's.
@@ -163,7 +163,7 @@ unsafe extern "C" fn from_ucx(
             5 => DEBUG,
             _ => TRACE,
         };
-        let capturing = CAPTURE.try_with(|capture| capture.borrow().is_some()).unwrap_or(false);
+        let capturing = CAPTURES.with(|captures| captures.each().next().is_some());
         if !capturing && !enabled(level) {
             return;
         }
@@ -178,9 +178,15 @@ unsafe extern "C" fn from_ucx(
             unsafe { CStr::from_ptr(file) }.to_string_lossy()
         };
         let line = format!("{message} ({}:{line})", file.rsplit('/').next().unwrap_or_default());
-        if capturing {
-            let _ = CAPTURE.try_with(|capture| capture.borrow_mut().get_or_insert_default().push((level, line)));
-        } else {
+        let line = (level, line);
+        let left = CAPTURES.with(|captures| match captures.each().next() {
+            Some(capture) => {
+                capture.borrow_mut().push(line);
+                None
+            }
+            None => Some(line),
+        });
+        if let Some((level, line)) = left {
             write_ucx(level, &line);
         }
     });

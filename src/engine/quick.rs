@@ -10,8 +10,8 @@
 use super::am::told;
 use super::context::feature;
 use super::credits;
+use super::doomed::may_have_doomed;
 use super::endpoint::Endpoint;
-use super::events::may_have_doomed;
 use super::gate::this_thread;
 use super::inflight::{Out, Submission};
 use super::memory_type;

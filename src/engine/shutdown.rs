@@ -27,11 +27,7 @@ impl Worker {
             return;
         }
         if events::in_callback() {
-            if self.thread.is_running() {
-                // Its thread ends after the round that it is in.
-                return super::thread::reap(self);
-            }
-            return events::doom(self);
+            return super::doomed::doom(self);
         }
         self.shut_down();
     }
@@ -42,7 +38,6 @@ impl Worker {
             return;
         }
         self.quick.set(0);
-        super::events::disown(self);
         self.special.store(true, Ordering::SeqCst);
         // Threads that wait see that it is closed.
         self.tell_others();
@@ -112,6 +107,9 @@ impl Worker {
         inside.peers.clear();
         inside.keep.set(Some(self.clone()));
         inside.shut_foreign();
+        if let Some(own) = self.own_callbacks {
+            own.give_back();
+        }
         drop(inside);
         self.tell_others();
     }

@@ -7,6 +7,7 @@ use super::assist::Assistants;
 use super::cache_line::CacheLine;
 use super::context::feature;
 use super::control::Control;
+use super::doomed;
 use super::endpoint::Endpoint;
 use super::event_count::EventCount;
 use super::events::{self, CallbackScope};
@@ -341,7 +342,7 @@ impl Worker {
                 continue;
             }
             let worked = guarded(|| self.round(&mut lists)).unwrap_or(0);
-            events::hand_over_doomed();
+            doomed::hand_over_doomed();
             match idle.after(worked) {
                 Next::Go => {}
                 Next::Yield => std::thread::yield_now(),
@@ -349,7 +350,7 @@ impl Worker {
             }
         }
         guarded(|| self.last_round(&mut lists));
-        events::hand_over_doomed();
+        doomed::hand_over_doomed();
     }
 
     /// Everything there is to do, once. Returns how much there was.
@@ -435,23 +436,12 @@ impl Drop for ManuallyLeft<'_> {
 }
 
 /// A panic is a bug, and must not take the thread away from those who rely on it.
-fn guarded<T>(f: impl FnOnce() -> T) -> Option<T> {
+pub(super) fn guarded<T>(f: impl FnOnce() -> T) -> Option<T> {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
     if result.is_err() {
         log::write(log::ERROR, c"worker", "a bug in ucxx_rs, please report it: a panic on the progress thread");
     }
     result.ok()
-}
-
-/// Ends a worker on a thread of its own: the thread that asks for it is the worker's own progress thread, or in a callback.
-pub(crate) fn reap(worker: Arc<Worker>) {
-    let name = std::thread::Builder::new().name("ucxx_reaper".to_owned());
-    let ending = move || {
-        let _scope = guarded(|| worker.shut_down());
-    };
-    if library::with_signals_blocked(|| name.spawn(ending)).is_err() {
-        log::write(log::ERROR, c"worker", "there was no thread to destroy it on: it goes on");
-    }
 }
 
 /// What the thread does after a round.

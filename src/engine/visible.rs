@@ -1,9 +1,10 @@
 //! When what a data call of a window has stored is there for everybody: what a flush has left to do.
 
+use super::lasting::lasting;
 use std::cell::Cell;
 use std::sync::atomic::{fence, Ordering};
 
-thread_local! {
+lasting! {
     /// Whether this thread has stored into the memory of a window, other than by an instruction that is a full barrier, since its last fence here.
     ///
     /// After a flush, what this process reads must not be older than its puts: of two that put, flush and get what the other has put, one sees
@@ -29,14 +30,14 @@ thread_local! {
 #[inline(always)]
 pub(crate) fn stored() {
     if cfg!(target_arch = "x86_64") {
-        STORED.set(true);
+        STORED.with(|stored| stored.set(true));
     }
 }
 
 /// Loads from here on are after what this thread, and those it knows of, have done at windows.
 #[inline(always)]
 pub(crate) fn complete() {
-    if !cfg!(target_arch = "x86_64") || STORED.replace(false) {
+    if !cfg!(target_arch = "x86_64") || STORED.with(|stored| stored.replace(false)) {
         fence(Ordering::SeqCst);
     } else {
         // For the compiler.
@@ -88,9 +89,9 @@ mod tests {
             scope.spawn(|| {
                 stored();
                 stored();
-                assert_eq!(STORED.get(), cfg!(target_arch = "x86_64"));
+                assert_eq!(STORED.with(Cell::get), cfg!(target_arch = "x86_64"));
                 complete();
-                assert!(!STORED.get());
+                assert!(!STORED.with(Cell::get));
             });
         });
     }

@@ -9,6 +9,7 @@
 
 use super::context::feature;
 use super::done::Marked;
+use super::doomed;
 use super::event_count::EventCount;
 use super::events;
 use super::futex;
@@ -121,7 +122,7 @@ impl Worker {
         let mut patience = Patience::new(self.spin_ns, deadline);
         while !done() {
             let handled = self.progress()?;
-            events::reap_if_doomed();
+            doomed::end_doomed();
             match patience.after_pass(handled) {
                 Next::Poll => {}
                 Next::Nap => std::thread::sleep(NAP),
@@ -180,7 +181,7 @@ impl Worker {
     fn drive_alone(&self, done: &dyn Fn() -> bool, patience: &mut Patience) -> Result<Option<bool>> {
         while !done() {
             let handled = self.progress_and_tell()?;
-            events::reap_if_doomed();
+            doomed::end_doomed();
             match patience.after_pass(handled) {
                 Next::Poll => {}
                 Next::Nap => {

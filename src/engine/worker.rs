@@ -26,6 +26,7 @@ use super::liveness::LivenessClock;
 use super::multi::Multis;
 use super::nudge::Nudge;
 use super::operation::{self, OpParams};
+use super::own_callbacks::OwnCallbacks;
 use super::param::Templates;
 use super::peer_watch::PeerWatch;
 use super::promise::Hand;
@@ -109,6 +110,8 @@ pub struct Worker {
     pub(crate) attention: Cell<u32>,
     /// A pass is handing out callbacks (several threads at once in MULTI).
     pub(crate) delivering: Cell<u32>,
+    /// SINGLE: where it counts them for its thread.
+    pub(crate) own_callbacks: Option<&'static OwnCallbacks>,
     /// Armed, and not progressed since: somebody sleeps, or is about to.
     pub(crate) armed: Cell<bool>,
     pub(crate) resting: Resting,
@@ -338,12 +341,10 @@ impl Worker {
             armed: Cell::new(false),
             resting: Resting::default(),
             delivering: Cell::new(0),
+            own_callbacks: (params.thread_mode == ThreadMode::Single).then(super::events::own_callbacks),
             coarse_now: Cell::new(timer::now_ns()),
         });
         context.late_workers.begin();
-        if params.thread_mode == ThreadMode::Single {
-            super::events::own(&worker);
-        }
         if let Err(error) = worker.register_handlers().and_then(|()| worker.max_am_header()) {
             worker.shut_down();
             return Err(error);

@@ -135,7 +135,7 @@ unsafe fn text(string: *const c_char, argument: &str) -> Result<String> {
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_context_destroy(context: *mut ucxx_context_t) {
     // SAFETY: as for this function.
-    guard::quietly((), || drop(unsafe { handle::take_arc(context) }));
+    guard::ending(|| drop(unsafe { handle::take_arc(context) }));
 }
 
 /// Calls `visit` with each configuration variable (without its "UCX_") and the value in force for this context; transport

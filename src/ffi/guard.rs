@@ -1,14 +1,18 @@
 //! What every exported function runs inside: no panic gets out, and an error leaves its explanation behind.
 
 use super::status::ucxx_status_t;
-use crate::engine::events;
+use crate::engine::doomed;
+use crate::engine::lasting::lasting;
 use crate::engine::status::{Error, Result, Status};
-use std::cell::RefCell;
-use std::ffi::{c_char, CStr, CString};
+use std::cell::Cell;
+use std::ffi::c_char;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-thread_local! {
-    static LAST_ERROR: RefCell<Option<CString>> = const { RefCell::new(None) };
+/// Room for an explanation with its end.
+const LONGEST: usize = 1024;
+
+lasting! {
+    static LAST_ERROR: [Cell<u8>; LONGEST] = const { [const { Cell::new(0) }; LONGEST] };
 }
 
 /// Runs `f`; its error becomes a status, and its explanation the thread's last error.
@@ -26,14 +30,25 @@ pub(crate) fn status(f: impl FnOnce() -> Result<Status>) -> ucxx_status_t {
     }
 }
 
-/// The same for a call that may have run callbacks, one of which may have destroyed its own worker.
+/// The same for a call that may have run callbacks, one of which may have destroyed a worker.
 #[inline(always)]
 pub(crate) fn progressing(f: impl FnOnce() -> Result<Status>) -> ucxx_status_t {
     let status = status(f);
-    if events::may_have_doomed() {
-        quietly((), events::reap_doomed);
-    }
+    end_doomed();
     status
+}
+
+/// The same where there is no status to return.
+pub(crate) fn ending(f: impl FnOnce()) {
+    quietly((), f);
+    end_doomed();
+}
+
+#[inline(always)]
+fn end_doomed() {
+    if doomed::may_have_doomed() {
+        quietly((), doomed::end_doomed);
+    }
 }
 
 /// Runs `f` where there is no status to return; `otherwise` is the value after a panic.
@@ -65,21 +80,27 @@ pub(crate) fn explain(message: &str) {
 }
 
 fn remember(message: &str) {
-    // A thread that is being torn down has no storage any more: the status has to do.
-    let _ = LAST_ERROR.try_with(|last| {
-        *last.borrow_mut() = CString::new(message.replace('\0', " ")).ok();
+    let mut length = message.len().min(LONGEST - 1);
+    while !message.is_char_boundary(length) {
+        length -= 1;
+    }
+    LAST_ERROR.with(|last| {
+        for (place, byte) in last.iter().zip(&message.as_bytes()[..length]) {
+            place.set(if *byte == 0 { b' ' } else { *byte });
+        }
+        last[length].set(0);
     });
 }
 
 /// The calling thread's last explanation; empty if there was none.
 pub(crate) fn last_error() -> *const c_char {
-    let pointer = LAST_ERROR.try_with(|last| last.borrow().as_deref().map_or(c"".as_ptr(), CStr::as_ptr));
-    pointer.unwrap_or(c"".as_ptr())
+    LAST_ERROR.with(|last| last.as_ptr().cast())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::CStr;
 
     #[test]
     fn a_panic_becomes_a_status_with_its_text() {
@@ -89,5 +110,16 @@ mod tests {
         let text = unsafe { CStr::from_ptr(last_error()) }.to_str().unwrap();
         assert!(text.contains("number 7"), "{text}");
         assert_eq!(quietly(5, || panic!("again")), 5);
+    }
+
+    #[test]
+    fn an_explanation_that_is_too_long_is_cut_between_characters() {
+        explain(&format!("a\0bc{}", "é".repeat(LONGEST)));
+        // SAFETY: as above.
+        let text = unsafe { CStr::from_ptr(last_error()) }.to_str().unwrap();
+        assert!(text.starts_with("a bcé") && text.ends_with('é') && text.len() == LONGEST - 2);
+        explain("short");
+        // SAFETY: as above.
+        assert_eq!(unsafe { CStr::from_ptr(last_error()) }, c"short");
     }
 }

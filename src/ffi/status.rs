@@ -21,7 +21,8 @@ pub extern "C" fn ucxx_status_string(status: ucxx_status_t) -> *const c_char {
 }
 
 /// What was wrong with the last call of the calling thread that failed: which argument, which peer, which limit, what to
-/// do; of an operation whose failure a call has reported, what ucxx_request_error_message says. Empty if none has. Never NULL; valid until the next call on this thread that fails.
+/// do; of an operation whose failure a call has reported, what ucxx_request_error_message says. Empty if none has. Never NULL; at most
+/// 1023 bytes, what is longer is cut; valid until the next call on this thread that fails.
 #[no_mangle]
 pub extern "C" fn ucxx_last_error_message() -> *const c_char {
     guard::last_error()

@@ -188,8 +188,8 @@ fn progress_mode(number: i32) -> Result<ProgressMode> {
 
 /// Shuts the worker down now: its progress thread ends, what is in flight completes with CANCELED (with its callbacks, in this
 /// call), endpoints are closed by force, UCX's worker goes. Bounded: about a second, and the callback that runs. Endpoints and
-/// requests of it stay valid, and answer CLOSED. From a callback it takes effect at the end of the pass, with a progress thread on
-/// a thread of the library's own. No other thread may be in a call on the worker; calls on its endpoints and requests may be under
+/// requests of it stay valid, and answer CLOSED. From a callback it takes effect when the call that made
+/// the callback returns, with a progress thread on a thread of the library's own. No other thread may be in a call on the worker; calls on its endpoints and requests may be under
 /// way where there is a progress thread. NULL is ignored.
 /// Destroy (or flush) endpoints before it: messages on their way are given a fifth of a second here, and a large one that is
 /// cut short may still reach a peer that had its announcement, with what the buffer holds by then.

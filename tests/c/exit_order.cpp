@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
-#include <sys/wait.h>
 #include <ucxx_rs.h>
 #include <unistd.h>
+
+#include "quiet_child.h"
 
 namespace {
 
@@ -79,30 +79,6 @@ int one_way() {
   alarm(60);
   open_all();
   return 0;
-}
-
-bool try_way(const char *program, int way) {
-  char number[16], said[4096];
-  std::snprintf(number, sizeof number, "%d", way);
-  std::FILE *output = std::tmpfile();
-  std::fflush(nullptr);
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(fileno(output), STDOUT_FILENO);
-    dup2(fileno(output), STDERR_FILENO);
-    execlp(program, program, number, static_cast<char *>(nullptr));
-    _exit(127);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  std::rewind(output);
-  const size_t length = std::fread(said, 1, sizeof said, output);
-  std::fclose(output);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && length == 0)
-    return true;
-  std::fprintf(stderr, "way %d ended with %s %d, and said: %.*s\n", way, WIFEXITED(status) ? "status" : "signal", WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status),
-               static_cast<int>(length), said);
-  return false;
 }
 
 } // namespace

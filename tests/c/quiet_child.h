@@ -1,0 +1,34 @@
+/* A test that ends its process in several ways: each way is a process of its own, which has to end with 0 and to say nothing. */
+#ifndef QUIET_CHILD_H
+#define QUIET_CHILD_H
+
+#include <cstdio>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Runs the program with the number of the way as its argument. */
+static bool try_way(const char *program, int way) {
+  char number[16], said[4096];
+  std::snprintf(number, sizeof number, "%d", way);
+  std::FILE *output = std::tmpfile();
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(fileno(output), STDOUT_FILENO);
+    dup2(fileno(output), STDERR_FILENO);
+    execlp(program, program, number, static_cast<char *>(nullptr));
+    _exit(127);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  std::rewind(output);
+  const size_t length = std::fread(said, 1, sizeof said, output);
+  std::fclose(output);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && length == 0)
+    return true;
+  std::fprintf(stderr, "way %d ended with %s %d, and said: %.*s\n", way, WIFEXITED(status) ? "status" : "signal",
+               WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status), static_cast<int>(length), said);
+  return false;
+}
+
+#endif
