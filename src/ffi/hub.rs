@@ -175,7 +175,7 @@ pub unsafe extern "C" fn ucxx_hub_add_envelopes(
     kind: ucxx_memory_kind_t,
     count: usize,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::progressing(|| {
         // SAFETY: as for this function.
         unsafe { handle::get(hub) }?.add_envelopes(kind_of(kind), count)?;
         Ok(Status::OK)
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn ucxx_hub_add_buffer(
     deallocate: Option<unsafe extern "C" fn(arg: *mut c_void, data: *mut c_void)>,
     arg: *mut c_void,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::progressing(|| {
         // SAFETY: as for this function.
         unsafe {
             let hub = handle::get(hub)?;
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn ucxx_hub_set_flow(
     links: *const *mut ucxx_link_t,
     count: usize,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::progressing(|| {
         // SAFETY: as for this function.
         unsafe {
             let hub = handle::get(hub)?;
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn ucxx_hub_set_flow(
 /// A hub and a link of this library.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_hub_add_flow(hub: *mut ucxx_hub_t, link: *mut ucxx_link_t) -> ucxx_status_t {
-    guard::status(|| {
+    guard::progressing(|| {
         // SAFETY: as for this function.
         unsafe { handle::get(hub)?.add_flow(handle::get(link)?) }?;
         Ok(Status::OK)
@@ -267,7 +267,7 @@ pub unsafe extern "C" fn ucxx_hub_push(
     kind: ucxx_memory_kind_t,
     envelope: *mut *mut ucxx_envelope_t,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::progressing(|| {
         // SAFETY: as for this function.
         unsafe {
             let hub = handle::get(hub)?;
@@ -290,7 +290,7 @@ pub unsafe extern "C" fn ucxx_hub_peek(
     timeout_ns: u64,
     envelope: *mut *mut ucxx_envelope_t,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::progressing(|| {
         // SAFETY: as for this function.
         unsafe {
             let hub = handle::share(hub)?;
@@ -319,7 +319,7 @@ pub(super) fn give(
 /// A hub of this library.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_hub_pop(hub: *mut ucxx_hub_t) -> ucxx_status_t {
-    guard::status(|| {
+    guard::progressing(|| {
         // SAFETY: as for this function.
         unsafe { handle::get(hub) }?.pop()?;
         Ok(Status::OK)
@@ -342,7 +342,7 @@ pub unsafe extern "C" fn ucxx_hub_length(hub: *const ucxx_hub_t) -> usize {
 /// A hub of this library.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_hub_close(hub: *mut ucxx_hub_t) -> ucxx_status_t {
-    guard::status(|| {
+    guard::progressing(|| {
         // SAFETY: as for this function.
         unsafe { handle::get(hub) }?.close()?;
         Ok(Status::OK)
@@ -355,7 +355,7 @@ pub unsafe extern "C" fn ucxx_hub_close(hub: *mut ucxx_hub_t) -> ucxx_status_t {
 /// A hub of this library.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_hub_drain(hub: *mut ucxx_hub_t, timeout_ns: u64) -> ucxx_status_t {
-    guard::status(|| {
+    guard::progressing(|| {
         // SAFETY: as for this function.
         let empty = unsafe { handle::share(hub) }?.drain(timeout_ns)?;
         Ok(if empty { Status::OK } else { Status::TIMED_OUT })
@@ -397,7 +397,7 @@ pub unsafe extern "C" fn ucxx_hub_query_stats(hub: *const ucxx_hub_t, stats: *mu
 /// NULL or a hub of this library, not used afterwards.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_hub_destroy(hub: *mut ucxx_hub_t) {
-    guard::quietly((), || {
+    guard::ending(|| {
         // SAFETY: as for this function.
         if let Some(hub) = unsafe { handle::take_arc(hub) } {
             hub.destroy();

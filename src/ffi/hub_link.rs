@@ -149,7 +149,7 @@ pub unsafe extern "C" fn ucxx_link_create(
     params: *const ucxx_link_params_t,
     link: *mut *mut ucxx_link_t,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::progressing(|| {
         // SAFETY: as for this function.
         unsafe {
             let hub = handle::share(hub)?;
@@ -189,7 +189,7 @@ fn convert(params: &ucxx_link_params) -> Result<LinkParams> {
 /// NULL or a link of this library, not used afterwards.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_link_destroy(link: *mut ucxx_link_t) {
-    guard::quietly((), || {
+    guard::ending(|| {
         if !link.is_null() {
             // SAFETY: as for this function.
             unsafe { Link::destroy(link.cast()) };
@@ -240,7 +240,7 @@ unsafe fn lease_at_once(link: *const ucxx_link_t, timeout_ns: u64, envelope: *mu
 /// As for `ucxx_link_lease`.
 #[inline(never)]
 unsafe fn lease(link: *mut ucxx_link_t, timeout_ns: u64, envelope: *mut *mut ucxx_envelope_t) -> ucxx_status_t {
-    guard::status(|| {
+    guard::progressing(|| {
         // SAFETY: as for this function.
         unsafe {
             let link = handle::get(link)?;
@@ -265,7 +265,7 @@ pub unsafe extern "C" fn ucxx_link_lease_many(
     timeout_ns: u64,
     envelopes: *mut *mut ucxx_envelope_t,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::progressing(|| {
         // SAFETY: as for this function.
         let done = unsafe {
             self::links(links, count, |links| {
@@ -323,7 +323,7 @@ unsafe fn end_at_once(envelope: *const ucxx_envelope_t, length: Option<u64>, str
 /// As for `ucxx_envelope_commit`.
 #[inline(never)]
 unsafe fn commit(envelope: *mut ucxx_envelope_t, length: usize, stream: *mut c_void) -> ucxx_status_t {
-    guard::status(|| {
+    guard::progressing(|| {
         // SAFETY: as for this function.
         let retired = unsafe { handle::get(envelope) }?.commit(length as u64, stream)?;
         drop(retired);
@@ -337,7 +337,7 @@ unsafe fn commit(envelope: *mut ucxx_envelope_t, length: usize, stream: *mut c_v
 /// An envelope of this library, on lease.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_envelope_abort(envelope: *mut ucxx_envelope_t, stream: *mut c_void) -> ucxx_status_t {
-    guard::status(|| {
+    guard::progressing(|| {
         // SAFETY: as for this function.
         let retired = unsafe { handle::get(envelope) }?.abort(stream)?;
         drop(retired);
@@ -363,7 +363,7 @@ pub unsafe extern "C" fn ucxx_envelope_release(envelope: *mut ucxx_envelope_t, s
 /// As for `ucxx_envelope_release`.
 #[inline(never)]
 unsafe fn release(envelope: *mut ucxx_envelope_t, stream: *mut c_void) -> ucxx_status_t {
-    guard::status(|| {
+    guard::progressing(|| {
         // SAFETY: as for this function.
         let retired = unsafe { handle::get(envelope) }?.release(stream)?;
         drop(retired);
@@ -379,7 +379,7 @@ unsafe fn release(envelope: *mut ucxx_envelope_t, stream: *mut c_void) -> ucxx_s
 /// Envelopes of this library, on lease.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_envelope_swap(a: *mut ucxx_envelope_t, b: *mut ucxx_envelope_t) -> ucxx_status_t {
-    guard::status(|| {
+    guard::progressing(|| {
         // SAFETY: as for this function.
         let named = |envelope: *mut ucxx_envelope_t, name| unsafe { handle::get(envelope) }.map_err(|_| null(name));
         let (a, b): (&Lease, &Lease) = (named(a, "a")?, named(b, "b")?);
@@ -479,7 +479,7 @@ pub unsafe extern "C" fn ucxx_link_connect(
     stream_id: u64,
     window: u32,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::progressing(|| {
         // SAFETY: as for this function.
         let (link, endpoint) = unsafe { (handle::get(link.cast_const())?, handle::share(endpoint)?) };
         link.connect(&endpoint, stream_id, window)?;
