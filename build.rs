@@ -12,6 +12,10 @@ fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libucxx_rs.so.{major}.{minor}");
     // Progress threads and thread-local destructors may outlive a dlclose: the code has to stay mapped.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    // The C library's way to have destructors of thread-locals run takes the loader's lock. A thread of the library's that a constructor
+    // waits for, while dlopen runs that, could not get it. Without the function Rust's standard library keeps the destructors in a list of
+    // its own, which a key of pthreads works off.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,--defsym,__cxa_thread_atexit_impl=0");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,relro,-z,now");
 }
 
