@@ -1929,12 +1929,17 @@ ucxx_status_t ucxx_worker_wait(ucxx_worker_t *worker, uint64_t timeout_ns);
 /**
  * A descriptor for the caller's own event loop (epoll, poll, libuv, asyncio, glib): readable when the worker, armed before, has
  * something to progress, deadlines included. The library keeps and closes it. Needs UCXX_FEATURE_WAKEUP. With a progress thread it is of no use to others: ucxx_worker_arm is BUSY, and completions come by callbacks or a notifier.
+ *
+ * One thread at a time sleeps on it: the one that has armed it. Other threads may use the worker meanwhile, as its thread mode allows.
+ * What completes by their calls (a pass, a wait, a cancel, a close) makes the descriptor readable as well. What completes in a pass of the
+ * thread that has armed does not: that thread looks by itself.
  */
 ucxx_status_t ucxx_worker_event_fd(ucxx_worker_t *worker, int *fd);
 
 /**
  * Before going to sleep on the descriptor: OK when the next event will make it readable, BUSY when there is something to
- * progress first. So: progress until there are no events, arm, and only when that is OK sleep. Every sleep needs its own arm.
+ * progress first, or when something has completed by a call of another thread since this one has armed last. So: progress until there are no events, arm, and only when that is OK sleep; on BUSY look at what is awaited, and begin again. Every
+ * sleep needs its own arm.
  * BUSY with a progress thread. Needs UCXX_FEATURE_WAKEUP (else UNSUPPORTED).
  */
 ucxx_status_t ucxx_worker_arm(ucxx_worker_t *worker);

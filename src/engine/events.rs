@@ -282,7 +282,7 @@ impl Worker {
             self.gate.come_back_quickly();
             own.end();
         } else {
-            self.gate.leave();
+            self.leave();
             {
                 let _scope = CallbackScope::new();
                 user_code();

@@ -336,6 +336,7 @@ impl Worker {
         } else if slot.done.publish_and_wake() {
             super::wait::ANY_REQUEST.notify();
         }
+        self.tell_event_loop();
         self.give_up(slot, ENGINE);
     }
 

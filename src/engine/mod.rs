@@ -48,6 +48,7 @@ pub(crate) mod endpoint_status;
 pub mod endpoint_traffic;
 pub mod epoch;
 pub(crate) mod event_count;
+pub(crate) mod event_loop;
 pub mod events;
 pub(crate) mod explain;
 pub(crate) mod failure;

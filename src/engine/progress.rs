@@ -38,9 +38,13 @@ pub(crate) fn from_callback() -> Error {
 impl Worker {
     #[inline(always)]
     pub(crate) fn pass(&self) -> u32 {
-        let mut handled = self.pass_through_ucp(!self.gate.is_shared());
+        let alone = !self.gate.is_shared();
+        let mut handled = self.pass_through_ucp(alone);
         if self.attention.get() != 0 {
             handled += self.attend_to(handled);
+        }
+        if handled > 0 && !alone {
+            self.tell_event_loop();
         }
         handled
     }
@@ -48,14 +52,17 @@ impl Worker {
     /// UCP's part of a pass. `alone`: no other thread uses the worker.
     #[inline(always)]
     pub(crate) fn pass_through_ucp(&self, alone: bool) -> u32 {
+        if self.armed.get() {
+            self.event_loop.pass_begins();
+            if alone {
+                // Elsewhere it may be another thread that has armed, and sleeps.
+                self.armed.set(false);
+            }
+        }
         let mut handled = self.look_into_fast_boxes();
         if handled == 0 || self.stats.progress_calls.get() % PASSES_PER_TURN == 0 {
             // SAFETY: a live worker, and we are inside its gate.
             handled += unsafe { sys::ucp_worker_progress(self.ucp()) };
-        }
-        if alone {
-            // Elsewhere it may be another thread that has armed, and sleeps.
-            self.armed.set(false);
         }
         if self.stats.progress_calls.count() % PASSES_PER_LOOK == 0 {
             self.look_at_clock();

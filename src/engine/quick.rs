@@ -313,15 +313,16 @@ impl Slot {
     /// A receive that is PLAIN has ended well: its caller, who holds it, is the only one to learn of it.
     #[inline(always)]
     pub(crate) fn complete_quickly(&self) {
-        let stats = &self.worker().stats;
-        stats.completed.add(1);
-        stats.bytes_received.add(self.length.get());
+        let worker = self.worker();
+        worker.stats.completed.add(1);
+        worker.stats.bytes_received.add(self.length.get());
         self.hold.set(USER);
         self.marks.set(mark::GIVEN | mark::PLAIN);
         self.outcome.set(Status::OK);
         self.status.store(Status::OK.0, Ordering::Release);
-        // A SINGLE worker: nobody sleeps on it.
+        // A SINGLE worker: no other thread sleeps on it.
         self.done.publish();
+        worker.tell_event_loop();
     }
 
     /// The status, where a look or two tell it; None to go the long way.

@@ -431,7 +431,12 @@ struct ManuallyLeft<'a>(std::mem::ManuallyDrop<Inside<'a>>);
 
 impl Drop for ManuallyLeft<'_> {
     fn drop(&mut self) {
-        self.0.worker.gate.leave_fairly();
+        let worker = self.0.worker;
+        let owed = worker.event_loop.is_owed();
+        worker.gate.leave_fairly();
+        if owed {
+            worker.wake_event_loop();
+        }
     }
 }
 

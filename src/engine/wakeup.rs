@@ -1,5 +1,5 @@
 //! Sleeping until a worker has something to do: an epoll descriptor over UCP's event descriptor, a timer, and one by
-//! which others wake a progress thread.
+//! which others wake a thread that sleeps inside the library. A second one like it is handed out to callers.
 
 use super::context::feature;
 use super::status::{Error, Result, Status};
@@ -8,40 +8,94 @@ use super::timer;
 use super::worker::{attention, Worker};
 use crate::sys;
 use std::cell::Cell;
+use std::sync::OnceLock;
 use std::time::Duration;
 
-/// The descriptor that is handed out, and what is behind it.
+/// What threads sleep on.
 pub(crate) struct Wakeup {
+    /// Over `ucp` and `timer`: for threads inside the library.
     epoll: libc::c_int,
+    /// UCP's, which closes it.
+    ucp: libc::c_int,
     /// For deadlines: UCP knows nothing of them.
     timer: libc::c_int,
     /// For a thread that sleeps inside the library, a progress thread among them. Not behind `epoll`, whose events an `arm` on
     /// another thread takes in; only the sleeper, of which there is one, reads it.
     kick: libc::c_int,
+    handed_out: OnceLock<HandedOut>,
+}
+
+/// What is handed out to the caller's event loop. It is not woken by kicks, and threads inside the library
+/// are not woken by what it is told: only the one that sleeps knows when to take that back.
+struct HandedOut {
+    /// Over `ucp`, `timer` and `news`.
+    epoll: libc::c_int,
+    /// Something has completed that the event loop would not notice by itself.
+    news: libc::c_int,
 }
 
 impl Wakeup {
-    fn new(ucp_fd: libc::c_int) -> Result<Self> {
+    fn new(ucp: libc::c_int, peers: Option<libc::c_int>) -> Result<Self> {
         // SAFETY: plain system calls, checked below; `Drop` closes what was opened.
         let wakeup = unsafe {
             Wakeup {
                 epoll: libc::epoll_create1(libc::EPOLL_CLOEXEC),
+                ucp,
                 timer: libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK),
                 kick: libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK),
+                handed_out: OnceLock::new(),
             }
         };
         let opened = wakeup.epoll >= 0 && wakeup.timer >= 0 && wakeup.kick >= 0;
-        if !opened || !wakeup.add(ucp_fd) || !wakeup.add(wakeup.timer) {
-            let cause = std::io::Error::last_os_error();
-            return Err(Error::new(Status::IO_ERROR, format!("worker: no descriptor to wait on: {cause}")));
+        if !opened || !wakeup.fill(wakeup.epoll, peers) {
+            return Err(no_descriptor());
         }
         Ok(wakeup)
     }
 
-    pub(crate) fn add(&self, fd: libc::c_int) -> bool {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-        // SAFETY: two descriptors and a valid event.
-        unsafe { libc::epoll_ctl(self.epoll, libc::EPOLL_CTL_ADD, fd, &mut event) == 0 }
+    fn fill(&self, epoll: libc::c_int, peers: Option<libc::c_int>) -> bool {
+        add(epoll, self.ucp) && add(epoll, self.timer) && peers.is_none_or(|peers| add(epoll, peers))
+    }
+
+    /// The descriptor for the caller, made on first use.
+    fn hand_out(&self, peers: Option<libc::c_int>) -> Result<libc::c_int> {
+        if let Some(handed_out) = self.handed_out.get() {
+            return Ok(handed_out.epoll);
+        }
+        // SAFETY: plain system calls, checked below; `Drop` closes what was opened.
+        let made = unsafe {
+            HandedOut {
+                epoll: libc::epoll_create1(libc::EPOLL_CLOEXEC),
+                news: libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK),
+            }
+        };
+        let opened = made.epoll >= 0 && made.news >= 0;
+        if !opened || !self.fill(made.epoll, peers) || !add(made.epoll, made.news) {
+            return Err(no_descriptor());
+        }
+        Ok(self.handed_out.get_or_init(|| made).epoll)
+    }
+
+    /// A descriptor that has come to be watched.
+    pub(crate) fn add(&self, fd: libc::c_int) {
+        add(self.epoll, fd);
+        if let Some(handed_out) = self.handed_out.get() {
+            add(handed_out.epoll, fd);
+        }
+    }
+
+    /// Makes the descriptor that was handed out readable, until the event loop arms it again.
+    pub(crate) fn tell(&self) {
+        if let Some(handed_out) = self.handed_out.get() {
+            write(handed_out.news);
+        }
+    }
+
+    /// And takes that back.
+    fn take_back(&self) {
+        if let Some(handed_out) = self.handed_out.get() {
+            read(handed_out.news);
+        }
     }
 
     /// Makes the descriptor readable at `deadline`, and not before; none: not by the timer at all.
@@ -68,29 +122,60 @@ impl Wakeup {
         // SAFETY: two live descriptors, and their number.
         let woken = unsafe { libc::poll(fds.as_mut_ptr(), 2, timeout) } > 0;
         if fds[1].revents != 0 {
-            let mut count = 0u64;
-            // SAFETY: room for the counter; it does not block.
-            unsafe { libc::read(self.kick, (&raw mut count).cast(), 8) };
+            read(self.kick);
         }
         woken
     }
 
     /// Wakes the thread that sleeps, or the next one that would.
     pub(crate) fn kick(&self) {
-        let one = 1u64;
-        // SAFETY: a live eventfd and eight bytes. A full counter, the one way to fail, is readable.
-        unsafe { libc::write(self.kick, (&raw const one).cast(), 8) };
+        write(self.kick);
     }
 }
 
 impl Drop for Wakeup {
     fn drop(&mut self) {
-        for fd in [self.epoll, self.timer, self.kick] {
-            if fd >= 0 {
-                // SAFETY: opened in `new`, closed once.
-                unsafe { libc::close(fd) };
-            }
-        }
+        close(&[self.epoll, self.timer, self.kick]);
+    }
+}
+
+impl Drop for HandedOut {
+    fn drop(&mut self) {
+        close(&[self.epoll, self.news]);
+    }
+}
+
+fn no_descriptor() -> Error {
+    let cause = std::io::Error::last_os_error();
+    Error::new(Status::IO_ERROR, format!("worker: no descriptor to wait on: {cause}"))
+}
+
+/// Has the one become readable with the other.
+fn add(epoll: libc::c_int, fd: libc::c_int) -> bool {
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+    // SAFETY: two descriptors and a valid event.
+    unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event) == 0 }
+}
+
+/// Makes an eventfd readable. A full counter, the one way to fail, is readable.
+fn write(eventfd: libc::c_int) {
+    let one = 1u64;
+    // SAFETY: eight bytes.
+    unsafe { libc::write(eventfd, (&raw const one).cast(), 8) };
+}
+
+/// And takes that back.
+fn read(eventfd: libc::c_int) {
+    let mut count = 0u64;
+    // SAFETY: room for the counter; it does not block.
+    unsafe { libc::read(eventfd, (&raw mut count).cast(), 8) };
+}
+
+/// Closes those that have been opened.
+fn close(opened: &[libc::c_int]) {
+    for fd in opened.iter().filter(|fd| **fd >= 0) {
+        // SAFETY: the caller's own, closed once.
+        unsafe { libc::close(*fd) };
     }
 }
 
@@ -149,17 +234,14 @@ impl Worker {
         if status != sys::UCS_OK {
             return Err(Error::new(Status(status.into()), "worker: UCX has no event descriptor for it"));
         }
-        let wakeup = Wakeup::new(fd)?;
-        if let Some(peers) = self.peers.descriptor() {
-            wakeup.add(peers);
-        }
+        let wakeup = Wakeup::new(fd, self.peers.descriptor())?;
         Ok(self.wakeup.get_or_init(|| wakeup))
     }
 
     /// The descriptor for the caller's own event loop. It stays the library's.
     pub fn event_fd(&self) -> Result<libc::c_int> {
         let inside = self.enter()?;
-        inside.wakeup().map(|wakeup| wakeup.epoll)
+        inside.wakeup()?.hand_out(inside.peers.descriptor())
     }
 
     /// Asks that the descriptor become readable with the next event.
@@ -168,7 +250,15 @@ impl Worker {
             return Err(has_thread());
         }
         let inside = self.enter()?;
-        inside.arm_inside()
+        if inside.event_loop.is_behind() {
+            inside.wakeup()?.take_back();
+            return Ok(Armed::Busy);
+        }
+        let armed = inside.arm_inside()?;
+        if armed == Armed::Ready {
+            inside.event_loop.fall_asleep();
+        }
+        Ok(armed)
     }
 
     pub(crate) fn arm_inside(&self) -> Result<Armed> {
@@ -210,7 +300,11 @@ impl Worker {
                 self.armed.set(true);
                 Ok(Armed::Ready)
             }
-            sys::UCS_ERR_BUSY => Ok(Armed::Busy),
+            sys::UCS_ERR_BUSY => {
+                // Which it has taken in, and there may be another thread that sleeps for them.
+                self.tell_event_loop();
+                Ok(Armed::Busy)
+            }
             status => Err(Error::new(Status(status.into()), "worker: UCX could not arm its events")),
         }
     }

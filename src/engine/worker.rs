@@ -8,6 +8,7 @@ use super::cache_line::CacheLine;
 use super::context::{self, feature, Context};
 use super::due::Due;
 use super::endpoint::Endpoint;
+use super::event_loop::EventLoop;
 use super::events::Event;
 use super::fast_boxes::FastBoxes;
 use super::fetch_answer::FetchHandler;
@@ -114,6 +115,7 @@ pub struct Worker {
     pub(crate) own_callbacks: Option<&'static OwnCallbacks>,
     /// Armed, and not progressed since: somebody sleeps, or is about to.
     pub(crate) armed: Cell<bool>,
+    pub(crate) event_loop: EventLoop,
     pub(crate) resting: Resting,
     pub(crate) coarse_now: Cell<u64>,
     /// Requests whose callback is due, oldest first.
@@ -223,7 +225,7 @@ pub(crate) struct Inside<'a> {
 impl Drop for Inside<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.worker.gate.leave();
+        self.worker.leave();
     }
 }
 
@@ -339,6 +341,7 @@ impl Worker {
             fenced: AtomicU64::new(0),
             endpoints_made: Cell::new(0),
             armed: Cell::new(false),
+            event_loop: EventLoop::default(),
             resting: Resting::default(),
             delivering: Cell::new(0),
             own_callbacks: (params.thread_mode == ThreadMode::Single).then(super::events::own_callbacks),
@@ -447,8 +450,7 @@ impl Worker {
     #[cold]
     fn disarm_and_signal(&self) {
         self.armed.set(false);
-        // Fails only without WAKEUP, where nobody can have armed.
-        let _ = self.signal_ucp();
+        self.tell_event_loop();
         self.kick();
     }
 
