@@ -10,6 +10,7 @@ pub(crate) mod am_receive;
 pub(crate) mod assist;
 pub(crate) mod asymmetric;
 pub mod atomic;
+pub(crate) mod back_off;
 pub mod bootstrap;
 pub mod bootstrap_env;
 pub(crate) mod bootstrap_link;

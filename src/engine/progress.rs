@@ -43,8 +43,11 @@ impl Worker {
         if self.attention.get() != 0 {
             handled += self.attend_to(handled);
         }
-        if handled > 0 && !alone {
-            self.tell_event_loop();
+        if handled > 0 {
+            self.back_off.end();
+            if !alone {
+                self.tell_event_loop();
+            }
         }
         handled
     }

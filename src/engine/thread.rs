@@ -4,6 +4,7 @@
 //! transfers into the ring and everything else onto the control list. Without, they enter the gate, which is a lock then.
 
 use super::assist::Assistants;
+use super::back_off::Pause;
 use super::cache_line::CacheLine;
 use super::context::feature;
 use super::control::Control;
@@ -346,7 +347,11 @@ impl Worker {
             match idle.after(worked) {
                 Next::Go => {}
                 Next::Yield => std::thread::yield_now(),
-                Next::Sleep => self.doze(),
+                Next::Sleep => {
+                    if !self.doze() {
+                        idle.stay_idle();
+                    }
+                }
             }
         }
         guarded(|| self.last_round(&mut lists));
@@ -399,30 +404,32 @@ impl Worker {
         super::wait::ANY_REQUEST.notify();
     }
 
-    /// Sleeps until there is something to do.
-    fn doze(&self) {
+    /// Sleeps until there is something to do. False if it may not.
+    fn doze(&self) -> bool {
         let thread = &self.thread;
         thread.sleep.announce();
         let queued = thread.queue.get().is_some_and(|queue| !queue.is_empty());
         if queued || thread.control.is_pending() || thread.stop.load(Ordering::SeqCst) {
-            return thread.sleep.awake();
+            thread.sleep.awake();
+            return false;
         }
         self.gate.enter_any();
         let inside = Inside { worker: self };
-        let armed = inside.arm_inside();
+        let sleeps = matches!(inside.arm_inside(), Ok(Armed::Ready));
+        let pause = if sleeps { Pause::Nothing } else { inside.back_off.pause() };
         let longest = (!inside.changing.borrow().is_empty()).then_some(NAP);
-        let sleeps = matches!(armed, Ok(Armed::Ready));
         self.stats.sleeps.add(sleeps.into());
         self.stats.wakeups.add(sleeps.into());
         drop(inside);
-        match (armed, self.wakeup.get()) {
-            (Ok(Armed::Ready), Some(wakeup)) => {
+        if let Some(wakeup) = self.wakeup.get() {
+            if sleeps {
                 wakeup.sleep(longest);
+            } else {
+                wakeup.pause(pause);
             }
-            (Ok(Armed::Busy), _) => {}
-            _ => std::thread::yield_now(),
         }
         thread.sleep.awake();
+        sleeps
     }
 }
 
@@ -487,5 +494,10 @@ impl Idle {
             return Next::Yield;
         }
         Next::Go
+    }
+
+    /// It could not sleep: it tries again after the next round.
+    fn stay_idle(&mut self) {
+        self.rounds = ROUNDS_PER_LOOK;
     }
 }

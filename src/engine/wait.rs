@@ -57,6 +57,8 @@ pub(crate) static ANY_REQUEST: EventCount = EventCount::new();
 enum Idle {
     Woken,
     Nothing,
+    /// It may not sleep: there may be something to do.
+    Refused,
 }
 
 impl Worker {
@@ -125,10 +127,9 @@ impl Worker {
             doomed::end_doomed();
             match patience.after_pass(handled) {
                 Next::Poll => {}
+                Next::Yield => std::thread::yield_now(),
                 Next::Nap => std::thread::sleep(NAP),
-                Next::Sleep => {
-                    self.sleep_until_event(done, deadline)?;
-                }
+                Next::Sleep => patience.note(self.sleep_until_event(done, deadline)?),
                 Next::GiveUp => return Ok(done()),
             }
         }
@@ -184,12 +185,13 @@ impl Worker {
             doomed::end_doomed();
             match patience.after_pass(handled) {
                 Next::Poll => {}
+                Next::Yield => std::thread::yield_now(),
                 Next::Nap => {
                     std::thread::sleep(NAP);
                     return Ok(None);
                 }
                 Next::Sleep => {
-                    self.sleep_until_event(done, patience.deadline)?;
+                    patience.note(self.sleep_until_event(done, patience.deadline)?);
                     return Ok(None);
                 }
                 Next::GiveUp => return Ok(Some(done())),
@@ -252,13 +254,15 @@ impl Worker {
     }
 
     fn arm_and_sleep(&self, deadline: u64) -> Result<Idle> {
-        let wakeup = {
-            let inside = self.enter()?;
-            if inside.arm_inside()? == Armed::Busy {
-                return Ok(Idle::Woken);
-            }
-            inside.worker.wakeup()?
-        };
+        let inside = self.enter()?;
+        let wakeup = inside.worker.wakeup()?;
+        if inside.arm_inside()? == Armed::Busy {
+            let pause = inside.back_off.pause();
+            drop(inside);
+            wakeup.pause(pause);
+            return Ok(Idle::Refused);
+        }
+        drop(inside);
         self.stats.sleeps.add(1);
         let woken = wakeup.sleep(timer::remaining(deadline));
         self.stats.wakeups.add(1);
@@ -310,9 +314,11 @@ impl Worker {
             }
             match patience.after_pass(0) {
                 Next::Poll => {}
+                Next::Yield => std::thread::yield_now(),
                 Next::GiveUp => return Ok(false),
                 Next::Sleep | Next::Nap => {
-                    if let Idle::Woken = self.sleep_until_event(&|| false, deadline)? {
+                    // A signal is among what refuses a sleep.
+                    if let Idle::Woken | Idle::Refused = self.sleep_until_event(&|| false, deadline)? {
                         self.progress_and_tell()?;
                         return Ok(true);
                     }
@@ -335,6 +341,7 @@ struct Patience {
 
 enum Next {
     Poll,
+    Yield,
     Sleep,
     Nap,
     GiveUp,
@@ -363,14 +370,27 @@ impl Patience {
         if now >= self.deadline {
             return Next::GiveUp;
         }
-        if handled == 0 && self.idle_since == 0 {
-            self.idle_since = now;
+        if handled > 0 {
+            return Next::Poll;
         }
-        if self.idle_since != 0 && now - self.idle_since >= self.spin_ns {
+        if self.idle_since == 0 {
+            self.idle_since = now;
+            return Next::Poll;
+        }
+        if now - self.idle_since >= self.spin_ns {
             self.sleeps = self.sleeps.saturating_add(1);
             return if self.sleeps > FRUITLESS_WAKINGS { Next::Nap } else { Next::Sleep };
         }
-        Next::Poll
+        // A peer may need this very core to give us work.
+        Next::Yield
+    }
+
+    /// How a sleep ended.
+    fn note(&mut self, idle: Idle) {
+        if let Idle::Refused = idle {
+            // One pass, and then it tries again.
+            self.polls = POLLS_PER_LOOK - 1;
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Sleeping until a worker has something to do: an epoll descriptor over UCP's event descriptor, a timer, and one by
 //! which others wake a thread that sleeps inside the library. A second one like it is handed out to callers.
 
+use super::back_off::Pause;
 use super::context::feature;
 use super::status::{Error, Result, Status};
 use super::thread::has_thread;
@@ -125,6 +126,21 @@ impl Wakeup {
             read(self.kick);
         }
         woken
+    }
+
+    /// For a thread that may not sleep. A kick ends it.
+    pub(crate) fn pause(&self, pause: Pause) {
+        let longest = match pause {
+            Pause::Nothing => return,
+            Pause::Yield => return std::thread::yield_now(),
+            Pause::Nap(longest) => longest,
+        };
+        let mut fd = libc::pollfd { fd: self.kick, events: libc::POLLIN, revents: 0 };
+        let timeout = libc::timespec { tv_sec: 0, tv_nsec: longest.subsec_nanos().into() };
+        // SAFETY: a live descriptor, and a timeout that outlives the call.
+        if unsafe { libc::ppoll(&raw mut fd, 1, &raw const timeout, std::ptr::null()) } > 0 {
+            read(self.kick);
+        }
     }
 
     /// Wakes the thread that sleeps, or the next one that would.
@@ -257,8 +273,15 @@ impl Worker {
         let armed = inside.arm_inside()?;
         if armed == Armed::Ready {
             inside.event_loop.fall_asleep();
+            return Ok(Armed::Ready);
         }
-        Ok(armed)
+        let pause = inside.back_off.pause();
+        drop(inside);
+        // What the loop does in between is its own affair: it does not sleep here.
+        if pause != Pause::Nothing {
+            std::thread::yield_now();
+        }
+        Ok(Armed::Busy)
     }
 
     pub(crate) fn arm_inside(&self) -> Result<Armed> {
@@ -296,6 +319,7 @@ impl Worker {
         // SAFETY: a live worker inside its gate.
         match unsafe { sys::ucp_worker_arm(self.ucp()) } {
             sys::UCS_OK => {
+                self.back_off.end();
                 wakeup.set_timer(deadline);
                 self.armed.set(true);
                 Ok(Armed::Ready)

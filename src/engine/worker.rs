@@ -4,6 +4,7 @@ use super::address::{Address, Origin};
 use super::am_message::MessageHandler;
 use super::am_multi::MultiHandler;
 use super::am_receive::Inbox;
+use super::back_off::BackOff;
 use super::cache_line::CacheLine;
 use super::context::{self, feature, Context};
 use super::due::Due;
@@ -116,6 +117,7 @@ pub struct Worker {
     /// Armed, and not progressed since: somebody sleeps, or is about to.
     pub(crate) armed: Cell<bool>,
     pub(crate) event_loop: EventLoop,
+    pub(crate) back_off: BackOff,
     pub(crate) resting: Resting,
     pub(crate) coarse_now: Cell<u64>,
     /// Requests whose callback is due, oldest first.
@@ -342,6 +344,7 @@ impl Worker {
             endpoints_made: Cell::new(0),
             armed: Cell::new(false),
             event_loop: EventLoop::default(),
+            back_off: BackOff::default(),
             resting: Resting::default(),
             delivering: Cell::new(0),
             own_callbacks: (params.thread_mode == ThreadMode::Single).then(super::events::own_callbacks),
