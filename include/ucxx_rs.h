@@ -1864,7 +1864,8 @@ void ucxx_context_params_init(ucxx_context_params_t *value, size_t struct_size);
 /**
  * Sets UCX up. `params` may be NULL. The caller owns the context and destroys it. Any thread.
  *
- * Errors: INVALID_PARAM (an argument, or a variable that UCX does not take), and what UCX answers, with its log telling why.
+ * Errors: INVALID_PARAM (an argument, or a variable that UCX does not take); NO_RESOURCE where the system gives no thread, of which UCX
+ * needs one; and what UCX answers, with its log telling why.
  */
 ucxx_status_t ucxx_context_create(const ucxx_context_params_t *params, ucxx_context_t **context);
 
@@ -1898,7 +1899,8 @@ void ucxx_worker_params_init(ucxx_worker_params_t *value, size_t struct_size);
  * Creates a worker. `params` may be NULL. The caller owns it; it keeps the context's memory alive. Any thread.
  *
  * Errors: INVALID_PARAM, also when a configuration variable of the context found no taker, or for a progress thread with
- * UCXX_THREAD_SINGLE or on a CPU that cannot be used; UNSUPPORTED for one without UCXX_FEATURE_WAKEUP.
+ * UCXX_THREAD_SINGLE or on a CPU that cannot be used; UNSUPPORTED for one without UCXX_FEATURE_WAKEUP; NO_RESOURCE where the system
+ * gives no thread.
  */
 ucxx_status_t ucxx_worker_create(ucxx_context_t *context, const ucxx_worker_params_t *params, ucxx_worker_t **worker);
 

@@ -72,6 +72,7 @@ impl Context {
             return Err(Error::new(Status::UNSUPPORTED, text));
         }
         let features = if params.features == 0 { feature::DEFAULT } else { params.features };
+        library::check_thread_can_be_made()?;
         let config = Config::new(&params.config, params.local_network)?;
         let generation = Generation::current();
         let shares_memory = config.shares_memory();

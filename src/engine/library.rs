@@ -1,6 +1,7 @@
 //! Facts about the UCX that is loaded, and what has to be undone after loading it.
 
 use super::log;
+use super::status::{Error, Result, Status};
 use crate::sys;
 use std::ffi::{c_void, CStr, CString};
 use std::sync::{Once, OnceLock};
@@ -122,4 +123,51 @@ pub(crate) fn with_signals_blocked<T>(f: impl FnOnce() -> T) -> T {
     // SAFETY: the mask read above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
     value
+}
+
+/// UCX asserts where it cannot make the thread that its first context needs. Tries whether one can be made; else NO_RESOURCE.
+pub(crate) fn check_thread_can_be_made() -> Result<()> {
+    extern "C" fn trial(id: *mut c_void) -> *mut c_void {
+        // SAFETY: the caller's number, which waits for this thread.
+        unsafe { *id.cast::<libc::pid_t>() = libc::gettid() };
+        std::ptr::null_mut()
+    }
+    let mut id: libc::pid_t = 0;
+    // SAFETY: all-zero is a valid place for the result.
+    let mut thread: libc::pthread_t = unsafe { std::mem::zeroed() };
+    // As UCX makes it: with the same stack, which may be what there is no room for.
+    let error = with_signals_blocked(|| {
+        // SAFETY: a function that does not unwind; its argument lives until it is joined below.
+        unsafe { libc::pthread_create(&mut thread, std::ptr::null(), trial, (&raw mut id).cast()) }
+    });
+    if error != 0 {
+        if ucx_has_its_thread() {
+            return Ok(());
+        }
+        let cause = std::io::Error::from_raw_os_error(error);
+        let text = format!(
+            "no thread can be made, and UCX needs one (see RLIMIT_NPROC and the limits of a container): {cause}"
+        );
+        return Err(Error::new(Status::NO_RESOURCE, text));
+    }
+    // SAFETY: made above, joined once.
+    unsafe { libc::pthread_join(thread, std::ptr::null_mut()) };
+    // The kernel counts it a moment longer, and a next one might be one too many.
+    for _ in 0..MOST_LOOKS {
+        // SAFETY: no signal is sent.
+        if unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), id, 0) } != 0 {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+/// More than a thread takes to go; a bound in case its number is used again.
+const MOST_LOOKS: u32 = 1000;
+
+/// UCX has one thread, by the name of "async", while anything in the process needs it.
+fn ucx_has_its_thread() -> bool {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    threads.into_iter().any(|thread| std::fs::read(thread.path().join("comm")).is_ok_and(|name| name == b"async\n"))
 }

@@ -254,6 +254,7 @@ impl Worker {
             ThreadMode::Single => sys::UCS_THREAD_MODE_SINGLE,
             _ => sys::UCS_THREAD_MODE_SERIALIZED,
         };
+        library::check_thread_can_be_made()?;
         let mut ucp = std::ptr::null_mut();
         let (status, logged) = super::log::capture(|| {
             library::with_signals_blocked(|| {

@@ -64,7 +64,8 @@ pub unsafe extern "C" fn ucxx_context_params_init(value: *mut ucxx_context_param
 
 /// Sets UCX up. `params` may be NULL. The caller owns the context and destroys it. Any thread.
 ///
-/// Errors: INVALID_PARAM (an argument, or a variable that UCX does not take), and what UCX answers, with its log telling why.
+/// Errors: INVALID_PARAM (an argument, or a variable that UCX does not take); NO_RESOURCE where the system gives no thread, of which UCX
+/// needs one; and what UCX answers, with its log telling why.
 ///
 /// # Safety
 /// `params` is NULL or a struct whose `struct_size` is set; `context` is valid for a write.

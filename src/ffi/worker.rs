@@ -119,7 +119,8 @@ pub unsafe extern "C" fn ucxx_worker_params_init(value: *mut ucxx_worker_params_
 /// Creates a worker. `params` may be NULL. The caller owns it; it keeps the context's memory alive. Any thread.
 ///
 /// Errors: INVALID_PARAM, also when a configuration variable of the context found no taker, or for a progress thread with
-/// UCXX_THREAD_SINGLE or on a CPU that cannot be used; UNSUPPORTED for one without UCXX_FEATURE_WAKEUP.
+/// UCXX_THREAD_SINGLE or on a CPU that cannot be used; UNSUPPORTED for one without UCXX_FEATURE_WAKEUP; NO_RESOURCE where the system
+/// gives no thread.
 ///
 /// # Safety
 /// A context of this library; `params` is NULL or a struct whose `struct_size` is set; `worker` is valid for a write.
