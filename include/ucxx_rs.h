@@ -676,7 +676,7 @@ struct ucxx_context_params {
   uint64_t features;
   /**
    * Overrides the environment and the library's own defaults; one that cannot be applied is an error, here or in
-   * ucxx_worker_create. May be NULL when `config_count` is 0.
+   * ucxx_worker_create. Numbers have a decimal point, whatever the locale. May be NULL when `config_count` is 0.
    */
   const ucxx_config_entry_t *config;
   /**

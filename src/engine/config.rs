@@ -1,6 +1,6 @@
 //! UCX configuration: the library's own defaults, the caller's entries, and their spelling in the release that is loaded.
 
-use super::library::{ucx_release, Release};
+use super::library::{ucx_release, with_decimal_point, Release};
 use super::status::{Error, Result};
 use crate::sys;
 use std::ffi::{CStr, CString};
@@ -182,11 +182,12 @@ impl Config {
 
     /// Calls `visit` with each variable and its value, as UCX prints them.
     pub(crate) fn visit(&self, mut visit: impl FnMut(&CStr, &CStr)) {
-        let text = super::report::printed(|stream| {
+        let print = |stream: *mut libc::FILE| {
             // UCS_CONFIG_PRINT_CONFIG: the values alone, without comments.
             // SAFETY: a live configuration, an open stream, and no title.
             unsafe { sys::ucp_config_print(self.handle, stream.cast(), c"".as_ptr(), 1) }
-        });
+        };
+        let text = with_decimal_point(|| super::report::printed(print));
         for line in text.lines() {
             let Some((key, value)) = line.split_once('=') else { continue };
             let key = bare(key);

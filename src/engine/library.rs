@@ -125,6 +125,43 @@ pub(crate) fn with_signals_blocked<T>(f: impl FnOnce() -> T) -> T {
     value
 }
 
+/// Runs `f` with the decimal point, whatever the program's locale has: UCX reads and prints numbers of its configuration as the locale says.
+/// Only this thread's locale changes, and nothing of it but that.
+pub(crate) fn with_decimal_point<T>(f: impl FnOnce() -> T) -> T {
+    /// The thread's own locale is put back, also after a panic.
+    struct Own {
+        own: libc::locale_t,
+        ours: libc::locale_t,
+    }
+    impl Drop for Own {
+        fn drop(&mut self) {
+            if !self.ours.is_null() {
+                // SAFETY: what `uselocale` returned; ours is used by nobody any more.
+                unsafe {
+                    libc::uselocale(self.own);
+                    libc::freelocale(self.ours);
+                }
+            }
+        }
+    }
+    // SAFETY: asks only.
+    let own = unsafe { libc::uselocale(std::ptr::null_mut()) };
+    // SAFETY: the thread's locale, or the process's if it has none. `newlocale` takes the copy where it succeeds.
+    let ours = unsafe {
+        let copy = libc::duplocale(own);
+        let ours = libc::newlocale(libc::LC_NUMERIC_MASK, c"C".as_ptr(), copy);
+        if ours.is_null() && !copy.is_null() {
+            libc::freelocale(copy);
+        }
+        if !ours.is_null() {
+            libc::uselocale(ours);
+        }
+        ours
+    };
+    let _own = Own { own, ours };
+    f()
+}
+
 /// UCX asserts where it cannot make the thread that its first context needs. Tries whether one can be made; else NO_RESOURCE.
 pub(crate) fn check_thread_can_be_made() -> Result<()> {
     extern "C" fn trial(id: *mut c_void) -> *mut c_void {

@@ -256,12 +256,10 @@ impl Worker {
         };
         library::check_thread_can_be_made()?;
         let mut ucp = std::ptr::null_mut();
-        let (status, logged) = super::log::capture(|| {
-            library::with_signals_blocked(|| {
-                // SAFETY: a live context, params with their mask, a valid out-pointer.
-                unsafe { sys::ucp_worker_create(context.handle(), &ucp_params, &mut ucp) }
-            })
-        });
+        // SAFETY: a live context, params with their mask, a valid out-pointer.
+        let create = || unsafe { sys::ucp_worker_create(context.handle(), &ucp_params, &mut ucp) };
+        let (status, logged) =
+            super::log::capture(|| library::with_signals_blocked(|| library::with_decimal_point(create)));
         if status != sys::UCS_OK {
             super::log::hand_on(&logged);
             let text = super::log::with_reason("UCX could not create a worker".to_owned(), &logged);

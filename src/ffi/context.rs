@@ -31,7 +31,7 @@ pub struct ucxx_context_params {
     /// what descriptors and sleeping need.
     pub features: u64,
     /// Overrides the environment and the library's own defaults; one that cannot be applied is an error, here or in
-    /// ucxx_worker_create. May be NULL when `config_count` is 0.
+    /// ucxx_worker_create. Numbers have a decimal point, whatever the locale. May be NULL when `config_count` is 0.
     pub config: *const ucxx_config_entry_t,
     /// Number of entries.
     pub config_count: usize,
