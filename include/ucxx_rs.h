@@ -1935,6 +1935,9 @@ ucxx_status_t ucxx_worker_wait(ucxx_worker_t *worker, uint64_t timeout_ns);
  * One thread at a time sleeps on it: the one that has armed it. Other threads may use the worker meanwhile, as its thread mode allows.
  * What completes by their calls (a pass, a wait, a cancel, a close) makes the descriptor readable as well. What completes in a pass of the
  * thread that has armed does not: that thread looks by itself.
+ *
+ * Where UCX's own descriptor stays readable without anything to do, as over TCP while a peer has not answered, this one does not:
+ * it becomes readable by what is new, and some ten times a second.
  */
 ucxx_status_t ucxx_worker_event_fd(ucxx_worker_t *worker, int *fd);
 

@@ -176,6 +176,7 @@ pub mod stats;
 pub mod status;
 pub(crate) mod store;
 pub mod stream;
+pub(crate) mod stuck;
 pub(crate) mod sync;
 pub mod sync_call;
 pub mod tag;

@@ -25,9 +25,7 @@ use super::worker::Worker;
 use std::sync::atomic::{fence, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Wakings in a row that found nothing before a thread sleeps by the clock instead: a descriptor of UCX's that is always ready
-/// (TCP, while a peer has not answered yet) must not cost a core.
-const FRUITLESS_WAKINGS: u32 = 64;
+/// Between two looks at what another thread's end of a worker completes.
 const NAP: Duration = Duration::from_millis(1);
 
 /// Polls between two looks at the clock.
@@ -128,7 +126,6 @@ impl Worker {
             match patience.after_pass(handled) {
                 Next::Poll => {}
                 Next::Yield => std::thread::yield_now(),
-                Next::Nap => std::thread::sleep(NAP),
                 Next::Sleep => patience.note(self.sleep_until_event(done, deadline)?),
                 Next::GiveUp => return Ok(done()),
             }
@@ -186,10 +183,6 @@ impl Worker {
             match patience.after_pass(handled) {
                 Next::Poll => {}
                 Next::Yield => std::thread::yield_now(),
-                Next::Nap => {
-                    std::thread::sleep(NAP);
-                    return Ok(None);
-                }
                 Next::Sleep => {
                     patience.note(self.sleep_until_event(done, patience.deadline)?);
                     return Ok(None);
@@ -316,7 +309,7 @@ impl Worker {
                 Next::Poll => {}
                 Next::Yield => std::thread::yield_now(),
                 Next::GiveUp => return Ok(false),
-                Next::Sleep | Next::Nap => {
+                Next::Sleep => {
                     // A signal is among what refuses a sleep.
                     if let Idle::Woken | Idle::Refused = self.sleep_until_event(&|| false, deadline)? {
                         self.progress_and_tell()?;
@@ -335,21 +328,18 @@ struct Patience {
     polls: u32,
     /// When the worker was first found idle; 0 while it is not.
     idle_since: u64,
-    /// Sleeps since the last event.
-    sleeps: u32,
 }
 
 enum Next {
     Poll,
     Yield,
     Sleep,
-    Nap,
     GiveUp,
 }
 
 impl Patience {
     fn new(spin_ns: u64, deadline: u64) -> Self {
-        Patience { spin_ns, deadline, polls: 0, idle_since: 0, sleeps: 0 }
+        Patience { spin_ns, deadline, polls: 0, idle_since: 0 }
     }
 
     /// What to do after a pass that handled so many events. Looks at the clock now and then only, but also while events
@@ -361,7 +351,6 @@ impl Patience {
         self.polls = self.polls.wrapping_add(1);
         if handled > 0 {
             self.idle_since = 0;
-            self.sleeps = 0;
         }
         if self.polls % POLLS_PER_LOOK != 0 {
             return Next::Poll;
@@ -378,8 +367,7 @@ impl Patience {
             return Next::Poll;
         }
         if now - self.idle_since >= self.spin_ns {
-            self.sleeps = self.sleeps.saturating_add(1);
-            return if self.sleeps > FRUITLESS_WAKINGS { Next::Nap } else { Next::Sleep };
+            return Next::Sleep;
         }
         // A peer may need this very core to give us work.
         Next::Yield

@@ -9,6 +9,7 @@ use super::timer;
 use super::worker::{attention, Worker};
 use crate::sys;
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub(crate) struct Wakeup {
     /// For a thread that sleeps inside the library, a progress thread among them. Not behind `epoll`, whose events an `arm` on
     /// another thread takes in; only the sleeper, of which there is one, reads it.
     kick: libc::c_int,
+    /// UCP's descriptor is stuck: only what becomes ready anew counts. Changed inside the gate.
+    edges: AtomicBool,
     handed_out: OnceLock<HandedOut>,
 }
 
@@ -44,6 +47,7 @@ impl Wakeup {
                 ucp,
                 timer: libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK),
                 kick: libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK),
+                edges: AtomicBool::new(false),
                 handed_out: OnceLock::new(),
             }
         };
@@ -55,7 +59,46 @@ impl Wakeup {
     }
 
     fn fill(&self, epoll: libc::c_int, peers: Option<libc::c_int>) -> bool {
-        add(epoll, self.ucp) && add(epoll, self.timer) && peers.is_none_or(|peers| add(epoll, peers))
+        self.watch_ucp(epoll, libc::EPOLL_CTL_ADD)
+            && add(epoll, self.timer)
+            && peers.is_none_or(|peers| add(epoll, peers))
+    }
+
+    fn watch_ucp(&self, epoll: libc::c_int, how: libc::c_int) -> bool {
+        let edges = if self.edges.load(Ordering::Relaxed) { libc::EPOLLET } else { 0 };
+        control(epoll, how, self.ucp, libc::EPOLLIN | edges)
+    }
+
+    fn has_ucp_ready(&self) -> bool {
+        let mut fd = libc::pollfd { fd: self.ucp, events: libc::POLLIN, revents: 0 };
+        // SAFETY: a live descriptor.
+        unsafe { libc::poll(&raw mut fd, 1, 0) > 0 }
+    }
+
+    /// Whether only what becomes ready anew is to wake from now on. What is ready when that changes wakes once more.
+    fn set_edges(&self, edges: bool) {
+        if self.edges.swap(edges, Ordering::Relaxed) != edges {
+            self.watch_ucp(self.epoll, libc::EPOLL_CTL_MOD);
+            if let Some(handed_out) = self.handed_out.get() {
+                self.watch_ucp(handed_out.epoll, libc::EPOLL_CTL_MOD);
+            }
+        }
+    }
+
+    /// Takes in what has become ready anew, after which a pass has to look at it. False if there is nothing.
+    fn take_edges(&self, epoll: libc::c_int) -> bool {
+        if !self.edges.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 4];
+        // SAFETY: a live descriptor, and room for as many events.
+        let count = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), events.len() as libc::c_int, 0) };
+        events.iter().take(count.max(0) as usize).any(|event| event.u64 == self.ucp as u64)
+    }
+
+    /// The same of what the event loop sleeps on.
+    fn take_edges_of_loop(&self) -> bool {
+        self.handed_out.get().is_some_and(|handed_out| self.take_edges(handed_out.epoll))
     }
 
     /// The descriptor for the caller, made on first use.
@@ -122,6 +165,9 @@ impl Wakeup {
         let mut fds = [watch(self.epoll), watch(self.kick)];
         // SAFETY: two live descriptors, and their number.
         let woken = unsafe { libc::poll(fds.as_mut_ptr(), 2, timeout) } > 0;
+        if fds[0].revents != 0 {
+            self.take_edges(self.epoll);
+        }
         if fds[1].revents != 0 {
             read(self.kick);
         }
@@ -168,9 +214,13 @@ fn no_descriptor() -> Error {
 
 /// Has the one become readable with the other.
 fn add(epoll: libc::c_int, fd: libc::c_int) -> bool {
-    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+    control(epoll, libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN)
+}
+
+fn control(epoll: libc::c_int, how: libc::c_int, fd: libc::c_int, events: libc::c_int) -> bool {
+    let mut event = libc::epoll_event { events: events as u32, u64: fd as u64 };
     // SAFETY: two descriptors and a valid event.
-    unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event) == 0 }
+    unsafe { libc::epoll_ctl(epoll, how, fd, &mut event) == 0 }
 }
 
 /// Makes an eventfd readable. A full counter, the one way to fail, is readable.
@@ -266,8 +316,12 @@ impl Worker {
             return Err(has_thread());
         }
         let inside = self.enter()?;
+        let wakeup = inside.wakeup()?;
         if inside.event_loop.is_behind() {
-            inside.wakeup()?.take_back();
+            wakeup.take_back();
+            return Ok(Armed::Busy);
+        }
+        if wakeup.take_edges_of_loop() {
             return Ok(Armed::Busy);
         }
         let armed = inside.arm_inside()?;
@@ -320,7 +374,9 @@ impl Worker {
         match unsafe { sys::ucp_worker_arm(self.ucp()) } {
             sys::UCS_OK => {
                 self.back_off.end();
-                wakeup.set_timer(deadline);
+                let look = self.stuck.next_look(|| wakeup.has_ucp_ready());
+                wakeup.set_edges(self.stuck.is_it());
+                wakeup.set_timer([deadline, look].into_iter().flatten().min());
                 self.armed.set(true);
                 Ok(Armed::Ready)
             }

@@ -40,6 +40,7 @@ use super::slot_list::SlotList;
 use super::stats::Stats;
 use super::status::{Error, Result, Status};
 use super::stream::Streams;
+use super::stuck::Stuck;
 use super::thread::{has_thread, ProgressMode, ProgressThread, ThreadParams};
 use super::timer::{self, Timers};
 use super::untouched::{Places, UntouchedEnds};
@@ -118,6 +119,7 @@ pub struct Worker {
     pub(crate) armed: Cell<bool>,
     pub(crate) event_loop: EventLoop,
     pub(crate) back_off: BackOff,
+    pub(crate) stuck: Stuck,
     pub(crate) resting: Resting,
     pub(crate) coarse_now: Cell<u64>,
     /// Requests whose callback is due, oldest first.
@@ -344,6 +346,7 @@ impl Worker {
             armed: Cell::new(false),
             event_loop: EventLoop::default(),
             back_off: BackOff::default(),
+            stuck: Stuck::default(),
             resting: Resting::default(),
             delivering: Cell::new(0),
             own_callbacks: (params.thread_mode == ThreadMode::Single).then(super::events::own_callbacks),

@@ -263,6 +263,9 @@ pub unsafe extern "C" fn ucxx_worker_wait(worker: *mut ucxx_worker_t, timeout_ns
 /// What completes by their calls (a pass, a wait, a cancel, a close) makes the descriptor readable as well. What completes in a pass of the
 /// thread that has armed does not: that thread looks by itself.
 ///
+/// Where UCX's own descriptor stays readable without anything to do, as over TCP while a peer has not answered, this one does not:
+/// it becomes readable by what is new, and some ten times a second.
+///
 /// # Safety
 /// A worker of this library; `fd` is valid for a write.
 #[no_mangle]
