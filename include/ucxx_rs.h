@@ -1912,6 +1912,8 @@ ucxx_status_t ucxx_worker_create(ucxx_context_t *context, const ucxx_worker_para
  * way where there is a progress thread. NULL is ignored.
  * Destroy (or flush) endpoints before it: messages on their way are given a fifth of a second here, and a large one that is
  * cut short may still reach a peer that had its announcement, with what the buffer holds by then.
+ * With UCX 1.13 over TCP alone, UCX's half of a worker that still connects stays until the process ends where
+ * its peers do not progress, as UCX would abort the process (docs/connections.md).
  */
 void ucxx_worker_destroy(ucxx_worker_t *worker);
 

@@ -4,10 +4,20 @@
 //! the last transfer that uses it has ended, which may be another worker's: UCX then writes into the worker that the send belonged to.
 //! One that ends while UCP has not given everything back is therefore kept, with the slots that UCP knows, until no worker
 //! of its context is left. It is not progressed any more, so nobody is called back, and no buffer is touched.
+//!
+//! One that cannot end at all without an assertion of UCX's is left to the end of the process.
 
 use super::lock_order::Mutex;
 use super::worker::Worker;
 use std::sync::Arc;
+
+/// Those that are left to the end of the process, with their contexts.
+static LEFT: Mutex<Vec<Arc<Worker>>> = Mutex::new(Vec::new());
+
+/// Of one whose half in UCX cannot end: UCX would end the process.
+pub(crate) fn leave(worker: Arc<Worker>) {
+    LEFT.lock().push(worker);
+}
 
 /// Counts the workers of a context. Each that is kept keeps the context: the last one that ends lets all go.
 #[derive(Default)]

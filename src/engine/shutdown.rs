@@ -3,11 +3,17 @@
 use super::close::FLUSH_PATIENCE_NS;
 use super::endpoint::{Endpoint, Phase};
 use super::events::{self, Event};
+use super::flush::posted;
+use super::inflight::Out;
+use super::late_workers;
+use super::library::{ucx_release, Release};
+use super::operation::OpParams;
+use super::param::Param;
 use super::request::{mark, Kind, Slot};
 use super::status::Status;
 use super::timer;
 use super::worker::{Inside, Worker};
-use crate::sys;
+use crate::sys::{self, Posted};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
@@ -15,6 +21,10 @@ use std::sync::Arc;
 const FLUSH_NS: u64 = 200_000_000;
 /// UCP hands requests of closed endpoints back within a few passes; this is for the day when it does not.
 const PURGE_NS: u64 = 1_000_000_000;
+/// See `must_not_break_off`.
+const BREAKS_OFF_SAFELY: Release = Release::new(1, 14);
+/// A connection that is being made takes a few passes of both sides.
+const CONNECTING_NS: u64 = 200_000_000;
 /// UCX's reads of a peer's memory that a forced close has left behind take a few passes.
 const SETTLING_NS: u64 = 200_000_000;
 /// The end of a forced close is done in a pass of its own, which UCP does not count as something found.
@@ -64,19 +74,22 @@ impl Worker {
         inside.listen_to_peers();
         inside.part_from_peers();
         inside.end_endpoints();
+        // A flush waits for connections that are left as they are.
+        let flushes = !inside.must_not_break_off();
         inside.progress_while(PURGE_NS, |worker| {
             let mut left = false;
             worker.for_each_live(|slot| {
                 // SAFETY: the worker keeps the endpoint alive while something in flight names it.
                 let endpoint = unsafe { slot.endpoint.get().as_ref() };
                 left |= slot.kind.get() != Kind::WorkerFlush
-                    && endpoint.is_none_or(|endpoint| {
+                    && endpoint.map_or(flushes || slot.kind.get() != Kind::Internal, |endpoint| {
                         endpoint.phase() > Phase::Flushing && !endpoint.closing.process_ended.get()
                     });
             });
             left
         });
         inside.settle();
+        let is_connecting = !inside.finish_connections() && self.must_not_break_off();
         // What has come meanwhile.
         inside.take_back_messages();
         inside.all_endpoints().iter().for_each(|endpoint| endpoint.shut_fast_box());
@@ -84,7 +97,9 @@ impl Worker {
         // What is completed below is not to signal a worker of UCP's that is gone.
         inside.armed.set(false);
         inside.nudge.end();
-        if !(inside.ucp_owes_something() && self.context.late_workers.keep(self)) {
+        if is_connecting {
+            late_workers::leave(self.clone());
+        } else if !(inside.ucp_owes_something() && self.context.late_workers.keep(self)) {
             inside.end_in_ucp();
         }
         self.context.late_workers.end().iter().for_each(|worker| worker.end_in_ucp());
@@ -202,6 +217,37 @@ impl Worker {
         self.let_go(slot);
     }
 
+    /// Whichever side breaks off a connection over TCP that is half made, UCX 1.13 asserts where the answer to a
+    /// peer that has just connected waits to be sent (`ucp_request_send_state_ff`).
+    fn must_not_break_off(&self) -> bool {
+        ucx_release() < BREAKS_OFF_SAFELY && !self.context.shares_memory
+    }
+
+    /// Waits until no connection is half made; false if one still is. UCP has such ends for itself, too, and only
+    /// its flush tells of them: it is done at once if there are none.
+    fn finish_connections(&self) -> bool {
+        if ucx_release() >= BREAKS_OFF_SAFELY {
+            return true;
+        }
+        let deadline = timer::deadline_after(CONNECTING_NS);
+        loop {
+            let (ucp, slot) = (self.ucp(), self.take_internal_slot());
+            // SAFETY: a live worker inside its gate; the slot is UCP's until the flush has ended, or our own again.
+            let posted = posted(slot, unsafe { sys::ucp_worker_flush_nbx(ucp, Param::new(slot).as_ptr()) });
+            if !matches!(posted, Posted::Pending) {
+                self.return_slot(slot);
+                return true;
+            }
+            let flush = slot.ticket();
+            self.start(slot, None, &OpParams::DEFAULT, Out::NOWHERE);
+            let left = deadline.saturating_sub(timer::now_ns());
+            self.progress_while(left, |_| flush.current().is_some());
+            if flush.current().is_some() || left == 0 {
+                return false;
+            }
+        }
+    }
+
     /// Tells the peers, and waits until those have answered that may be reading the memory of unfinished sends; bounded.
     fn part_from_peers(&self) {
         for endpoint in self.endpoints.borrow().iter().flatten() {
@@ -228,7 +274,7 @@ impl Worker {
             endpoint.release_stream();
             // One that has no answer yet, and nothing to give back, is left to the end of UCP's worker: UCX 1.13
             // asserts when it is closed by force in the midst of its wire-up.
-            let must_end = endpoint.is_connected() || endpoint.sends.get() > 0;
+            let must_end = endpoint.is_connected() || (endpoint.sends.get() > 0 && !self.must_not_break_off());
             if endpoint.phase() <= Phase::Flushing && must_end {
                 endpoint.end_by_force();
             }

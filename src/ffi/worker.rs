@@ -194,6 +194,8 @@ fn progress_mode(number: i32) -> Result<ProgressMode> {
 /// way where there is a progress thread. NULL is ignored.
 /// Destroy (or flush) endpoints before it: messages on their way are given a fifth of a second here, and a large one that is
 /// cut short may still reach a peer that had its announcement, with what the buffer holds by then.
+/// With UCX 1.13 over TCP alone, UCX's half of a worker that still connects stays until the process ends where
+/// its peers do not progress, as UCX would abort the process (docs/connections.md).
 ///
 /// # Safety
 /// NULL or a worker of this library, not used afterwards.
