@@ -10,8 +10,8 @@ cd "$root"
 stage=$target_dir/stage
 suites=$target_dir/suites
 jobs=$(nproc)
-# Many tests wait.
-tests_at_a_time=$((jobs + 1))
+# Nearly all of them wait most of their time.
+tests_at_a_time=$((jobs * 3))
 # Under `make test`, the nested makes would take the outer one's flags for their own.
 unset MAKEFLAGS MAKELEVEL
 export PYTHONDONTWRITEBYTECODE=1
