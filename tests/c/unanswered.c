@@ -9,9 +9,9 @@
 enum { TAG = 1 };
 
 /* Spinning these are ten thousands of wakings, and as much time on the processor as has passed. */
-#define WAITED (500 * MILLISECOND)
+#define WAITED (200 * MILLISECOND)
 #define MOST_WAKINGS 500
-#define MOST_TIME (WAITED / 5)
+#define MOST_TIME (WAITED / 4)
 
 static uint64_t now(clockid_t clock) {
   struct timespec time;
