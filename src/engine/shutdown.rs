@@ -73,23 +73,25 @@ impl Worker {
         inside.flush_briefly();
         inside.listen_to_peers();
         inside.part_from_peers();
-        inside.end_endpoints();
-        // A flush waits for connections that are left as they are.
-        let flushes = !inside.must_not_break_off();
+        let may_break_off = inside.finish_connections() || !inside.must_not_break_off();
+        inside.end_endpoints(may_break_off);
         inside.progress_while(PURGE_NS, |worker| {
             let mut left = false;
             worker.for_each_live(|slot| {
                 // SAFETY: the worker keeps the endpoint alive while something in flight names it.
                 let endpoint = unsafe { slot.endpoint.get().as_ref() };
+                // A flush waits for connections that are left as they are.
+                let ends = may_break_off || slot.kind.get() != Kind::Internal;
                 left |= slot.kind.get() != Kind::WorkerFlush
-                    && endpoint.map_or(flushes || slot.kind.get() != Kind::Internal, |endpoint| {
+                    && endpoint.map_or(ends, |endpoint| {
                         endpoint.phase() > Phase::Flushing && !endpoint.closing.process_ended.get()
                     });
             });
             left
         });
         inside.settle();
-        let is_connecting = !inside.finish_connections() && self.must_not_break_off();
+        // Others may have connected meanwhile.
+        let may_end = may_break_off && (inside.finish_connections() || !inside.must_not_break_off());
         // What has come meanwhile.
         inside.take_back_messages();
         inside.all_endpoints().iter().for_each(|endpoint| endpoint.shut_fast_box());
@@ -97,7 +99,7 @@ impl Worker {
         // What is completed below is not to signal a worker of UCP's that is gone.
         inside.armed.set(false);
         inside.nudge.end();
-        if is_connecting {
+        if !may_end {
             late_workers::leave(self.clone());
         } else if !(inside.ucp_owes_something() && self.context.late_workers.keep(self)) {
             inside.end_in_ucp();
@@ -269,12 +271,12 @@ impl Worker {
         self.progress_while(u64::MAX, |worker| parting(worker) > 0);
     }
 
-    fn end_endpoints(&self) {
+    fn end_endpoints(&self, may_break_off: bool) {
         for endpoint in self.all_endpoints() {
             endpoint.release_stream();
             // One that has no answer yet, and nothing to give back, is left to the end of UCP's worker: UCX 1.13
             // asserts when it is closed by force in the midst of its wire-up.
-            let must_end = endpoint.is_connected() || (endpoint.sends.get() > 0 && !self.must_not_break_off());
+            let must_end = endpoint.is_connected() || (endpoint.sends.get() > 0 && may_break_off);
             if endpoint.phase() <= Phase::Flushing && must_end {
                 endpoint.end_by_force();
             }
