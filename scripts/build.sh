@@ -7,4 +7,34 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 command -v cargo >/dev/null || die "cargo is not there; a Rust toolchain of $(package_field rust-version) or newer is needed (https://rustup.rs)"
 cd "$root"
+
+# The names of source files go into messages and debug information. They must not tell where this was built.
+flags=()
+rename() { # folder, what it is called in the library
+  local folder
+  for folder in "$1" "$(realpath -m "$1")"; do flags+=("--remap-path-prefix=$folder=$2"); done
+}
+rename "${CARGO_HOME:-${HOME:-}/.cargo}" cargo
+rename "$root" ucxx_rs
+# Where the standard library's sources are installed rustc names these.
+rename "$(rustc --print sysroot)/lib/rustlib/src/rust" "/rustc/$(rustc -vV | sed -n 's/^commit-hash: //p')"
+
+# Flags in the environment take the place of configured ones, so they have to be added where the user's own are.
+if [ -z "${CARGO_ENCODED_RUSTFLAGS+set}" ] && [ -z "${RUSTFLAGS+set}" ]; then
+  list=
+  for flag in "${flags[@]}"; do
+    flag=${flag//\\/\\\\}
+    list+="\"${flag//\"/\\\"}\","
+  done
+  set -- --config "build.rustflags=[$list]" "$@"
+else
+  if [ -z "${CARGO_ENCODED_RUSTFLAGS+set}" ]; then
+    read -ra own <<< "$RUSTFLAGS"
+    flags=("${own[@]}" "${flags[@]}")
+  else
+    flags=(${CARGO_ENCODED_RUSTFLAGS:+"$CARGO_ENCODED_RUSTFLAGS"} "${flags[@]}")
+  fi
+  CARGO_ENCODED_RUSTFLAGS=$(IFS=$'\x1f'; printf '%s' "${flags[*]}")
+  export CARGO_ENCODED_RUSTFLAGS
+fi
 exec cargo rustc --release --locked --lib --crate-type cdylib --crate-type staticlib "$@"
