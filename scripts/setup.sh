@@ -7,7 +7,8 @@
 #   test  and what the fast tests need
 #   full  and what `make check-full` and `make bench` need
 #
-# As root on Debian, Ubuntu or Fedora by the package manager. Otherwise it prints the one command to run, and stops.
+# As root on Debian, Ubuntu or Fedora by the package manager. Otherwise it prints the one command to run, and stops. So it
+# does inside the build of a package, by dh, rpmbuild or under fakeroot, whoever runs that.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -84,6 +85,14 @@ find_missing() {
   need libmpich-dev mpich-devel have_mpi_compiler mpicc.mpich /usr/lib64/mpich/bin/mpicc
 }
 
+# debhelper names its variables itself; which of them are set depends on what debian/rules overrides.
+in_package_build() { [ -n "${!DH_INTERNAL_*}${RPM_BUILD_ROOT:-}${FAKEROOTKEY:-}" ]; }
+add_component() { # name
+  command -v rustup >/dev/null || die "$1 is missing: install it beside your Rust toolchain"
+  ! in_package_build || die "$1 is missing, and inside a package build nothing is installed"
+  rustup component add "$1"
+}
+
 # The toolchain is no package: distributions carry one that is too old, or none.
 check_rust() {
   local oldest have_version
@@ -94,13 +103,11 @@ check_rust() {
   at_least "${have_version%%-*}" "$oldest" ||
     die "rustc $have_version is too old: $oldest or newer is needed (rustup update stable)"
   [ "$level" != demo ] || return 0
-  if ! cargo fmt --version >/dev/null 2>&1 || ! cargo clippy --version >/dev/null 2>&1; then
-    command -v rustup >/dev/null || die "rustfmt and clippy are missing: install them beside your Rust toolchain"
-    rustup component add rustfmt clippy
-  fi
+  cargo fmt --version >/dev/null 2>&1 || add_component rustfmt
+  cargo clippy --version >/dev/null 2>&1 || add_component clippy
   # For the thread sanitizer, which wants the standard library built for it. Without rustup that test is left out.
-  if command -v rustup >/dev/null && [ ! -f "$(rustc --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock" ]; then
-    rustup component add rust-src
+  if command -v rustup >/dev/null && ! in_package_build && [ ! -f "$(rustc --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock" ]; then
+    add_component rust-src
   fi
 }
 
@@ -130,6 +137,12 @@ elif command -v dnf >/dev/null; then
 else
   say "Missing on this machine (Debian's names): ${missing_deb[*]}" >&2
   say "With conda: conda install -c conda-forge ucx pkg-config cmake compilers" >&2
+  exit 1
+fi
+if in_package_build; then
+  say "Something is missing, and inside a package build nothing is installed. These belong to the build's dependencies:" >&2
+  say "" >&2
+  if command -v apt-get >/dev/null; then say "    ${missing_deb[*]}" >&2; else say "    ${missing_rpm[*]}" >&2; fi
   exit 1
 fi
 if [ "$(id -u)" -ne 0 ]; then
