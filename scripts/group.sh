@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Starts a program as the N members of a group on this machine (see docs/groups.md): each finds RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and
-# UCXX_RS_GROUP_SECRET in its environment.
+# Starts a program as the N members of a group on this machine (see docs/groups.md): each finds RANK, WORLD_SIZE,
+# MASTER_ADDR, MASTER_PORT and UCXX_RS_GROUP_SECRET in its environment. It is installed as ucxx_rs_group, so it stands alone.
 #
-#   scripts/group.sh N PROGRAM [ARGUMENT ...]
+#   ucxx_rs_group N PROGRAM [ARGUMENT ...]
 #
 # When all have succeeded it ends with 0. The first that fails, or Ctrl-C, ends the others; the status is that one's. What the members print is
 # left as it is, and they have no standard input.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-[[ $# -ge 2 && $1 =~ ^[1-9][0-9]{0,3}$ ]] || die "usage: group.sh N PROGRAM [ARGUMENT ...]"
+name=$(basename "$0")
+die() { printf '%s: %s\n' "$name" "$*" >&2; exit 1; }
+[[ $# -ge 2 && $1 =~ ^[1-9][0-9]{0,3}$ ]] || die "usage: $name N PROGRAM [ARGUMENT ...]"
 size=$1
 shift
 command -v "$1" >/dev/null || die "no program '$1'"
@@ -21,7 +22,7 @@ free_port() {
   for _ in {1..100}; do
     port=$((10000 + (RANDOM * 32768 + RANDOM) % (highest - 10000)))
     if ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
-      say "$port"
+      printf '%s\n' "$port"
       return
     fi
   done
@@ -75,7 +76,7 @@ run_member() { # rank, command
   # When the program has ended: it may take its time over that.
   trap 'exit 143' TERM
   RANK=$1 "${@:2}" </dev/null {ends}>&- || status=$?
-  say "$1 $status" >&"$ends"
+  printf '%s\n' "$1 $status" >&"$ends"
 }
 
 # Background jobs get process groups of their own.
@@ -90,7 +91,7 @@ starting=
 while [ "${#members[@]}" -gt 0 ]; do
   read -r rank status <&"$ends"
   if [ "$status" -ne 0 ]; then
-    say "group.sh: rank $rank has ended with status $status; the others are ended" >&2
+    printf '%s\n' "$name: rank $rank has ended with status $status; the others are ended" >&2
     exit "$status"
   fi
   wait "${members[$rank]}"
