@@ -1,4 +1,5 @@
-# The front door. Two commands need nothing prepared but a Rust toolchain, gcc and make: `make demo` and `make test`.
+# The front door; `make` alone builds. Two commands need nothing prepared but a Rust toolchain, gcc and make: `make demo`
+# and `make test`.
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -14,8 +15,11 @@ TOOLS ?= yes
 N ?= 2
 PROGRAM ?=
 
-.DEFAULT_GOAL := help
-.PHONY: help demo test check-full soak bench group setup build install header clean
+.DEFAULT_GOAL := build
+.PHONY: help demo test check-full soak bench group setup build install uninstall header clean
+
+# A value for the shell, whatever its characters.
+quoted = '$(subst ','\'',$(1))'
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,14 +54,18 @@ group: ## start a program as the N members of a group on this machine
 setup: ## install what building and the demo need (as root; otherwise print the command)
 	scripts/setup.sh demo
 
-build: ## the shared and the static library, into target/release
+build: ## the shared and the static library, into target/release; what bare `make` does
 	scripts/build.sh
 
+folders = --prefix $(call quoted,$(PREFIX)) --destdir $(call quoted,$(DESTDIR)) --libdir $(call quoted,$(LIBDIR)) \
+  --includedir $(call quoted,$(INCLUDEDIR)) --bindir $(call quoted,$(BINDIR)) --tools $(call quoted,$(TOOLS))
 install: ## install under PREFIX (staged below DESTDIR)
 	@# Under sudo cargo is often out of reach; what was built before is installed then.
 	@if command -v cargo >/dev/null; then scripts/build.sh --quiet; fi
-	scripts/install.sh --prefix '$(PREFIX)' --destdir '$(DESTDIR)' --libdir '$(LIBDIR)' --includedir '$(INCLUDEDIR)' \
-	  --bindir '$(BINDIR)' --tools '$(TOOLS)'
+	scripts/install.sh $(folders)
+
+uninstall: ## remove what `make install` put there; give the same PREFIX, DESTDIR and folders
+	scripts/install.sh $(folders) --uninstall yes
 
 header: ## regenerate include/ucxx_rs.h from src/ffi
 	UPDATE_HEADER=1 cargo test --locked --test header_sync

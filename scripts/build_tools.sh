@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Compiles the command line tools against a library that is installed already; called by scripts/install.sh.
+# Compiles the command line tools; called by scripts/install.sh.
 #
 #   scripts/build_tools.sh --library FILE --includedir DIR --rpath PATH --out DIR
+#
+# An empty --rpath gives them no run path.
 #
 # CC, CPPFLAGS, CFLAGS and LDFLAGS are heeded, for cross-compiling as for packages; nothing of UCX is needed but what the library
 # loads when a tool runs.
@@ -23,8 +25,8 @@ while [ $# -gt 0 ]; do
   esac
   shift 2
 done
-for value in "$library" "$includedir" "$rpath" "$out"; do
-  [ -n "$value" ] || die "--library, --includedir, --rpath and --out are needed"
+for value in "$library" "$includedir" "$out"; do
+  [ -n "$value" ] || die "--library, --includedir and --out are needed"
 done
 
 read -ra compiler <<< "${CC:-cc}"
@@ -44,7 +46,7 @@ program() { # name, sources...
   # Relative source names and the prefix map keep this tree's place out of the program. What the library itself needs is
   # looked for when the program runs, so that no UCX has to be there for the target of a cross build.
   "${compiler[@]}" -std=c11 -Wall -Wextra "-ffile-prefix-map=$root=." "${cppflags[@]}" "-I$includedir" "${cflags[@]}" "${sources[@]}" \
-    -o "$out/$name" "${ldflags[@]}" "$library" "-Wl,-rpath,$rpath" -Wl,--unresolved-symbols=ignore-in-shared-libs -pthread -ldl
+    -o "$out/$name" "${ldflags[@]}" "$library" ${rpath:+"-Wl,-rpath,$rpath"} -Wl,--unresolved-symbols=ignore-in-shared-libs -pthread -ldl
 }
 
 cd "$root"

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Installs what scripts/build.sh made. The one installer: `make install` and the CMake wrapper both call it, so both
-# give the same tree.
+# Installs what scripts/build.sh made, or removes it again. The one installer: `make install` and the CMake wrapper both
+# call it, so both give the same tree.
 #
-#   scripts/install.sh --prefix DIR [--destdir DIR] [--libdir DIR] [--includedir DIR] [--bindir DIR] [--tools yes|no] [--build DIR]
+#   scripts/install.sh --prefix DIR [--destdir DIR] [--libdir DIR] [--includedir DIR] [--bindir DIR]
+#                      [--tools yes|no] [--build DIR] [--uninstall yes|no]
 #
-# libdir, includedir and bindir are taken relative to the prefix unless absolute. The tools are compiled here, against the library
-# just installed; --tools no leaves them out where there is no C compiler. The paths of the installed files are printed, one a line,
-# without destdir.
+# libdir, includedir and bindir are taken relative to the prefix unless absolute. The tools are compiled here; --tools no
+# leaves them out where there is no C compiler. The paths of the installed or removed files are printed, one a line,
+# without destdir. Everything is made and checked first: what cannot be installed is refused before anything is written.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-prefix='' destdir='' libdir=lib includedir=include bindir=bin tools=yes build=$target_dir/release
+prefix='' destdir='' libdir=lib includedir=include bindir=bin tools=yes build=$target_dir/release uninstall=no
 while [ $# -gt 0 ]; do
   [ $# -ge 2 ] || die "$1: a value is missing"
   case $1 in
@@ -21,52 +22,117 @@ while [ $# -gt 0 ]; do
     --bindir) bindir=${2:-bin} ;;
     --tools) tools=$2 ;;
     --build) build=$2 ;;
+    --uninstall) uninstall=$2 ;;
     *) die "unknown option $1" ;;
   esac
   shift 2
 done
 [ -n "$prefix" ] || die "--prefix is missing"
-prefix=$(realpath -ms "$prefix")
+case $tools in yes | no) ;; *) die "--tools: '$tools' is neither yes nor no" ;; esac
+case $uninstall in yes | no) ;; *) die "--uninstall: '$uninstall' is neither yes nor no" ;; esac
+
+prefix=$(realpath -ms -- "$prefix")
 # realpath would resolve them against the working directory.
 case $libdir in /*) ;; *) libdir=$prefix/$libdir ;; esac
 case $includedir in /*) ;; *) includedir=$prefix/$includedir ;; esac
 case $bindir in /*) ;; *) bindir=$prefix/$bindir ;; esac
-libdir=$(realpath -ms "$libdir") includedir=$(realpath -ms "$includedir") bindir=$(realpath -ms "$bindir")
-case $tools in yes | no) ;; *) die "--tools: '$tools' is neither yes nor no" ;; esac
+libdir=$(realpath -ms -- "$libdir") includedir=$(realpath -ms -- "$includedir") bindir=$(realpath -ms -- "$bindir")
+if [ -n "$destdir" ]; then destdir=$(realpath -ms -- "$destdir"); fi
 docdir=$prefix/share/doc/ucxx_rs
 pkgconfigdir=$libdir/pkgconfig
 cmakedir=$libdir/cmake/ucxx_rs
 
+# These names are written into the pkg-config files, the CMake package and the tools, and the builds of users give them to
+# make, the shell and the linker. DESTDIR is written nowhere.
+check_name() { # option, folder
+  local LC_ALL=C
+  case $2 in
+    *[!a-zA-Z0-9/._+=@%~^\&\ $'\x80'-$'\xff'-]*)
+      die "$1: pkg-config, CMake or the linker would misread a character in '$2';" \
+        "only letters, digits, spaces and /._+=@%~^&- are possible"
+      ;;
+  esac
+}
+check_name --prefix "$prefix"
+check_name --libdir "$libdir"
+check_name --includedir "$includedir"
+check_name --bindir "$bindir"
+[ "$destdir$(realpath -m -- "$prefix")" != "$root" ] || die "PREFIX is the source tree itself; choose another"
+
+build=$(realpath -m -- "$build")
 version=$(package_field version)
 soversion=${version%.*}
 shared=$build/libucxx_rs.so
 archive=$build/libucxx_rs.a
-for file in "$shared" "$archive" "$root/include/ucxx_rs.h"; do
-  [ -f "$file" ] || die "$file is missing; build first (make build)"
-done
-
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-put() { # mode, source, destination folder, name
-  install -d "$destdir$3"
-  install -m "$1" "$2" "$destdir$3/$4"
-  say "$3/$4"
+# The plan: what is installed, by its name below DESTDIR.
+paths=()
+declare -A kinds sources
+plan() { # mode, or "link"; source; folder; name
+  paths+=("$3/$4")
+  kinds[$3/$4]=$1 sources[$3/$4]=$2
 }
+plan 755 "$shared" "$libdir" "libucxx_rs.so.$version"
+plan link "libucxx_rs.so.$version" "$libdir" "libucxx_rs.so.$soversion"
+plan link "libucxx_rs.so.$soversion" "$libdir" libucxx_rs.so
+plan 644 "$work/libucxx_rs.a" "$libdir" libucxx_rs.a
+plan 644 "$root/include/ucxx_rs.h" "$includedir" ucxx_rs.h
+for name in ucxx_rs.pc ucxx_rs-static.pc; do plan 644 "$work/$name" "$pkgconfigdir" "$name"; done
+for name in ucxx_rs-config.cmake ucxx_rs-config-version.cmake; do plan 644 "$work/$name" "$cmakedir" "$name"; done
+plan 644 "$root/cmake/ucxx_rs-targets.cmake" "$cmakedir" ucxx_rs-targets.cmake
+if [ "$tools" = yes ]; then
+  for name in ucxx_rs_info ucxx_rs_perftest; do plan 755 "$work/$name" "$bindir" "$name"; done
+  plan 755 "$root/scripts/group.sh" "$bindir" ucxx_rs_group
+fi
+pages=()
+for file in "$root"/{README,CHANGELOG}.md "$root"/docs/*.md; do
+  pages+=("${file#"$root"/}")
+  plan 644 "$work/${file#"$root"/}" "$(dirname "$docdir/${file#"$root"/}")" "$(basename "$file")"
+done
+for file in "$root"/LICENSE "$root"/docs/pictures/*.svg "$root"/c_examples/*.{c,cpp,h,sh,txt,csv,supp}; do
+  plan 644 "$file" "$(dirname "$docdir/${file#"$root"/}")" "$(basename "$file")"
+done
+
+if [ "$uninstall" = yes ]; then
+  [ -e "$destdir$libdir/libucxx_rs.so.$version" ] ||
+    die "$destdir$libdir/libucxx_rs.so.$version is not there: ucxx_rs $version is not installed in these folders"
+  for path in "${paths[@]}"; do
+    if [ -e "$destdir$path" ] || [ -L "$destdir$path" ]; then
+      rm -- "$destdir$path"
+      say "$path"
+    fi
+  done
+  # The folders that hold nothing but this package.
+  for folder in "$destdir$docdir" "$destdir$cmakedir"; do
+    if [ -d "$folder" ]; then find "$folder" -depth -type d -empty -delete; fi
+  done
+  exit
+fi
+
+for file in "$shared" "$archive"; do
+  [ -f "$file" ] || die "$file is missing; build first (make build)"
+done
+for path in "${paths[@]}"; do
+  folder=$destdir${path%/*}
+  until [ -e "$folder" ]; do folder=$(dirname "$folder"); done
+  [ -d "$folder" ] && [ -w "$folder" ] || die "$destdir$path cannot be written: $folder is no folder, or not yours to write to"
+done
 
 # A Rust static library brings the whole of Rust's standard library as global symbols, so that two of them in one program
 # clash. One object with everything but ucxx_* made local does not. --force-group-allocation dissolves the COMDAT groups:
 # a group kept by name would be dropped in favour of the same group of another Rust archive, and local references to it
 # would then have no target.
-make_archive() { # source, destination
+make_archive() {
   local roots
   # The archive itself is not asked with nm: where it holds LLVM bitcode, nm hands it to an LLVM plugin that may be too old.
   mapfile -t roots < <(readelf --dyn-syms -W "$shared" | awk '$7 != "UND" && $8 ~ /^ucxx_/ { print "--undefined=" $8 }')
   [ "${#roots[@]}" -gt 0 ] || die "$shared exports no ucxx_ function"
-  "${LD:-ld}" -r --force-group-allocation "${roots[@]}" -o "$work/all.o" "$1"
+  "${LD:-ld}" -r --force-group-allocation "${roots[@]}" -o "$work/all.o" "$archive"
   "${OBJCOPY:-objcopy}" --strip-debug --remove-section=.llvmbc --remove-section=.llvmcmd \
     --wildcard --keep-global-symbol='ucxx_*' "$work/all.o" "$work/ucxx_rs.o"
-  "${AR:-ar}" rcsD "$2" "$work/ucxx_rs.o"
+  "${AR:-ar}" rcsD "$work/libucxx_rs.a" "$work/ucxx_rs.o"
 }
 
 # How the prefix is reached from a folder of the installed tree: relative where it can be, so that the tree can be moved.
@@ -83,49 +149,65 @@ below_prefix() { # folder, how the prefix is called there
   esac
 }
 
-fill() { # template, destination, how its own folder and the prefix are called there, folder it goes to
-  sed -e "s|@PREFIX@|$(way_up "$5" "$3")|" \
-      -e "s|@LIBDIR@|$(below_prefix "$libdir" "$4")|" \
-      -e "s|@INCLUDEDIR@|$(below_prefix "$includedir" "$4")|" \
-      -e "s|@VERSION@|$version|g" -e "s|@SOVERSION@|$soversion|g" \
-      -e "s|@DESCRIPTION@|$(package_field description)|" "$1" > "$2"
+fill() { # template, how its own folder and the prefix are called there, folder it goes to, what precedes a space in a name
+  local text pair
+  text=$(<"$1")
+  for pair in "PREFIX=$(way_up "$4" "$2")" "LIBDIR=$(below_prefix "$libdir" "$3")" \
+    "INCLUDEDIR=$(below_prefix "$includedir" "$3")"; do
+    pair=${pair// /"$5 "}
+    # In quotes: bash takes a bare & in the replacement for what was found.
+    text=${text//"@${pair%%=*}@"/"${pair#*=}"}
+  done
+  text=${text//@VERSION@/$version}
+  text=${text//@SOVERSION@/$soversion}
+  text=${text//@DESCRIPTION@/"$(package_field description)"}
+  printf '%s\n' "$text" > "$work/$(basename "$1" .in)"
 }
 
-[ "$destdir$(realpath -m "$prefix")" != "$root" ] || die "PREFIX is the source tree itself; choose another"
-put 755 "$shared" "$libdir" "libucxx_rs.so.$version"
-ln -sfn "libucxx_rs.so.$version" "$destdir$libdir/libucxx_rs.so.$soversion"
-ln -sfn "libucxx_rs.so.$soversion" "$destdir$libdir/libucxx_rs.so"
-say "$libdir/libucxx_rs.so.$soversion"
-say "$libdir/libucxx_rs.so"
-make_archive "$archive" "$work/libucxx_rs.a"
-put 644 "$work/libucxx_rs.a" "$libdir" libucxx_rs.a
-put 644 "$root/include/ucxx_rs.h" "$includedir" ucxx_rs.h
+# A page without its links to files of this tree that are not installed. Their text stays.
+make_page() { # name
+  local folder target edits=() installed
+  folder=$(dirname "$1")
+  installed=$'\n'$(printf '%s\n' "${paths[@]}")$'\n'
+  while read -r target; do
+    case $installed in *$'\n'"$(realpath -ms -- "$docdir/$folder/$target")"[/$'\n']*) continue ;; esac
+    if [ -e "$root/$folder/$target" ]; then edits+=(-e "s|\[([^]]*)\]\(${target//./\\.}(#[^)]*)?\)|\1|g"); fi
+  done < <(grep -oE '\]\([^)#: ]+' "$root/$1" | sed 's/^](//' | sort -u)
+  mkdir -p "$work/$folder"
+  sed -E "${edits[@]}" -e '' "$root/$1" > "$work/$1"
+}
 
-# shellcheck disable=SC2016  # pkg-config and CMake expand these, not the shell
-fill "$root/pkgconfig/ucxx_rs.pc.in" "$work/ucxx_rs.pc" '${pcfiledir}' '${prefix}' "$pkgconfigdir"
-put 644 "$work/ucxx_rs.pc" "$pkgconfigdir" ucxx_rs.pc
-for name in ucxx_rs-config.cmake ucxx_rs-config-version.cmake; do
-  # shellcheck disable=SC2016
-  fill "$root/cmake/$name.in" "$work/$name" '${_ucxx_rs_here}' '${_ucxx_rs_prefix}' "$cmakedir"
-  put 644 "$work/$name" "$cmakedir" "$name"
-done
-
-if [ "$tools" = yes ]; then
-  rpath=$libdir
+make_tools() {
+  local rpath=$libdir
+  # Where the loader looks in any case a tool needs no run path, and distributions refuse it.
+  if [[ $libdir =~ ^(/usr)?/lib(32|64|x32|/[^/]+-linux-[^/]+)?$ ]]; then
+    rpath=''
   # Relative as long as both lie below the prefix, so that the tree can be moved.
-  case $bindir/ in
-    "$prefix"/*)
-      # shellcheck disable=SC2016  # the loader expands $ORIGIN
-      case $libdir/ in "$prefix"/*) rpath='$ORIGIN'/$(realpath -ms --relative-to="$bindir" "$libdir") ;; esac
-      ;;
-  esac
-  "$root/scripts/build_tools.sh" --library "$destdir$libdir/libucxx_rs.so" --includedir "$destdir$includedir" --rpath "$rpath" --out "$work"
-  for tool in ucxx_rs_info ucxx_rs_perftest; do put 755 "$work/$tool" "$bindir" "$tool"; done
-fi
+  elif [[ $bindir/ == "$prefix"/* && $libdir/ == "$prefix"/* ]]; then
+    # shellcheck disable=SC2016  # the loader expands $ORIGIN
+    rpath='$ORIGIN'/$(realpath -ms --relative-to="$bindir" "$libdir")
+  fi
+  "$root/scripts/build_tools.sh" --library "$shared" --includedir "$root/include" --rpath "$rpath" --out "$work"
+}
 
-for doc in LICENSE README.md CHANGELOG.md; do
-  if [ -f "$root/$doc" ]; then put 644 "$root/$doc" "$docdir" "$doc"; fi
+make_archive
+for name in ucxx_rs ucxx_rs-static; do
+  # shellcheck disable=SC2016  # pkg-config and CMake expand these, not the shell
+  fill "$root/pkgconfig/$name.pc.in" '${pcfiledir}' '${prefix}' "$pkgconfigdir" '\'
 done
-for doc in "$root"/docs/*.md; do put 644 "$doc" "$docdir/docs" "$(basename "$doc")"; done
-for picture in "$root"/docs/pictures/*.svg; do put 644 "$picture" "$docdir/docs/pictures" "$(basename "$picture")"; done
-for example in "$root"/c_examples/*.{c,cpp,h,sh,txt}; do put 644 "$example" "$docdir/c_examples" "$(basename "$example")"; done
+for name in ucxx_rs-config ucxx_rs-config-version; do
+  # shellcheck disable=SC2016
+  fill "$root/cmake/$name.cmake.in" '${_ucxx_rs_here}' '${_ucxx_rs_prefix}' "$cmakedir" ''
+done
+for page in "${pages[@]}"; do make_page "$page"; done
+if [ "$tools" = yes ]; then make_tools; fi
+
+for path in "${paths[@]}"; do
+  install -d "$destdir${path%/*}"
+  # What is there already and the same keeps its time, so that what was built with it is not built again.
+  case ${kinds[$path]} in
+    link) ln -sfn "${sources[$path]}" "$destdir$path" ;;
+    *) install -C -m "${kinds[$path]}" "${sources[$path]}" "$destdir$path" ;;
+  esac
+  say "$path"
+done
