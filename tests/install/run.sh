@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What a user gets: both install routes give the same tree, the tree can be moved, and C and C++ programs build against the
-# moved tree by CMake and by pkg-config, shared and static, and run. Then the binary side: SONAME, flags, symbols.
+# moved tree by CMake and by pkg-config, shared and static, and run. Then the binary side: SONAME, flags, symbols. Folders
+# with unusual names, uninstalling, projects that contain this one, and what the builds of packages need.
 #
 #   tests/install/run.sh        everything happens under target/install-test
 set -euo pipefail
@@ -21,6 +22,22 @@ quietly() { "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "failed: $*"; 
 
 list() { (cd "$1" && find . \( -type f -o -type l \) | sort); }
 
+# --- without a network, from vendored sources: begun here, as it takes longest, and looked at below
+
+# Nothing is optimised: it is about what cargo asks for.
+build_offline() {
+  local net=(unshare -n)
+  "${net[@]}" true 2>/dev/null || net=(unshare -rn)
+  "${net[@]}" true 2>/dev/null || { say "no network namespaces here: cargo alone is kept from the network"; net=(); }
+  mkdir "$work/cargo-home"
+  cargo vendor --locked --manifest-path "$root/Cargo.toml" "$target_dir/vendor" >"$work/cargo-home/config.toml"
+  "${net[@]}" env CARGO_NET_OFFLINE=true CARGO_HOME="$work/cargo-home" CARGO_TARGET_DIR="$work/offline" \
+    CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+    "$root/scripts/build.sh" -- --print native-static-libs
+}
+build_offline >"$work/offline.log" 2>&1 &
+offline=$!
+
 # --- both routes, the same tree
 
 make_route() { # destdir, prefix, further make variables
@@ -38,8 +55,11 @@ same_trees() { # what, tree, tree
   ok "$1: make install and cmake --install give the same tree"
 }
 
-make_route "$work/by-make" /opt/ucxx
-cmake_route cmake-build "$work/by-cmake" /opt/ucxx
+# DESTDIR is written nowhere: any name will do. A relative one is taken from where the command is given.
+odd=$'made by: it\'s "a|b", R&D; \\1 #(x)'
+make_route "$work/$odd" /opt/ucxx
+mv "$odd" by-make
+cmake_route cmake-build by-cmake /opt/ucxx
 same_trees "default folders" by-make by-cmake
 
 make_route "$work/by-make-multiarch" /usr LIBDIR=lib/x86_64-linux-gnu INCLUDEDIR=include/ucxx_rs
@@ -48,21 +68,51 @@ cmake_route cmake-build-multiarch "$work/by-cmake-multiarch" /usr \
 same_trees "multiarch folders" by-make-multiarch by-cmake-multiarch
 
 cat > expected <<END
+./bin/ucxx_rs_group
 ./bin/ucxx_rs_info
 ./bin/ucxx_rs_perftest
 ./include/ucxx_rs.h
 ./lib/cmake/ucxx_rs/ucxx_rs-config-version.cmake
 ./lib/cmake/ucxx_rs/ucxx_rs-config.cmake
+./lib/cmake/ucxx_rs/ucxx_rs-targets.cmake
 ./lib/libucxx_rs.a
 ./lib/libucxx_rs.so
 ./lib/libucxx_rs.so.$soversion
 ./lib/libucxx_rs.so.$version
+./lib/pkgconfig/ucxx_rs-static.pc
 ./lib/pkgconfig/ucxx_rs.pc
 END
 diff <(LC_ALL=C sort expected) <(list by-make/opt/ucxx | grep -v '^./share/doc/ucxx_rs/' | LC_ALL=C sort) || fail "not the expected files"
-[ -f by-make/opt/ucxx/share/doc/ucxx_rs/LICENSE ] || fail "the licence is not installed"
+doc=by-make/opt/ucxx/share/doc/ucxx_rs
+[ -f "$doc/LICENSE" ] || fail "the licence is not installed"
+diff <(ls "$root/c_examples") <(ls "$doc/c_examples") || fail "examples are left out"
 [ "$(readlink by-make/opt/ucxx/lib/libucxx_rs.so.$soversion)" = "libucxx_rs.so.$version" ] || fail "wrong link"
 ok "the installed files are the expected ones"
+
+# Each relative link of the pages under a folder, as "page target".
+links() {
+  (cd "$1" && grep -roE --include='*.md' '\]\([^)#: ]+[)#]' . | sed -E 's/:\]\(/ /; s/[)#]$//')
+}
+dead_links() { # folder
+  local page target
+  while read -r page target; do
+    [ -e "$1/$(dirname "$page")/$target" ] || printf '%s: %s\n' "$page" "$target"
+  done < <(links "$1")
+}
+[ "$(links "$doc" | wc -l)" -gt 50 ] || fail "hardly any link is left in the installed pages"
+dead=$(dead_links "$doc")
+[ -z "$dead" ] || fail "installed pages have dead links: $dead"
+ok "$(links "$doc" | wc -l) links of the installed pages lead somewhere"
+
+# The place of the build, of cargo's and of the toolchain's sources.
+built_at=("$root/" "$(realpath "${CARGO_HOME:-$HOME/.cargo}")/" "$(rustc --print sysroot)/")
+for file in by-make/opt/ucxx/lib/libucxx_rs.{a,so} by-make/opt/ucxx/bin/*; do
+  for place in "${built_at[@]}"; do
+    ! grep -aqF "$place" "$file" || fail "$file tells where it was built: $(grep -aoE "$place[[:print:]]*" "$file" | head -n 1)"
+  done
+done
+grep -aq 'src/engine/worker' by-make/opt/ucxx/lib/libucxx_rs.so || fail "the library names no source file at all"
+ok "nothing tells where it was built"
 
 # --- a moved tree, used by pkg-config and CMake
 
@@ -74,10 +124,10 @@ use_tree() { # name, prefix, libdir below it
   [ "$("${pc[@]}" --modversion ucxx_rs)" = "$version" ] || fail "$name: pkg-config does not give the version $version"
 
   local cflags shared_libs static_libs
-  read -ra cflags <<< "$("${pc[@]}" --cflags ucxx_rs)"
-  read -ra shared_libs <<< "$("${pc[@]}" --libs ucxx_rs)"
-  # With both libraries in one folder the linker takes the shared one; the archive has to be named.
-  read -ra static_libs <<< "$("${pc[@]}" --static --libs ucxx_rs | sed 's/-lucxx_rs/-l:libucxx_rs.a/')"
+  # A shell that reads them anew takes a space in a name for what it is.
+  eval "cflags=($("${pc[@]}" --cflags ucxx_rs)) shared_libs=($("${pc[@]}" --libs ucxx_rs))"
+  eval "static_libs=($("${pc[@]}" --libs ucxx_rs-static))"
+  [ "$("${pc[@]}" --modversion ucxx_rs-static)" = "$version" ] || fail "$name: ucxx_rs-static.pc has another version"
 
   local strict=(-Wall -Wextra -pedantic -Werror)
   mkdir -p "programs/$name"
@@ -93,6 +143,7 @@ use_tree() { # name, prefix, libdir below it
       run_consumer "$name CMake $kind $language" "programs/$name/cmake-$kind/consumer_$language" $kind ""
     done
   done
+  run_consumer "$name CMake ucxx_rs::ucxx_rs" "programs/$name/cmake-shared/consumer" shared ""
 }
 run_consumer() { # what, program, kind, library path
   local output needed
@@ -106,40 +157,83 @@ run_consumer() { # what, program, kind, library path
   ok "$1: $(head -n 1 <<< "$output")"
 }
 
-# The tools find the library of their own tree, without a library path.
-use_tools() { # name, prefix, libdir below it
-  local name=$1 prefix=$2 libdir=$3 dynamic output
-  dynamic=$(readelf -d "$prefix/bin/ucxx_rs_info" "$prefix/bin/ucxx_rs_perftest")
-  [ "$(grep -cF "[\$ORIGIN/../$libdir]" <<< "$dynamic")" -eq 2 ] || fail "$name: the tools do not look for the library in ../$libdir"
+# The tools find the library of their own tree: by the run path that is given, or where the loader looks.
+use_tools() { # name, prefix, libdir below it, run path
+  local name=$1 prefix=$2 libdir=$3 tool found output
+  for tool in ucxx_rs_info ucxx_rs_perftest; do
+    found=$(readelf -d "$prefix/bin/$tool" | sed -nE 's/.*\((RPATH|RUNPATH)\).*\[(.*)\]/\2/p')
+    [ "$found" = "$4" ] || fail "$name: $tool has the run path '$found', not '$4'"
+  done
+  local -x LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}
+  [ -n "$4" ] || LD_LIBRARY_PATH=$prefix/$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   output=$("$prefix/bin/ucxx_rs_info" --versions) || fail "$name: ucxx_rs_info: $output"
   grep -qF "ucxx_rs $version, $prefix/$libdir/libucxx_rs.so.$version" <<< "$output" || fail "$name: ucxx_rs_info found another library: $output"
   output=$("$prefix/bin/ucxx_rs_perftest" --self --verify --csv -n 100 -s 8,64k) || fail "$name: ucxx_rs_perftest: $output"
   [ "$(grep -c '^tag_lat,' <<< "$output")" -eq 2 ] || fail "$name: ucxx_rs_perftest: $output"
+  # shellcheck disable=SC2016  # the members' shells expand these
+  output=$("$prefix/bin/ucxx_rs_group" 3 sh -c 'echo "$RANK of $WORLD_SIZE"' | sort | paste -sd,) || fail "$name: ucxx_rs_group"
+  [ "$output" = '0 of 3,1 of 3,2 of 3' ] || fail "$name: ucxx_rs_group started $output"
   ok "$name: the tools run, with the library of their tree"
 }
 
-use_tools "in place" "$work/by-make/opt/ucxx" lib
+# shellcheck disable=SC2016  # the loader expands it
+beside='$ORIGIN/../lib'
+use_tools "in place" "$work/by-make/opt/ucxx" lib "$beside"
 mv by-make/opt/ucxx moved
 use_tree default "$work/moved" lib
-use_tools "moved" "$work/moved" lib
-mv by-make-multiarch/usr moved-multiarch
-use_tree multiarch "$work/moved-multiarch" lib/x86_64-linux-gnu
-use_tools "moved multiarch" "$work/moved-multiarch" lib/x86_64-linux-gnu
+use_tools "moved" "$work/moved" lib "$beside"
+# Below /usr the loader looks by itself, and distributions refuse a run path there.
+unusual="moved & multiarch^@%~=+"
+mv by-make-multiarch/usr "$unusual"
+use_tree "$unusual" "$work/$unusual" lib/x86_64-linux-gnu
+use_tools "$unusual" "$work/$unusual" lib/x86_64-linux-gnu ''
 
 # --- folders outside the prefix, another compiler, no tools
 
-outside=$work/outside
-quietly "$root/scripts/install.sh" --prefix "$outside/prefix" --libdir "$outside/libraries" --bindir "$outside/programs" \
-  --build "$target_dir/release"
-grep -qF "[$outside/libraries]" <<< "$(readelf -d "$outside/programs/ucxx_rs_info")" || fail "no absolute run path to a library outside the prefix"
+outside="$work/out & side"
+quietly "$root/scripts/install.sh" --prefix "$outside/R&D" --libdir "$outside/my libraries/lib" --includedir "my & headers" \
+  --bindir "$outside/programs" --build "$target_dir/release"
+grep -qF "[$outside/my libraries/lib]" <<< "$(readelf -d "$outside/programs/ucxx_rs_info")" || fail "no absolute run path to a library outside the prefix"
 quietly "$outside/programs/ucxx_rs_info" --versions
+use_tree outside "$outside/my libraries" lib
 quietly "$root/scripts/install.sh" --prefix "$work/without" --tools no --build "$target_dir/release"
 [ ! -e "$work/without/bin" ] && [ -f "$work/without/lib/libucxx_rs.so.$version" ] || fail "--tools no"
 if CC=no-such-compiler "$root/scripts/install.sh" --prefix "$work/uncompiled" --build "$target_dir/release" >"$work/log" 2>&1; then
   fail "CC was not heeded"
 fi
 grep -q 'no-such-compiler is not there' "$work/log" || { cat "$work/log" >&2; fail "a missing compiler is not named"; }
+[ ! -e "$work/uncompiled" ] || fail "something was installed before the missing compiler was noticed"
 ok "folders outside the prefix, CC, --tools no"
+
+# --- what cannot be installed is refused before anything is written
+
+refused() { # part of the sentence, arguments of install.sh
+  rm -rf "$work/refused"
+  if "$root/scripts/install.sh" --build "$target_dir/release" "${@:2}" >"$work/log" 2>&1; then fail "was to be refused: ${*:2}"; fi
+  grep -qF -e "$1" "$work/log" || { cat "$work/log" >&2; fail "was refused without the words '$1': ${*:2}"; }
+  [ ! -e "$work/refused" ] || fail "something was written before it was refused: ${*:2}"
+}
+for character in '|' ',' "'" '"' '\' '$' '`' ';' ':' '#' '(' '*' '<' $'\n' $'\t'; do
+  refused '--prefix: pkg-config' --prefix "$work/refused/a${character}b"
+  refused '--libdir: pkg-config' --prefix "$work/refused" --libdir "l${character}b"
+done
+refused '--includedir: pkg-config' --prefix "$work/refused" --includedir 'inc|ude'
+refused '--bindir: pkg-config' --prefix "$work/refused" --bindir 'b,n'
+refused 'is missing; build first' --prefix "$work/refused" --build "$work"
+: > a-file
+refused 'a-file is no folder' --prefix "$work/refused" --includedir "$work/a-file/include"
+ok "impossible folders are refused, and nothing is written"
+
+# --- uninstalling
+
+installed=$work/by-cmake/opt/ucxx
+touch "$installed/lib/libother.so" "$installed/share/doc/ucxx_rs/mine"
+quietly make -C "$root" uninstall DESTDIR="$work/by-cmake" PREFIX=/opt/ucxx
+diff <(list "$installed") <(printf '%s\n' ./lib/libother.so ./share/doc/ucxx_rs/mine) || fail "make uninstall: these should be left, or gone"
+[ ! -e "$installed/lib/cmake/ucxx_rs" ] && [ ! -e "$installed/share/doc/ucxx_rs/docs" ] || fail "make uninstall leaves folders of its own"
+if make -C "$root" uninstall DESTDIR="$work/by-cmake" PREFIX=/opt/ucxx >"$work/log" 2>&1; then fail "make uninstall of nothing"; fi
+grep -q 'is not installed in these folders' "$work/log" || { cat "$work/log" >&2; fail "make uninstall does not say that nothing was there"; }
+ok "make uninstall removes what make install made, and nothing else"
 
 # --- version rules of find_package
 
@@ -158,6 +252,18 @@ refuses "$soversion.99"
 refuses "${version%%.*}.99"
 refuses 99
 ok "find_package accepts MAJOR.MINOR, and refuses other versions"
+
+# --- a project that contains this one has the targets that find_package gives
+
+for how in subdirectory fetch; do
+  quietly cmake -S "$here" -B "contained-$how" -DHOW=$how -DKIND=static -DUCXX_RS_CARGO_TARGET_DIR="$target_dir"
+  quietly cmake --build "contained-$how"
+  run_consumer "$how ucxx_rs::ucxx_rs" "contained-$how/consumer" shared ""
+  run_consumer "$how ucxx_rs::static" "contained-$how/consumer_c" static ""
+  before=$(stat -c %y "contained-$how/consumer")
+  quietly cmake --build "contained-$how"
+  [ "$before" = "$(stat -c %y "contained-$how/consumer")" ] || fail "$how: a second build links again"
+done
 
 # --- symbols and flags
 
@@ -179,28 +285,66 @@ ok "$(wc -l <<< "$exports") symbols, all ucxx_*, the same in both libraries"
 
 # --- the libraries that the archive needs are those that rustc names
 
-said=$(cd "$root" && cargo rustc --locked --lib --crate-type staticlib -- --print native-static-libs 2>&1 |
-  sed -n 's/^note: native-static-libs: //p')
+wait "$offline" || { cat offline.log >&2; fail "no build from vendored sources without a network"; }
+[ -f offline/release/libucxx_rs.so ] || fail "the build without a network has left no library"
+ok "a build from vendored sources, without a network"
+said=$(sed -n 's/^note: native-static-libs: //p' offline.log)
 [ -n "$said" ] || fail "rustc names no native-static-libs"
 read -ra wanted <<< "$said"
-offered=$(PKG_CONFIG_PATH=$work/moved/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH} pkg-config --static --libs ucxx_rs)
-for library in "${wanted[@]}"; do
-  # The C library comes with every program.
-  [ "$library" = -lc ] || [[ " $offered " == *" $library "* ]] ||
-    fail "rustc wants $library for the archive; ucxx_rs.pc gives: $offered"
+export PKG_CONFIG_PATH=$work/moved/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
+for asked in '--static ucxx_rs' ucxx_rs-static; do
+  # shellcheck disable=SC2086  # an option and a name
+  offered=$(pkg-config --libs $asked)
+  for library in "${wanted[@]}"; do
+    # The C library comes with every program.
+    [ "$library" = -lc ] || [[ " $offered " == *" $library "* ]] ||
+      fail "rustc wants $library for the archive; pkg-config --libs $asked gives: $offered"
+  done
 done
-ok "ucxx_rs.pc names every library that rustc wants"
+ok "both pkg-config files name every library that rustc wants"
 
 # --- two Rust runtimes in one program
 
 quietly rustc --edition 2021 -O --crate-type staticlib -C panic=unwind "$here/other.rs" -o "$work/libother.a"
-read -ra static_libs <<< "$(PKG_CONFIG_PATH=$work/moved/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH} \
-  pkg-config --static --libs ucxx_rs | sed 's/-lucxx_rs/-l:libucxx_rs.a/')"
-for order in "${static_libs[*]} $work/libother.a" "$work/libother.a ${static_libs[*]}"; do
-  read -ra libs <<< "$order"
+eval "static_libs=($(pkg-config --libs ucxx_rs-static))"
+for order in first last; do
+  case $order in
+    first) libs=("${static_libs[@]}" "$work/libother.a") ;;
+    last) libs=("$work/libother.a" "${static_libs[@]}") ;;
+  esac
   quietly gcc -I "$work/moved/include" "$here/two_rust_libraries.c" -o two "${libs[@]}" -lgcc_s -lpthread -ldl -lm
   quietly ./two
 done
 ok "beside another Rust static library, in either order"
+
+# --- what packages need: bare make builds, and no set-up installs anything while one is built
+
+[ "$(make -sn -C "$root")" = scripts/build.sh ] || fail "bare make does something else than build"
+asked=$(cargo metadata --no-deps --format-version 1 --manifest-path "$root/Cargo.toml" | python3 -c '
+import json, sys
+capi = json.load(sys.stdin)["packages"][0]["metadata"]["capi"]
+for asset in capi["install"]["include"]["asset"]: print(asset["from"], "->", asset["to"])')
+[ "$asked" = 'include/ucxx_rs.h -> ' ] || fail "cargo-c would install these headers: $asked"
+# Package managers that only note that they were called, and a machine that lacks UCX, rustfmt and clippy.
+mkdir stubs
+for name in apt-get dnf rustup; do printf '#!/bin/sh\necho "$0 $*" >>"%s"\n' "$work/called" >"stubs/$name"; done
+printf '#!/bin/sh\necho 0\n' >stubs/id
+printf '#!/bin/sh\nexit 1\n' >stubs/pkg-config
+printf '#!/bin/sh\ncase $1 in fmt | clippy) exit 1 ;; esac\nexec "%s" "$@"\n' "$(command -v cargo)" >stubs/cargo
+chmod +x stubs/*
+sets_up() { # level, environment
+  rm -f called
+  if env "${@:2}" PATH="$work/stubs:$PATH" "$root/scripts/setup.sh" "$1" >"$work/log" 2>&1; then fail "set-up was content: $*"; fi
+}
+for level in demo test; do
+  sets_up $level
+  [ -s called ] || { cat "$work/log" >&2; fail "set-up for $level installs nothing, where it should"; }
+  for variable in DH_INTERNAL_OPTIONS= DH_INTERNAL_BUILDFLAGS=1 RPM_BUILD_ROOT=/buildroot FAKEROOTKEY=1; do
+    sets_up $level "$variable"
+    [ ! -e called ] || fail "inside a package build ($variable) set-up called: $(cat called)"
+    grep -q 'inside a package build nothing is installed' "$work/log" || { cat "$work/log" >&2; fail "$variable: not said"; }
+  done
+done
+ok "bare make builds; cargo-c installs the header; inside a package build nothing is installed"
 
 say "install: $checked checks passed"
