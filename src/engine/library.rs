@@ -108,15 +108,43 @@ static AT_LOAD: extern "C" fn() = {
     at_load
 };
 
-/// Blocks every signal on this thread while `f` runs, so that threads which UCX starts inherit the mask and leave the
-/// program's signals to the program.
+/// Signals that programs handle, and that the kernel gives to any thread which does not block them.
+///
+/// Not among them are those that are sent to one thread: a garbage collector stops the threads that it knows by SIGPWR, SIGXCPU, SIGURG
+/// or a real-time signal, and a callback may have made one of the library's known to it; a fault is that of the thread.
+const TAKEN_BY_ACCIDENT: [libc::c_int; 18] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGALRM,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGCHLD,
+    libc::SIGCONT,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGIO,
+    libc::SIGPIPE,
+    libc::SIGWINCH,
+    libc::SIGXFSZ,
+];
+
+/// Blocks them on this thread while `f` runs, so that threads which it starts inherit the mask and leave the program's signals
+/// to the program.
 pub(crate) fn with_signals_blocked<T>(f: impl FnOnce() -> T) -> T {
-    // SAFETY: plain sets, initialised by sigfillset before use; the old mask is put back below.
+    // SAFETY: plain sets, initialised by sigemptyset before use; the old mask is put back below.
     let old = unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut blocked: libc::sigset_t = std::mem::zeroed();
         let mut old: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
+        libc::sigemptyset(&mut blocked);
+        for signal in TAKEN_BY_ACCIDENT {
+            libc::sigaddset(&mut blocked, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &blocked, &mut old);
         old
     };
     let value = f();

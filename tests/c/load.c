@@ -11,10 +11,12 @@
 #endif
 #include <dirent.h>
 #include <dlfcn.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <ucxx_rs.h>
 
@@ -67,9 +69,27 @@ static void compare(const surroundings_t *before, const char *when) {
   free(now.environment);
 }
 
-/* Every thread but this one has to block the signals that an application handles. */
+static volatile sig_atomic_t taken;
+static void take(int number) {
+  (void)number;
+  taken = 1;
+}
+
+/* A garbage collector stops the threads that it knows by such a signal, and waits until each has taken it. */
+static void stop_thread(int id, int number) {
+  struct sigaction own = {.sa_handler = take, .sa_flags = SA_RESTART}, before;
+  CHECK(sigaction(number, &own, &before) == 0);
+  taken = 0;
+  CHECK(syscall(SYS_tgkill, getpid(), id, number) == 0);
+  while (!taken)
+    sched_yield();
+  CHECK(sigaction(number, &before, NULL) == 0);
+}
+
+/* Every thread but this one has to block the signals that an application handles, and to take those that are sent to it alone. */
 static void threads_block_signals(void) {
   static const int numbers[] = {SIGHUP, SIGINT, SIGTERM, SIGALRM, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE};
+  const int open[] = {SIGPWR, SIGXCPU, SIGURG, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGRTMIN, SIGRTMIN + 5, SIGRTMAX};
   DIR *tasks = opendir("/proc/self/task");
   CHECK(tasks != NULL);
   int others = 0;
@@ -89,6 +109,10 @@ static void threads_block_signals(void) {
       unsigned long long blocked = strtoull(line + 7, NULL, 16);
       for (size_t at = 0; at < sizeof numbers / sizeof *numbers; at++)
         CHECK((blocked >> (numbers[at] - 1) & 1) == 1);
+      for (size_t at = 0; at < sizeof open / sizeof *open; at++)
+        CHECK((blocked >> (open[at] - 1) & 1) == 0);
+      stop_thread(id, SIGPWR);
+      stop_thread(id, SIGRTMIN + 5);
     }
     fclose(status);
   }
@@ -225,12 +249,14 @@ int main(int argc, char **argv) {
   for (int time = 0; time < 2; time++) {
     ucxx_context_t *context = NULL;
     ucxx_worker_t *worker = NULL;
+    ucxx_worker_params_t with_thread = UCXX_WORKER_PARAMS_INIT;
+    with_thread.progress_mode = time == 0 ? UCXX_PROGRESS_MANUAL : UCXX_PROGRESS_THREAD_BLOCKING;
     CHECK(context_create(NULL, &context) == UCXX_OK);
     compare(&before, "after making a context");
-    CHECK(worker_create(context, NULL, &worker) == UCXX_OK);
+    CHECK(worker_create(context, &with_thread, &worker) == UCXX_OK);
     compare(&before, "after making a worker");
     for (int pass = 0; pass < 100; pass++)
-      CHECK(worker_progress(worker, NULL) == UCXX_OK);
+      CHECK(worker_progress(worker, NULL) == (time == 0 ? UCXX_OK : UCXX_ERR_BUSY));
     threads_block_signals();
     worker_destroy(worker);
     context_destroy(context);
