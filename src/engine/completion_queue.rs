@@ -13,7 +13,9 @@
 //!
 //! One who wakes takers passes through the mutex first: a taker holds it from before it sets `ASLEEP` until it sleeps.
 
-use super::sync::{lock, sleep, AtomicBool, AtomicPtr, Condvar, Mutex, Ordering};
+use super::condition::Condition;
+use super::futex::Slept;
+use super::sync::{lock, AtomicBool, AtomicPtr, Mutex, Ordering};
 use std::ptr::{null, null_mut, without_provenance_mut};
 use std::time::Duration;
 
@@ -37,7 +39,7 @@ pub(crate) unsafe trait Node {
 pub(crate) struct Queue<N> {
     head: AtomicPtr<N>,
     taken: Mutex<Taken<N>>,
-    changed: Condvar,
+    changed: Condition,
     /// Written under the mutex, never taken back.
     stopped: AtomicBool,
 }
@@ -72,6 +74,8 @@ pub(crate) enum Found {
     Nothing,
     /// Nothing, and it has been stopped.
     Stopped,
+    /// Nothing, and a signal handler has run on this thread.
+    Interrupted,
 }
 
 impl<N: Node> Queue<N> {
@@ -80,7 +84,7 @@ impl<N: Node> Queue<N> {
         Queue {
             head: AtomicPtr::new(null_mut()),
             taken: Mutex::new(Taken { first: null(), last: null() }),
-            changed: Condvar::new(),
+            changed: Condition::default(),
             stopped: AtomicBool::new(false),
         }
     }
@@ -146,12 +150,16 @@ impl<N: Node> Queue<N> {
     /// Waits until there is something to take, for as long as `left` says before each sleep; None is for ever.
     pub(crate) fn wait(&self, left: impl Fn() -> Option<Duration>) -> Found {
         let mut taken = lock(&self.taken);
+        let mut slept = Slept::Woken;
         loop {
             if self.has_any(&taken) {
                 return Found::Something;
             }
             if self.is_stopped() {
                 return Found::Stopped;
+            }
+            if slept == Slept::Interrupted {
+                return Found::Interrupted;
             }
             let left = left();
             if left == Some(Duration::ZERO) {
@@ -160,7 +168,7 @@ impl<N: Node> Queue<N> {
             if !self.set_bit(ASLEEP) {
                 return Found::Something;
             }
-            taken = sleep(&self.changed, taken, left);
+            (taken, slept) = self.changed.sleep(&self.taken, taken, left);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::sync::linger;
 use std::hint::spin_loop;
+use std::io;
 use std::sync::atomic::AtomicU32;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -11,6 +12,19 @@ const LOOKS: u32 = 64;
 
 /// Looks of who looks less and less often, with one pause after the first.
 const DOUBLINGS: u32 = 8;
+
+const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// How a sleep ended.
+#[derive(PartialEq, Eq, Clone, Copy, Debug)]
+pub(crate) enum Slept {
+    /// By others, or the word had another value.
+    Woken,
+    /// A signal handler has run on this thread.
+    Interrupted,
+    /// The time has run out.
+    Long,
+}
 
 /// An atomic word on which threads can sleep.
 #[repr(transparent)]
@@ -31,7 +45,18 @@ impl Word {
 
     /// Sleeps while the word has this value; at most this long. May return early.
     pub(crate) fn wait(&self, expected: u32, longest: Option<Duration>) {
-        wait(&self.0, libc::FUTEX_PRIVATE_FLAG, expected, longest);
+        let _ = wait(&self.0, libc::FUTEX_PRIVATE_FLAG, expected, longest);
+    }
+
+    /// The same; a signal handler that runs on this thread meanwhile ends it, whatever flags the handler was installed with.
+    pub(crate) fn sleep(&self, expected: u32, longest: Option<Duration>) -> Slept {
+        // The kernel goes on with a sleep that has no end of its own, if the handler's flags ask for that.
+        let result = wait(&self.0, libc::FUTEX_PRIVATE_FLAG, expected, longest.or(Some(A_YEAR)));
+        match result.err().and_then(|error| error.raw_os_error()) {
+            Some(libc::EINTR) => Slept::Interrupted,
+            Some(libc::ETIMEDOUT) if longest.is_some() => Slept::Long,
+            _ => Slept::Woken,
+        }
     }
 
     /// Wakes whoever sleeps on the word. The address is all that counts: the kernel does not read it.
@@ -56,7 +81,7 @@ impl std::ops::Deref for SharedWord {
 impl SharedWord {
     /// As that of `Word`.
     pub(crate) fn wait(&self, expected: u32, longest: Option<Duration>) {
-        wait(&self.0, 0, expected, longest);
+        let _ = wait(&self.0, 0, expected, longest);
     }
 
     /// As that of `Word`.
@@ -65,14 +90,19 @@ impl SharedWord {
     }
 }
 
-fn wait(word: &AtomicU32, flags: i32, expected: u32, longest: Option<Duration>) {
+fn wait(word: &AtomicU32, flags: i32, expected: u32, longest: Option<Duration>) -> io::Result<()> {
     let timeout = longest.map(|longest| libc::timespec {
         tv_sec: longest.as_secs().min(i64::MAX as u64 / 4) as libc::time_t,
         tv_nsec: longest.subsec_nanos().into(),
     });
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: a live word, and a timeout that is null or outlives the call.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT | flags, expected, timeout) };
+    let result = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT | flags, expected, timeout) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 fn wake_all(word: &AtomicU32, flags: i32) {

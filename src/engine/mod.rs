@@ -32,6 +32,7 @@ pub(crate) mod close;
 pub(crate) mod collective;
 pub(crate) mod collective_transfer;
 pub(crate) mod completion_queue;
+pub(crate) mod condition;
 pub(crate) mod config;
 pub(crate) mod connect;
 pub mod context;

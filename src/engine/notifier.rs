@@ -74,7 +74,7 @@ pub struct Completion {
 /// How a wait ended.
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub enum Waited {
-    /// There is something to poll.
+    /// There is something to poll, perhaps.
     Ready,
     /// The time ran out.
     TimedOut,
@@ -119,7 +119,8 @@ impl Notifier {
         Ok(())
     }
 
-    /// Waits until there is something to poll. CLOSED when it has been stopped and is empty.
+    /// Waits until there is something to poll, or a signal handler has run on this thread. CLOSED when it has been stopped and is
+    /// empty.
     pub fn wait(&self, timeout_ns: u64) -> Result<Waited> {
         self.check_fork()?;
         if events::in_callback() {
@@ -129,7 +130,8 @@ impl Notifier {
         // A reference of our own: destroying the notifier ends this wait, and must not take the queue from under it.
         let core = self.core.clone();
         match core.queue.wait(|| timer::remaining(deadline)) {
-            Found::Something => Ok(Waited::Ready),
+            // The caller looks, finds nothing, and has the time to see what the handler has left for it.
+            Found::Something | Found::Interrupted => Ok(Waited::Ready),
             Found::Nothing => Ok(Waited::TimedOut),
             Found::Stopped => Err(stopped()),
         }
@@ -180,7 +182,7 @@ impl Notifier {
         let core = &self.core;
         match core.queue.arm(|| core.silence(), || core.ring()) {
             Found::Nothing => Ok(true),
-            Found::Something => Ok(false),
+            Found::Something | Found::Interrupted => Ok(false),
             Found::Stopped => Err(stopped()),
         }
     }

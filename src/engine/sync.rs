@@ -1,6 +1,6 @@
 //! The atomics, locks and queues of the files that the model checker runs: `tests/models` puts loom's in their place.
 
-pub(crate) use super::lock_order::{Condvar, Mutex, MutexGuard};
+pub(crate) use super::lock_order::{Mutex, MutexGuard};
 pub(crate) use crossbeam_queue::ArrayQueue;
 pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -20,16 +20,6 @@ pub(crate) fn doze() {
 #[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
-}
-
-pub(crate) fn sleep<'a, T>(on: &Condvar, mut guard: MutexGuard<'a, T>, longest: Option<Duration>) -> MutexGuard<'a, T> {
-    match longest {
-        None => on.wait(&mut guard),
-        Some(longest) => {
-            on.wait_for(&mut guard, longest);
-        }
-    }
-    guard
 }
 
 /// Between two accesses of a thread that are both SeqCst already, where their order counts: nothing is left to do. The model checker, which does

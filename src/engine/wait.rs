@@ -7,14 +7,15 @@
 //!
 //! A progress thread may start and stop while others wait: then they change over from the one to the other.
 
+use super::condition::Condition;
 use super::context::feature;
 use super::done::Marked;
 use super::doomed;
 use super::event_count::EventCount;
 use super::events;
-use super::futex;
+use super::futex::{self, Slept};
 use super::inflight::Out;
-use super::lock_order::{Condvar, Mutex, MutexGuard};
+use super::lock_order::{Mutex, MutexGuard};
 use super::operation::{flag, OpParams, Submitted};
 use super::progress::from_callback;
 use super::request::Slot;
@@ -36,7 +37,7 @@ const POLLS_PER_LOOK: u32 = 32;
 pub(crate) struct WaitRoom {
     /// Somebody drives.
     driven: Mutex<bool>,
-    changed: Condvar,
+    changed: Condition,
     /// Threads on the condition variable. Raised before they look at their request for the last time.
     waiting: AtomicU32,
     /// Threads that sleep on the descriptor, or are about to.
@@ -150,13 +151,9 @@ impl Worker {
                 fence(Ordering::SeqCst);
                 let mut timed_out = false;
                 while *driven && !done() && !timed_out {
-                    timed_out = match timer::remaining(deadline) {
-                        None => {
-                            room.changed.wait(&mut driven);
-                            false
-                        }
-                        Some(left) => room.changed.wait_for(&mut driven, left).timed_out(),
-                    };
+                    let slept;
+                    (driven, slept) = room.changed.sleep(&room.driven, driven, timer::remaining(deadline));
+                    timed_out = slept == Slept::Long;
                 }
                 room.waiting.fetch_sub(1, Ordering::SeqCst);
                 if timed_out {
@@ -262,7 +259,8 @@ impl Worker {
         Ok(if woken { Idle::Woken } else { Idle::Nothing })
     }
 
-    /// Polls for a while and sleeps then, until there is an event, and handles it. False when the time ran out first.
+    /// Polls for a while and sleeps then, until there is an event, and handles it, or a signal handler has run on this thread. False when
+    /// the time ran out first.
     pub fn wait(&self, timeout_ns: u64) -> Result<bool> {
         may_wait()?;
         self.check_usable()?;
@@ -272,7 +270,7 @@ impl Worker {
             let room = &self.waiting;
             let mut driven = room.driven.lock();
             if *driven {
-                return Ok(self.wait_for_driver(&mut driven, deadline));
+                return Ok(self.wait_for_driver(driven, deadline));
             }
             *driven = true;
             drop(driven);
@@ -284,19 +282,14 @@ impl Worker {
         self.wait_alone(deadline)
     }
 
-    /// Another thread drives: whatever it handles, or its leaving, is the event that is waited for.
-    fn wait_for_driver(&self, driven: &mut MutexGuard<'_, bool>, deadline: u64) -> bool {
+    /// Another thread drives: whatever it handles, or its leaving, is the event that is waited for, or a signal handler's run.
+    fn wait_for_driver<'a>(&'a self, driven: MutexGuard<'a, bool>, deadline: u64) -> bool {
         let room = &self.waiting;
         room.waiting.fetch_add(1, Ordering::SeqCst);
-        let timed_out = match timer::remaining(deadline) {
-            None => {
-                room.changed.wait(driven);
-                false
-            }
-            Some(left) => room.changed.wait_for(driven, left).timed_out(),
-        };
+        let (driven, slept) = room.changed.sleep(&room.driven, driven, timer::remaining(deadline));
+        drop(driven);
         room.waiting.fetch_sub(1, Ordering::SeqCst);
-        !timed_out
+        slept != Slept::Long
     }
 
     fn wait_alone(&self, deadline: u64) -> Result<bool> {

@@ -155,7 +155,8 @@ impl Wakeup {
         unsafe { libc::timerfd_settime(self.timer, 0, &setting, std::ptr::null_mut()) };
     }
 
-    /// Sleeps until the descriptor is readable, or somebody kicks; false when the time ran out or a signal came first.
+    /// Sleeps until the descriptor is readable, somebody kicks, or a signal handler has run on this thread; false when the time ran out
+    /// first.
     pub(crate) fn sleep(&self, longest: Option<Duration>) -> bool {
         // Rounded up to whole milliseconds: waking before a deadline would spin through what is left of it.
         let timeout = longest.map_or(-1, |longest| {
@@ -164,7 +165,7 @@ impl Wakeup {
         let watch = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut fds = [watch(self.epoll), watch(self.kick)];
         // SAFETY: two live descriptors, and their number.
-        let woken = unsafe { libc::poll(fds.as_mut_ptr(), 2, timeout) } > 0;
+        let woken = unsafe { libc::poll(fds.as_mut_ptr(), 2, timeout) } != 0;
         if fds[0].revents != 0 {
             self.take_edges(self.epoll);
         }

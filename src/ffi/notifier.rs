@@ -53,7 +53,7 @@ pub unsafe extern "C" fn ucxx_notifier_create(
     })
 }
 
-/// Sleeps until there is something to poll: OK; TIMED_OUT when the time ran out first; CLOSED when the notifier has been
+/// Sleeps until there is something to poll, or a signal handler has run on this thread while it slept: OK; TIMED_OUT when the time ran out first; CLOSED when the notifier has been
 /// stopped and nothing is left to poll. It progresses nothing: that is left to progress threads, or to whoever drives the workers. With
 /// several threads waiting, another one may have polled what this one was woken for. BUSY from a callback. Any thread.
 ///

@@ -62,8 +62,9 @@ fn explained(slot: &Slot, status: Status) -> Status {
 }
 
 /// Waits until the operation has completed and its callback has returned: its status, or INPROGRESS when `timeout_ns` ran out
-/// first (0 polls once, UINT64_MAX waits for ever). Progresses the worker meanwhile. BUSY from a callback, unless the
-/// operation is over already.
+/// first (0 polls once, UINT64_MAX waits for ever). Progresses the worker meanwhile. Neither a signal handler nor ucxx_worker_signal ends
+/// it: a program that looks at its signals waits with a timeout, again and again. BUSY from a callback, unless the operation is
+/// over already.
 ///
 /// # Safety
 /// NULL (refused) or a request of this library.

@@ -245,7 +245,8 @@ unsafe extern "C" fn progress(worker: *mut ucxx_worker_t, events: *mut u32, so_f
 
 /// Waits until there is an event, and handles it: OK. Polls for `spin_ns` of ucxx_worker_params_t, and sleeps then. TIMED_OUT when
 /// `timeout_ns` ran out first (0 looks once, UINT64_MAX waits for ever). It may return OK without anything that the caller
-/// would notice: look, and wait again. Needs UCXX_FEATURE_WAKEUP. BUSY from a callback, and with a progress thread.
+/// would notice: look, and wait again. So it does when a signal handler has run on this thread while it slept, and after
+/// ucxx_worker_signal. Needs UCXX_FEATURE_WAKEUP. BUSY from a callback, and with a progress thread.
 ///
 /// # Safety
 /// A worker of this library.
@@ -296,8 +297,11 @@ pub unsafe extern "C" fn ucxx_worker_arm(worker: *mut ucxx_worker_t) -> ucxx_sta
     })
 }
 
-/// Makes the descriptor readable, and wakes whoever sleeps in ucxx_worker_wait or ucxx_request_wait. Any thread, in every thread
-/// mode. Needs UCXX_FEATURE_WAKEUP.
+/// Makes the descriptor readable, and ends the present ucxx_worker_wait, or the next one if there is none: OK. Waits for something in
+/// particular, such as ucxx_request_wait, look around and go on. Any thread, in every thread mode. Needs UCXX_FEATURE_WAKEUP.
+///
+/// Async-signal-safe: a signal handler may call it, on any thread, for a worker that lives as long as the handler is installed. It writes
+/// to two descriptors; only a call that fails does more.
 ///
 /// # Safety
 /// A worker of this library.

@@ -5,6 +5,14 @@ use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Condvar, Mutex};
 use std::time::Duration;
 
+/// As the engine's.
+#[derive(PartialEq, Eq, Clone, Copy, Debug)]
+pub(crate) enum Slept {
+    Woken,
+    Interrupted,
+    Long,
+}
+
 pub(crate) struct Word {
     value: AtomicU32,
     sleepers: Mutex<()>,
@@ -29,6 +37,12 @@ impl Word {
         if self.value.load(Ordering::Relaxed) == expected && longest.is_none() {
             drop(self.woken.wait(sleepers).unwrap());
         }
+    }
+
+    /// No signals come here.
+    pub(crate) fn sleep(&self, expected: u32, longest: Option<Duration>) -> Slept {
+        self.wait(expected, longest);
+        Slept::Woken
     }
 
     pub(crate) fn wake_all(&self) {

@@ -14,6 +14,8 @@ pub(crate) mod bulk;
 pub(crate) mod cache_line;
 #[path = "../../../src/engine/completion_queue.rs"]
 pub(crate) mod completion_queue;
+#[path = "../../../src/engine/condition.rs"]
+pub(crate) mod condition;
 #[path = "../../../src/engine/control.rs"]
 pub(crate) mod control;
 #[path = "../../../src/engine/done.rs"]

@@ -2,19 +2,14 @@
 
 pub(crate) use loom::hint::spin_loop;
 pub(crate) use loom::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+pub(crate) use loom::sync::{Mutex, MutexGuard};
 pub(crate) use loom::thread::yield_now;
 pub(crate) use loom::thread::yield_now as doze;
 
 use loom::cell::UnsafeCell;
-use std::time::Duration;
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap()
-}
-
-pub(crate) fn sleep<'a, T>(on: &Condvar, guard: MutexGuard<'a, T>, _longest: Option<Duration>) -> MutexGuard<'a, T> {
-    on.wait(guard).unwrap()
 }
 
 /// However long it is, the others go on.
