@@ -8,6 +8,7 @@
 use super::am::Front;
 use super::am_message::{Form, Inbound, Sort};
 use super::buffers::{Allocator, Buffers, Frame};
+use super::call_out::CallOut;
 use super::endpoint::Endpoint;
 use super::events::Event;
 use super::frame_table::{self, Described, Prefix};
@@ -341,7 +342,9 @@ impl Worker {
         let buffers = buffers.map_or(std::ptr::null_mut(), |buffers| Box::into_raw(Box::new(buffers)));
         let (function, arg) = (handler.function.function, handler.arg);
         // SAFETY: a handler and its argument as they were registered; the header is the message's, which is there until after this.
-        self.outside(|| unsafe { function(arg, reply, header.as_ptr().cast(), header.len(), buffers, status.0) });
+        self.outside(|| unsafe {
+            function.call_out((arg, reply, header.as_ptr().cast(), header.len(), buffers, status.0))
+        });
         self.drain_foreign();
         self.drop_handler(handler);
         self.multi_gone(slot);

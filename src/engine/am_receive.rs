@@ -3,6 +3,7 @@
 //! What a message says of itself is hostile until it was checked here: its connection, its place in the order, and what it costs.
 
 use super::am_message::{Form, Inbound, Message, Sort};
+use super::call_out::CallOut;
 use super::credits;
 use super::endpoint::{Endpoint, Phase};
 use super::events::Event;
@@ -356,7 +357,7 @@ impl Worker {
         slot.hold.set(USER);
         let (function, arg, message) = (handler.function, handler.arg, Message::of(slot));
         // SAFETY: a handler and its argument as they were registered; the message is the handler's from here on.
-        self.outside_as::<ALONE>(|| unsafe { function(arg, message) });
+        self.outside_as::<ALONE>(|| unsafe { function.call_out((arg, message)) });
         self.drain_foreign();
         self.drop_handler(handler);
     }
@@ -395,7 +396,7 @@ impl Worker {
         slot.hold.set(USER);
         let (function, arg, fetch) = (handler.function, handler.arg, Fetch::of(slot));
         // SAFETY: as in `hand_over_message`.
-        self.outside_as::<ALONE>(|| unsafe { function(arg, fetch) });
+        self.outside_as::<ALONE>(|| unsafe { function.call_out((arg, fetch)) });
         self.drain_foreign();
         self.drop_handler(handler);
     }

@@ -7,6 +7,7 @@ use super::bootstrap_env as env;
 use super::bootstrap_pmix::Pmix;
 use super::bootstrap_tcp as tcp;
 use super::bootstrap_wire::LONGEST_PART;
+use super::call_out::CallOut;
 use super::status::{Error, Result, Status};
 use std::ffi::{c_void, OsString};
 
@@ -154,8 +155,9 @@ impl Callbacks {
         };
         out.resize(total, 0);
         // SAFETY: the caller of `open` promises a function of this kind that may be called with that argument; `mine` and `out` have the
-        // lengths that it is told, and nothing else refers to `out`. It is not to unwind, and aborts the process if it does.
-        let status = unsafe { (self.allgather)(self.arg, mine.as_ptr().cast(), mine.len(), out.as_mut_ptr().cast()) };
+        // lengths that it is told, and nothing else refers to `out`.
+        let status =
+            unsafe { self.allgather.call_out((self.arg, mine.as_ptr().cast(), mine.len(), out.as_mut_ptr().cast())) };
         match Status(status) {
             Status::OK => Ok(out),
             status if status.is_error() => {

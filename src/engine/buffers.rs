@@ -1,5 +1,6 @@
 //! Buffers that are made when it is known what comes: by the caller's allocator or the library's own, within the caller's limits.
 
+use super::call_out::CallOut;
 use super::cuda::{self, Gpu};
 use super::frame_store::{FrameStore, Kept};
 use super::memory_type;
@@ -89,7 +90,13 @@ impl Buffers {
         let Some(allocate) = self.allocator.allocate else { return Ok(()) };
         // SAFETY: the caller's function and argument; a valid out-pointer.
         let status = Status(unsafe {
-            allocate(self.allocator.arg, frame.length, frame.memory_type, frame.device_id, &mut frame.data)
+            allocate.call_out((
+                self.allocator.arg,
+                frame.length,
+                frame.memory_type,
+                frame.device_id,
+                &raw mut frame.data,
+            ))
         });
         if status.is_error() {
             return Err(refused(frame, status));
@@ -183,7 +190,9 @@ impl Drop for Buffers {
         let is_the_gpus = |frame: &&Frame| self.gpu.is_some() && memory_type::is_cuda(frame.memory_type);
         if let (Some(_), Some(free)) = (allocate, deallocate) {
             // SAFETY: the caller's function, and what its other one made.
-            made().for_each(|frame| unsafe { free(arg, frame.data, frame.length, frame.memory_type, frame.device_id) });
+            made().for_each(|frame| unsafe {
+                free.call_out((arg, frame.data, frame.length, frame.memory_type, frame.device_id))
+            });
             if let Some(mut kept) = self.store.try_lock() {
                 kept.end_message(frames);
             }

@@ -2,6 +2,7 @@
 
 use super::am_multi::MultiHandler;
 use super::assist::Assistant;
+use super::call_out::CallOut;
 use super::endpoint::{Callback, Endpoint, Phase};
 use super::fetch::Making;
 use super::handlers::Handler;
@@ -261,7 +262,7 @@ impl Worker {
         let Some((callback, arg)) = callback else { return };
         endpoint.closing.running.fetch_add(1, Ordering::AcqRel);
         // SAFETY: a callback and its argument as the user registered them; the endpoint is valid during the call.
-        self.outside(|| unsafe { callback(arg, Arc::as_ptr(endpoint).cast_mut(), status.0) });
+        self.outside(|| unsafe { callback.call_out((arg, Arc::as_ptr(endpoint).cast_mut(), status.0)) });
         endpoint.closing.running.fetch_sub(1, Ordering::AcqRel);
     }
 

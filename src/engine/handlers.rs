@@ -4,6 +4,7 @@
 //! returned; its argument is destroyed after that, outside the gate, as that is the user's code.
 
 use super::am_message::MessageHandler;
+use super::call_out::CallOut;
 use super::context::feature;
 use super::fetch_answer::FetchHandler;
 use super::status::Result;
@@ -32,7 +33,7 @@ impl<F> Drop for Handler<F> {
     fn drop(&mut self) {
         if let Some(destroy) = self.destroy {
             // SAFETY: as the user registered it; once.
-            unsafe { destroy(self.arg) };
+            unsafe { destroy.call_out((self.arg,)) };
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What envelopes are made of: memory of the library's or of the caller's, and where it is.
 
+use super::call_out::CallOut;
 use super::context::Context;
 use super::cuda::{self, Gpu};
 use super::events::CallbackScope;
@@ -296,7 +297,7 @@ impl Drop for Wrapped {
         if let Some(deallocate) = self.deallocate {
             let _scope = CallbackScope::new();
             // SAFETY: as the caller gave them; once.
-            unsafe { deallocate(self.arg, self.data) };
+            unsafe { deallocate.call_out((self.arg, self.data)) };
         }
     }
 }

@@ -7,6 +7,7 @@
 //! to do, too. A callback's own calls leave other callbacks of the hub to the loop that called it.
 
 use super::brief::Held;
+use super::call_out::CallOut;
 use super::event_count::EventCount;
 use super::events::CallbackScope;
 use super::hub::Hub;
@@ -198,7 +199,7 @@ impl Hub {
         RUNNING.during((here, link), || {
             let _scope = CallbackScope::new();
             // SAFETY: function and argument as the caller gave them; the link's destruction waits for this call, or comes from inside it.
-            unsafe { (callback.function)(callback.arg, callback.link, status.0) };
+            unsafe { callback.function.call_out((callback.arg, callback.link, status.0)) };
         });
     }
 

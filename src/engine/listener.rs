@@ -2,6 +2,7 @@
 //!
 //! UCP wants every request answered before its listener goes: what is unanswered then is rejected.
 
+use super::call_out::CallOut;
 use super::connect::usable;
 use super::events::{self, Event};
 use super::listener_sockets::{self, Left, Sockets};
@@ -410,7 +411,7 @@ impl Worker {
         }
         listener.running.fetch_add(1, Ordering::AcqRel);
         // SAFETY: a callback and its argument as the user registered them; the reference is the callback's.
-        self.outside(|| unsafe { (listener.on_connect)(listener.on_connect_arg, Arc::into_raw(request)) });
+        self.outside(|| unsafe { listener.on_connect.call_out((listener.on_connect_arg, Arc::into_raw(request))) });
         listener.running.fetch_sub(1, Ordering::AcqRel);
         self.tell_destroyers();
     }

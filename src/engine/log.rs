@@ -2,6 +2,7 @@
 //!
 //! Nothing is written to stdout or stderr, and no logger of the process is touched.
 
+use super::call_out::CallOut;
 use super::lasting::{lasting, Frames};
 use super::status::{Error, Result};
 use crate::sys;
@@ -77,7 +78,7 @@ pub(crate) fn write(level: i32, component: &CStr, message: &str) {
     let Some(sink) = *SINK.read() else { return };
     let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
     // SAFETY: a callback and its argument as the user registered them; both strings outlive the call.
-    unsafe { (sink.callback)(sink.arg, level, component.as_ptr(), message.as_ptr()) };
+    unsafe { sink.callback.call_out((sink.arg, level, component.as_ptr(), message.as_ptr())) };
 }
 
 /// Runs `f` and returns what UCX logged on this thread meanwhile, whatever the level: level and text. None of it was

@@ -4,6 +4,7 @@
 //! unbounded list, so that it never fails for want of room. The list is taken before the ring is drained and worked off
 //! after that: whatever a thread had put into the ring before it handed over a job is submitted before the job runs.
 
+use super::call_out::CallOut;
 use super::event_count::EventCount;
 use super::events;
 use super::inflight::Out;
@@ -238,7 +239,7 @@ impl Worker {
         }
         let inside = self.enter()?;
         // SAFETY: as for this function.
-        self.outside(|| unsafe { function(arg) });
+        self.outside(|| unsafe { function.call_out((arg,)) });
         drop(inside);
         Ok(())
     }
@@ -279,7 +280,7 @@ impl Inside<'_> {
         for errand in errands.drain(..) {
             if errand.moved(state::RUNNING) {
                 // SAFETY: a function and its argument as the user gave them.
-                self.outside(|| unsafe { (errand.function)(errand.arg) });
+                self.outside(|| unsafe { errand.function.call_out((errand.arg,)) });
                 errand.state.store(state::DONE, Ordering::Release);
                 self.thread.room.notify();
                 count += 1;

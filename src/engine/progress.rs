@@ -3,6 +3,7 @@
 //! User callbacks run after `ucp_worker_progress` has returned, as UCP reorders messages that are sent from inside its own
 //! callbacks, and outside the gate, so that they may call anything.
 
+use super::call_out::CallOut;
 use super::events;
 use super::request::{mark, USER};
 use super::status::{Error, Result, Status};
@@ -181,7 +182,7 @@ impl Worker {
         let (arg, status) = (slot.callback_arg.get(), slot.outcome.get());
         let request = if let_go { std::ptr::null_mut() } else { std::ptr::from_ref(slot).cast_mut() };
         // SAFETY: a callback and its argument as the caller gave them; the request is valid during the call.
-        self.outside(|| unsafe { callback(arg, request, status.0) });
+        self.outside(|| unsafe { callback.call_out((arg, request, status.0)) });
         if reported {
             self.report(slot);
         } else {

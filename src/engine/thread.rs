@@ -6,6 +6,7 @@
 use super::assist::Assistants;
 use super::back_off::Pause;
 use super::cache_line::CacheLine;
+use super::call_out::CallOut;
 use super::context::feature;
 use super::control::Control;
 use super::doomed;
@@ -332,7 +333,7 @@ impl Worker {
         if let Some((function, arg)) = thread.params.start {
             let _scope = CallbackScope::new();
             // SAFETY: a function and its argument as the user gave them.
-            unsafe { function(arg) };
+            unsafe { function.call_out((arg,)) };
         }
         let mut lists = Lists::default();
         let mut idle = Idle { mode, spin_ns: self.spin_ns, rounds: 0, since: 0 };

@@ -21,6 +21,7 @@ use super::progress::from_callback;
 use super::request::Slot;
 use super::status::{Error, Result, Status};
 use super::timer;
+use super::uncancelled::Uncancelled;
 use super::wakeup::Armed;
 use super::worker::Worker;
 use std::sync::atomic::{fence, AtomicU32, Ordering};
@@ -76,6 +77,7 @@ impl Worker {
     /// Waits until `done`, at most until `deadline`: progresses, or lets the progress thread do so, which then has to notify
     /// its room when it makes `done` true. False when the time ran out.
     pub(crate) fn drive(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<bool> {
+        let _whole = Uncancelled::new();
         loop {
             if self.others_progress() {
                 let room = &self.thread.room;
@@ -265,6 +267,7 @@ impl Worker {
         may_wait()?;
         self.check_usable()?;
         self.need(feature::WAKEUP)?;
+        let _whole = Uncancelled::new();
         let deadline = until(timeout_ns);
         if self.gate.is_lock() {
             let room = &self.waiting;
@@ -392,6 +395,7 @@ impl Slot {
 
     /// False when `deadline` came first.
     fn wait_until(&self, deadline: u64) -> Result<bool> {
+        let _whole = Uncancelled::new();
         let worker = self.worker();
         let done = || self.is_done();
         loop {
@@ -482,6 +486,7 @@ pub fn wait_any(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Option<(u
         return Ok(found(index));
     }
     first.ready_to_wait()?;
+    let _whole = Uncancelled::new();
     let deadline = until(timeout_ns);
     let of_one_worker = present.all(|slot| std::ptr::eq(slot.worker, first.worker));
     let all_running = || requests.iter().flatten().all(|slot| slot.worker().others_progress());

@@ -16,6 +16,7 @@ use super::progress::from_callback;
 use super::status::{Error, Result, Status};
 use super::sync_call::{Assertions, LockType};
 use super::timer;
+use super::uncancelled::Uncancelled;
 use super::visible;
 use super::window::{Turns, Window};
 use super::window_awaited::Call as Asking;
@@ -38,6 +39,7 @@ impl Window {
     pub(super) fn progress_meanwhile(&self) {
         let user = &self.group.service.user;
         if !user.has_progress_thread() {
+            let _whole = Uncancelled::new();
             // Whoever may not is told by the next call that waits.
             let _ = user.progress_and_tell();
         }

@@ -17,7 +17,7 @@ pub unsafe extern "C" fn ucxx_worker_address(
     worker: *mut ucxx_worker_t,
     address: *mut *mut ucxx_address_t,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         let (worker, place) = unsafe { (handle::get(worker)?, place(address, "address")?) };
         place.write(handle::give_box(worker.address()?));

@@ -42,7 +42,7 @@ pub unsafe extern "C" fn ucxx_worker_set_am_handler(
     arg: *mut c_void,
     destroy_arg: ucxx_destroy_arg_t,
 ) -> ucxx_status_t {
-    guard::progressing(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         let worker = unsafe { handle::get(worker)? };
         // SAFETY: a message is a message behind its opaque type.

@@ -5,6 +5,7 @@ use super::guard;
 use super::handle::{self, null, place, ucxx_context_t};
 use super::params::{self, sized};
 use super::status::ucxx_status_t;
+use crate::engine::call_out::CallOut;
 use crate::engine::context::{Context, ContextParams};
 use crate::engine::status::{Error, Result, Status};
 use std::ffi::{c_char, c_void, CStr};
@@ -74,7 +75,7 @@ pub unsafe extern "C" fn ucxx_context_create(
     params: *const ucxx_context_params_t,
     context: *mut *mut ucxx_context_t,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         let place = unsafe { place(context, "context") }?;
         // SAFETY: as above.
@@ -156,7 +157,7 @@ pub unsafe extern "C" fn ucxx_context_visit_config(
         let visit = visit.ok_or_else(|| null("visit"))?;
         for (key, value) in context.config_entries()? {
             // SAFETY: as above; both strings outlive the call.
-            unsafe { visit(arg, key.as_ptr(), value.as_ptr()) };
+            unsafe { visit.call_out((arg, key.as_ptr(), value.as_ptr())) };
         }
         Ok(Status::OK)
     })

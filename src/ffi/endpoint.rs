@@ -143,7 +143,7 @@ pub unsafe extern "C" fn ucxx_endpoint_create(
     params: *const ucxx_endpoint_params_t,
     endpoint: *mut *mut ucxx_endpoint_t,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         let (worker, address, place) =
             unsafe { (handle::share(worker)?, handle::get(address)?, place(endpoint, "endpoint")?) };
@@ -230,7 +230,7 @@ pub unsafe extern "C" fn ucxx_endpoint_connect(
     params: *const ucxx_endpoint_params_t,
     endpoint: *mut *mut ucxx_endpoint_t,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         let (worker, host, place) =
             unsafe { (handle::share(worker)?, text(host, "host")?, place(endpoint, "endpoint")?) };
@@ -256,7 +256,7 @@ pub unsafe extern "C" fn ucxx_endpoint_accept(
     params: *const ucxx_endpoint_params_t,
     endpoint: *mut *mut ucxx_endpoint_t,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         let (request, place) = unsafe { (handle::get(conn_request)?, place(endpoint, "endpoint")?) };
         // SAFETY: as above.
@@ -396,7 +396,7 @@ pub unsafe extern "C" fn ucxx_endpoint_retain(
 /// NULL or an endpoint of this library, not used afterwards.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_endpoint_destroy(endpoint: *mut ucxx_endpoint_t) {
-    guard::progressing(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         unsafe { handle::take_arc(endpoint) }.into_iter().for_each(Endpoint::destroy);
         Ok(Status::OK)

@@ -78,7 +78,7 @@ pub unsafe extern "C" fn ucxx_group_create(
     params: *const ucxx_group_params_t,
     group: *mut *mut ucxx_group_t,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         let (worker, place) = unsafe { (handle::share(worker)?, place(group, "group")?) };
         // SAFETY: as above.
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn ucxx_group_subset(
     count: usize,
     subset: *mut *mut ucxx_group_t,
 ) -> ucxx_status_t {
-    guard::progressing(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         let (group, place) = unsafe { (handle::share(group)?, place(subset, "subset")?) };
         if count == 0 || count > group.size() as usize {
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn ucxx_group_endpoint(
     rank: u32,
     endpoint: *mut *mut ucxx_endpoint_t,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         let (group, place) = unsafe { (handle::get(group)?, place(endpoint, "endpoint")?) };
         let shared = group.endpoint(rank)?;
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn ucxx_group_set_liveness(group: *mut ucxx_group_t, liven
 /// A group of this library.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_group_barrier(group: *mut ucxx_group_t) -> ucxx_status_t {
-    guard::progressing(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         unsafe { handle::share(group) }?.barrier()?;
         Ok(Status::OK)
@@ -247,7 +247,7 @@ pub unsafe extern "C" fn ucxx_group_allgather(
     length: usize,
     out: *mut c_void,
 ) -> ucxx_status_t {
-    guard::progressing(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         let group = unsafe { handle::share(group) }?;
         check_buffer(out, length as u64, "out")?;
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn ucxx_group_broadcast(
     length: usize,
     root: u32,
 ) -> ucxx_status_t {
-    guard::progressing(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         let group = unsafe { handle::share(group) }?;
         check_buffer(data, length as u64, "data")?;
@@ -287,5 +287,5 @@ pub unsafe extern "C" fn ucxx_group_broadcast(
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_group_destroy(group: *mut ucxx_group_t) {
     // SAFETY: as for this function.
-    guard::quietly((), || drop(unsafe { handle::take_arc(group) }));
+    guard::ending(|| drop(unsafe { handle::take_arc(group) }));
 }

@@ -4,6 +4,7 @@ use super::status::ucxx_status_t;
 use crate::engine::doomed;
 use crate::engine::lasting::lasting;
 use crate::engine::status::{Error, Result, Status};
+use crate::engine::uncancelled::Uncancelled;
 use std::cell::Cell;
 use std::ffi::c_char;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -30,6 +31,12 @@ pub(crate) fn status(f: impl FnOnce() -> Result<Status>) -> ucxx_status_t {
     }
 }
 
+/// The same for a call that makes or ends something, or waits for others: `pthread_cancel` does not end its thread meanwhile.
+pub(crate) fn whole(f: impl FnOnce() -> Result<Status>) -> ucxx_status_t {
+    let _whole = Uncancelled::new();
+    progressing(f)
+}
+
 /// The same for a call that may have run callbacks, one of which may have destroyed a worker.
 #[inline(always)]
 pub(crate) fn progressing(f: impl FnOnce() -> Result<Status>) -> ucxx_status_t {
@@ -38,8 +45,9 @@ pub(crate) fn progressing(f: impl FnOnce() -> Result<Status>) -> ucxx_status_t {
     status
 }
 
-/// The same where there is no status to return.
+/// The same as `whole` where there is no status to return.
 pub(crate) fn ending(f: impl FnOnce()) {
+    let _whole = Uncancelled::new();
     quietly((), f);
     end_doomed();
 }

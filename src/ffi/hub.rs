@@ -132,7 +132,7 @@ pub unsafe extern "C" fn ucxx_hub_create(
     params: *const ucxx_hub_params_t,
     hub: *mut *mut ucxx_hub_t,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         unsafe {
             let context = handle::share(context)?;
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn ucxx_hub_add_envelopes(
     kind: ucxx_memory_kind_t,
     count: usize,
 ) -> ucxx_status_t {
-    guard::progressing(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         unsafe { handle::get(hub) }?.add_envelopes(kind_of(kind), count)?;
         Ok(Status::OK)
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn ucxx_hub_add_buffer(
     deallocate: Option<unsafe extern "C" fn(arg: *mut c_void, data: *mut c_void)>,
     arg: *mut c_void,
 ) -> ucxx_status_t {
-    guard::progressing(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         unsafe {
             let hub = handle::get(hub)?;

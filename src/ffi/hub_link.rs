@@ -149,7 +149,7 @@ pub unsafe extern "C" fn ucxx_link_create(
     params: *const ucxx_link_params_t,
     link: *mut *mut ucxx_link_t,
 ) -> ucxx_status_t {
-    guard::progressing(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         unsafe {
             let hub = handle::share(hub)?;
@@ -479,7 +479,7 @@ pub unsafe extern "C" fn ucxx_link_connect(
     stream_id: u64,
     window: u32,
 ) -> ucxx_status_t {
-    guard::progressing(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         let (link, endpoint) = unsafe { (handle::get(link.cast_const())?, handle::share(endpoint)?) };
         link.connect(&endpoint, stream_id, window)?;

@@ -61,7 +61,7 @@ pub unsafe extern "C" fn ucxx_listener_create(
     params: *const ucxx_listener_params_t,
     listener: *mut *mut ucxx_listener_t,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         let (worker, place) = unsafe { (handle::share(worker)?, place(listener, "listener")?) };
         // SAFETY: as above.
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn ucxx_listener_port(listener: *const ucxx_listener_t) ->
 /// NULL or a listener of this library, not used afterwards.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_listener_destroy(listener: *mut ucxx_listener_t) {
-    guard::progressing(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         unsafe { handle::take_arc(listener) }.into_iter().for_each(Listener::destroy);
         Ok(Status::OK)
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn ucxx_conn_request_address(
 /// A connection request of this library.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_conn_request_reject(conn_request: *mut ucxx_conn_request_t) -> ucxx_status_t {
-    guard::status(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         let request: Result<_> = unsafe { handle::share(conn_request) };
         request?.reject().map(|()| Status::OK)
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn ucxx_conn_request_reject(conn_request: *mut ucxx_conn_r
 /// NULL or a connection request of this library, not used afterwards.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_conn_request_destroy(conn_request: *mut ucxx_conn_request_t) {
-    guard::progressing(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         unsafe { handle::take_arc(conn_request) }.into_iter().for_each(ConnRequest::destroy);
         Ok(Status::OK)

@@ -49,7 +49,7 @@ unsafe fn make(
     memory: *mut *mut ucxx_memory_t,
     make: impl FnOnce(&Arc<crate::engine::context::Context>) -> Result<Memory>,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::whole(|| {
         // SAFETY: as for the callers.
         let (context, place) = unsafe { (handle::share(context)?, place(memory, "memory")?) };
         place.write(handle::give_box(make(&context)?));
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn ucxx_memory_pack(
     bytes: *mut c_void,
     length: *mut usize,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         let (memory, length) = unsafe { (handle::get(memory)?, length.as_mut().ok_or_else(|| null("length"))?) };
         let packed = memory.packed()?;
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn ucxx_memory_pack(
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_memory_destroy(memory: *mut ucxx_memory_t) {
     // SAFETY: as for this function.
-    guard::quietly((), || unsafe { handle::drop_box(memory) });
+    guard::ending(|| unsafe { handle::drop_box(memory) });
 }
 
 /// A key of the bytes of ucxx_memory_pack as they arrived, to be used on this endpoint, which leads to the process that made it. The bytes
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn ucxx_rkey_unpack(
     length: usize,
     rkey: *mut *mut ucxx_rkey_t,
 ) -> ucxx_status_t {
-    guard::progressing(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         let (endpoint, place) = unsafe { (handle::get(endpoint)?, place(rkey, "rkey")?) };
         if bytes.is_null() {

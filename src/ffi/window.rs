@@ -163,7 +163,7 @@ pub unsafe extern "C" fn ucxx_window_create(
     params: *const ucxx_window_params_t,
     window: *mut *mut ucxx_window_t,
 ) -> ucxx_status_t {
-    guard::progressing(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         unsafe {
             let group = handle::share(group)?;
@@ -233,7 +233,7 @@ unsafe fn allocate(
     base: *mut *mut c_void,
     window: *mut *mut ucxx_window_t,
 ) -> ucxx_status_t {
-    guard::progressing(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         unsafe {
             let group = handle::share(group)?;
@@ -260,7 +260,7 @@ pub unsafe extern "C" fn ucxx_window_create_dynamic(
     params: *const ucxx_window_params_t,
     window: *mut *mut ucxx_window_t,
 ) -> ucxx_status_t {
-    guard::progressing(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         unsafe {
             let group = handle::share(group)?;
@@ -286,7 +286,7 @@ pub unsafe extern "C" fn ucxx_window_attach(
     base: *mut c_void,
     size: usize,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         unsafe { handle::get(window) }?.attach(base, size)?;
         Ok(Status::OK)
@@ -299,7 +299,7 @@ pub unsafe extern "C" fn ucxx_window_attach(
 /// A window of this library.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_window_detach(window: *mut ucxx_window_t, base: *mut c_void) -> ucxx_status_t {
-    guard::status(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         unsafe { handle::get(window) }?.detach(base)?;
         Ok(Status::OK)
@@ -353,7 +353,7 @@ pub unsafe extern "C" fn ucxx_window_set_hints(
     window: *mut ucxx_window_t,
     params: *const ucxx_window_params_t,
 ) -> ucxx_status_t {
-    guard::progressing(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         unsafe {
             let window = handle::share(window)?;
@@ -372,7 +372,7 @@ pub unsafe extern "C" fn ucxx_window_set_hints(
 /// A window of this library.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_window_close(window: *mut ucxx_window_t) -> ucxx_status_t {
-    guard::progressing(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         unsafe { handle::share(window) }?.close()?;
         Ok(Status::OK)
@@ -386,7 +386,7 @@ pub unsafe extern "C" fn ucxx_window_close(window: *mut ucxx_window_t) -> ucxx_s
 /// NULL or a window of this library, not used afterwards.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_window_destroy(window: *mut ucxx_window_t) {
-    guard::quietly((), || {
+    guard::ending(|| {
         // SAFETY: as for this function.
         if let Some(window) = unsafe { handle::take_arc(window) } {
             window.leave();

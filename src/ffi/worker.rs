@@ -6,6 +6,7 @@ use super::handle::{self, null, place, ucxx_context_t, ucxx_request_t, ucxx_work
 use super::operation::{submit, ucxx_op_params_t};
 use super::params::{self, sized};
 use super::status::ucxx_status_t;
+use crate::engine::call_out::CallOut;
 use crate::engine::gate::ThreadMode;
 use crate::engine::owner::When;
 use crate::engine::ring::LARGEST_DEPTH;
@@ -130,7 +131,7 @@ pub unsafe extern "C" fn ucxx_worker_create(
     params: *const ucxx_worker_params_t,
     worker: *mut *mut ucxx_worker_t,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         let (context, place) = unsafe { (handle::share(context)?, place(worker, "worker")?) };
         // SAFETY: as above.
@@ -201,7 +202,7 @@ fn progress_mode(number: i32) -> Result<ProgressMode> {
 /// NULL or a worker of this library, not used afterwards.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_worker_destroy(worker: *mut ucxx_worker_t) {
-    guard::progressing(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         unsafe { handle::take_arc(worker) }.into_iter().for_each(Worker::destroy);
         Ok(Status::OK)
@@ -273,7 +274,7 @@ pub unsafe extern "C" fn ucxx_worker_wait(worker: *mut ucxx_worker_t, timeout_ns
 /// A worker of this library; `fd` is valid for a write.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_worker_event_fd(worker: *mut ucxx_worker_t, fd: *mut c_int) -> ucxx_status_t {
-    guard::status(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         let (worker, place) = unsafe { (handle::get(worker)?, place(fd, "fd")?) };
         place.write(worker.event_fd()?);
@@ -325,7 +326,7 @@ pub unsafe extern "C" fn ucxx_worker_start_progress_thread(
     worker: *mut ucxx_worker_t,
     progress_mode: i32,
 ) -> ucxx_status_t {
-    guard::status(|| {
+    guard::whole(|| {
         // SAFETY: as for this function.
         let worker = unsafe { handle::share(worker) }?;
         worker.start_progress_thread(self::progress_mode(progress_mode)?)?;
@@ -341,7 +342,7 @@ pub unsafe extern "C" fn ucxx_worker_start_progress_thread(
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_worker_stop_progress_thread(worker: *mut ucxx_worker_t) -> ucxx_status_t {
     // SAFETY: as for this function.
-    guard::status(|| unsafe { handle::get(worker) }?.stop_progress_thread().map(|()| Status::OK))
+    guard::whole(|| unsafe { handle::get(worker) }?.stop_progress_thread().map(|()| Status::OK))
 }
 
 /// Runs `fn` where progress happens: on the progress thread, after what had been submitted and before its next pass, and waits for
@@ -499,7 +500,7 @@ pub unsafe extern "C" fn ucxx_worker_dump(
         for text in worker.dump()? {
             let text = CString::new(text).unwrap_or_default();
             // SAFETY: as above; the text outlives the call.
-            unsafe { line(arg, text.as_ptr()) };
+            unsafe { line.call_out((arg, text.as_ptr())) };
         }
         Ok(Status::OK)
     })
