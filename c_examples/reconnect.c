@@ -327,9 +327,6 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: %s server PORT FILE | client PORT\n", argv[0]);
     return 2;
   }
-  /* The system keeps a port busy for a minute when who listened there was killed with connections open. The next one may have it
-   * at once if UCX asks; in the environment it can be asked on every release of UCX. */
-  if (setenv("UCX_TCP_CM_REUSEADDR", "y", 0) != 0) return EXIT_FAILURE;
   setvbuf(stdout, NULL, _IOLBF, 0);
   ucxx_context_t *context = NULL;
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;

@@ -230,6 +230,7 @@ fn spelled_for(release: Release, key: &str) -> &str {
             "TCP_AF_PRIO" => "AF_PRIO",
             "TCP_TX_SEG_SIZE" => "TX_SEG_SIZE",
             "TCP_RX_SEG_SIZE" => "RX_SEG_SIZE",
+            "TCP_CM_REUSEADDR" => "CM_REUSEADDR",
             other => other,
         }
     } else {
@@ -249,6 +250,7 @@ mod tests {
         assert_eq!(spelled_for(Release::new(1, 13), "CMA_MEMORY_INVALIDATE"), "MEMORY_INVALIDATE");
         assert_eq!(spelled_for(Release::new(1, 13), "SYSV_ERROR_HANDLING"), "MM_ERROR_HANDLING");
         assert_eq!(spelled_for(Release::new(1, 13), "TCP_TX_SEG_SIZE"), "TX_SEG_SIZE");
+        assert_eq!(spelled_for(Release::new(1, 13), "TCP_CM_REUSEADDR"), "CM_REUSEADDR");
         assert_eq!(spelled_for(Release::new(1, 22), "MEMORY_INVALIDATE"), "CMA_MEMORY_INVALIDATE");
         assert_eq!(spelled_for(Release::new(1, 22), "POSIX_ERROR_HANDLING"), "POSIX_ERROR_HANDLING");
     }

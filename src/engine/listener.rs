@@ -160,8 +160,13 @@ impl Listener {
         });
         super::log::hand_on(&logged);
         if status != sys::UCS_OK {
-            let text = super::log::with_reason(format!("host: no listener on {address}"), &logged);
-            return Err(Error::new(Status(status.into()), text));
+            let status = Status(status.into());
+            let mut text = super::log::with_reason(format!("host: no listener on {address}"), &logged);
+            if status == Status::BUSY {
+                text += ": the port is taken, by another listener, or for a minute by what is left of the connections of one that has \
+                         ended, where UCX_TCP_CM_REUSEADDR was not y, the library's default, both then and now";
+            }
+            return Err(Error::new(status, text));
         }
         listener.ucp.set(ucp);
         inside.listeners.borrow_mut().push(listener.clone());

@@ -49,8 +49,9 @@ pub unsafe extern "C" fn ucxx_listener_params_init(value: *mut ucxx_listener_par
 /// owns the listener; it keeps the worker's memory alive, and ends with the worker.
 ///
 /// Errors: UNREACHABLE for an unknown name; UNSUPPORTED for an address of the family that the context does not connect over, see
-/// ucxx_endpoint_connect; what UCX says, such as BUSY, where the port is taken; INVALID_PARAM for a host of another
-/// interface under UCXX_NETWORK_LOCAL.
+/// ucxx_endpoint_connect; BUSY where the port is taken, by another listener, or for a minute by the connections of one that had been
+/// made with TCP_CM_REUSEADDR=n (the library's default is y); what else UCX says; INVALID_PARAM for a host of another interface under
+/// UCXX_NETWORK_LOCAL.
 ///
 /// # Safety
 /// A worker of this library; `params` is a struct whose `struct_size` is set, its host NULL or a terminated string; `listener` is valid
