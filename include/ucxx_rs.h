@@ -40,6 +40,18 @@
  *    ucxx_worker_set_*_handler and ucxx_worker_dump, and calls of windows that make a request.
  *  - Messages of one thread on one endpoint match in the order they were submitted.
  *  - In a forked child calls return UCXX_ERR_FORKED, destroys do nothing, and a new context may be made.
+ *  - A callback returns. One that an exception leaves, or that calls pthread_exit, ends the process there and then: std::terminate in the
+ *    throw, or SIGABRT, with the callback on the stack, after a line in the log. longjmp out of one is not noticed, and not
+ *    allowed.
+ *  - pthread_cancel: calls that wait, make or end something are no cancellation points; the thread is cancelled at the first one after them.
+ *    Calls that post an operation or make one pass are not guarded, for speed: a thread that may be cancelled disables that around them
+ *    (pthread_setcancelstate). Otherwise a cancellation that meets UCX in a system call ends the process.
+ *  - Signals: a handler that runs on a thread while it sleeps in ucxx_worker_wait or ucxx_notifier_wait makes that return OK, whatever the
+ *    handler's flags (SA_RESTART). One that runs just before the sleep does not: where that matters the handler calls
+ *    ucxx_worker_signal, the one function that a handler may call. Every other wait goes on until it has what it is for or its
+ *    time is up: a program that wants to look at its signals meanwhile waits with a timeout, again and again.
+ *  - The library's threads block the signals that the kernel gives to any thread which takes them, such as SIGINT, SIGTERM, SIGCHLD and SIGUSR1. They
+ *    take those that are sent to a thread, by which garbage collectors stop it (real-time ones, SIGPWR, SIGXCPU, SIGURG), and those of faults.
  *  - The library installs no signal handler (and takes back those that loading UCX installs), writes nothing to stdout or
  *    stderr, and changes no environment variable.
  */
@@ -1926,7 +1938,8 @@ ucxx_status_t ucxx_worker_progress(ucxx_worker_t *worker, uint32_t *events);
 /**
  * Waits until there is an event, and handles it: OK. Polls for `spin_ns` of ucxx_worker_params_t, and sleeps then. TIMED_OUT when
  * `timeout_ns` ran out first (0 looks once, UINT64_MAX waits for ever). It may return OK without anything that the caller
- * would notice: look, and wait again. Needs UCXX_FEATURE_WAKEUP. BUSY from a callback, and with a progress thread.
+ * would notice: look, and wait again. So it does when a signal handler has run on this thread while it slept, and after
+ * ucxx_worker_signal. Needs UCXX_FEATURE_WAKEUP. BUSY from a callback, and with a progress thread.
  */
 ucxx_status_t ucxx_worker_wait(ucxx_worker_t *worker, uint64_t timeout_ns);
 
@@ -1952,8 +1965,11 @@ ucxx_status_t ucxx_worker_event_fd(ucxx_worker_t *worker, int *fd);
 ucxx_status_t ucxx_worker_arm(ucxx_worker_t *worker);
 
 /**
- * Makes the descriptor readable, and wakes whoever sleeps in ucxx_worker_wait or ucxx_request_wait. Any thread, in every thread
- * mode. Needs UCXX_FEATURE_WAKEUP.
+ * Makes the descriptor readable, and ends the present ucxx_worker_wait, or the next one if there is none: OK. Waits for something in
+ * particular, such as ucxx_request_wait, look around and go on. Any thread, in every thread mode. Needs UCXX_FEATURE_WAKEUP.
+ *
+ * Async-signal-safe: a signal handler may call it, on any thread, for a worker that lives as long as the handler is installed. It writes
+ * to two descriptors; only a call that fails does more.
  */
 ucxx_status_t ucxx_worker_signal(ucxx_worker_t *worker);
 
@@ -2035,7 +2051,7 @@ ucxx_status_t ucxx_worker_fence(ucxx_worker_t *worker);
 ucxx_status_t ucxx_notifier_create(ucxx_context_t *context, ucxx_notifier_t **notifier);
 
 /**
- * Sleeps until there is something to poll: OK; TIMED_OUT when the time ran out first; CLOSED when the notifier has been
+ * Sleeps until there is something to poll, or a signal handler has run on this thread while it slept: OK; TIMED_OUT when the time ran out first; CLOSED when the notifier has been
  * stopped and nothing is left to poll. It progresses nothing: that is left to progress threads, or to whoever drives the workers. With
  * several threads waiting, another one may have polled what this one was woken for. BUSY from a callback. Any thread.
  */
@@ -2123,8 +2139,9 @@ ucxx_status_t ucxx_request_status(const ucxx_request_t *request);
 
 /**
  * Waits until the operation has completed and its callback has returned: its status, or INPROGRESS when `timeout_ns` ran out
- * first (0 polls once, UINT64_MAX waits for ever). Progresses the worker meanwhile. BUSY from a callback, unless the
- * operation is over already.
+ * first (0 polls once, UINT64_MAX waits for ever). Progresses the worker meanwhile. Neither a signal handler nor ucxx_worker_signal ends
+ * it: a program that looks at its signals waits with a timeout, again and again. BUSY from a callback, unless the operation is
+ * over already.
  */
 ucxx_status_t ucxx_request_wait(ucxx_request_t *request, uint64_t timeout_ns);
 
@@ -2294,8 +2311,9 @@ void ucxx_listener_params_init(ucxx_listener_params_t *value, size_t struct_size
  * owns the listener; it keeps the worker's memory alive, and ends with the worker.
  *
  * Errors: UNREACHABLE for an unknown name; UNSUPPORTED for an address of the family that the context does not connect over, see
- * ucxx_endpoint_connect; what UCX says, such as BUSY, where the port is taken; INVALID_PARAM for a host of another
- * interface under UCXX_NETWORK_LOCAL.
+ * ucxx_endpoint_connect; BUSY where the port is taken, by another listener, or for a minute by the connections of one that had been
+ * made with TCP_CM_REUSEADDR=n (the library's default is y); what else UCX says; INVALID_PARAM for a host of another interface under
+ * UCXX_NETWORK_LOCAL.
  */
 ucxx_status_t ucxx_listener_create(ucxx_worker_t *worker, const ucxx_listener_params_t *params, ucxx_listener_t **listener);
 
