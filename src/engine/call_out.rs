@@ -193,11 +193,14 @@ mod tests {
         let three: unsafe extern "C" fn(*mut u32, u32, u8) = three;
         // SAFETY: functions of this file, with what they take.
         unsafe {
-            assert_eq!((two as unsafe extern "C" fn(_, _) -> _).call_out((7, -3)), 67);
+            assert_eq!((two as unsafe extern "C" fn(u64, i32) -> i64).call_out((7, -3)), 67);
             three.call_out((&raw mut one, 4, 5));
-            assert_eq!((four as unsafe extern "C" fn(_, _, _, _) -> _).call_out((1, 2, 3, 4)), 1234);
-            assert_eq!((five as unsafe extern "C" fn(_, _, _, _, _) -> _).call_out((1, 2, 3, 4, 5)), 12345);
-            assert_eq!((six as unsafe extern "C" fn(_, _, _, _, _, _) -> _).call_out((1, 2, 3, 4, 5, -6)), 123_444);
+            assert_eq!((four as unsafe extern "C" fn(u64, u64, u64, u64) -> u64).call_out((1, 2, 3, 4)), 1234);
+            assert_eq!((five as unsafe extern "C" fn(u64, u64, u64, u64, u64) -> u64).call_out((1, 2, 3, 4, 5)), 12345);
+            assert_eq!(
+                (six as unsafe extern "C" fn(u64, u64, u64, u64, u64, i32) -> i64).call_out((1, 2, 3, 4, 5, -6)),
+                123_444
+            );
         }
         assert_eq!(one, 45);
     }
