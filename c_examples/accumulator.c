@@ -19,7 +19,7 @@ static const ucxx_memory_kind_t device = {UCXX_MEMORY_DUMMY, 0}; /* host memory 
 
 static void check(ucxx_status_t status, const char *what) {
   if (status == UCXX_OK) return;
-  fprintf(stderr, "accumulator: %s: %s: %s\n", what, ucxx_status_name(status), ucxx_last_error_message());
+  fprintf(stderr, "accumulator: %s: %s\n", what, ucxx_error_text(status));
   exit(1);
 }
 

@@ -127,7 +127,7 @@ static void on_connect(void *arg, ucxx_conn_request_t *conn_request) {
   ucxx_status_t status = ucxx_endpoint_accept(conn_request, &params, &client->endpoint);
   ucxx_conn_request_destroy(conn_request);
   if (status != UCXX_OK) { /* it has gone already, as one that was killed while it connected */
-    printf("the client at %s could not be let in: %s\n", address, ucxx_last_error_message());
+    printf("the client at %s could not be let in: %s\n", address, ucxx_error_text(status));
     server->rejected++;
     free(client);
     return;

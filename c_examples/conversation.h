@@ -25,13 +25,13 @@
 /* For what does not fail on a healthy machine: says what did, and ends the program. */
 static inline void check(ucxx_status_t status, const char *what) {
   if (status == UCXX_OK) return;
-  fprintf(stderr, "error: %s: %s (%s)\n", what, ucxx_status_name(status), ucxx_last_error_message());
+  fprintf(stderr, "error: %s: %s\n", what, ucxx_error_text(status));
   give_up();
 }
 
 /* The final status of an operation, given what its call returned. A failure is printed: operation, peer and cause. */
 static inline ucxx_status_t outcome(ucxx_status_t status, ucxx_request_t *request) {
-  if (status < 0) fprintf(stderr, "error: %s\n", ucxx_last_error_message());
+  if (status < 0) fprintf(stderr, "error: %s\n", ucxx_error_text(status));
   if (status != UCXX_INPROGRESS) return status;
   status = ucxx_request_wait(request, TIMEOUT_NS);
   if (status == UCXX_INPROGRESS) {

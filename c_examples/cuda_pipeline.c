@@ -37,7 +37,7 @@ static int (*cuMemsetD8Async)(uint64_t address, unsigned char byte, size_t count
 
 static void check(ucxx_status_t status, const char *what) {
   if (status == UCXX_OK) return;
-  fprintf(stderr, "cuda_pipeline: %s: %s: %s\n", what, ucxx_status_name(status), ucxx_last_error_message());
+  fprintf(stderr, "cuda_pipeline: %s: %s\n", what, ucxx_error_text(status));
   exit(1);
 }
 

@@ -162,7 +162,7 @@ static inline int exchange_barrier(struct exchange *exchange, ucxx_worker_t *wor
     /* A progress thread does it already. */
     if (status == UCXX_ERR_BUSY) return exchange_receive(exchange, &token, 1, deadline_ns);
     if (status != UCXX_OK) {
-      fprintf(stderr, "exchange: progress: %s\n", ucxx_last_error_message());
+      fprintf(stderr, "exchange: progress: %s\n", ucxx_error_text(status));
       return -1;
     }
     if (exchange_poll(exchange->fd, POLLIN, exchange_now_ns() + 1) == 0) return exchange_receive(exchange, &token, 1, deadline_ns);

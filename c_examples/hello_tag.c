@@ -23,7 +23,7 @@
 /* Every function that can fail returns a status; the detail is kept for the calling thread. */
 static void check(ucxx_status_t status, const char *what) {
   if (status == UCXX_OK) return;
-  fprintf(stderr, "hello_tag: %s: %s (%s)\n", what, ucxx_status_name(status), ucxx_last_error_message());
+  fprintf(stderr, "hello_tag: %s: %s\n", what, ucxx_error_text(status));
   give_up();
 }
 

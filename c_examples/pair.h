@@ -25,7 +25,7 @@ struct pair {
 
 static inline void check(ucxx_status_t status, const char *what) {
   if (status == UCXX_OK) return;
-  fprintf(stderr, "error: %s: %s (%s)\n", what, ucxx_status_name(status), ucxx_last_error_message());
+  fprintf(stderr, "error: %s: %s\n", what, ucxx_error_text(status));
   give_up();
 }
 

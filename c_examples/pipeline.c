@@ -28,7 +28,7 @@ static const ucxx_memory_kind_t device = {UCXX_MEMORY_DUMMY, 0};
 
 static void check(ucxx_status_t status, const char *what) {
   if (status == UCXX_OK) return;
-  fprintf(stderr, "pipeline: %s: %s: %s\n", what, ucxx_status_name(status), ucxx_last_error_message());
+  fprintf(stderr, "pipeline: %s: %s\n", what, ucxx_error_text(status));
   exit(1);
 }
 
@@ -125,7 +125,7 @@ static void *filter(void *arg) {
     else
       check(ucxx_envelope_commit(envelopes[1], length, NULL), "what is kept");
   }
-  require(status == UCXX_ERR_CLOSED, ucxx_last_error_message());
+  require(status == UCXX_ERR_CLOSED, ucxx_error_text(status));
   check(ucxx_hub_close(pipeline->kept), "the end of what is kept");
   return NULL;
 }
@@ -145,7 +145,7 @@ static void *consume(void *arg) {
     append(&pipeline->result, attr.data, attr.length);
     check(ucxx_envelope_commit(envelope, 0, NULL), "it is consumed");
   }
-  require(status == UCXX_ERR_CLOSED, ucxx_last_error_message());
+  require(status == UCXX_ERR_CLOSED, ucxx_error_text(status));
   return NULL;
 }
 

@@ -68,7 +68,7 @@ static uint64_t read_once(const struct way *way, void *state, const struct objec
   ucxx_status_t status = way->read(state, &range, buffer);
   uint64_t took = exchange_now_ns() - start;
   if (status != expected) {
-    fprintf(stderr, "error: %s: %s and not %s (%s)\n", way->name, ucxx_status_name(status), ucxx_status_name(expected), ucxx_last_error_message());
+    fprintf(stderr, "error: %s: %s and not %s\n", way->name, ucxx_error_text(status), ucxx_status_name(expected));
     give_up();
   }
   if (status == UCXX_OK) require(memcmp(buffer, object->data + offset, length) == 0, "the content is the object's");

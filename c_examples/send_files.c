@@ -238,7 +238,7 @@ static void send_note(struct session *session, char kind) {
   }
   /* No request is kept: the progress made at the barrier carries the note away. */
   ucxx_status_t status = ucxx_tag_send(session->endpoint, session->own_note, length, TAG_NOTE, NULL, NULL);
-  if (status < 0) fprintf(stderr, "send_files: the %s could not be told: %s\n", session->peer_name, ucxx_last_error_message());
+  if (status < 0) fprintf(stderr, "send_files: the %s could not be told: %s\n", session->peer_name, ucxx_error_text(status));
 }
 
 static void close_session(struct session *session) {

@@ -7,12 +7,9 @@
  *  - Handles are opaque. An out-pointer is written only on success. Every *_destroy takes NULL. A child keeps the memory of
  *    its parent alive, so handles may be destroyed in any order without harm to memory; a call on a child of something that was
  *    shut down returns UCXX_ERR_CLOSED, and a worker that goes before its endpoints cuts short what they had under way.
- *  - A function that can fail returns ucxx_status_t: 0 done, 1 in progress, negative an error, which
- *    ucxx_last_error_message() explains to the thread that got it. These are answers, not failures, and leave the explanation as
- *    it was: NO_MESSAGE from a probe; BUSY from ucxx_worker_arm and ucxx_link_arm; TIMED_OUT from ucxx_worker_wait,
- *    ucxx_notifier_wait and ucxx_hub_drain; NO_RESOURCE from ucxx_hub_push; and both of those from ucxx_link_lease,
- *    ucxx_link_lease_many and ucxx_hub_peek. An operation that has failed, and an endpoint that has ended, explain themselves so to
- *    the thread that asks for their status, or waits for it.
+ *  - A function that can fail returns ucxx_status_t: 0 done, 1 in progress, negative an error. A negative status is explained
+ *    to the thread that got it: ucxx_error_text(status) is what a program prints. That holds for an answer such as TIMED_OUT,
+ *    BUSY or NO_MESSAGE, too, and for the status of an operation or an endpoint that a thread asks for, or waits for.
  *  - Parameter structs start with struct_size. All zero apart from that means default, NULL means all defaults. Set them
  *    up with UCXX_<NAME>_INIT or ucxx_<name>_init(&value, sizeof value). A larger struct than this library knows is taken
  *    when what it does not know is zero.
@@ -1833,8 +1830,9 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * The name of a status, such as "UCXX_ERR_CANCELED"; "UCXX_ERR_UNKNOWN" for a number that has none. Never NULL; static. Any
- * thread.
+ * The name of a status, such as "UCXX_ERR_CANCELED". The application's own statuses, -1000 and below,
+ * are all called "UCXX_ERR_APPLICATION", and numbers without a meaning "UCXX_ERR_UNKNOWN". Never NULL;
+ * static. Any thread.
  */
 const char *ucxx_status_name(ucxx_status_t status);
 
@@ -1844,9 +1842,26 @@ const char *ucxx_status_name(ucxx_status_t status);
 const char *ucxx_status_string(ucxx_status_t status);
 
 /**
- * What was wrong with the last call of the calling thread that failed: which argument, which peer, which limit, what to
- * do; of an operation whose failure a call has reported, what ucxx_request_error_message says. Empty if none has. Never NULL; at most
- * 1023 bytes, what is longer is cut; valid until the next call on this thread that fails.
+ * What a program prints for a status: its name and an explanation, such as
+ * "UCXX_ERR_INVALID_PARAM: port: is 0". The explanation is ucxx_last_error_message where the calling
+ * thread's last negative status was this one, and ucxx_status_string otherwise. So it is right for the
+ * status that a call has just returned, and for one that a callback was given.
+ *
+ * Never NULL; valid until the thread's next call of this function.
+ */
+const char *ucxx_error_text(ucxx_status_t status);
+
+/**
+ * The explanation of the calling thread's last call that returned a negative status: which argument,
+ * which peer, which limit, what to do. For an operation whose failure a call has reported, what
+ * ucxx_request_error_message says. Empty before the first such call. A call that returns a status of 0
+ * or above leaves it as it is.
+ *
+ * It belongs to the thread. Languages that may go on with another thread between two calls keep to one
+ * thread from the call until they have copied the text: docs/errors.md has what that is in each.
+ *
+ * Never NULL; at most 1023 bytes, what is longer is cut; valid until the next call on this thread that
+ * returns a negative status.
  */
 const char *ucxx_last_error_message(void);
 
@@ -3345,8 +3360,8 @@ void ucxx_link_destroy(ucxx_link_t *link);
  *
  * A chunk is not consumed while it is changed, nor changed while somebody consumes it, or reads the same envelope. Links that modify share it when they are on the same device. What is read on other devices while it is changed is what it was.
  *
- * Errors: NO_RESOURCE, for a timeout of 0, and TIMED_OUT: there is none yet; CLOSED: there will be none; STARVED: the hub has no envelope on the link's device, and the message says how many are missing, or nobody has anything and younger chunks, which are nowhere else, have all of them, so that the oldest cannot come there; IO_ERROR, NO_MEMORY or NO_DEVICE: the chunk could not be copied there, or the stream that was to write it has failed, and the message says which, and what the driver says; BUSY from a callback, but for a timeout of 0. Of these NO_RESOURCE and TIMED_OUT leave the thread's
- * message as it was. Any thread.
+ * Errors: NO_RESOURCE, for a timeout of 0, and TIMED_OUT: there is none yet; CLOSED: there will be none; STARVED: the hub has no envelope on the link's device, and the message says how many are missing, or nobody has anything and younger chunks, which are nowhere else, have all of them, so that the oldest cannot come there; IO_ERROR, NO_MEMORY or NO_DEVICE: the chunk could not be copied there, or the stream that was to write it has failed, and the message says which, and what the driver says; BUSY from a callback, but for a timeout of 0.
+ * Any thread.
  */
 ucxx_status_t ucxx_link_lease(ucxx_link_t *link, uint64_t timeout_ns, ucxx_envelope_t **envelope);
 

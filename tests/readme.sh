@@ -13,6 +13,8 @@ if [ "$lines" -lt 10 ] || [ "$lines" -gt 30 ]; then
   echo "readme: the program has $lines lines" >&2
   exit 1
 fi
+# The form in which a call returns what became of the operation comes first.
+grep -q UCXX_FLAG_WAIT "$work/hello.c" || { echo "readme: the program does not show UCXX_FLAG_WAIT" >&2; exit 1; }
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 read -ra flags <<<"$(pkg-config --cflags --libs ucxx_rs)"
 "${CC:-cc}" -std=c99 -Wall -Wextra -pedantic -Werror "$work/hello.c" "${flags[@]}" -Wl,-rpath,"$prefix/lib" -o "$work/hello"

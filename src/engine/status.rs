@@ -18,9 +18,13 @@ macro_rules! statuses {
         impl Status {
             $(pub const $constant: Status = Status($value);)*
 
-            /// The name of the constant in the C header.
+            /// The name of the constant in the C header; an application's own statuses share one.
             pub fn name(self) -> Option<&'static CStr> {
-                match self.0 { $($value => Some($name),)* _ => None }
+                match self.0 {
+                    $($value => Some($name),)*
+                    i32::MIN..=-1000 => Some(c"UCXX_ERR_APPLICATION"),
+                    _ => None,
+                }
             }
 
             /// One sentence on what the status means.
@@ -84,6 +88,11 @@ statuses! {
 }
 
 impl Status {
+    /// The name, or one for numbers that have none.
+    pub fn known_name(self) -> &'static CStr {
+        self.name().unwrap_or(c"UCXX_ERR_UNKNOWN")
+    }
+
     /// Is this an error, as opposed to done or in progress?
     pub fn is_error(self) -> bool {
         self.0 < 0
@@ -185,6 +194,7 @@ mod tests {
         assert_eq!(Status(-98).sentence(), c"an error of the UCX library");
         assert_eq!(Status(i32::MIN).sentence(), Status::APPLICATION.sentence());
         assert_eq!(Status(-5000).sentence(), Status::APPLICATION.sentence());
+        assert_eq!(Status(-5000).name(), Some(c"UCXX_ERR_APPLICATION"));
         assert_eq!(Status(77).sentence(), c"not a status of this library");
     }
 }

@@ -3,7 +3,7 @@
 use super::am::{bytes, ucxx_destroy_arg_t};
 use super::am_multi::{multi_handler, ucxx_multi_handler_t};
 use super::buffers::{self, ucxx_allocator_t};
-use super::guard;
+use super::guard::{self, Answer};
 use super::handle::{self, place, ucxx_endpoint_t, ucxx_request_t, ucxx_worker_t};
 use super::operation::{submit, ucxx_op_params_t};
 use super::params::{self, sized};
@@ -211,12 +211,12 @@ pub unsafe extern "C" fn ucxx_am_queue_probe(endpoint: *const ucxx_endpoint_t, l
         let endpoint = unsafe { handle::get(endpoint.cast_mut())? };
         endpoint.check_fork()?;
         let Some(waiting) = endpoint.am_queue_probe() else {
-            return Ok(Status::NO_MESSAGE);
+            return Ok(Answer(Status::NO_MESSAGE, c"no message is waiting in the endpoint's queue"));
         };
         if !length.is_null() {
             // SAFETY: as for this function.
             unsafe { place(length, "length")?.write(waiting as usize) };
         }
-        Ok(Status::OK)
+        Ok(Answer::OK)
     })
 }

@@ -1,7 +1,7 @@
 //! Endpoints.
 
 use super::constants::{ucxx_close, ucxx_error_handling};
-use super::guard;
+use super::guard::{self, Explained};
 use super::handle::{
     self, null, place, ucxx_address_t, ucxx_conn_request_t, ucxx_endpoint_t, ucxx_request_t, ucxx_worker_t,
 };
@@ -278,10 +278,10 @@ pub unsafe extern "C" fn ucxx_endpoint_status(endpoint: *const ucxx_endpoint_t) 
         let endpoint = unsafe { handle::get(endpoint) }?;
         endpoint.check_fork()?;
         let status = endpoint.status();
-        if status.is_error() {
-            guard::explain(endpoint.not_open(status).message());
+        if !status.is_error() {
+            return Ok(Explained(status));
         }
-        Ok(status)
+        Ok(guard::explain(status, endpoint.not_open(status).message()))
     })
 }
 

@@ -181,10 +181,18 @@ handles! {
 
 #[cold]
 pub(crate) fn null(argument: &str) -> Error {
-    if argument == ucxx_request::NAME {
-        return Error::invalid("request: is NULL; an operation that returned UCXX_OK is complete and makes none");
-    }
     Error::invalid(format!("{argument}: is NULL"))
+}
+
+/// What has most likely happened where a handle is NULL.
+#[cold]
+fn no_handle(name: &str) -> Error {
+    if name == ucxx_request::NAME {
+        let text = "request: is NULL; the operation that was to make it has not succeeded, or it returned UCXX_OK: \
+                    then it is complete, and makes none";
+        return Error::invalid(text);
+    }
+    Error::invalid(format!("{name}: is NULL; the call that was to make it has not succeeded"))
 }
 
 /// The object behind a handle.
@@ -194,7 +202,7 @@ pub(crate) fn null(argument: &str) -> Error {
 #[inline]
 pub(crate) unsafe fn get<'a, H: Handle>(handle: *const H) -> Result<&'a H::Object> {
     // SAFETY: as for this function.
-    unsafe { handle.cast::<H::Object>().as_ref() }.ok_or_else(|| null(H::NAME))
+    unsafe { handle.cast::<H::Object>().as_ref() }.ok_or_else(|| no_handle(H::NAME))
 }
 
 /// The same, to be changed.
@@ -203,7 +211,7 @@ pub(crate) unsafe fn get<'a, H: Handle>(handle: *const H) -> Result<&'a H::Objec
 /// As for `get`, and nobody else uses it during the call.
 pub(crate) unsafe fn get_mut<'a, H: Handle>(handle: *mut H) -> Result<&'a mut H::Object> {
     // SAFETY: as for this function.
-    unsafe { handle.cast::<H::Object>().as_mut() }.ok_or_else(|| null(H::NAME))
+    unsafe { handle.cast::<H::Object>().as_mut() }.ok_or_else(|| no_handle(H::NAME))
 }
 
 /// What is told of the object behind a handle, or what is told of a NULL.
@@ -237,7 +245,7 @@ pub(crate) unsafe fn tell((data, count): (*const c_void, usize), length: *mut us
 pub(crate) unsafe fn share<H: Handle>(handle: *const H) -> Result<Arc<H::Object>> {
     let object = handle.cast::<H::Object>();
     if object.is_null() {
-        return Err(null(H::NAME));
+        return Err(no_handle(H::NAME));
     }
     // SAFETY: a live reference count, raised before the reference is made.
     unsafe {

@@ -1,6 +1,6 @@
 //! Hubs: making them, what they hold, and their end. The links are in `hub_link`.
 
-use super::guard;
+use super::guard::{self, Answer};
 use super::handle::{self, null, place, ucxx_context_t, ucxx_envelope_t, ucxx_hub_t, ucxx_link_t, ucxx_worker_t};
 use super::hub_link::links;
 use super::params::{self, sized};
@@ -105,13 +105,13 @@ pub(super) fn kind_of(kind: ucxx_memory_kind_t) -> MemoryKind {
     MemoryKind { memory_type: kind.memory_type, device_id: kind.device_id }
 }
 
-/// The status of a call that was to give a lease.
+/// What a call that was to give a lease answers.
 #[inline(always)]
 pub(super) fn leased(found: bool, timeout_ns: u64) -> Status {
     match (found, timeout_ns) {
-        (true, _) => Status::OK,
-        (false, 0) => Status::NO_RESOURCE,
-        (false, _) => Status::TIMED_OUT,
+        (true, _) => Answer::OK,
+        (false, 0) => Answer(Status::NO_RESOURCE, c"there is nothing to be leased at the moment"),
+        (false, _) => Answer(Status::TIMED_OUT, c"there was nothing to be leased in the given time"),
     }
 }
 
@@ -306,7 +306,7 @@ pub(super) fn give(
     place: handle::Place<'_, *mut ucxx_envelope_t>,
     lease: Option<*const Lease>,
     timeout_ns: u64,
-) -> Result<Status> {
+) -> Result<Answer> {
     if let Some(lease) = lease {
         place.write(to_handle(lease));
     }
@@ -358,7 +358,11 @@ pub unsafe extern "C" fn ucxx_hub_drain(hub: *mut ucxx_hub_t, timeout_ns: u64) -
     guard::progressing(|| {
         // SAFETY: as for this function.
         let empty = unsafe { handle::share(hub) }?.drain(timeout_ns)?;
-        Ok(if empty { Status::OK } else { Status::TIMED_OUT })
+        Ok(if empty {
+            Answer::OK
+        } else {
+            Answer(Status::TIMED_OUT, c"hub: not empty within the given time, or chunks were being produced")
+        })
     })
 }
 

@@ -1,6 +1,6 @@
 //! Links, and the envelopes that they lease.
 
-use super::guard;
+use super::guard::{self, Answer};
 use super::handle::{self, null, place, ucxx_endpoint_t, ucxx_envelope_t, ucxx_hub_t, ucxx_link_t, ucxx_request_t};
 use super::hub::{give, kind_of, leased, to_handle, ucxx_memory_kind, ucxx_memory_kind_t};
 use super::operation::{submit, ucxx_op_params_t};
@@ -203,8 +203,8 @@ pub unsafe extern "C" fn ucxx_link_destroy(link: *mut ucxx_link_t) {
 ///
 /// A chunk is not consumed while it is changed, nor changed while somebody consumes it, or reads the same envelope. Links that modify share it when they are on the same device. What is read on other devices while it is changed is what it was.
 ///
-/// Errors: NO_RESOURCE, for a timeout of 0, and TIMED_OUT: there is none yet; CLOSED: there will be none; STARVED: the hub has no envelope on the link's device, and the message says how many are missing, or nobody has anything and younger chunks, which are nowhere else, have all of them, so that the oldest cannot come there; IO_ERROR, NO_MEMORY or NO_DEVICE: the chunk could not be copied there, or the stream that was to write it has failed, and the message says which, and what the driver says; BUSY from a callback, but for a timeout of 0. Of these NO_RESOURCE and TIMED_OUT leave the thread's
-/// message as it was. Any thread.
+/// Errors: NO_RESOURCE, for a timeout of 0, and TIMED_OUT: there is none yet; CLOSED: there will be none; STARVED: the hub has no envelope on the link's device, and the message says how many are missing, or nobody has anything and younger chunks, which are nowhere else, have all of them, so that the oldest cannot come there; IO_ERROR, NO_MEMORY or NO_DEVICE: the chunk could not be copied there, or the stream that was to write it has failed, and the message says which, and what the driver says; BUSY from a callback, but for a timeout of 0.
+/// Any thread.
 ///
 /// # Safety
 /// A link of this library; `envelope` is valid for a write.
@@ -513,6 +513,10 @@ pub unsafe extern "C" fn ucxx_link_arm(link: *mut ucxx_link_t) -> ucxx_status_t 
     guard::status(|| {
         // SAFETY: as for this function.
         let armed = unsafe { handle::get(link) }?.arm()?;
-        Ok(if armed { Status::OK } else { Status::BUSY })
+        Ok(if armed {
+            Answer::OK
+        } else {
+            Answer(Status::BUSY, c"link: a lease can be had now; lease first, and do not sleep")
+        })
     })
 }

@@ -1,6 +1,6 @@
 //! Notifiers: completions in batches, instead of through callbacks.
 
-use super::guard;
+use super::guard::{self, Answer};
 use super::handle::{self, null, place, ucxx_context_t, ucxx_notifier_t, ucxx_request_t};
 use super::params::LARGEST;
 use super::status::ucxx_status_t;
@@ -63,8 +63,8 @@ pub unsafe extern "C" fn ucxx_notifier_create(
 pub unsafe extern "C" fn ucxx_notifier_wait(notifier: *mut ucxx_notifier_t, timeout_ns: u64) -> ucxx_status_t {
     // SAFETY: as for this function.
     guard::status(|| match unsafe { handle::get(notifier) }?.wait(timeout_ns)? {
-        Waited::Ready => Ok(Status::OK),
-        Waited::TimedOut => Ok(Status::TIMED_OUT),
+        Waited::Ready => Ok(Answer::OK),
+        Waited::TimedOut => Ok(Answer(Status::TIMED_OUT, c"notifier: no completion in the given time")),
     })
 }
 
@@ -163,11 +163,12 @@ pub unsafe extern "C" fn ucxx_notifier_event_fd(notifier: *mut ucxx_notifier_t, 
 pub unsafe extern "C" fn ucxx_notifier_arm(notifier: *mut ucxx_notifier_t) -> ucxx_status_t {
     guard::status(|| {
         // SAFETY: as for this function.
-        if unsafe { handle::get(notifier) }?.arm()? {
-            Ok(Status::OK)
+        let armed = unsafe { handle::get(notifier) }?.arm()?;
+        Ok(if armed {
+            Answer::OK
         } else {
-            Err(Error::new(Status::BUSY, "notifier: completions are ready; poll first"))
-        }
+            Answer(Status::BUSY, c"notifier: completions are ready; poll first, and do not sleep")
+        })
     })
 }
 

@@ -1,6 +1,6 @@
 //! Requests: looking, waiting, cancelling, letting go.
 
-use super::guard;
+use super::guard::{self, Explained};
 use super::handle::{self, null, place, ucxx_request_t};
 use super::status::ucxx_status_t;
 use crate::engine::request::{self, Slot};
@@ -48,17 +48,17 @@ unsafe extern "C" fn status(request: *const ucxx_request_t) -> ucxx_status_t {
         // SAFETY: as for this function.
         let slot = unsafe { handle::get(request) }?;
         slot.check_fork()?;
-        Ok(explained(slot, slot.status()))
+        Ok(explained(Some(slot), slot.status()))
     })
 }
 
 /// A failure that a request reports is the calling thread's last error from then on.
 #[inline]
-fn explained(slot: &Slot, status: Status) -> Status {
-    if status.is_error() {
-        guard::explain(&slot.error_message().to_string_lossy());
+fn explained(slot: Option<&Slot>, status: Status) -> Explained {
+    if !status.is_error() {
+        return Explained(status);
     }
-    status
+    guard::explain(status, &slot.map_or(c"", Slot::error_message).to_string_lossy())
 }
 
 /// Waits until the operation has completed and its callback has returned: its status, or INPROGRESS when `timeout_ns` ran out
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn ucxx_request_wait(request: *mut ucxx_request_t, timeout
     guard::progressing(|| {
         // SAFETY: as for this function.
         let slot = unsafe { handle::get(request) }?;
-        Ok(explained(slot, slot.wait(timeout_ns)?))
+        Ok(explained(Some(slot), slot.wait(timeout_ns)?))
     })
 }
 
@@ -92,10 +92,8 @@ pub unsafe extern "C" fn ucxx_request_wait_all(
         // SAFETY: as for this function.
         let list = unsafe { list(requests, count) }?;
         let status = wait::wait_all(list, timeout_ns)?;
-        if let Some(failed) = list.iter().flatten().find(|slot| status.is_error() && slot.status() == status) {
-            explained(failed, status);
-        }
-        Ok(status)
+        let failed = list.iter().flatten().find(|slot| status.is_error() && slot.status() == status);
+        Ok(explained(failed.copied(), status))
     })
 }
 
@@ -114,9 +112,11 @@ pub unsafe extern "C" fn ucxx_request_wait_any(
     guard::progressing(|| {
         // SAFETY: as for this function.
         let (list, place) = unsafe { (list(requests, count)?, place(index, "index")?) };
-        let Some((position, status)) = wait::wait_any(list, timeout_ns)? else { return Ok(Status::INPROGRESS) };
+        let Some((position, status)) = wait::wait_any(list, timeout_ns)? else {
+            return Ok(Explained(Status::INPROGRESS));
+        };
         place.write(position);
-        Ok(list[position].map_or(status, |slot| explained(slot, status)))
+        Ok(explained(list[position], status))
     })
 }
 

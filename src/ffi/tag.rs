@@ -1,6 +1,6 @@
 //! Tag transfer and probing.
 
-use super::guard;
+use super::guard::{self, Answer};
 use super::handle::{self, null, place, ucxx_endpoint_t, ucxx_request_t, ucxx_tag_message_t, ucxx_worker_t};
 use super::operation::{plain, plainly, submit, ucxx_op_params_t};
 use super::request::{ucxx_recv_info, ucxx_recv_info_t};
@@ -269,14 +269,14 @@ pub unsafe extern "C" fn ucxx_tag_probe(
         // SAFETY: as for this function.
         let (worker, place) = unsafe { (handle::share(worker)?, place(info, "info")?) };
         let Some((found, taken)) = worker.tag_probe(tag, tag_mask, !message.is_null())? else {
-            return Ok(Status::NO_MESSAGE);
+            return Ok(Answer(Status::NO_MESSAGE, c"no message with such a tag is waiting"));
         };
         place.write(ucxx_recv_info { length: found.length, sender_tag: found.sender_tag, reserved: [0; 2] });
         if let Some(taken) = taken {
             // SAFETY: as above; it was taken because there is a place for it.
             unsafe { message.write(handle::give_box(taken)) };
         }
-        Ok(Status::OK)
+        Ok(Answer::OK)
     })
 }
 

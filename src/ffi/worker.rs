@@ -1,7 +1,7 @@
 //! Workers.
 
 use super::constants::{ucxx_progress_mode, ucxx_thread_mode};
-use super::guard;
+use super::guard::{self, Answer};
 use super::handle::{self, null, place, ucxx_context_t, ucxx_request_t, ucxx_worker_t};
 use super::operation::{submit, ucxx_op_params_t};
 use super::params::{self, sized};
@@ -256,7 +256,7 @@ pub unsafe extern "C" fn ucxx_worker_wait(worker: *mut ucxx_worker_t, timeout_ns
     guard::progressing(|| {
         // SAFETY: as for this function.
         let woken = unsafe { handle::get(worker) }?.wait(timeout_ns)?;
-        Ok(if woken { Status::OK } else { Status::TIMED_OUT })
+        Ok(if woken { Answer::OK } else { Answer(Status::TIMED_OUT, c"worker: nothing happened in the given time") })
     })
 }
 
@@ -294,7 +294,10 @@ pub unsafe extern "C" fn ucxx_worker_arm(worker: *mut ucxx_worker_t) -> ucxx_sta
     guard::status(|| {
         // SAFETY: as for this function.
         let armed = unsafe { handle::get(worker) }?.arm()?;
-        Ok(if armed == Armed::Ready { Status::OK } else { Status::BUSY })
+        Ok(match armed {
+            Armed::Ready => Answer::OK,
+            Armed::Busy => Answer(Status::BUSY, c"worker: there is something to do; progress first, and do not sleep"),
+        })
     })
 }
 

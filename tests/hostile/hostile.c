@@ -45,22 +45,21 @@ void begin(caller_t *c, const char *function) {
     FAIL("ucxx_version_query takes NULL");
 }
 
-void judge(caller_t *c, ucxx_status_t status, const ucxx_status_t *answers) {
+void judge(caller_t *c, ucxx_status_t status) {
   record_t *record = c->record;
   if (record != NULL && status != (c->op != NULL ? UCXX_INPROGRESS : UCXX_OK))
     record->least = record->most = record->frees = 0;
   if (status == UCXX_ERR_PANIC)
     FAIL("%s: a panic", c->function);
-  if (status >= 0 || answers[0] == UCXX_ERR_PANIC)
-    return;
-  for (; *answers != UCXX_OK; answers++)
-    if (status == *answers)
-      return;
-  if (c->op != NULL && c->op->flags & UCXX_FLAG_WAIT)
+  if (status >= 0)
     return;
   const char *message = ucxx_last_error_message();
   if (message[0] == 0 || (strcmp(message, text_of_mark) == 0 && strcmp(c->function, "ucxx_version_query") != 0))
     FAIL("%s: %s without a message", c->function, ucxx_status_name(status));
+  char text[2048];
+  snprintf(text, sizeof text, "%s: %s", ucxx_status_name(status), message);
+  if (strcmp(text, ucxx_error_text(status)) != 0)
+    FAIL("%s: the text is %s, and not %s", c->function, ucxx_error_text(status), text);
 }
 
 void unwritten(caller_t *c, int written) {

@@ -162,7 +162,7 @@ void exposure_changed(slot_t *window, const char *function, ucxx_status_t status
 extern char marker;
 void begin(caller_t *c, const char *function);
 /* Judges the status: an error has a message of its own; `answers` are those that are no failures. */
-void judge(caller_t *c, ucxx_status_t status, const ucxx_status_t *answers);
+void judge(caller_t *c, ucxx_status_t status);
 void unwritten(caller_t *c, int written);
 void one_call(caller_t *c);
 extern uint64_t round_seed;
