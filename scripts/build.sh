@@ -37,4 +37,13 @@ else
   CARGO_ENCODED_RUSTFLAGS=$(IFS=$'\x1f'; printf '%s' "${flags[*]}")
   export CARGO_ENCODED_RUSTFLAGS
 fi
-exec cargo rustc --release --locked --lib --crate-type cdylib --crate-type staticlib "$@"
+
+# The exported symbols have a version, so that two releases of the library in one process are not mixed.
+version=$(package_field version)
+export UCXX_RS_SYMBOL_VERSION=UCXX_RS_${version%.*}
+triple=${CARGO_BUILD_TARGET:-$(rustc -vV | sed -n 's/^host: //p')}
+linker=CARGO_TARGET_$(tr a-z- A-Z_ <<< "$triple")_LINKER
+export UCXX_RS_LINKER=${!linker:-cc}
+
+exec cargo rustc --release --locked --lib --crate-type cdylib --crate-type staticlib "$@" -- \
+  -C linker="$root/scripts/link_versioned.sh"

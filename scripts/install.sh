@@ -127,8 +127,8 @@ done
 make_archive() {
   local roots
   # The archive itself is not asked with nm: where it holds LLVM bitcode, nm hands it to an LLVM plugin that may be too old.
-  mapfile -t roots < <(readelf --dyn-syms -W "$shared" | awk '$7 != "UND" && $8 ~ /^ucxx_/ { print "--undefined=" $8 }')
-  [ "${#roots[@]}" -gt 0 ] || die "$shared exports no ucxx_ function"
+  mapfile -t roots < <(readelf --dyn-syms -W "$shared" | awk '$7 != "UND" && sub(/@.*/, "", $8) && $8 ~ /^ucxx_/ { print "--undefined=" $8 }')
+  [ "${#roots[@]}" -gt 0 ] || die "$shared exports no ucxx_ function with a version; scripts/build.sh makes one that does"
   "${LD:-ld}" -r --force-group-allocation "${roots[@]}" -o "$work/all.o" "$archive"
   "${OBJCOPY:-objcopy}" --strip-debug --remove-section=.llvmbc --remove-section=.llvmcmd \
     --wildcard --keep-global-symbol='ucxx_*' "$work/all.o" "$work/ucxx_rs.o"

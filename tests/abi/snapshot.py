@@ -68,7 +68,9 @@ def binary(library):
         return subprocess.run([*command, library], stdout=subprocess.PIPE, text=True, check=True).stdout
 
     soname = re.search(r"SONAME.*\[(.*)\]", output("readelf", "-d", "-W"))[1]
-    symbols = sorted(line.split()[2] for line in output("nm", "-D", "--defined-only").splitlines())
+    # Without the absolute one of the version itself, which some linkers make.
+    lines = [line.split() for line in output("nm", "-D", "--defined-only").splitlines()]
+    symbols = sorted(name for _, kind, name in lines if kind != "A")
     return [f"library: {soname}"] + [f"symbol {name}" for name in symbols]
 
 
