@@ -56,13 +56,22 @@
 #ifndef UCXX_RS_H
 #define UCXX_RS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #ifdef __cplusplus
 #define UCXX_INIT_(type) ([]() { type value_ = type(); value_.struct_size = sizeof(type); return value_; }())
 #else
 #define UCXX_INIT_(type) { .struct_size = sizeof(type) }
+#endif
+/* A status that has to be looked at. Define it, as nothing or otherwise, to choose for yourself. */
+#ifndef UCXX_NODISCARD
+#if (defined __cplusplus && __cplusplus >= 201703L) || (defined __STDC_VERSION__ && __STDC_VERSION__ >= 202311L)
+#define UCXX_NODISCARD [[nodiscard]]
+#elif defined __GNUC__
+#define UCXX_NODISCARD __attribute__((warn_unused_result))
+#else
+#define UCXX_NODISCARD
+#endif
 #endif
 #define UCXX_VERSION_INIT UCXX_INIT_(ucxx_version_t)
 #define UCXX_CONTEXT_PARAMS_INIT UCXX_INIT_(ucxx_context_params_t)
@@ -1477,7 +1486,7 @@ struct ucxx_layout {
   /**
    * UCXX_TYPE_*.
    */
-  int32_t type;
+  int32_t element_type;
   /**
    * Blocks.
    */
@@ -1572,7 +1581,7 @@ struct ucxx_window_attr {
   /**
    * This process's memory; NULL for a dynamic window.
    */
-  void *base;
+  void *data;
   /**
    * Its bytes.
    */
@@ -1894,7 +1903,7 @@ void ucxx_context_params_init(ucxx_context_params_t *value, size_t struct_size);
  * Errors: INVALID_PARAM (an argument, or a variable that UCX does not take); NO_RESOURCE where the system gives no thread, of which UCX
  * needs one; and what UCX answers, with its log telling why.
  */
-ucxx_status_t ucxx_context_create(const ucxx_context_params_t *params, ucxx_context_t **context);
+UCXX_NODISCARD ucxx_status_t ucxx_context_create(const ucxx_context_params_t *params, ucxx_context_t **context);
 
 /**
  * Lets go of the context. Workers made from it go on until they are destroyed themselves; UCX is shut down with the last of
@@ -1913,9 +1922,9 @@ void ucxx_context_destroy(ucxx_context_t *context);
 ucxx_status_t ucxx_context_visit_config(const ucxx_context_t *context, ucxx_config_visitor_t visit, void *arg);
 
 /**
- * Can the UCX that is loaded send from and receive into CUDA memory here? False for NULL. Any thread.
+ * Can the UCX that is loaded send from and receive into CUDA memory here? 1 or 0; 0 for NULL. Any thread.
  */
-bool ucxx_context_has_cuda(const ucxx_context_t *context);
+int32_t ucxx_context_has_cuda(const ucxx_context_t *context);
 
 /**
  * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
@@ -1929,7 +1938,7 @@ void ucxx_worker_params_init(ucxx_worker_params_t *value, size_t struct_size);
  * UCXX_THREAD_SINGLE or on a CPU that cannot be used; UNSUPPORTED for one without UCXX_FEATURE_WAKEUP; NO_RESOURCE where the system
  * gives no thread.
  */
-ucxx_status_t ucxx_worker_create(ucxx_context_t *context, const ucxx_worker_params_t *params, ucxx_worker_t **worker);
+UCXX_NODISCARD ucxx_status_t ucxx_worker_create(ucxx_context_t *context, const ucxx_worker_params_t *params, ucxx_worker_t **worker);
 
 /**
  * Shuts the worker down now: its progress thread ends, what is in flight completes with CANCELED (with its callbacks, in this
@@ -1969,7 +1978,7 @@ ucxx_status_t ucxx_worker_wait(ucxx_worker_t *worker, uint64_t timeout_ns);
  * Where UCX's own descriptor stays readable without anything to do, as over TCP while a peer has not answered, this one does not:
  * it becomes readable by what is new, and some ten times a second.
  */
-ucxx_status_t ucxx_worker_event_fd(ucxx_worker_t *worker, int *fd);
+UCXX_NODISCARD ucxx_status_t ucxx_worker_event_fd(ucxx_worker_t *worker, int *fd);
 
 /**
  * Before going to sleep on the descriptor: OK when the next event will make it readable, BUSY when there is something to
@@ -1977,7 +1986,7 @@ ucxx_status_t ucxx_worker_event_fd(ucxx_worker_t *worker, int *fd);
  * sleep needs its own arm.
  * BUSY with a progress thread. Needs UCXX_FEATURE_WAKEUP (else UNSUPPORTED).
  */
-ucxx_status_t ucxx_worker_arm(ucxx_worker_t *worker);
+UCXX_NODISCARD ucxx_status_t ucxx_worker_arm(ucxx_worker_t *worker);
 
 /**
  * Makes the descriptor readable, and ends the present ucxx_worker_wait, or the next one if there is none: OK. Waits for something in
@@ -2009,12 +2018,12 @@ ucxx_status_t ucxx_worker_stop_progress_thread(ucxx_worker_t *worker);
  * it; at once on the calling thread where progress is manual. `fn` counts as a callback: what waits returns BUSY in it. TIMED_OUT
  * when `timeout_ns` ran out before it could start: it has not run and never will. BUSY from a callback with a progress thread.
  */
-ucxx_status_t ucxx_worker_run_pre(ucxx_worker_t *worker, void (*fn)(void *arg), void *arg, uint64_t timeout_ns);
+UCXX_NODISCARD ucxx_status_t ucxx_worker_run_pre(ucxx_worker_t *worker, void (*function)(void *arg), void *arg, uint64_t timeout_ns);
 
 /**
  * As `ucxx_worker_run_pre`, after the next pass instead of before it.
  */
-ucxx_status_t ucxx_worker_run_post(ucxx_worker_t *worker, void (*fn)(void *arg), void *arg, uint64_t timeout_ns);
+UCXX_NODISCARD ucxx_status_t ucxx_worker_run_post(ucxx_worker_t *worker, void (*function)(void *arg), void *arg, uint64_t timeout_ns);
 
 /**
  * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
@@ -2047,7 +2056,7 @@ ucxx_status_t ucxx_worker_dump(ucxx_worker_t *worker, void (*line)(void *arg, co
  * An operation that completes after every send submitted to the worker before it, rendezvous sends included, with the first
  * error of those that kept neither request nor callback. Posted receives are not waited for.
  */
-ucxx_status_t ucxx_worker_flush(ucxx_worker_t *worker, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_worker_flush(ucxx_worker_t *worker, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Orders the puts, gets and atomic operations that come after behind those that came before, and before messages that come after. Messages of one endpoint are in order by
@@ -2063,14 +2072,14 @@ ucxx_status_t ucxx_worker_fence(ucxx_worker_t *worker);
  * Status and recv_info are stored, then the operation is reported, then waiters are released. The caller owns the notifier
  * and destroys it. Any thread.
  */
-ucxx_status_t ucxx_notifier_create(ucxx_context_t *context, ucxx_notifier_t **notifier);
+UCXX_NODISCARD ucxx_status_t ucxx_notifier_create(ucxx_context_t *context, ucxx_notifier_t **notifier);
 
 /**
  * Sleeps until there is something to poll, or a signal handler has run on this thread while it slept: OK; TIMED_OUT when the time ran out first; CLOSED when the notifier has been
  * stopped and nothing is left to poll. It progresses nothing: that is left to progress threads, or to whoever drives the workers. With
  * several threads waiting, another one may have polled what this one was woken for. BUSY from a callback. Any thread.
  */
-ucxx_status_t ucxx_notifier_wait(ucxx_notifier_t *notifier, uint64_t timeout_ns);
+UCXX_NODISCARD ucxx_status_t ucxx_notifier_wait(ucxx_notifier_t *notifier, uint64_t timeout_ns);
 
 /**
  * Takes up to `max` completions, in the order in which they were reported, into an array of structs of `completion_size` bytes,
@@ -2078,20 +2087,20 @@ ucxx_status_t ucxx_notifier_wait(ucxx_notifier_t *notifier, uint64_t timeout_ns)
  * when there are none and the notifier has been stopped. Never blocks. Any thread, also several at once: each completion goes to
  * one of them.
  */
-ucxx_status_t ucxx_notifier_poll(ucxx_notifier_t *notifier, ucxx_completion_t *completions, size_t completion_size, size_t max, size_t *count);
+UCXX_NODISCARD ucxx_status_t ucxx_notifier_poll(ucxx_notifier_t *notifier, ucxx_completion_t *completions, size_t completion_size, size_t max, size_t *count);
 
 /**
  * A descriptor that is readable when there is something to poll, for poll(2), epoll and event loops; `ucxx_notifier_arm` first.
  * It stays the library's, and needs no reading. UNSUPPORTED without UCXX_FEATURE_WAKEUP. Any thread.
  */
-ucxx_status_t ucxx_notifier_event_fd(ucxx_notifier_t *notifier, int *fd);
+UCXX_NODISCARD ucxx_status_t ucxx_notifier_event_fd(ucxx_notifier_t *notifier, int *fd);
 
 /**
  * Asks that the descriptor become readable with the next completion, and stay so until it is armed again. BUSY when there is
  * something to poll first, CLOSED when the notifier has been stopped and nothing is left; the descriptor is readable
  * then as well. UNSUPPORTED without UCXX_FEATURE_WAKEUP. Any thread.
  */
-ucxx_status_t ucxx_notifier_arm(ucxx_notifier_t *notifier);
+UCXX_NODISCARD ucxx_status_t ucxx_notifier_arm(ucxx_notifier_t *notifier);
 
 /**
  * Operations that name the notifier are refused with CLOSED from now on. What has been reported and what is in flight can
@@ -2111,20 +2120,20 @@ void ucxx_notifier_destroy(ucxx_notifier_t *notifier);
  * The worker's address, to be sent to whoever wants to connect to it by any means. The caller owns it. Under SINGLE, on the
  * worker's own thread.
  */
-ucxx_status_t ucxx_worker_address(ucxx_worker_t *worker, ucxx_address_t **address);
+UCXX_NODISCARD ucxx_status_t ucxx_worker_address(ucxx_worker_t *worker, ucxx_address_t **address);
 
 /**
  * An address from the bytes of `ucxx_address_data` as they arrived. They end in a checked trailer (versions, host, process,
  * checksum): damaged or foreign ones give UCXX_ERR_INVALID_ADDR and are never shown to UCX, which would not survive them. The
  * bytes are copied; the caller owns the address. Any thread.
  */
-ucxx_status_t ucxx_address_from_bytes(const void *data, size_t length, ucxx_address_t **address);
+UCXX_NODISCARD ucxx_status_t ucxx_address_from_bytes(const void *data, size_t length, ucxx_address_t **address);
 
 /**
  * As `ucxx_address_from_bytes`, for the bytes of another UCX program's worker (`ucp_worker_get_address`). They cannot be
  * checked: UCX aborts the process on bytes that are not an address, so take them only from where you trust.
  */
-ucxx_status_t ucxx_address_from_ucp_bytes(const void *data, size_t length, ucxx_address_t **address);
+UCXX_NODISCARD ucxx_status_t ucxx_address_from_ucp_bytes(const void *data, size_t length, ucxx_address_t **address);
 
 /**
  * The address's bytes, valid until it is destroyed; NULL for NULL. Any thread.
@@ -2150,7 +2159,7 @@ void ucxx_op_params_init(ucxx_op_params_t *value, size_t struct_size);
  * INPROGRESS until the operation has completed, then its status. Any thread. In a callback of the request it is the final
  * one already.
  */
-ucxx_status_t ucxx_request_status(const ucxx_request_t *request);
+UCXX_NODISCARD ucxx_status_t ucxx_request_status(const ucxx_request_t *request);
 
 /**
  * Waits until the operation has completed and its callback has returned: its status, or INPROGRESS when `timeout_ns` ran out
@@ -2158,19 +2167,19 @@ ucxx_status_t ucxx_request_status(const ucxx_request_t *request);
  * it: a program that looks at its signals waits with a timeout, again and again. BUSY from a callback, unless the operation is
  * over already.
  */
-ucxx_status_t ucxx_request_wait(ucxx_request_t *request, uint64_t timeout_ns);
+UCXX_NODISCARD ucxx_status_t ucxx_request_wait(ucxx_request_t *request, uint64_t timeout_ns);
 
 /**
  * Waits for all of them: the first error in the order of the list, after all have completed, or OK; INPROGRESS when the time
  * ran out first. NULL entries are skipped; NO_ELEM when there are no others, as for a `count` of 0. The requests stay the caller's.
  */
-ucxx_status_t ucxx_request_wait_all(ucxx_request_t *const *requests, size_t count, uint64_t timeout_ns);
+UCXX_NODISCARD ucxx_status_t ucxx_request_wait_all(ucxx_request_t *const *requests, size_t count, uint64_t timeout_ns);
 
 /**
  * Waits for one of them: its status, with its position in `*index`; INPROGRESS when the time ran out first. NULL entries are
  * skipped; NO_ELEM when there are no others. Requests of workers in manual progress must be of one worker.
  */
-ucxx_status_t ucxx_request_wait_any(ucxx_request_t *const *requests, size_t count, uint64_t timeout_ns, size_t *index);
+UCXX_NODISCARD ucxx_status_t ucxx_request_wait_any(ucxx_request_t *const *requests, size_t count, uint64_t timeout_ns, size_t *index);
 
 /**
  * Asks for the operation to end. At once that does so for what is still in the library's hands: operations in the submission or send
@@ -2183,7 +2192,7 @@ ucxx_status_t ucxx_request_cancel(ucxx_request_t *request);
 /**
  * What a receive that has completed tells of its message; INPROGRESS before. INVALID_PARAM for a request that receives nothing. Any thread.
  */
-ucxx_status_t ucxx_request_recv_info(const ucxx_request_t *request, ucxx_recv_info_t *info);
+UCXX_NODISCARD ucxx_status_t ucxx_request_recv_info(const ucxx_request_t *request, ucxx_recv_info_t *info);
 
 /**
  * Operation, peer and cause of a failure; empty for anything but a failure. Never NULL; valid until the request is
@@ -2209,7 +2218,7 @@ void ucxx_endpoint_params_init(ucxx_endpoint_params_t *value, size_t struct_size
  * Errors: UNREACHABLE when the peer is gone or no transport leads to it; UNSUPPORTED when the releases of UCX here and there
  * are known not to work together.
  */
-ucxx_status_t ucxx_endpoint_create(ucxx_worker_t *worker, const ucxx_address_t *address, const ucxx_endpoint_params_t *params, ucxx_endpoint_t **endpoint);
+UCXX_NODISCARD ucxx_status_t ucxx_endpoint_create(ucxx_worker_t *worker, const ucxx_address_t *address, const ucxx_endpoint_params_t *params, ucxx_endpoint_t **endpoint);
 
 /**
  * An endpoint to whoever listens on that host and port: a listener of this library, of UCXX or of UCP. The host is a name, which
@@ -2228,7 +2237,7 @@ ucxx_status_t ucxx_endpoint_create(ucxx_worker_t *worker, const ucxx_address_t *
  * UCX makes such connections over TCP or RDMA and goes on over what is fastest: shared memory between processes of one host, if TCP is
  * among its transports (UCX_TLS), without which there is no connection. Both sides need the same error_handling.
  */
-ucxx_status_t ucxx_endpoint_connect(ucxx_worker_t *worker, const char *host, uint16_t port, const ucxx_endpoint_params_t *params, ucxx_endpoint_t **endpoint);
+UCXX_NODISCARD ucxx_status_t ucxx_endpoint_connect(ucxx_worker_t *worker, const char *host, uint16_t port, const ucxx_endpoint_params_t *params, ucxx_endpoint_t **endpoint);
 
 /**
  * Accepts a connection: an endpoint to whoever asked for it, on the listener's worker. Once, from any thread, in `on_connect` or later;
@@ -2237,19 +2246,19 @@ ucxx_status_t ucxx_endpoint_connect(ucxx_worker_t *worker, const char *host, uin
  * Errors: INVALID_PARAM when the request has been answered already; CLOSED when its listener has been destroyed meanwhile; else
  * what UCX says, such as for a peer that has the other error_handling.
  */
-ucxx_status_t ucxx_endpoint_accept(ucxx_conn_request_t *conn_request, const ucxx_endpoint_params_t *params, ucxx_endpoint_t **endpoint);
+UCXX_NODISCARD ucxx_status_t ucxx_endpoint_accept(ucxx_conn_request_t *conn_request, const ucxx_endpoint_params_t *params, ucxx_endpoint_t **endpoint);
 
 /**
  * OK while the endpoint takes operations, else why not: CLOSED, CONNECTION_RESET, PEER_FAILED, TIMED_OUT, REJECTED, UNREACHABLE, UNSUPPORTED (the peer speaks
  * another version), IO_ERROR (it broke the rules of the library's messages). Any thread.
  */
-ucxx_status_t ucxx_endpoint_status(const ucxx_endpoint_t *endpoint);
+UCXX_NODISCARD ucxx_status_t ucxx_endpoint_status(const ucxx_endpoint_t *endpoint);
 
 /**
  * An operation that completes after every operation submitted to the endpoint before it, rendezvous sends included, with the
  * first error of those that kept neither request nor callback.
  */
-ucxx_status_t ucxx_endpoint_flush(ucxx_endpoint_t *endpoint, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_endpoint_flush(ucxx_endpoint_t *endpoint, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Closes the endpoint: it takes nothing more. UCXX_CLOSE_FLUSH lets finish what came before, sends and those receives with this endpoint in `from` that
@@ -2264,11 +2273,11 @@ ucxx_status_t ucxx_endpoint_flush(ucxx_endpoint_t *endpoint, const ucxx_op_param
 ucxx_status_t ucxx_endpoint_close(ucxx_endpoint_t *endpoint, int32_t how, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Would a send go straight out now: to UCX, or from a thread that hands its operations to a progress thread, as soon as that one takes it over? False while sends
- * have to wait in the send queue, or active messages for credit (tags and streams may go out all the same), and when the endpoint takes none. What is true may have changed before the next call where other
+ * Would a send go straight out now: to UCX, or from a thread that hands its operations to a progress thread, as soon as that one takes it over? 1 or 0: 0 while sends
+ * have to wait in the send queue, or active messages for credit (tags and streams may go out all the same), and when the endpoint takes none. The answer may have changed before the next call where other
  * threads send, too. Any thread.
  */
-bool ucxx_endpoint_writable(const ucxx_endpoint_t *endpoint);
+int32_t ucxx_endpoint_writable(const ucxx_endpoint_t *endpoint);
 
 /**
  * Has `callback` called when the endpoint is writable (see ucxx_endpoint_writable), once: what to do after NO_RESOURCE, whatever it was
@@ -2286,7 +2295,7 @@ ucxx_status_t ucxx_endpoint_on_writable(ucxx_endpoint_t *endpoint, ucxx_endpoint
  * Another handle for the same endpoint, to be destroyed by itself: what turns an endpoint that a callback was given, which is valid
  * during the call, into one to keep. The endpoint ends with the last of its handles. Any thread.
  */
-ucxx_status_t ucxx_endpoint_retain(ucxx_endpoint_t *endpoint, ucxx_endpoint_t **own);
+UCXX_NODISCARD ucxx_status_t ucxx_endpoint_retain(ucxx_endpoint_t *endpoint, ucxx_endpoint_t **own);
 
 /**
  * Frees the handle. With the last handle of the endpoint (see ucxx_endpoint_retain) it closes the endpoint as by UCXX_CLOSE_FLUSH if it
@@ -2330,7 +2339,7 @@ void ucxx_listener_params_init(ucxx_listener_params_t *value, size_t struct_size
  * made with TCP_CM_REUSEADDR=n (the library's default is y); what else UCX says; INVALID_PARAM for a host of another interface under
  * UCXX_NETWORK_LOCAL.
  */
-ucxx_status_t ucxx_listener_create(ucxx_worker_t *worker, const ucxx_listener_params_t *params, ucxx_listener_t **listener);
+UCXX_NODISCARD ucxx_status_t ucxx_listener_create(ucxx_worker_t *worker, const ucxx_listener_params_t *params, ucxx_listener_t **listener);
 
 /**
  * The port that the listener listens on; 0 for NULL. Any thread.
@@ -2371,18 +2380,18 @@ void ucxx_conn_request_destroy(ucxx_conn_request_t *conn_request);
  *
  * Errors: UNSUPPORTED without UCXX_FEATURE_TAG; CLOSED, PEER_FAILED and the like on an endpoint that has ended.
  */
-ucxx_status_t ucxx_tag_send(ucxx_endpoint_t *endpoint, const void *buffer, size_t length, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_tag_send(ucxx_endpoint_t *endpoint, const void *buffer, size_t length, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * As `ucxx_tag_send`, but complete only when a receive has matched the message, too.
  */
-ucxx_status_t ucxx_tag_send_sync(ucxx_endpoint_t *endpoint, const void *buffer, size_t length, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_tag_send_sync(ucxx_endpoint_t *endpoint, const void *buffer, size_t length, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Sends scattered buffers as one message, which any kind of tag receive takes. The list is copied, the buffers are not. This and every other list of buffers has at
  * most 1,048,576 (else INVALID_PARAM).
  */
-ucxx_status_t ucxx_tag_send_iov(ucxx_endpoint_t *endpoint, const ucxx_buffer_t *buffers, size_t count, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_tag_send_iov(ucxx_endpoint_t *endpoint, const ucxx_buffer_t *buffers, size_t count, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Receives one message whose tag equals `tag` in the bits of `tag_mask`, from any endpoint of the worker.
@@ -2392,23 +2401,23 @@ ucxx_status_t ucxx_tag_send_iov(ucxx_endpoint_t *endpoint, const ucxx_buffer_t *
  * A longer message gives MESSAGE_TRUNCATED, with its full length in recv_info and the buffer undefined. Messages that nobody
  * receives wait at the receiver without bound.
  */
-ucxx_status_t ucxx_tag_recv(ucxx_worker_t *worker, void *buffer, size_t length, uint64_t tag, uint64_t tag_mask, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_tag_recv(ucxx_worker_t *worker, void *buffer, size_t length, uint64_t tag, uint64_t tag_mask, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * As `ucxx_tag_recv`, into scattered buffers, which are filled one after the other. The list is copied.
  */
-ucxx_status_t ucxx_tag_recv_iov(ucxx_worker_t *worker, const ucxx_buffer_t *buffers, size_t count, uint64_t tag, uint64_t tag_mask, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_tag_recv_iov(ucxx_worker_t *worker, const ucxx_buffer_t *buffers, size_t count, uint64_t tag, uint64_t tag_mask, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Looks for a message that has arrived, was not received, and whose tag matches: OK and `*info`, or NO_MESSAGE. With `message`
  * it is taken out of matching, and stays with the handle, which the caller owns. `message` is optional. Progresses nothing.
  */
-ucxx_status_t ucxx_tag_probe(ucxx_worker_t *worker, uint64_t tag, uint64_t tag_mask, ucxx_recv_info_t *info, ucxx_tag_message_t **message);
+UCXX_NODISCARD ucxx_status_t ucxx_tag_probe(ucxx_worker_t *worker, uint64_t tag, uint64_t tag_mask, ucxx_recv_info_t *info, ucxx_tag_message_t **message);
 
 /**
  * Receives a message that a probe took out of matching; once. The handle stays to be destroyed.
  */
-ucxx_status_t ucxx_tag_message_recv(ucxx_tag_message_t *message, void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_tag_message_recv(ucxx_tag_message_t *message, void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Frees the handle. A message that was not received is dropped: its sender completes as if it had been. NULL is ignored.
@@ -2429,7 +2438,7 @@ void ucxx_tag_message_destroy(ucxx_tag_message_t *message);
  * Errors: UNSUPPORTED without UCXX_FEATURE_STREAM, which both sides need; CLOSED, PEER_FAILED and the like on an endpoint that has
  * ended.
  */
-ucxx_status_t ucxx_stream_send(ucxx_endpoint_t *endpoint, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_stream_send(ucxx_endpoint_t *endpoint, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Receives the next `length` bytes of what the peer sends on its end; with UCXX_FLAG_STREAM_PARTIAL as many of them as have arrived,
@@ -2441,7 +2450,7 @@ ucxx_status_t ucxx_stream_send(ucxx_endpoint_t *endpoint, const void *buffer, si
  *
  * The library copies: `buffer` is memory of the host (AUTO is taken for that), else UNSUPPORTED.
  */
-ucxx_status_t ucxx_stream_recv(ucxx_endpoint_t *endpoint, void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_stream_recv(ucxx_endpoint_t *endpoint, void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Has `handler` called for active messages with this id from now on. NULL removes it. Ids of active messages, multi-buffer messages
@@ -2473,12 +2482,12 @@ ucxx_status_t ucxx_worker_set_am_handler(ucxx_worker_t *worker, uint16_t id, ucx
  * Errors: UNSUPPORTED without UCXX_FEATURE_AM, or to a peer that is not of this library; NO_ELEM if the peer has no handler
  * for a message whose data waited here; CLOSED, PEER_FAILED and the like on an endpoint that has ended.
  */
-ucxx_status_t ucxx_am_send(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_am_send(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * As `ucxx_am_send`, of scattered buffers. The list is copied, the buffers are not.
  */
-ucxx_status_t ucxx_am_send_iov(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const ucxx_buffer_t *buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_am_send_iov(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const ucxx_buffer_t *buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * The sender's header and its length; NULL and 0 if there is none. Valid until the message is destroyed. `length` is optional.
@@ -2517,12 +2526,12 @@ ucxx_endpoint_t *ucxx_am_message_reply(const ucxx_am_message_t *message);
  * timeout, but for UCXX_FLAG_TIMEOUT_CLOSES. Data that came along is copied
  * into CUDA memory by the driver, and waited for; into ROCm memory it is not: UNSUPPORTED.
  */
-ucxx_status_t ucxx_am_message_recv(ucxx_am_message_t *message, void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_am_message_recv(ucxx_am_message_t *message, void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * As `ucxx_am_message_recv`, into scattered buffers, which are filled one after the other. The list is copied.
  */
-ucxx_status_t ucxx_am_message_recv_iov(ucxx_am_message_t *message, const ucxx_buffer_t *buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_am_message_recv_iov(ucxx_am_message_t *message, const ucxx_buffer_t *buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Ends a message. Data that was not received is dropped, and its sender completes as if it had been; what a receive has begun goes on. Any thread. NULL is
@@ -2540,7 +2549,7 @@ void ucxx_allocator_init(ucxx_allocator_t *value, size_t struct_size);
  * request. NO_ELEM if it has none or they were taken, INPROGRESS before its end, its own
  * error if it failed.
  */
-ucxx_status_t ucxx_request_take_buffers(ucxx_request_t *request, ucxx_buffers_t **buffers);
+UCXX_NODISCARD ucxx_status_t ucxx_request_take_buffers(ucxx_request_t *request, ucxx_buffers_t **buffers);
 
 /**
  * How many buffers there are; 0 for NULL.
@@ -2551,13 +2560,13 @@ size_t ucxx_buffers_count(const ucxx_buffers_t *buffers);
  * One of the buffers, which stays with the others. Data is NULL where the length is 0, and where it was taken. OUT_OF_RANGE for an
  * index that is not below ucxx_buffers_count.
  */
-ucxx_status_t ucxx_buffers_get(const ucxx_buffers_t *buffers, size_t index, ucxx_buffer_t *buffer);
+UCXX_NODISCARD ucxx_status_t ucxx_buffers_get(const ucxx_buffers_t *buffers, size_t index, ucxx_buffer_t *buffer);
 
 /**
  * As `ucxx_buffers_get`, and from here on the caller frees this one: by its own `deallocate`, or without one by free(), UCXX_MEMORY_CUDA
  * by cuMemFree in the primary context of the device that `device_id` tells.
  */
-ucxx_status_t ucxx_buffers_take(ucxx_buffers_t *buffers, size_t index, ucxx_buffer_t *buffer);
+UCXX_NODISCARD ucxx_status_t ucxx_buffers_take(ucxx_buffers_t *buffers, size_t index, ucxx_buffer_t *buffer);
 
 /**
  * Frees the buffers that were not taken, with their allocator. NULL is ignored. Any thread.
@@ -2575,7 +2584,7 @@ void ucxx_buffers_destroy(ucxx_buffers_t *buffers);
  *
  * Errors: UNSUPPORTED without UCXX_FEATURE_TAG, NO_RESOURCE where the send queue has no room (for its first message, and the bytes of all).
  */
-ucxx_status_t ucxx_tag_send_multi(ucxx_endpoint_t *endpoint, const ucxx_buffer_t *buffers, size_t count, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_tag_send_multi(ucxx_endpoint_t *endpoint, const ucxx_buffer_t *buffers, size_t count, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Receives what `ucxx_tag_send_multi`, or UCXX 0.52's tagMultiSend, sends: as many buffers as were sent, made by `allocator` (NULL: malloc, and
@@ -2593,7 +2602,7 @@ ucxx_status_t ucxx_tag_send_multi(ucxx_endpoint_t *endpoint, const ucxx_buffer_t
  * Errors: INVALID_PARAM with UCXX_FLAG_WAIT, or with neither request nor callback, as there would be no handle to take the buffers from;
  * UNSUPPORTED without UCXX_FEATURE_TAG.
  */
-ucxx_status_t ucxx_tag_recv_multi(ucxx_worker_t *worker, uint64_t tag, uint64_t tag_mask, const ucxx_allocator_t *allocator, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_tag_recv_multi(ucxx_worker_t *worker, uint64_t tag, uint64_t tag_mask, const ucxx_allocator_t *allocator, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Has `handler` called for multi-buffer messages with this id from now on, and `allocator` (NULL: malloc, and its limits) make their buffers; a NULL handler removes it. As
@@ -2612,7 +2621,7 @@ ucxx_status_t ucxx_worker_set_multi_handler(ucxx_worker_t *worker, uint16_t id, 
  *
  * Errors: as ucxx_am_send; UNSUPPORTED for too many buffers of device memory.
  */
-ucxx_status_t ucxx_am_send_multi(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const ucxx_buffer_t *buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_am_send_multi(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const ucxx_buffer_t *buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Sends a message that waits in a queue of the peer's endpoint until it is received there: by ucxx_am_queue_recv, or by UCXX 0.52's amRecv, whose
@@ -2621,7 +2630,7 @@ ucxx_status_t ucxx_am_send_multi(ucxx_endpoint_t *endpoint, uint16_t id, const v
  *
  * Errors: UNSUPPORTED without UCXX_FEATURE_AM.
  */
-ucxx_status_t ucxx_am_queue_send(ucxx_endpoint_t *endpoint, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_am_queue_send(ucxx_endpoint_t *endpoint, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
@@ -2635,7 +2644,7 @@ void ucxx_am_queue_cover_init(ucxx_am_queue_cover_t *value, size_t struct_size);
  *
  * Errors: INVALID_PARAM for an owner of over 63 bytes, an id without an owner, a header that is too long; UNSUPPORTED without UCXX_FEATURE_AM.
  */
-ucxx_status_t ucxx_am_queue_send_to(ucxx_endpoint_t *endpoint, const ucxx_am_queue_cover_t *cover, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_am_queue_send_to(ucxx_endpoint_t *endpoint, const ucxx_am_queue_cover_t *cover, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Has `handler` called for messages that name this owner and id, sent by ucxx_am_queue_send_to or by UCXX 0.52 (`AmReceiverCallbackInfo`), and `allocator` (NULL: malloc, and its limits)
@@ -2655,19 +2664,19 @@ ucxx_status_t ucxx_worker_set_am_queue_handler(ucxx_worker_t *worker, const char
  * Errors: INVALID_PARAM with UCXX_FLAG_WAIT, or with neither request nor callback. As its status: EXCEEDS_LIMIT for a message beyond
  * `max_total_bytes`, or the allocator's; the message is dropped then.
  */
-ucxx_status_t ucxx_am_queue_recv(ucxx_endpoint_t *endpoint, const ucxx_allocator_t *allocator, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_am_queue_recv(ucxx_endpoint_t *endpoint, const ucxx_allocator_t *allocator, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * The header that came with what ucxx_am_queue_recv has received, of ucxx_am_queue_send_to or UCXX's: `*header` is NULL where `*length` is 0, and else valid until the request is destroyed.
  *
  * Errors: INPROGRESS before the end; the request's own, if it has failed; NO_ELEM for a request of anything else.
  */
-ucxx_status_t ucxx_request_am_header(const ucxx_request_t *request, const void **header, size_t *length);
+UCXX_NODISCARD ucxx_status_t ucxx_request_am_header(const ucxx_request_t *request, const void **header, size_t *length);
 
 /**
  * Is a message waiting in the endpoint's queue that nobody has received? OK and its length, or NO_MESSAGE. It makes no progress. Any thread; `length` is optional.
  */
-ucxx_status_t ucxx_am_queue_probe(const ucxx_endpoint_t *endpoint, size_t *length);
+UCXX_NODISCARD ucxx_status_t ucxx_am_queue_probe(const ucxx_endpoint_t *endpoint, size_t *length);
 
 /**
  * Has `handler` called for questions with this id from now on; NULL removes it. As ucxx_worker_set_am_handler. Without a handler the
@@ -2691,12 +2700,12 @@ ucxx_status_t ucxx_worker_set_fetch_handler(ucxx_worker_t *worker, uint16_t id, 
  * holds none. Questions and active messages of one thread on one endpoint are handed over in the order they were sent; answers
  * come in any.
  */
-ucxx_status_t ucxx_am_fetch(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, void *reply_buffer, size_t reply_capacity, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_am_fetch(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, void *reply_buffer, size_t reply_capacity, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * As `ucxx_am_fetch`, into scattered buffers, which are filled one after the other. The list is copied.
  */
-ucxx_status_t ucxx_am_fetch_iov(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const ucxx_buffer_t *reply_buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_am_fetch_iov(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const ucxx_buffer_t *reply_buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * As `ucxx_am_fetch`, with data that goes along with the question, of up to 8 MiB (8388608 bytes), and a buffer that is made when the answer has come: one buffer,
@@ -2706,7 +2715,7 @@ ucxx_status_t ucxx_am_fetch_iov(ucxx_endpoint_t *endpoint, uint16_t id, const vo
  * Errors: EXCEEDS_LIMIT for more data than goes along, and as the request's status for an answer beyond `max_total_bytes`;
  * INVALID_PARAM with UCXX_FLAG_WAIT, or with neither request nor callback, as there would be no handle to take the buffer from.
  */
-ucxx_status_t ucxx_am_fetch_alloc(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const void *data, size_t data_length, const ucxx_allocator_t *allocator, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_am_fetch_alloc(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const void *data, size_t data_length, const ucxx_allocator_t *allocator, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * The question's header and its length; NULL and 0 if there is none. Valid until the question is destroyed. `length` is optional.
@@ -2738,12 +2747,12 @@ ucxx_endpoint_t *ucxx_fetch_endpoint(const ucxx_fetch_t *fetch);
  * takes operations by its queue they are NO_RESOURCE, with or without that flag, while the queue is full. An answer that this
  * call did not take leaves the question unanswered, so that it may be answered again. An answer that waits and is cancelled, or out of time, tells the other side CANCELED.
  */
-ucxx_status_t ucxx_fetch_reply(ucxx_fetch_t *fetch, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_fetch_reply(ucxx_fetch_t *fetch, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * As `ucxx_fetch_reply`, of scattered buffers. The list is copied, the buffers are not.
  */
-ucxx_status_t ucxx_fetch_reply_iov(ucxx_fetch_t *fetch, const ucxx_buffer_t *buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_fetch_reply_iov(ucxx_fetch_t *fetch, const ucxx_buffer_t *buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Answers a question with a status: NO_ELEM, REJECTED, BUSY, CANCELED, or UCXX_ERR_APPLICATION and below. Once, instead of a
@@ -2762,13 +2771,13 @@ void ucxx_fetch_destroy(ucxx_fetch_t *fetch);
  *
  * Errors: UNSUPPORTED for memory that the UCX that is loaded does not know; NO_MEMORY and the like as UCX says. Any thread.
  */
-ucxx_status_t ucxx_memory_register(ucxx_context_t *context, void *base, size_t length, int32_t memory_type, ucxx_memory_t **memory);
+UCXX_NODISCARD ucxx_status_t ucxx_memory_register(ucxx_context_t *context, void *base, size_t length, int32_t memory_type, ucxx_memory_t **memory);
 
 /**
  * Allocates memory that is registered; `memory_type` AUTO is HOST. Other processes of this host can be given it for loads and stores (ucxx_rkey_pointer), where UCX's shared memory is in use, and put, get and atomic
  * operations on it then need nothing of the process that has it. Zeroed, but that of a device. Freed by ucxx_memory_destroy. The rest as ucxx_memory_register.
  */
-ucxx_status_t ucxx_memory_allocate(ucxx_context_t *context, size_t length, int32_t memory_type, ucxx_memory_t **memory);
+UCXX_NODISCARD ucxx_status_t ucxx_memory_allocate(ucxx_context_t *context, size_t length, int32_t memory_type, ucxx_memory_t **memory);
 
 /**
  * Its first byte; NULL for NULL. Any thread.
@@ -2790,7 +2799,7 @@ size_t ucxx_memory_length(const ucxx_memory_t *memory);
  *
  * Errors: UNSUPPORTED without either of UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC; BUFFER_TOO_SMALL, with the length that is needed. Any thread.
  */
-ucxx_status_t ucxx_memory_pack(const ucxx_memory_t *memory, void *bytes, size_t *length);
+UCXX_NODISCARD ucxx_status_t ucxx_memory_pack(const ucxx_memory_t *memory, void *bytes, size_t *length);
 
 /**
  * Ends the registration; what was allocated is freed. Nothing may be done by a key to it from then on, and what is under way must have ended: agree with the peers first, as UCX
@@ -2805,7 +2814,7 @@ void ucxx_memory_destroy(ucxx_memory_t *memory);
  * Errors: INVALID_PARAM for bytes that are damaged, cut off, or foreign, and for the key of another process; UNSUPPORTED without either of UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC, and for a peer that is not of this library; NO_ELEM for the worker's own memory that has gone;
  * NOT_CONNECTED before an endpoint that was made by host and port is open; UNREACHABLE where UCX has no way to such memory; PEER_FAILED where the process that made it has ended, whether the endpoint knows of that or not. It may wait for the progress thread, so in a callback on another thread: BUSY.
  */
-ucxx_status_t ucxx_rkey_unpack(ucxx_endpoint_t *endpoint, const void *bytes, size_t length, ucxx_rkey_t **rkey);
+UCXX_NODISCARD ucxx_status_t ucxx_rkey_unpack(ucxx_endpoint_t *endpoint, const void *bytes, size_t length, ucxx_rkey_t **rkey);
 
 /**
  * The address of the first byte of the memory at the peer; 0 for NULL. Any thread.
@@ -2822,7 +2831,7 @@ size_t ucxx_rkey_length(const ucxx_rkey_t *rkey);
  *
  * Errors: UNREACHABLE where it cannot be seen: memory that was registered rather than allocated, of another host, or without shared memory among the transports. Any thread.
  */
-ucxx_status_t ucxx_rkey_pointer(const ucxx_rkey_t *rkey, void **local);
+UCXX_NODISCARD ucxx_status_t ucxx_rkey_pointer(const ucxx_rkey_t *rkey, void **local);
 
 /**
  * Lets go of the key. Operations under way go on. What is done by a key in the call, and through its pointer, must have returned before the endpoint's worker is destroyed. NULL is ignored. Any thread, but as destroying an endpoint under SINGLE.
@@ -2838,12 +2847,12 @@ void ucxx_rkey_destroy(ucxx_rkey_t *rkey);
  *
  * Errors, with nothing sent: OUT_OF_RANGE beyond the memory; UNSUPPORTED without UCXX_FEATURE_RMA; NO_RESOURCE with UCXX_FLAG_NO_WAIT, as a send; the endpoint's status when it has ended.
  */
-ucxx_status_t ucxx_rma_put(ucxx_rkey_t *rkey, const void *buffer, size_t length, uint64_t offset, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_rma_put(ucxx_rkey_t *rkey, const void *buffer, size_t length, uint64_t offset, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Reads `length` bytes into `buffer` from the peer's memory, `offset` bytes from its beginning. Complete when they are there. The rest as ucxx_rma_put.
  */
-ucxx_status_t ucxx_rma_get(ucxx_rkey_t *rkey, void *buffer, size_t length, uint64_t offset, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_rma_get(ucxx_rkey_t *rkey, void *buffer, size_t length, uint64_t offset, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * An atomic operation (UCXX_ATOMIC_*) on a number of `size` bytes, 4 or 8, of the peer's memory: the address at the peer, ucxx_rkey_base plus `offset`, is a multiple of that. `operand` is
@@ -2854,7 +2863,7 @@ ucxx_status_t ucxx_rma_get(ucxx_rkey_t *rkey, void *buffer, size_t length, uint6
  *
  * Errors, with nothing sent: INVALID_PARAM for another operation or size, or what is not aligned; OUT_OF_RANGE; UNSUPPORTED without UCXX_FEATURE_ATOMIC and for memory of a device; else as ucxx_rma_put. It uses credit as a fetch does.
  */
-ucxx_status_t ucxx_rma_atomic(ucxx_rkey_t *rkey, int32_t op, size_t size, const void *operand, const void *compare, void *result, uint64_t offset, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_rma_atomic(ucxx_rkey_t *rkey, int32_t op, size_t size, const void *operand, const void *compare, void *result, uint64_t offset, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
@@ -2876,7 +2885,7 @@ void ucxx_group_params_init(ucxx_group_params_t *value, size_t struct_size);
  * something, which the message names (the other members go on waiting for the right one); BUSY where the port of `root` is taken, and from a callback; INVALID_ADDR where `root` is not of rank 0's machine; NO_RESOURCE where the limit of
  * descriptors is too low for as many members; UNSUPPORTED without a feature or without PMIx, UNREACHABLE without a launcher that offers it; PEER_FAILED when a member went in the midst; what `allgather` returned.
  */
-ucxx_status_t ucxx_group_create(ucxx_worker_t *worker, const ucxx_group_params_t *params, ucxx_group_t **group);
+UCXX_NODISCARD ucxx_status_t ucxx_group_create(ucxx_worker_t *worker, const ucxx_group_params_t *params, ucxx_group_t **group);
 
 /**
  * A group of some of the members, each of which calls this with the same list, of ranks in `group`; in the new group they have the ranks of their places in the list. Blocks until all have called it. It shares
@@ -2884,7 +2893,7 @@ ucxx_status_t ucxx_group_create(ucxx_worker_t *worker, const ucxx_group_params_t
  *
  * Errors: INVALID_PARAM for a list without this process, or with a rank twice; TIMED_OUT after collective_timeout_ns, or 60 s where that is 0, when not all have called it with this list as often (a call that failed counts, too); else as ucxx_group_barrier.
  */
-ucxx_status_t ucxx_group_subset(ucxx_group_t *group, const uint32_t *ranks, size_t count, ucxx_group_t **subset);
+UCXX_NODISCARD ucxx_status_t ucxx_group_subset(ucxx_group_t *group, const uint32_t *ranks, size_t count, ucxx_group_t **subset);
 
 /**
  * 1 for a member on this host, that is under the same kernel, as this process is; 0 for another; a negative status. Processes of one kernel whose
@@ -2908,7 +2917,7 @@ uint32_t ucxx_group_size(const ucxx_group_t *group);
  *
  * Errors: INVALID_PARAM for a rank that there is not; as ucxx_endpoint_create. From a callback on another thread than the worker's progress thread, if it has one: BUSY, where it is not made yet.
  */
-ucxx_status_t ucxx_group_endpoint(ucxx_group_t *group, uint32_t rank, ucxx_endpoint_t **endpoint);
+UCXX_NODISCARD ucxx_status_t ucxx_group_endpoint(ucxx_group_t *group, uint32_t rank, ucxx_endpoint_t **endpoint);
 
 /**
  * How long, from now on, a member on another host may give no sign of life before it counts as failed, as if it had died: that a host has gone, or the way to it is cut, nobody tells before TCP gives up, after minutes. In nanoseconds; 0, as it is at first, for as long as it
@@ -2930,19 +2939,19 @@ ucxx_status_t ucxx_group_set_liveness(ucxx_group_t *group, uint64_t liveness_ns)
  * the group it was taken from, go on. Buffers are the caller's again. Only where a member that lives does not let go of data that was under way within a second (it is stopped, or pulls that much) is the connection between the two cut, and those
  * fail as well, as if it had left.
  */
-ucxx_status_t ucxx_group_barrier(ucxx_group_t *group);
+UCXX_NODISCARD ucxx_status_t ucxx_group_barrier(ucxx_group_t *group);
 
 /**
- * Gives `length` bytes of each member to all: `out` has them one after the other, in rank order. With NULL for `in` the caller's are in their place in `out` already. Host memory. Who comes out has
+ * Gives `length` bytes of each member to all: `all` has them one after the other, in rank order. With NULL for `mine` the caller's are in their place in `all` already. Host memory. Who comes out has
  * everything, so all have come in. The rest as ucxx_group_barrier.
  */
-ucxx_status_t ucxx_group_allgather(ucxx_group_t *group, const void *in, size_t length, void *out);
+UCXX_NODISCARD ucxx_status_t ucxx_group_allgather(ucxx_group_t *group, const void *mine, size_t length, void *all);
 
 /**
  * Gives the `length` bytes of the member `root` to all others, which say the same `length`. Host memory. The root may come out before others have come in, but does not count on it: after 64
  * broadcasts in a row, or 2 MiB, all wait for each other. The rest as ucxx_group_barrier.
  */
-ucxx_status_t ucxx_group_broadcast(ucxx_group_t *group, void *data, size_t length, uint32_t root);
+UCXX_NODISCARD ucxx_status_t ucxx_group_broadcast(ucxx_group_t *group, void *data, size_t length, uint32_t root);
 
 /**
  * Lets go of the group, and tells the other members; collectives of theirs that still need this process end with PEER_FAILED. With the last group that shares its service its endpoints are closed. What was sent
@@ -2953,22 +2962,22 @@ void ucxx_group_destroy(ucxx_group_t *group);
 /**
  * Bytes of an element of that type (UCXX_TYPE_*); 0 if there is none. A pair is a struct { value; int32_t index; } as C lays it out, whose padding may be overwritten. Any thread.
  */
-size_t ucxx_type_size(int32_t type);
+size_t ucxx_type_size(int32_t element_type);
 
 /**
  * `count` elements that follow each other. Nothing is checked before the layout is used. NULL is ignored. Any thread.
  */
-void ucxx_layout_init_contiguous(ucxx_layout_t *layout, int32_t type, uint64_t count);
+void ucxx_layout_init_contiguous(ucxx_layout_t *layout, int32_t element_type, uint64_t count);
 
 /**
  * `count` blocks of `block_length` elements, `stride` elements from beginning to beginning. The rest as ucxx_layout_init_contiguous.
  */
-void ucxx_layout_init_vector(ucxx_layout_t *layout, int32_t type, uint64_t count, uint64_t block_length, int64_t stride);
+void ucxx_layout_init_vector(ucxx_layout_t *layout, int32_t element_type, uint64_t count, uint64_t block_length, int64_t stride);
 
 /**
  * The blocks of a list, which stays the caller's, and is read whenever the layout is used. The rest as ucxx_layout_init_contiguous.
  */
-void ucxx_layout_init_blocks(ucxx_layout_t *layout, int32_t type, const ucxx_block_t *blocks, size_t block_count);
+void ucxx_layout_init_blocks(ucxx_layout_t *layout, int32_t element_type, const ucxx_block_t *blocks, size_t block_count);
 
 /**
  * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
@@ -2995,25 +3004,25 @@ void ucxx_window_attr_init(ucxx_window_attr_t *value, size_t struct_size);
  *
  * Errors: UNREACHABLE where a member may not open what another one shares, as it is of another user; INVALID_PARAM for what does not go together, with the rank; NO_MEMORY, NO_RESOURCE; else as ucxx_group_barrier.
  */
-ucxx_status_t ucxx_window_create(ucxx_group_t *group, void *base, size_t size, uint32_t disp_unit, const ucxx_window_params_t *params, ucxx_window_t **window);
+UCXX_NODISCARD ucxx_status_t ucxx_window_create(ucxx_group_t *group, void *base, size_t size, uint32_t disp_unit, const ucxx_window_params_t *params, ucxx_window_t **window);
 
 /**
  * Makes a window of memory of the library's, all zero at first, which ends with the window's handle: `size` bytes at this process, to `*base`, aligned to a page. The other members read and write it directly: no call of this process's is needed, and
  * none of theirs takes a system call. The rest as ucxx_window_create.
  */
-ucxx_status_t ucxx_window_allocate(ucxx_group_t *group, size_t size, uint32_t disp_unit, const ucxx_window_params_t *params, void **base, ucxx_window_t **window);
+UCXX_NODISCARD ucxx_status_t ucxx_window_allocate(ucxx_group_t *group, size_t size, uint32_t disp_unit, const ucxx_window_params_t *params, void **base, ucxx_window_t **window);
 
 /**
  * The same for members that also read and write each other's memory by plain loads and stores, at the addresses that ucxx_window_shared_query tells. Unless `shared_noncontiguous` is set the memory of all is in one piece, in rank order, in which a member's begins where that of the one before ends.
  * UNSUPPORTED unless all members are on one host, and in one pid namespace: ucxx_group_subset makes a group of such.
  */
-ucxx_status_t ucxx_window_allocate_shared(ucxx_group_t *group, size_t size, uint32_t disp_unit, const ucxx_window_params_t *params, void **base, ucxx_window_t **window);
+UCXX_NODISCARD ucxx_status_t ucxx_window_allocate_shared(ucxx_group_t *group, size_t size, uint32_t disp_unit, const ucxx_window_params_t *params, void **base, ucxx_window_t **window);
 
 /**
  * Makes a window without memory: each member attaches what it offers, when it likes. Displacements are addresses of the target's, as the caller learns them from the target. The memory is reached as that of ucxx_window_create, and the rest is as
  * there.
  */
-ucxx_status_t ucxx_window_create_dynamic(ucxx_group_t *group, const ucxx_window_params_t *params, ucxx_window_t **window);
+UCXX_NODISCARD ucxx_status_t ucxx_window_create_dynamic(ucxx_group_t *group, const ucxx_window_params_t *params, ucxx_window_t **window);
 
 /**
  * Offers `size` bytes of this process's memory in a dynamic window; they stay the caller's. Local, legal in every epoch, effective when it returns. A range that a call names may span regions that follow each other. Up to 1,024 regions at a time. Any thread.
@@ -3034,7 +3043,7 @@ ucxx_status_t ucxx_window_detach(ucxx_window_t *window, void *base);
  *
  * Each place is optional. Any thread.
  */
-ucxx_status_t ucxx_window_shared_query(ucxx_window_t *window, uint32_t rank, size_t *size, uint32_t *disp_unit, void **base);
+UCXX_NODISCARD ucxx_status_t ucxx_window_shared_query(ucxx_window_t *window, uint32_t rank, size_t *size, uint32_t *disp_unit, void **base);
 
 /**
  * Other hints, given by all members at the same time, outside epochs (else RMA_SYNC): no_locks, the promises, accumulate_granularity and lock_timeout_ns are as in `params` from then on; `shared_noncontiguous` and `memory` are not looked at. Waits for the others.
@@ -3088,13 +3097,13 @@ int32_t ucxx_window_sync_type(const ucxx_window_t *window, uint32_t target);
  * Errors, with the epoch as it was: RMA_LOCK_TYPE, RMA_RANK, RMA_ASSERT for the arguments; RMA_SYNC in an epoch that it does not go with, and with no_locks; TIMED_OUT after lock_timeout_ns; RMA_POISONED, within 2 s, when a process
  * has died that held the target's lock alone: what it has left there is unknown, and stays locked until the window is made anew. A holder of a shared lock that dies is taken out.
  */
-ucxx_status_t ucxx_window_lock(ucxx_window_t *window, int32_t lock_type, uint32_t target, uint32_t assertions);
+UCXX_NODISCARD ucxx_status_t ucxx_window_lock(ucxx_window_t *window, int32_t lock_type, uint32_t target, uint32_t assertions);
 
 /**
  * The same without waiting. While it is in progress the target can be neither accessed nor locked again, and the lock is asked for whenever the group's worker makes a pass, which a progress thread does by itself: a caller that does not progress keeps others waiting in line. Cancelled or
  * out of time (timeout_ns, lock_timeout_ns) it leaves the epoch as it was. The window is not destroyed meanwhile.
  */
-ucxx_status_t ucxx_window_lock_nb(ucxx_window_t *window, int32_t lock_type, uint32_t target, uint32_t assertions, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_window_lock_nb(ucxx_window_t *window, int32_t lock_type, uint32_t target, uint32_t assertions, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Ends the access epoch to a target: what was done there is done, and seen by whoever locks it next. Errors: RMA_SYNC unless it is locked by ucxx_window_lock; RMA_POISONED when the others have taken this process for dead meanwhile. The rest as ucxx_window_lock.
@@ -3104,7 +3113,7 @@ ucxx_status_t ucxx_window_unlock(ucxx_window_t *window, uint32_t target);
 /**
  * Begins an access epoch to all targets, this process included, whose locks are shared; returns when they are held, or, after an error at one of them, none. UCXX_ASSERT_NOCHECK as in ucxx_window_lock, and so the rest.
  */
-ucxx_status_t ucxx_window_lock_all(ucxx_window_t *window, uint32_t assertions);
+UCXX_NODISCARD ucxx_status_t ucxx_window_lock_all(ucxx_window_t *window, uint32_t assertions);
 
 /**
  * Ends the epoch that ucxx_window_lock_all has begun. The rest as ucxx_window_unlock.
@@ -3114,17 +3123,17 @@ ucxx_status_t ucxx_window_unlock_all(ucxx_window_t *window);
 /**
  * What this process has done at the target in the present passive epoch is done there, for everybody to see. Any thread. Errors: RMA_RANK; RMA_SYNC unless the target is locked.
  */
-ucxx_status_t ucxx_window_flush(ucxx_window_t *window, uint32_t target);
+UCXX_NODISCARD ucxx_status_t ucxx_window_flush(ucxx_window_t *window, uint32_t target);
 
 /**
  * The same as an operation: it completes when all is done that was begun before it, and tells what was wrong with that, as a flush. On this host it completes inside the call.
  */
-ucxx_status_t ucxx_window_flush_nb(ucxx_window_t *window, uint32_t target, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_window_flush_nb(ucxx_window_t *window, uint32_t target, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * As ucxx_window_flush, for all targets: in any passive epoch.
  */
-ucxx_status_t ucxx_window_flush_all(ucxx_window_t *window);
+UCXX_NODISCARD ucxx_status_t ucxx_window_flush_all(ucxx_window_t *window);
 
 /**
  * The buffers of this process may be used again, and what was read is there; nothing else is said of the target. The rest as ucxx_window_flush.
@@ -3152,7 +3161,7 @@ ucxx_status_t ucxx_window_post(ucxx_window_t *window, const uint32_t *ranks, siz
  * Begins an access epoch to these ranks, once each has posted to this one; with NOCHECK it is known that they have. Errors: as ucxx_window_post; RMA_SYNC in another access epoch; PEER_FAILED, with the rank and with no epoch begun, when one of them has died, or left the window. See ucxx_window_lock
  * for waiting.
  */
-ucxx_status_t ucxx_window_start(ucxx_window_t *window, const uint32_t *ranks, size_t count, uint32_t assertions);
+UCXX_NODISCARD ucxx_status_t ucxx_window_start(ucxx_window_t *window, const uint32_t *ranks, size_t count, uint32_t assertions);
 
 /**
  * Ends the access epoch that ucxx_window_start has begun: what was done is done at the targets, which are told. Does not wait. Errors: RMA_SYNC without one.
@@ -3162,12 +3171,12 @@ ucxx_status_t ucxx_window_complete(ucxx_window_t *window);
 /**
  * Ends the exposure epoch, once all that ucxx_window_post has named have completed. Errors: RMA_SYNC without one; PEER_FAILED, with the rank and with the exposure ended, when one has died, or left the window, that has not completed. See ucxx_window_lock for waiting.
  */
-ucxx_status_t ucxx_window_wait(ucxx_window_t *window);
+UCXX_NODISCARD ucxx_status_t ucxx_window_wait(ucxx_window_t *window);
 
 /**
  * The same without waiting: 1 to `*done` if the exposure has ended with this call, 0 if not.
  */
-ucxx_status_t ucxx_window_test(ucxx_window_t *window, int32_t *done);
+UCXX_NODISCARD ucxx_status_t ucxx_window_test(ucxx_window_t *window, int32_t *done);
 
 /**
  * Ends the epoch that the last fence has begun, at all members, and begins another (MPI-4.1 12.5.1): called by all, returns when all have called it. What was done before is done, everywhere. Assertions: NOPRECEDE (this process has done nothing since the last one), NOSUCCEED (no epoch follows), given by all
@@ -3175,7 +3184,7 @@ ucxx_status_t ucxx_window_test(ucxx_window_t *window, int32_t *done);
  *
  * Errors: RMA_ASSERT; RMA_SYNC in an epoch of another kind; PEER_FAILED when a member has died, or left the window, with its rank, at all others, within 2 s, and from then on each time; TIMED_OUT after the group's collective_timeout_ns. See ucxx_window_lock for waiting.
  */
-ucxx_status_t ucxx_window_fence(ucxx_window_t *window, uint32_t assertions);
+UCXX_NODISCARD ucxx_status_t ucxx_window_fence(ucxx_window_t *window, uint32_t assertions);
 
 /**
  * Writes to the target's memory, from `disp` of its displacement units on (an address for dynamic windows). The origin's layout says what is read here, the target's what is written there; they have the same number of bytes. The types may differ.
@@ -3211,34 +3220,34 @@ ucxx_status_t ucxx_window_get_accumulate(ucxx_window_t *window, const void *orig
 /**
  * One element of `type`: ucxx_window_get_accumulate without layouts, and faster. `origin` may be NULL for NO_OP.
  */
-ucxx_status_t ucxx_window_fetch_and_op(ucxx_window_t *window, const void *origin, void *result, int32_t type, uint32_t target, int64_t disp, int32_t op);
+ucxx_status_t ucxx_window_fetch_and_op(ucxx_window_t *window, const void *origin, void *result, int32_t element_type, uint32_t target, int64_t disp, int32_t op);
 
 /**
  * One element: `origin` is put there if `compare` is there, byte for byte; what was there goes to `result`, in either case. Types: integers, bytes, UCXX_TYPE_BOOL (else RMA_TYPE). The rest as ucxx_window_accumulate.
  */
-ucxx_status_t ucxx_window_compare_and_swap(ucxx_window_t *window, const void *origin, const void *compare, void *result, int32_t type, uint32_t target, int64_t disp);
+ucxx_status_t ucxx_window_compare_and_swap(ucxx_window_t *window, const void *origin, const void *compare, void *result, int32_t element_type, uint32_t target, int64_t disp);
 
 /**
  * As ucxx_window_put, with a request: legal in passive epochs alone. It completes when `origin` may be used again, which on this host is inside the call. It may be waited for after the epoch, or the window, has ended. Host memory.
  *
  * Of what is long, or strided, the call waits until most has left. A request that is cancelled, or out of time, ends at once if it waits for an answer, whose data is dropped (what it asks for is done nevertheless); one that UCX still reads from ends with that. The other errors of a request: PEER_FAILED; CANCELED when the window is destroyed in the epoch.
  */
-ucxx_status_t ucxx_window_rput(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_window_rput(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * As ucxx_window_get, with a request, which completes with the result, and tells by itself what the target found wrong. The rest as ucxx_window_rput.
  */
-ucxx_status_t ucxx_window_rget(ucxx_window_t *window, void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_window_rget(ucxx_window_t *window, void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * As ucxx_window_accumulate, with a request. The rest as ucxx_window_rput.
  */
-ucxx_status_t ucxx_window_raccumulate(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, int32_t op, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_window_raccumulate(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, int32_t op, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * As ucxx_window_get_accumulate, with a request, which completes with the result. The rest as ucxx_window_rget.
  */
-ucxx_status_t ucxx_window_rget_accumulate(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, void *result, const ucxx_layout_t *result_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, int32_t op, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_window_rget_accumulate(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, void *result, const ucxx_layout_t *result_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, int32_t op, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
@@ -3256,7 +3265,7 @@ void ucxx_hub_stats_init(ucxx_hub_stats_t *value, size_t struct_size);
  *
  * Errors: INVALID_PARAM without an envelope_size, with a limit below it, with a worker of another context.
  */
-ucxx_status_t ucxx_hub_create(ucxx_context_t *context, const ucxx_hub_params_t *params, ucxx_hub_t **hub);
+UCXX_NODISCARD ucxx_status_t ucxx_hub_create(ucxx_context_t *context, const ucxx_hub_params_t *params, ucxx_hub_t **hub);
 
 /**
  * Makes `count` more envelopes of this kind, at any time; their memory is one piece. Each begins at a multiple of 64 bytes, of 4096 where it has as many. From 4 MiB on host memory is in large pages where the system gives them. A GPU's is cuMemAlloc's, pinned memory cuMemHostAlloc's, in the device's primary context; the context that is current stays so. Any thread.
@@ -3292,13 +3301,13 @@ ucxx_status_t ucxx_hub_validate(const ucxx_hub_t *hub);
 /**
  * Leases an empty envelope without a link. It becomes a chunk at commit; a release aborts. Never waits: NO_RESOURCE when none is free at the moment, or the queue is full; STARVED when the hub has no envelopes of this kind. The rest as ucxx_link_lease of a link that produces. Any thread.
  */
-ucxx_status_t ucxx_hub_push(ucxx_hub_t *hub, ucxx_memory_kind_t kind, ucxx_envelope_t **envelope);
+UCXX_NODISCARD ucxx_status_t ucxx_hub_push(ucxx_hub_t *hub, ucxx_memory_kind_t kind, ucxx_envelope_t **envelope);
 
 /**
  * Leases the top chunk for reading, without a link, whatever the dataflow strategy. It is copied to where it is asked for if need be and there is a free envelope. Waits for all of that, up to `timeout_ns`: NO_RESOURCE (for 0) or TIMED_OUT where it has not come to be. The rest as ucxx_link_lease of a link
  * that peeks. Any thread.
  */
-ucxx_status_t ucxx_hub_peek(ucxx_hub_t *hub, ucxx_memory_kind_t kind, uint64_t timeout_ns, ucxx_envelope_t **envelope);
+UCXX_NODISCARD ucxx_status_t ucxx_hub_peek(ucxx_hub_t *hub, ucxx_memory_kind_t kind, uint64_t timeout_ns, ucxx_envelope_t **envelope);
 
 /**
  * Takes the top chunk away, also from consumers that have not had it. NO_ELEM when there is none, BUSY while anyone holds it. Any thread.
@@ -3318,7 +3327,7 @@ ucxx_status_t ucxx_hub_close(ucxx_hub_t *hub);
 /**
  * Waits until the queue is empty and nothing is being produced; TIMED_OUT otherwise, also where `timeout_ns` is 0. Envelopes that a connected link has leased for what may come do not count; once the hub is closed the streams that begin here do, until the other side has heard of the end. While it waits it progresses as ucxx_link_lease does. It keeps nobody from producing: see ucxx_hub_close. BUSY from a callback, but for 0. Any thread.
  */
-ucxx_status_t ucxx_hub_drain(ucxx_hub_t *hub, uint64_t timeout_ns);
+UCXX_NODISCARD ucxx_status_t ucxx_hub_drain(ucxx_hub_t *hub, uint64_t timeout_ns);
 
 /**
  * What has happened so far, and what is where now. Any thread.
@@ -3346,7 +3355,7 @@ void ucxx_envelope_attr_init(ucxx_envelope_attr_t *value, size_t struct_size);
  *
  * Errors: NO_DEVICE for a device that is not there; EXCEEDS_LIMIT for over 32 kinds of memory or 63 broadcast consumers in a hub.
  */
-ucxx_status_t ucxx_link_create(ucxx_hub_t *hub, int32_t type, ucxx_memory_kind_t kind, const ucxx_link_params_t *params, ucxx_link_t **link);
+UCXX_NODISCARD ucxx_status_t ucxx_link_create(ucxx_hub_t *hub, int32_t link_type, ucxx_memory_kind_t kind, const ucxx_link_params_t *params, ucxx_link_t **link);
 
 /**
  * Ends a link. Leases that it has given go on. Chunks that wait for this consumer alone are done if another one has had them, and stay otherwise. When it returns, its on_ready does not run and will not, but for one that it was called from. NULL is ignored. No other call on the link may be under way. Any thread.
@@ -3363,7 +3372,7 @@ void ucxx_link_destroy(ucxx_link_t *link);
  * Errors: NO_RESOURCE, for a timeout of 0, and TIMED_OUT: there is none yet; CLOSED: there will be none; STARVED: the hub has no envelope on the link's device, and the message says how many are missing, or nobody has anything and younger chunks, which are nowhere else, have all of them, so that the oldest cannot come there; IO_ERROR, NO_MEMORY or NO_DEVICE: the chunk could not be copied there, or the stream that was to write it has failed, and the message says which, and what the driver says; BUSY from a callback, but for a timeout of 0.
  * Any thread.
  */
-ucxx_status_t ucxx_link_lease(ucxx_link_t *link, uint64_t timeout_ns, ucxx_envelope_t **envelope);
+UCXX_NODISCARD ucxx_status_t ucxx_link_lease(ucxx_link_t *link, uint64_t timeout_ns, ucxx_envelope_t **envelope);
 
 /**
  * Leases through all of the links at once, also of several hubs, or through none of them. Of several workers each has its turn, for a millisecond. Up to 64 links (EXCEEDS_LIMIT; INVALID_PARAM above 4096). The rest as ucxx_link_lease.
@@ -3371,7 +3380,7 @@ ucxx_status_t ucxx_link_lease(ucxx_link_t *link, uint64_t timeout_ns, ucxx_envel
  * STARVED also where all of them together can never be served with what the hub has, and the message says why, and what to do: it has too few envelopes; or too small a max_queue_chunks for what is produced and, until it is consumed, what is read; or too small a max_queue_bytes, where no other link is there that might consume, or change, the chunks that the call waits for; or one of them modifies the chunk
  * that another one consumes, and it waits for no other consumer. INVALID_PARAM where they exclude each other whatever the hub has: two that modify on different devices, or one that peeks where another one modifies.
  */
-ucxx_status_t ucxx_link_lease_many(ucxx_link_t *const *links, size_t count, uint64_t timeout_ns, ucxx_envelope_t **envelopes);
+UCXX_NODISCARD ucxx_status_t ucxx_link_lease_many(ucxx_link_t *const *links, size_t count, uint64_t timeout_ns, ucxx_envelope_t **envelopes);
 
 /**
  * Ends a lease for good. What was produced is a new chunk of `length` bytes; what was consumed has been, and when it has been by all who are to, its envelopes are free; what was modified has `length` bytes now, and is no longer on other devices. For links that consume and peek `length` is not looked at. `stream` is
@@ -3379,7 +3388,7 @@ ucxx_status_t ucxx_link_lease_many(ucxx_link_t *const *links, size_t count, uint
  *
  * Errors: INVALID_PARAM for a length beyond the envelope; CLOSED when the hub has been destroyed. Any thread.
  */
-ucxx_status_t ucxx_envelope_commit(ucxx_envelope_t *envelope, size_t length, void *stream);
+UCXX_NODISCARD ucxx_status_t ucxx_envelope_commit(ucxx_envelope_t *envelope, size_t length, void *stream);
 
 /**
  * Ends a lease as if it had not been. What was produced is gone; what was consumed stays where it was in the queue, and so comes first; what was modified is what it was before where the chunk is on another device, too, and else what has been written stays. `stream` and the rest as ucxx_envelope_commit.
@@ -3406,13 +3415,13 @@ ucxx_status_t ucxx_envelope_query(const ucxx_envelope_t *envelope, ucxx_envelope
 /**
  * Receives a message whose tag matches into an envelope of a link that produces, straight, and commits it as a chunk of its length: before the callback runs, or the notifier reports, or anyone who waits for the request is released. What ends otherwise, a message that is longer than the envelope too, is aborted. Chunks come in the order in which their messages are complete, so a short one may be before a long one that was sent earlier. For that it does not end inside the call: INPROGRESS where ucxx_tag_recv may return OK. The envelope is leased before the call returns: NO_RESOURCE when there is none. Needs a hub with a worker, on which it is received. In all else as ucxx_tag_recv; memory_type is not looked at.
  */
-ucxx_status_t ucxx_link_recv(ucxx_link_t *produce_link, uint64_t tag, uint64_t tag_mask, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_link_recv(ucxx_link_t *produce_link, uint64_t tag, uint64_t tag_mask, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Sends the oldest chunk of a link that consumes, straight from its envelope, and consumes it when the buffer is free again: before the callback runs, or the notifier reports, or anyone who waits for the request is released. A send that fails aborts: the chunk is offered again. NO_RESOURCE when
  * there is no chunk, CLOSED when there will be none. The endpoint is of the hub's worker. Metadata does not go along. In all else as ucxx_tag_send; memory_type is not looked at.
  */
-ucxx_status_t ucxx_link_send(ucxx_link_t *consume_link, ucxx_endpoint_t *endpoint, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
+UCXX_NODISCARD ucxx_status_t ucxx_link_send(ucxx_link_t *consume_link, ucxx_endpoint_t *endpoint, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Connects a link that consumes with one that produces, at the other end of the endpoint, as one stream: every chunk here becomes a chunk there, in its order, with its metadata. Both sides call it, in any order, each with its endpoint to the other one's worker and the same `stream_id`; a stream of that number
@@ -3434,12 +3443,12 @@ ucxx_status_t ucxx_link_connect(ucxx_link_t *link, ucxx_endpoint_t *endpoint, ui
 /**
  * The link's descriptor for the caller's own event loop: readable when a lease can be had, or none ever will, after ucxx_link_arm. It stays the library's. UNSUPPORTED where the context was made without UCXX_FEATURE_WAKEUP. Any thread.
  */
-ucxx_status_t ucxx_link_event_fd(ucxx_link_t *link, int32_t *fd);
+UCXX_NODISCARD ucxx_status_t ucxx_link_event_fd(ucxx_link_t *link, int32_t *fd);
 
 /**
  * Has the link's descriptor become readable, once, when a lease can be had. BUSY: one can be had now, so lease first, and do not sleep. CLOSED: none ever will be. It is written to only when it is armed. Any thread, one at a time for a link.
  */
-ucxx_status_t ucxx_link_arm(ucxx_link_t *link);
+UCXX_NODISCARD ucxx_status_t ucxx_link_arm(ucxx_link_t *link);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -101,6 +101,7 @@ step_header() {
 step_abi() {
   tests/abi/test_snapshot.py "$stage"
   tests/abi/test_symbols.py "$stage"
+  tests/abi/test_names.py "$stage"
 }
 
 step_readme() {

@@ -13,6 +13,7 @@ use std::ffi::c_void;
 /// # Safety
 /// A worker of this library; `address` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_worker_address(
     worker: *mut ucxx_worker_t,
     address: *mut *mut ucxx_address_t,
@@ -32,6 +33,7 @@ pub unsafe extern "C" fn ucxx_worker_address(
 /// # Safety
 /// `data` is readable for `length` bytes; `address` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_address_from_bytes(
     data: *const c_void,
     length: usize,
@@ -47,6 +49,7 @@ pub unsafe extern "C" fn ucxx_address_from_bytes(
 /// # Safety
 /// As for `ucxx_address_from_bytes`; the bytes are a UCP worker address.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_address_from_ucp_bytes(
     data: *const c_void,
     length: usize,

@@ -79,6 +79,7 @@ pub unsafe extern "C" fn ucxx_worker_set_am_handler(
 /// `header` is readable for `header_length` bytes during the call, `buffer` for `length` bytes until the operation has completed; see
 /// `ucxx_op_params_t` for the rest.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_am_send(
     endpoint: *mut ucxx_endpoint_t,
     id: u16,
@@ -134,6 +135,7 @@ unsafe extern "C" fn send(
 /// # Safety
 /// As for `ucxx_am_send`; `buffers` is readable for `count` entries during the call, and what they name until the operation has completed.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_am_send_iov(
     endpoint: *mut ucxx_endpoint_t,
     id: u16,
@@ -238,6 +240,7 @@ pub unsafe extern "C" fn ucxx_am_message_reply(message: *const ucxx_am_message_t
 /// # Safety
 /// A message of this library; `buffer` is writable for `length` bytes until the operation has completed; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_am_message_recv(
     message: *mut ucxx_am_message_t,
     buffer: *mut c_void,
@@ -261,6 +264,7 @@ pub unsafe extern "C" fn ucxx_am_message_recv(
 /// # Safety
 /// As for `ucxx_am_message_recv`; `buffers` is readable for `count` entries during the call.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_am_message_recv_iov(
     message: *mut ucxx_am_message_t,
     buffers: *const ucxx_buffer_t,

@@ -91,6 +91,7 @@ pub(super) unsafe fn multi_handler(handler: ucxx_multi_handler_t, allocator: All
 /// # Safety
 /// `header` is readable for `header_length` bytes and `buffers` for `count` entries during the call, and what the latter name until the operation has completed.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_am_send_multi(
     endpoint: *mut ucxx_endpoint_t,
     id: u16,

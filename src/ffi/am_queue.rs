@@ -23,6 +23,7 @@ use std::ffi::{c_char, c_void, CStr};
 /// # Safety
 /// `buffer` is readable for `length` bytes until the operation has completed; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_am_queue_send(
     endpoint: *mut ucxx_endpoint_t,
     buffer: *const c_void,
@@ -79,6 +80,7 @@ pub unsafe extern "C" fn ucxx_am_queue_cover_init(value: *mut ucxx_am_queue_cove
 /// # Safety
 /// As for `ucxx_am_queue_send`; `cover` is NULL or as it says.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_am_queue_send_to(
     endpoint: *mut ucxx_endpoint_t,
     cover: *const ucxx_am_queue_cover_t,
@@ -161,6 +163,7 @@ pub unsafe extern "C" fn ucxx_worker_set_am_queue_handler(
 /// # Safety
 /// See `ucxx_op_params_t`; `allocator` is NULL or as it says.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_am_queue_recv(
     endpoint: *mut ucxx_endpoint_t,
     allocator: *const ucxx_allocator_t,
@@ -184,6 +187,7 @@ pub unsafe extern "C" fn ucxx_am_queue_recv(
 /// # Safety
 /// A request of this library; `header` and `length` are valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_request_am_header(
     request: *const ucxx_request_t,
     header: *mut *const c_void,
@@ -205,6 +209,7 @@ pub unsafe extern "C" fn ucxx_request_am_header(
 /// # Safety
 /// An endpoint of this library; `length` is NULL or valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_am_queue_probe(endpoint: *const ucxx_endpoint_t, length: *mut usize) -> ucxx_status_t {
     guard::status(|| {
         // SAFETY: as for this function.

@@ -112,6 +112,7 @@ fn describe(frame: Frame) -> ucxx_buffer_t {
 /// # Safety
 /// A request of this library; `buffers` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_request_take_buffers(
     request: *mut ucxx_request_t,
     buffers: *mut *mut ucxx_buffers_t,
@@ -140,6 +141,7 @@ pub unsafe extern "C" fn ucxx_buffers_count(buffers: *const ucxx_buffers_t) -> u
 /// # Safety
 /// Buffers of this library; `buffer` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_buffers_get(
     buffers: *const ucxx_buffers_t,
     index: usize,
@@ -159,6 +161,7 @@ pub unsafe extern "C" fn ucxx_buffers_get(
 /// # Safety
 /// Buffers of this library, which no other thread uses; `buffer` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_buffers_take(
     buffers: *mut ucxx_buffers_t,
     index: usize,

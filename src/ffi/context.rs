@@ -71,6 +71,7 @@ pub unsafe extern "C" fn ucxx_context_params_init(value: *mut ucxx_context_param
 /// # Safety
 /// `params` is NULL or a struct whose `struct_size` is set; `context` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_context_create(
     params: *const ucxx_context_params_t,
     context: *mut *mut ucxx_context_t,
@@ -163,12 +164,12 @@ pub unsafe extern "C" fn ucxx_context_visit_config(
     })
 }
 
-/// Can the UCX that is loaded send from and receive into CUDA memory here? False for NULL. Any thread.
+/// Can the UCX that is loaded send from and receive into CUDA memory here? 1 or 0; 0 for NULL. Any thread.
 ///
 /// # Safety
 /// NULL or a context of this library.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_context_has_cuda(context: *const ucxx_context_t) -> bool {
+pub unsafe extern "C" fn ucxx_context_has_cuda(context: *const ucxx_context_t) -> i32 {
     // SAFETY: as for this function.
-    guard::quietly(false, || unsafe { handle::get(context) }.is_ok_and(|context| context.has_cuda()))
+    guard::quietly(false, || unsafe { handle::get(context) }.is_ok_and(|context| context.has_cuda())).into()
 }

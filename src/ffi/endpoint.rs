@@ -137,6 +137,7 @@ pub unsafe extern "C" fn ucxx_endpoint_params_init(value: *mut ucxx_endpoint_par
 /// # Safety
 /// Worker and address of this library; `params` is NULL or a struct whose `struct_size` is set; `endpoint` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_endpoint_create(
     worker: *mut ucxx_worker_t,
     address: *const ucxx_address_t,
@@ -223,6 +224,7 @@ unsafe fn convert(params: &ucxx_endpoint_params) -> Result<EndpointParams> {
 /// A worker of this library; `host` is a terminated string; `params` is NULL or a struct whose `struct_size` is set; `endpoint` is
 /// valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_endpoint_connect(
     worker: *mut ucxx_worker_t,
     host: *const c_char,
@@ -251,6 +253,7 @@ pub unsafe extern "C" fn ucxx_endpoint_connect(
 /// # Safety
 /// A connection request of this library; `params` is NULL or a struct whose `struct_size` is set; `endpoint` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_endpoint_accept(
     conn_request: *mut ucxx_conn_request_t,
     params: *const ucxx_endpoint_params_t,
@@ -272,6 +275,7 @@ pub unsafe extern "C" fn ucxx_endpoint_accept(
 /// # Safety
 /// NULL (INVALID_PARAM) or an endpoint of this library.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_endpoint_status(endpoint: *const ucxx_endpoint_t) -> ucxx_status_t {
     guard::status(|| {
         // SAFETY: as for this function.
@@ -291,6 +295,7 @@ pub unsafe extern "C" fn ucxx_endpoint_status(endpoint: *const ucxx_endpoint_t) 
 /// # Safety
 /// An endpoint of this library; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_endpoint_flush(
     endpoint: *mut ucxx_endpoint_t,
     params: *const ucxx_op_params_t,
@@ -332,16 +337,16 @@ pub unsafe extern "C" fn ucxx_endpoint_close(
     }
 }
 
-/// Would a send go straight out now: to UCX, or from a thread that hands its operations to a progress thread, as soon as that one takes it over? False while sends
-/// have to wait in the send queue, or active messages for credit (tags and streams may go out all the same), and when the endpoint takes none. What is true may have changed before the next call where other
+/// Would a send go straight out now: to UCX, or from a thread that hands its operations to a progress thread, as soon as that one takes it over? 1 or 0: 0 while sends
+/// have to wait in the send queue, or active messages for credit (tags and streams may go out all the same), and when the endpoint takes none. The answer may have changed before the next call where other
 /// threads send, too. Any thread.
 ///
 /// # Safety
-/// NULL (false) or an endpoint of this library.
+/// NULL (0) or an endpoint of this library.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_endpoint_writable(endpoint: *const ucxx_endpoint_t) -> bool {
+pub unsafe extern "C" fn ucxx_endpoint_writable(endpoint: *const ucxx_endpoint_t) -> i32 {
     // SAFETY: as for this function.
-    unsafe { handle::get(endpoint) }.is_ok_and(Endpoint::is_writable)
+    unsafe { handle::get(endpoint) }.is_ok_and(Endpoint::is_writable).into()
 }
 
 /// Has `callback` called when the endpoint is writable (see ucxx_endpoint_writable), once: what to do after NO_RESOURCE, whatever it was
@@ -374,6 +379,7 @@ pub unsafe extern "C" fn ucxx_endpoint_on_writable(
 /// # Safety
 /// An endpoint of this library; `own` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_endpoint_retain(
     endpoint: *mut ucxx_endpoint_t,
     own: *mut *mut ucxx_endpoint_t,

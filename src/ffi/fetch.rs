@@ -63,6 +63,7 @@ pub unsafe extern "C" fn ucxx_worker_set_fetch_handler(
 /// `header` is readable during the call; `reply_buffer` is writable for `reply_capacity` bytes until the operation has completed;
 /// see `ucxx_op_params_t` for the rest.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_am_fetch(
     endpoint: *mut ucxx_endpoint_t,
     id: u16,
@@ -119,6 +120,7 @@ unsafe fn fetch(
 /// # Safety
 /// As for `ucxx_am_fetch`; `reply_buffers` is readable for `count` entries during the call.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_am_fetch_iov(
     endpoint: *mut ucxx_endpoint_t,
     id: u16,
@@ -149,6 +151,7 @@ pub unsafe extern "C" fn ucxx_am_fetch_iov(
 /// # Safety
 /// As for `ucxx_am_fetch`; `data` is readable until the operation has completed; `allocator` is NULL or as it says.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_am_fetch_alloc(
     endpoint: *mut ucxx_endpoint_t,
     id: u16,
@@ -230,6 +233,7 @@ pub unsafe extern "C" fn ucxx_fetch_endpoint(fetch: *const ucxx_fetch_t) -> *mut
 /// # Safety
 /// A question of this library; `buffer` is readable for `length` bytes until the operation has completed; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_fetch_reply(
     fetch: *mut ucxx_fetch_t,
     buffer: *const c_void,
@@ -276,6 +280,7 @@ unsafe fn reply(
 /// # Safety
 /// As for `ucxx_fetch_reply`; `buffers` is readable for `count` entries during the call.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_fetch_reply_iov(
     fetch: *mut ucxx_fetch_t,
     buffers: *const ucxx_buffer_t,

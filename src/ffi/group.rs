@@ -73,6 +73,7 @@ pub unsafe extern "C" fn ucxx_group_params_init(value: *mut ucxx_group_params_t,
 /// # Safety
 /// A worker of this library; `params` is NULL or a struct whose `struct_size` is set, with terminated strings; `group` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_group_create(
     worker: *mut ucxx_worker_t,
     params: *const ucxx_group_params_t,
@@ -120,6 +121,7 @@ unsafe fn convert(params: &ucxx_group_params) -> Result<GroupParams> {
 /// # Safety
 /// A group of this library; `ranks` has `count` elements; `subset` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_group_subset(
     group: *mut ucxx_group_t,
     ranks: *const u32,
@@ -182,6 +184,7 @@ pub unsafe extern "C" fn ucxx_group_size(group: *const ucxx_group_t) -> u32 {
 /// # Safety
 /// A group of this library; `endpoint` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_group_endpoint(
     group: *mut ucxx_group_t,
     rank: u32,
@@ -227,6 +230,7 @@ pub unsafe extern "C" fn ucxx_group_set_liveness(group: *mut ucxx_group_t, liven
 /// # Safety
 /// A group of this library.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_group_barrier(group: *mut ucxx_group_t) -> ucxx_status_t {
     guard::whole(|| {
         // SAFETY: as for this function.
@@ -235,24 +239,25 @@ pub unsafe extern "C" fn ucxx_group_barrier(group: *mut ucxx_group_t) -> ucxx_st
     })
 }
 
-/// Gives `length` bytes of each member to all: `out` has them one after the other, in rank order. With NULL for `in` the caller's are in their place in `out` already. Host memory. Who comes out has
+/// Gives `length` bytes of each member to all: `all` has them one after the other, in rank order. With NULL for `mine` the caller's are in their place in `all` already. Host memory. Who comes out has
 /// everything, so all have come in. The rest as ucxx_group_barrier.
 ///
 /// # Safety
-/// A group of this library; `in` is NULL or readable for `length` bytes, and no part of `out` but its own place there; `out` is writable for `length` bytes for each member.
+/// A group of this library; `mine` is NULL or readable for `length` bytes, and no part of `all` but its own place there; `all` is writable for `length` bytes for each member.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_group_allgather(
     group: *mut ucxx_group_t,
-    r#in: *const c_void,
+    mine: *const c_void,
     length: usize,
-    out: *mut c_void,
+    all: *mut c_void,
 ) -> ucxx_status_t {
     guard::whole(|| {
         // SAFETY: as for this function.
         let group = unsafe { handle::share(group) }?;
-        check_buffer(out, length as u64, "out")?;
+        check_buffer(all, length as u64, "all")?;
         // SAFETY: as above.
-        unsafe { group.allgather(r#in, length, out) }?;
+        unsafe { group.allgather(mine, length, all) }?;
         Ok(Status::OK)
     })
 }
@@ -263,6 +268,7 @@ pub unsafe extern "C" fn ucxx_group_allgather(
 /// # Safety
 /// A group of this library; `data` is readable for `length` bytes at the root, writable elsewhere.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_group_broadcast(
     group: *mut ucxx_group_t,
     data: *mut c_void,

@@ -107,7 +107,7 @@ pub(super) fn kind_of(kind: ucxx_memory_kind_t) -> MemoryKind {
 
 /// What a call that was to give a lease answers.
 #[inline(always)]
-pub(super) fn leased(found: bool, timeout_ns: u64) -> Status {
+pub(super) fn leased(found: bool, timeout_ns: u64) -> Answer {
     match (found, timeout_ns) {
         (true, _) => Answer::OK,
         (false, 0) => Answer(Status::NO_RESOURCE, c"there is nothing to be leased at the moment"),
@@ -127,6 +127,7 @@ pub(super) fn to_handle(lease: *const Lease) -> *mut ucxx_envelope_t {
 /// # Safety
 /// A context of this library; `params` is a struct whose `struct_size` is set; `hub` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_hub_create(
     context: *mut ucxx_context_t,
     params: *const ucxx_hub_params_t,
@@ -262,6 +263,7 @@ pub unsafe extern "C" fn ucxx_hub_validate(hub: *const ucxx_hub_t) -> ucxx_statu
 /// # Safety
 /// A hub of this library; `envelope` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_hub_push(
     hub: *mut ucxx_hub_t,
     kind: ucxx_memory_kind_t,
@@ -284,6 +286,7 @@ pub unsafe extern "C" fn ucxx_hub_push(
 /// # Safety
 /// A hub of this library; `envelope` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_hub_peek(
     hub: *mut ucxx_hub_t,
     kind: ucxx_memory_kind_t,
@@ -354,6 +357,7 @@ pub unsafe extern "C" fn ucxx_hub_close(hub: *mut ucxx_hub_t) -> ucxx_status_t {
 /// # Safety
 /// A hub of this library.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_hub_drain(hub: *mut ucxx_hub_t, timeout_ns: u64) -> ucxx_status_t {
     guard::progressing(|| {
         // SAFETY: as for this function.

@@ -142,9 +142,10 @@ pub(super) unsafe fn links<R>(
 /// # Safety
 /// A hub of this library; `params` is NULL or a struct whose `struct_size` is set; `link` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_link_create(
     hub: *mut ucxx_hub_t,
-    r#type: i32,
+    link_type: i32,
     kind: ucxx_memory_kind_t,
     params: *const ucxx_link_params_t,
     link: *mut *mut ucxx_link_t,
@@ -154,12 +155,12 @@ pub unsafe extern "C" fn ucxx_link_create(
         unsafe {
             let hub = handle::share(hub)?;
             let place = place(link, "link")?;
-            let role = match r#type {
+            let role = match link_type {
                 1 => Role::Produce,
                 2 => Role::Consume,
                 3 => Role::Peek,
                 4 => Role::Modify,
-                other => return Err(Error::invalid(format!("type: {other} is no UCXX_LINK_* value"))),
+                other => return Err(Error::invalid(format!("link_type: {other} is no UCXX_LINK_* value"))),
             };
             let params = params::with(params, "params", convert)?;
             Link::make(&hub, role, kind_of(kind), &params, |made| place.write(made.cast()))?;
@@ -209,6 +210,7 @@ pub unsafe extern "C" fn ucxx_link_destroy(link: *mut ucxx_link_t) {
 /// # Safety
 /// A link of this library; `envelope` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_link_lease(
     link: *mut ucxx_link_t,
     timeout_ns: u64,
@@ -259,6 +261,7 @@ unsafe fn lease(link: *mut ucxx_link_t, timeout_ns: u64, envelope: *mut *mut ucx
 /// # Safety
 /// `count` links of this library in `links`; `envelopes` is valid for as many writes.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_link_lease_many(
     links: *const *mut ucxx_link_t,
     count: usize,
@@ -295,6 +298,7 @@ pub unsafe extern "C" fn ucxx_link_lease_many(
 /// # Safety
 /// An envelope of this library, on lease.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_envelope_commit(
     envelope: *mut ucxx_envelope_t,
     length: usize,
@@ -421,6 +425,7 @@ pub unsafe extern "C" fn ucxx_envelope_query(
 /// # Safety
 /// A link of this library; the rest as for `ucxx_tag_recv`.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_link_recv(
     produce_link: *mut ucxx_link_t,
     tag: u64,
@@ -440,6 +445,7 @@ pub unsafe extern "C" fn ucxx_link_recv(
 /// # Safety
 /// A link and an endpoint of this library; the rest as for `ucxx_tag_send`.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_link_send(
     consume_link: *mut ucxx_link_t,
     endpoint: *mut ucxx_endpoint_t,
@@ -492,6 +498,7 @@ pub unsafe extern "C" fn ucxx_link_connect(
 /// # Safety
 /// A link of this library; `fd` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_link_event_fd(link: *mut ucxx_link_t, fd: *mut i32) -> ucxx_status_t {
     guard::status(|| {
         // SAFETY: as for this function.
@@ -509,6 +516,7 @@ pub unsafe extern "C" fn ucxx_link_event_fd(link: *mut ucxx_link_t, fd: *mut i32
 /// # Safety
 /// A link of this library.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_link_arm(link: *mut ucxx_link_t) -> ucxx_status_t {
     guard::status(|| {
         // SAFETY: as for this function.

@@ -28,7 +28,7 @@ pub struct ucxx_layout {
     /// Set by the ucxx_layout_init_* functions.
     pub struct_size: usize,
     /// UCXX_TYPE_*.
-    pub r#type: i32,
+    pub element_type: i32,
     /// Blocks.
     pub count: u64,
     /// Elements of each.
@@ -77,14 +77,14 @@ pub(crate) unsafe fn plain(pointer: *const ucxx_layout_t) -> Option<(ElementType
     if layout.count != 1 || listed || layout.reserved != [0, 0] {
         return None;
     }
-    let kind = *ElementType::ALL.get(usize::try_from(layout.r#type).ok()?)?;
+    let kind = *ElementType::ALL.get(usize::try_from(layout.element_type).ok()?)?;
     let bytes = layout.block_length.checked_mul(kind.size() as u64)?;
     (1..=i64::MAX as u64).contains(&bytes).then_some((kind, bytes))
 }
 
 #[inline]
 unsafe fn convert<'a>(layout: &ucxx_layout, argument: &str) -> Result<Layout<'a>> {
-    let kind = ElementType::from_number(layout.r#type)?;
+    let kind = ElementType::from_number(layout.element_type)?;
     if layout.reserved != [0, 0] {
         return Err(Error::invalid(format!("{argument}: reserved is not zero")));
     }
@@ -107,14 +107,14 @@ unsafe fn convert<'a>(layout: &ucxx_layout, argument: &str) -> Result<Layout<'a>
 
 /// Bytes of an element of that type (UCXX_TYPE_*); 0 if there is none. A pair is a struct { value; int32_t index; } as C lays it out, whose padding may be overwritten. Any thread.
 #[no_mangle]
-pub extern "C" fn ucxx_type_size(r#type: i32) -> usize {
-    element::type_size(r#type)
+pub extern "C" fn ucxx_type_size(element_type: i32) -> usize {
+    element::type_size(element_type)
 }
 
-fn initial(r#type: i32) -> ucxx_layout {
+fn initial(element_type: i32) -> ucxx_layout {
     ucxx_layout {
         struct_size: size_of::<ucxx_layout>(),
-        r#type,
+        element_type,
         count: 0,
         block_length: 0,
         stride: 0,
@@ -129,10 +129,10 @@ fn initial(r#type: i32) -> ucxx_layout {
 /// # Safety
 /// NULL or writable.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_layout_init_contiguous(layout: *mut ucxx_layout_t, r#type: i32, count: u64) {
+pub unsafe extern "C" fn ucxx_layout_init_contiguous(layout: *mut ucxx_layout_t, element_type: i32, count: u64) {
     if !layout.is_null() {
         // SAFETY: as for this function.
-        unsafe { layout.write(ucxx_layout { count: 1, block_length: count, ..initial(r#type) }) };
+        unsafe { layout.write(ucxx_layout { count: 1, block_length: count, ..initial(element_type) }) };
     }
 }
 
@@ -143,14 +143,14 @@ pub unsafe extern "C" fn ucxx_layout_init_contiguous(layout: *mut ucxx_layout_t,
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_layout_init_vector(
     layout: *mut ucxx_layout_t,
-    r#type: i32,
+    element_type: i32,
     count: u64,
     block_length: u64,
     stride: i64,
 ) {
     if !layout.is_null() {
         // SAFETY: as for this function.
-        unsafe { layout.write(ucxx_layout { count, block_length, stride, ..initial(r#type) }) };
+        unsafe { layout.write(ucxx_layout { count, block_length, stride, ..initial(element_type) }) };
     }
 }
 
@@ -161,13 +161,13 @@ pub unsafe extern "C" fn ucxx_layout_init_vector(
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_layout_init_blocks(
     layout: *mut ucxx_layout_t,
-    r#type: i32,
+    element_type: i32,
     blocks: *const ucxx_block_t,
     block_count: usize,
 ) {
     if !layout.is_null() {
         // SAFETY: as for this function.
-        unsafe { layout.write(ucxx_layout { blocks, block_count, ..initial(r#type) }) };
+        unsafe { layout.write(ucxx_layout { blocks, block_count, ..initial(element_type) }) };
     }
 }
 
@@ -189,10 +189,10 @@ mod tests {
             plain
         };
         let block = ucxx_block { offset: 0, length: 1 };
-        for r#type in -1..=19 {
-            let size = element::type_size(r#type) as u64;
+        for element_type in -1..=19 {
+            let size = element::type_size(element_type) as u64;
             for block_length in [0, 1, 3, i64::MAX as u64 / 16, i64::MAX as u64 / 16 + 1, i64::MAX as u64, u64::MAX] {
-                let raw = ucxx_layout { count: 1, block_length, ..initial(r#type) };
+                let raw = ucxx_layout { count: 1, block_length, ..initial(element_type) };
                 let expected = block_length.checked_mul(size).filter(|bytes| (1..=i64::MAX as u64).contains(bytes));
                 assert_eq!(plain_of(&raw).map(|(_, bytes)| bytes), expected, "{block_length} of {type}");
                 for stride in [-1, 0, 1, 3, i64::MAX] {

@@ -57,6 +57,7 @@ pub unsafe extern "C" fn ucxx_listener_params_init(value: *mut ucxx_listener_par
 /// A worker of this library; `params` is a struct whose `struct_size` is set, its host NULL or a terminated string; `listener` is valid
 /// for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_listener_create(
     worker: *mut ucxx_worker_t,
     params: *const ucxx_listener_params_t,

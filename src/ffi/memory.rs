@@ -17,6 +17,7 @@ use std::sync::Arc;
 /// # Safety
 /// A context of this library; `base` is the beginning of `length` bytes; `memory` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_memory_register(
     context: *mut ucxx_context_t,
     base: *mut c_void,
@@ -34,6 +35,7 @@ pub unsafe extern "C" fn ucxx_memory_register(
 /// # Safety
 /// A context of this library; `memory` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_memory_allocate(
     context: *mut ucxx_context_t,
     length: usize,
@@ -89,6 +91,7 @@ pub unsafe extern "C" fn ucxx_memory_length(memory: *const ucxx_memory_t) -> usi
 /// # Safety
 /// Memory of this library; `bytes` is NULL or writable for `*length` bytes; `length` is valid for a read and a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_memory_pack(
     memory: *const ucxx_memory_t,
     bytes: *mut c_void,
@@ -132,6 +135,7 @@ pub unsafe extern "C" fn ucxx_memory_destroy(memory: *mut ucxx_memory_t) {
 /// # Safety
 /// An endpoint of this library; `bytes` is readable for `length` bytes; `rkey` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_rkey_unpack(
     endpoint: *mut ucxx_endpoint_t,
     bytes: *const c_void,
@@ -181,6 +185,7 @@ pub unsafe extern "C" fn ucxx_rkey_length(rkey: *const ucxx_rkey_t) -> usize {
 /// # Safety
 /// A key of this library; `local` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_rkey_pointer(rkey: *const ucxx_rkey_t, local: *mut *mut c_void) -> ucxx_status_t {
     guard::status(|| {
         // SAFETY: as for this function.

@@ -19,6 +19,7 @@ use super::tag::{parts, ucxx_buffer_t};
 /// # Safety
 /// `buffers` is readable for `count` entries during the call, and what they name until the operation has completed.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_tag_send_multi(
     endpoint: *mut ucxx_endpoint_t,
     buffers: *const ucxx_buffer_t,
@@ -54,6 +55,7 @@ pub unsafe extern "C" fn ucxx_tag_send_multi(
 /// # Safety
 /// See `ucxx_op_params_t`; `allocator` is NULL or as it says.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_tag_recv_multi(
     worker: *mut ucxx_worker_t,
     tag: u64,

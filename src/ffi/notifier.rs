@@ -41,6 +41,7 @@ const _: () = assert!(size_of::<ucxx_completion>() >= FIRST_SIZE);
 /// # Safety
 /// A context of this library; `notifier` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_notifier_create(
     context: *mut ucxx_context_t,
     notifier: *mut *mut ucxx_notifier_t,
@@ -60,6 +61,7 @@ pub unsafe extern "C" fn ucxx_notifier_create(
 /// # Safety
 /// NULL (refused) or a notifier of this library.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_notifier_wait(notifier: *mut ucxx_notifier_t, timeout_ns: u64) -> ucxx_status_t {
     // SAFETY: as for this function.
     guard::status(|| match unsafe { handle::get(notifier) }?.wait(timeout_ns)? {
@@ -77,6 +79,7 @@ pub unsafe extern "C" fn ucxx_notifier_wait(notifier: *mut ucxx_notifier_t, time
 /// A notifier of this library; `completions` is writable for `max` times `completion_size` bytes, and may be NULL when `max`
 /// is 0; `count` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_notifier_poll(
     notifier: *mut ucxx_notifier_t,
     completions: *mut ucxx_completion_t,
@@ -144,6 +147,7 @@ unsafe fn store(entry: *mut u8, size: usize, completion: &Completion) {
 /// # Safety
 /// A notifier of this library; `fd` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_notifier_event_fd(notifier: *mut ucxx_notifier_t, fd: *mut c_int) -> ucxx_status_t {
     guard::status(|| {
         // SAFETY: as for this function.
@@ -160,6 +164,7 @@ pub unsafe extern "C" fn ucxx_notifier_event_fd(notifier: *mut ucxx_notifier_t, 
 /// # Safety
 /// NULL (refused) or a notifier of this library.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_notifier_arm(notifier: *mut ucxx_notifier_t) -> ucxx_status_t {
     guard::status(|| {
         // SAFETY: as for this function.

@@ -31,6 +31,7 @@ const MOST_REQUESTS: usize = 1 << 28;
 /// # Safety
 /// NULL (INVALID_PARAM) or a request of this library.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_request_status(request: *const ucxx_request_t) -> ucxx_status_t {
     // SAFETY: as for this function.
     if let Some(status) = unsafe { request.cast::<Slot>().as_ref() }.and_then(Slot::status_quickly) {
@@ -69,6 +70,7 @@ fn explained(slot: Option<&Slot>, status: Status) -> Explained {
 /// # Safety
 /// NULL (refused) or a request of this library.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_request_wait(request: *mut ucxx_request_t, timeout_ns: u64) -> ucxx_status_t {
     guard::progressing(|| {
         // SAFETY: as for this function.
@@ -83,6 +85,7 @@ pub unsafe extern "C" fn ucxx_request_wait(request: *mut ucxx_request_t, timeout
 /// # Safety
 /// `requests` is readable for `count` entries, each NULL or a request of this library.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_request_wait_all(
     requests: *const *mut ucxx_request_t,
     count: usize,
@@ -103,6 +106,7 @@ pub unsafe extern "C" fn ucxx_request_wait_all(
 /// # Safety
 /// As for `ucxx_request_wait_all`; `index` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_request_wait_any(
     requests: *const *mut ucxx_request_t,
     count: usize,
@@ -154,6 +158,7 @@ pub unsafe extern "C" fn ucxx_request_cancel(request: *mut ucxx_request_t) -> uc
 /// # Safety
 /// NULL (refused) or a request of this library; `info` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_request_recv_info(
     request: *const ucxx_request_t,
     info: *mut ucxx_recv_info_t,

@@ -31,6 +31,7 @@ unsafe fn key(rkey: *mut ucxx_rkey_t) -> crate::engine::status::Result<ManuallyD
 /// # Safety
 /// A key of this library; `buffer` is readable for `length` bytes until the operation has completed; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_rma_put(
     rkey: *mut ucxx_rkey_t,
     buffer: *const c_void,
@@ -54,6 +55,7 @@ pub unsafe extern "C" fn ucxx_rma_put(
 /// # Safety
 /// A key of this library; `buffer` is writable for `length` bytes until the operation has completed; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_rma_get(
     rkey: *mut ucxx_rkey_t,
     buffer: *mut c_void,
@@ -83,6 +85,7 @@ pub unsafe extern "C" fn ucxx_rma_get(
 /// # Safety
 /// A key of this library; `operand`, and for CSWAP `compare`, is readable for `size` bytes; `result` is NULL or writable for as many until the operation has completed; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_rma_atomic(
     rkey: *mut ucxx_rkey_t,
     op: i32,

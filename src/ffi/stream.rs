@@ -21,6 +21,7 @@ use std::ffi::c_void;
 /// # Safety
 /// `buffer` is readable for `length` bytes until the operation has completed; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_stream_send(
     endpoint: *mut ucxx_endpoint_t,
     buffer: *const c_void,
@@ -50,6 +51,7 @@ pub unsafe extern "C" fn ucxx_stream_send(
 /// # Safety
 /// `buffer` is writable for `length` bytes until the operation has completed; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_stream_recv(
     endpoint: *mut ucxx_endpoint_t,
     buffer: *mut c_void,

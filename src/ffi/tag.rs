@@ -65,6 +65,7 @@ pub(crate) fn check_buffer(buffer: *const c_void, length: u64, argument: &str) -
 /// # Safety
 /// `buffer` is readable for `length` bytes until the operation has completed; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_tag_send(
     endpoint: *mut ucxx_endpoint_t,
     buffer: *const c_void,
@@ -91,6 +92,7 @@ pub unsafe extern "C" fn ucxx_tag_send(
 /// # Safety
 /// As for `ucxx_tag_send`.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_tag_send_sync(
     endpoint: *mut ucxx_endpoint_t,
     buffer: *const c_void,
@@ -129,6 +131,7 @@ unsafe extern "C" fn send(
 /// # Safety
 /// `buffers` is readable for `count` entries during the call, and what they name until the operation has completed.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_tag_send_iov(
     endpoint: *mut ucxx_endpoint_t,
     buffers: *const ucxx_buffer_t,
@@ -156,6 +159,7 @@ pub unsafe extern "C" fn ucxx_tag_send_iov(
 /// # Safety
 /// `buffer` is writable for `length` bytes until the operation has completed; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_tag_recv(
     worker: *mut ucxx_worker_t,
     buffer: *mut c_void,
@@ -206,6 +210,7 @@ unsafe extern "C" fn receive(
 /// # Safety
 /// `buffers` is readable for `count` entries during the call, and what they name writable until the operation has completed.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_tag_recv_iov(
     worker: *mut ucxx_worker_t,
     buffers: *const ucxx_buffer_t,
@@ -258,6 +263,7 @@ pub(crate) unsafe fn parts(buffers: *const ucxx_buffer_t, count: usize) -> Resul
 /// # Safety
 /// A worker of this library; `info` is valid for a write, `message` is NULL or so.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_tag_probe(
     worker: *mut ucxx_worker_t,
     tag: u64,
@@ -285,6 +291,7 @@ pub unsafe extern "C" fn ucxx_tag_probe(
 /// # Safety
 /// A message of this library; the rest as for `ucxx_tag_recv`.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_tag_message_recv(
     message: *mut ucxx_tag_message_t,
     buffer: *mut c_void,

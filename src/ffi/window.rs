@@ -48,7 +48,7 @@ pub struct ucxx_window_attr {
     /// UCXX_WINDOW_FLAVOR_*.
     pub flavor: i32,
     /// This process's memory; NULL for a dynamic window.
-    pub base: *mut c_void,
+    pub data: *mut c_void,
     /// Its bytes.
     pub size: usize,
     /// Bytes of a displacement in it.
@@ -155,6 +155,7 @@ fn wanted(flavor: Flavor, base: *mut c_void, size: usize, unit: u32) -> Result<W
 /// # Safety
 /// A group of this library; `base` has `size` bytes, which stay readable and writable until the window has ended, as far as they are so now; `params` is NULL or a struct whose `struct_size` is set; `window` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_window_create(
     group: *mut ucxx_group_t,
     base: *mut c_void,
@@ -192,6 +193,7 @@ pub unsafe extern "C" fn ucxx_window_create(
 /// # Safety
 /// A group of this library; `params` is NULL or a struct whose `struct_size` is set; `base` and `window` are valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_window_allocate(
     group: *mut ucxx_group_t,
     size: usize,
@@ -210,6 +212,7 @@ pub unsafe extern "C" fn ucxx_window_allocate(
 /// # Safety
 /// As for `ucxx_window_allocate`.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_window_allocate_shared(
     group: *mut ucxx_group_t,
     size: usize,
@@ -255,6 +258,7 @@ unsafe fn allocate(
 /// # Safety
 /// A group of this library; `params` is NULL or a struct whose `struct_size` is set; `window` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_window_create_dynamic(
     group: *mut ucxx_group_t,
     params: *const ucxx_window_params_t,
@@ -315,6 +319,7 @@ pub unsafe extern "C" fn ucxx_window_detach(window: *mut ucxx_window_t, base: *m
 /// # Safety
 /// A window of this library; the places are NULL or valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_window_shared_query(
     window: *mut ucxx_window_t,
     rank: u32,
@@ -429,7 +434,7 @@ pub unsafe extern "C" fn ucxx_window_query(
         let value = ucxx_window_attr {
             struct_size: size_of::<ucxx_window_attr>(),
             flavor: attributes.flavor as i32,
-            base: attributes.base,
+            data: attributes.base,
             size: attributes.size as usize,
             disp_unit: attributes.unit,
             sync_type: attributes.sync_type as i32,

@@ -236,7 +236,7 @@ pub unsafe extern "C" fn ucxx_window_fetch_and_op(
     window: *mut ucxx_window_t,
     origin: *const c_void,
     result: *mut c_void,
-    r#type: i32,
+    element_type: i32,
     target: u32,
     disp: i64,
     op: i32,
@@ -245,7 +245,7 @@ pub unsafe extern "C" fn ucxx_window_fetch_and_op(
         // SAFETY: as for this function.
         unsafe {
             let window = handle::get(window)?;
-            let (kind, op) = (ElementType::from_number(r#type)?, Reduce::from_number(op)?);
+            let (kind, op) = (ElementType::from_number(element_type)?, Reduce::from_number(op)?);
             window.fetch_and_op(op, kind, (origin.cast(), result.cast()), target, disp)?;
         }
         Ok(Status::OK)
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn ucxx_window_compare_and_swap(
     origin: *const c_void,
     compare: *const c_void,
     result: *mut c_void,
-    r#type: i32,
+    element_type: i32,
     target: u32,
     disp: i64,
 ) -> ucxx_status_t {
@@ -270,7 +270,7 @@ pub unsafe extern "C" fn ucxx_window_compare_and_swap(
         // SAFETY: as for this function.
         unsafe {
             let window = handle::get(window)?;
-            let kind = ElementType::from_number(r#type)?;
+            let kind = ElementType::from_number(element_type)?;
             window.compare_and_swap(kind, (origin.cast(), compare.cast(), result.cast()), target, disp)?;
         }
         Ok(Status::OK)
@@ -284,6 +284,7 @@ pub unsafe extern "C" fn ucxx_window_compare_and_swap(
 /// # Safety
 /// As for `ucxx_window_put`; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_window_rput(
     window: *mut ucxx_window_t,
     origin: *const c_void,
@@ -312,6 +313,7 @@ pub unsafe extern "C" fn ucxx_window_rput(
 /// # Safety
 /// As for `ucxx_window_get`; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_window_rget(
     window: *mut ucxx_window_t,
     origin: *mut c_void,
@@ -340,6 +342,7 @@ pub unsafe extern "C" fn ucxx_window_rget(
 /// # Safety
 /// As for `ucxx_window_accumulate`; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_window_raccumulate(
     window: *mut ucxx_window_t,
     origin: *const c_void,
@@ -367,6 +370,7 @@ pub unsafe extern "C" fn ucxx_window_raccumulate(
 /// # Safety
 /// As for `ucxx_window_get_accumulate`; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_window_rget_accumulate(
     window: *mut ucxx_window_t,
     origin: *const c_void,

@@ -59,6 +59,7 @@ unsafe fn list<'a>(ranks: *const u32, count: usize) -> Result<&'a [u32]> {
 /// # Safety
 /// A window of this library.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_window_lock(
     window: *mut ucxx_window_t,
     lock_type: i32,
@@ -80,6 +81,7 @@ pub unsafe extern "C" fn ucxx_window_lock(
 /// # Safety
 /// A window of this library; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_window_lock_nb(
     window: *mut ucxx_window_t,
     lock_type: i32,
@@ -113,6 +115,7 @@ pub unsafe extern "C" fn ucxx_window_unlock(window: *mut ucxx_window_t, target: 
 /// # Safety
 /// A window of this library.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_window_lock_all(window: *mut ucxx_window_t, assertions: u32) -> ucxx_status_t {
     // SAFETY: as for this function.
     unsafe { call(window, |window| window.lock_all(Assertions::of_lock(assertions)?)) }
@@ -133,6 +136,7 @@ pub unsafe extern "C" fn ucxx_window_unlock_all(window: *mut ucxx_window_t) -> u
 /// # Safety
 /// A window of this library.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_window_flush(window: *mut ucxx_window_t, target: u32) -> ucxx_status_t {
     // SAFETY: as for this function.
     unsafe { call(window, |window| window.flush(target)) }
@@ -143,6 +147,7 @@ pub unsafe extern "C" fn ucxx_window_flush(window: *mut ucxx_window_t, target: u
 /// # Safety
 /// A window of this library; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_window_flush_nb(
     window: *mut ucxx_window_t,
     target: u32,
@@ -158,6 +163,7 @@ pub unsafe extern "C" fn ucxx_window_flush_nb(
 /// # Safety
 /// A window of this library.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_window_flush_all(window: *mut ucxx_window_t) -> ucxx_status_t {
     // SAFETY: as for this function.
     unsafe { call(window, Window::flush_all) }
@@ -216,6 +222,7 @@ pub unsafe extern "C" fn ucxx_window_post(
 /// # Safety
 /// A window of this library; `ranks` is readable for `count`.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_window_start(
     window: *mut ucxx_window_t,
     ranks: *const u32,
@@ -241,6 +248,7 @@ pub unsafe extern "C" fn ucxx_window_complete(window: *mut ucxx_window_t) -> ucx
 /// # Safety
 /// A window of this library.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_window_wait(window: *mut ucxx_window_t) -> ucxx_status_t {
     // SAFETY: as for this function.
     unsafe { call(window, Window::wait) }
@@ -251,6 +259,7 @@ pub unsafe extern "C" fn ucxx_window_wait(window: *mut ucxx_window_t) -> ucxx_st
 /// # Safety
 /// A window of this library; `done` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_window_test(window: *mut ucxx_window_t, done: *mut i32) -> ucxx_status_t {
     guard::progressing(|| {
         // SAFETY: as for this function.
@@ -268,6 +277,7 @@ pub unsafe extern "C" fn ucxx_window_test(window: *mut ucxx_window_t, done: *mut
 /// # Safety
 /// A window of this library.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_window_fence(window: *mut ucxx_window_t, assertions: u32) -> ucxx_status_t {
     // SAFETY: as for this function.
     unsafe { call(window, |window| window.fence(Assertions::of_fence(assertions)?)) }

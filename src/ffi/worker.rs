@@ -126,6 +126,7 @@ pub unsafe extern "C" fn ucxx_worker_params_init(value: *mut ucxx_worker_params_
 /// # Safety
 /// A context of this library; `params` is NULL or a struct whose `struct_size` is set; `worker` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_worker_create(
     context: *mut ucxx_context_t,
     params: *const ucxx_worker_params_t,
@@ -273,6 +274,7 @@ pub unsafe extern "C" fn ucxx_worker_wait(worker: *mut ucxx_worker_t, timeout_ns
 /// # Safety
 /// A worker of this library; `fd` is valid for a write.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_worker_event_fd(worker: *mut ucxx_worker_t, fd: *mut c_int) -> ucxx_status_t {
     guard::whole(|| {
         // SAFETY: as for this function.
@@ -290,6 +292,7 @@ pub unsafe extern "C" fn ucxx_worker_event_fd(worker: *mut ucxx_worker_t, fd: *m
 /// # Safety
 /// A worker of this library.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_worker_arm(worker: *mut ucxx_worker_t) -> ucxx_status_t {
     guard::status(|| {
         // SAFETY: as for this function.
@@ -355,14 +358,15 @@ pub unsafe extern "C" fn ucxx_worker_stop_progress_thread(worker: *mut ucxx_work
 /// # Safety
 /// A worker of this library; `fn` may be called with `arg`.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_worker_run_pre(
     worker: *mut ucxx_worker_t,
-    r#fn: Option<unsafe extern "C" fn(arg: *mut c_void)>,
+    function: Option<unsafe extern "C" fn(arg: *mut c_void)>,
     arg: *mut c_void,
     timeout_ns: u64,
 ) -> ucxx_status_t {
     // SAFETY: as for this function.
-    unsafe { run(worker, r#fn, arg, When::BeforePass, timeout_ns) }
+    unsafe { run(worker, function, arg, When::BeforePass, timeout_ns) }
 }
 
 /// As `ucxx_worker_run_pre`, after the next pass instead of before it.
@@ -370,14 +374,15 @@ pub unsafe extern "C" fn ucxx_worker_run_pre(
 /// # Safety
 /// As for `ucxx_worker_run_pre`.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_worker_run_post(
     worker: *mut ucxx_worker_t,
-    r#fn: Option<unsafe extern "C" fn(arg: *mut c_void)>,
+    function: Option<unsafe extern "C" fn(arg: *mut c_void)>,
     arg: *mut c_void,
     timeout_ns: u64,
 ) -> ucxx_status_t {
     // SAFETY: as for this function.
-    unsafe { run(worker, r#fn, arg, When::AfterPass, timeout_ns) }
+    unsafe { run(worker, function, arg, When::AfterPass, timeout_ns) }
 }
 
 unsafe fn run(
@@ -390,7 +395,7 @@ unsafe fn run(
     guard::progressing(|| {
         // SAFETY: as for the callers.
         let worker = unsafe { handle::get(worker) }?;
-        let function = function.ok_or_else(|| null("fn"))?;
+        let function = function.ok_or_else(|| null("function"))?;
         // SAFETY: as for the callers.
         unsafe { worker.run(function, arg, when, timeout_ns) }.map(|()| Status::OK)
     })
@@ -515,6 +520,7 @@ pub unsafe extern "C" fn ucxx_worker_dump(
 /// # Safety
 /// A worker of this library; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
+#[must_use]
 pub unsafe extern "C" fn ucxx_worker_flush(
     worker: *mut ucxx_worker_t,
     params: *const ucxx_op_params_t,

@@ -85,7 +85,8 @@ def preprocessor(header, lines):
             header.version[found[1]] = int(found[2])
         elif found := re.fullmatch(r"#define (UCXX_\w+_INIT) UCXX_INIT_\((\w+)\)", line):
             header.initialisers[found[1]] = found[2]
-        elif not re.match(r"#(ifndef UCXX_RS_H|define UCXX_RS_H|include <std\w+\.h>|ifdef __cplusplus|else|endif|define UCXX_INIT_\(type\) )", line):
+        elif not re.match(r"#(ifndef UCXX_RS_H|define UCXX_RS_H|include <std\w+\.h>|ifdef __cplusplus|else|endif|define UCXX_INIT_\(type\) "
+                          r"|ifndef UCXX_NODISCARD|define UCXX_NODISCARD|if \(defined __cplusplus |elif defined __GNUC__)", line):
             raise NotUnderstood(line)
     return "\n".join(rest)
 
@@ -102,7 +103,7 @@ def declaration(header, text):
     elif found := re.fullmatch(r"typedef (.*)", text):
         callback = parameter(found[1])
         header.types[callback.name] = callback.type
-    elif found := re.fullmatch(r"(.*?[\s*])(\w+)\((.*)\)", text):
+    elif found := re.fullmatch(r"(?:UCXX_NODISCARD )?(.*?[\s*])(\w+)\((.*)\)", text):
         header.functions.append(Function(found[2], found[1].strip(), parameters(found[3])))
     else:
         raise NotUnderstood(text)

@@ -3,6 +3,7 @@
  * tells that it does not know. */
 #include "test_util.h"
 
+#include <stdbool.h>
 #include <time.h>
 
 enum { ROUNDS = 200, VISITS = ROUNDS + 2, TAG = 0x1a57 };

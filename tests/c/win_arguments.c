@@ -116,12 +116,12 @@ static void no_origin_layout(made_t *made) { made->origin_layout = NULL; }
 static void no_target_layout(made_t *made) { made->target_layout = NULL; }
 static void strange_type(made_t *made) {
   spare = contiguous(UCXX_TYPE_UINT64, 1);
-  spare.type = UCXX_TYPE_LONG_DOUBLE_INT + 1;
+  spare.element_type = UCXX_TYPE_LONG_DOUBLE_INT + 1;
   made->target_layout = &spare;
 }
 static void strange_origin_type(made_t *made) {
   spare = contiguous(UCXX_TYPE_UINT64, 1);
-  spare.type = -1;
+  spare.element_type = -1;
   made->origin_layout = &spare;
 }
 static void other_length(made_t *made) {

@@ -43,7 +43,7 @@ static void check_query(const member_t *member, int32_t flavor, size_t size, uin
   CHECK_EQ(attr.sync_type, UCXX_SYNC_NONE);
   CHECK_EQ(attr.disp_unit, flavor == UCXX_WINDOW_FLAVOR_DYNAMIC ? 1 : unit);
   CHECK_EQ(attr.size, flavor == UCXX_WINDOW_FLAVOR_DYNAMIC ? 0 : size);
-  CHECK(size == 0 || attr.base == (flavor == UCXX_WINDOW_FLAVOR_DYNAMIC ? NULL : win.base));
+  CHECK(size == 0 || attr.data == (flavor == UCXX_WINDOW_FLAVOR_DYNAMIC ? NULL : win.base));
   CHECK(ucxx_window_group(win.window) != NULL);
   CHECK_EQ(ucxx_group_size(ucxx_window_group(win.window)), member->size);
   for (uint32_t rank = 0; rank < member->size; rank++) {

@@ -18,7 +18,7 @@ typedef enum action { PUT, GET, RPUT, RGET, ACCUMULATE, RACCUMULATE, GET_ACCUMUL
 /* The status that comes of it, from the call, its request, or the flush that follows. */
 static ucxx_status_t act(action_t action, uint32_t target, int64_t disp, const ucxx_layout_t *there, uint64_t elements, uint64_t *result) {
   static const uint64_t operand[64] = {0};
-  ucxx_layout_t here = contiguous(there->type, elements);
+  ucxx_layout_t here = contiguous(there->element_type, elements);
   ucxx_window_t *w = win.window;
   ucxx_request_t *request = NULL;
   ucxx_status_t status;
@@ -49,10 +49,10 @@ static ucxx_status_t act(action_t action, uint32_t target, int64_t disp, const u
     status = ucxx_window_rget_accumulate(w, operand, &here, result, &here, target, disp, there, UCXX_REDUCE_REPLACE, NULL, &request);
     break;
   case FETCH_AND_OP:
-    status = ucxx_window_fetch_and_op(w, operand, result, there->type, target, disp, UCXX_REDUCE_REPLACE);
+    status = ucxx_window_fetch_and_op(w, operand, result, there->element_type, target, disp, UCXX_REDUCE_REPLACE);
     break;
   default:
-    status = ucxx_window_compare_and_swap(w, operand, operand, result, there->type, target, disp);
+    status = ucxx_window_compare_and_swap(w, operand, operand, result, there->element_type, target, disp);
   }
   if (action == RPUT || action == RGET || action == RACCUMULATE || action == RGET_ACCUMULATE)
     status = finish(status, &request);
@@ -65,7 +65,7 @@ static ucxx_status_t act(action_t action, uint32_t target, int64_t disp, const u
 static void check_act(uint32_t target, int64_t disp, const ucxx_layout_t *there, uint64_t elements, ucxx_status_t expected) {
   uint64_t result[64];
   for (action_t action = 0; action < ACTIONS; action++) {
-    if (action >= FETCH_AND_OP && (elements != 1 || there->type != UCXX_TYPE_UINT64))
+    if (action >= FETCH_AND_OP && (elements != 1 || there->element_type != UCXX_TYPE_UINT64))
       continue;
     ucxx_status_t status = act(action, target, disp, there, elements, result);
     if (status != expected)

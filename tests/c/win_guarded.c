@@ -99,7 +99,7 @@ static void guarded(member_t *member, int dynamic, int protection) {
     ucxx_window_attr_t attr = UCXX_WINDOW_ATTR_INIT;
     CHECK_OK(ucxx_window_create(member->group, memory, OPEN + CLOSED, 1, NULL, &window));
     CHECK_OK(ucxx_window_query(window, &attr));
-    CHECK(attr.base == memory);
+    CHECK(attr.data == memory);
   }
   CHECK_OK(ucxx_group_broadcast(member->group, &base, sizeof base, TARGET));
   /* One at a time, as all add to the same elements. */

@@ -54,6 +54,17 @@ typedef int not_empty;'
   check "before UCP's" "${command[@]}" < <(printf '#include <ucxx_rs.h>\n#include <ucp/api/ucp.h>\n'; cat "$work/use.h")
   check "after UCP's" "${command[@]}" < <(printf '#include <ucp/api/ucp.h>\n#include <ucxx_rs.h>\n'; cat "$work/use.h")
 done
+# A status that has to be looked at is: a call that drops one is warned of, where the header is not told otherwise.
+for compiler in "${compilers[@]}"; do
+  read -ra command <<< "$compiler"
+  command+=("${warnings[@]}" -I "$include")
+  printf '#include <ucxx_rs.h>\nvoid drop(ucxx_worker_t *worker);\nvoid drop(ucxx_worker_t *worker) { ucxx_worker_arm(worker); }\n' > "$work/drop"
+  if "${command[@]}" -O1 -c "$work/drop" -o "$work/object.o" 2>/dev/null; then
+    printf 'header: %s does not warn of a status that is dropped\n' "$compiler" >&2
+    exit 1
+  fi
+  check "without warnings of what is dropped" "${command[@]}" -DUCXX_NODISCARD= < "$work/drop"
+done
 if [ -n "$ucxx" ]; then
   command=(g++ -x c++ -std=c++17 "${warnings[@]}" -I "$include" -isystem "$ucxx")
   check "before UCXX's" "${command[@]}" < <(printf '#include <ucxx_rs.h>\n#include <ucxx/api.h>\n'; cat "$work/use.h")

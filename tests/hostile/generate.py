@@ -68,7 +68,7 @@ RULES = {
     ("uint32_t", "root"): "uint32_t root = one_in(c, 8) ? (uint32_t)number(c, 3) : 0;",
     ("uint32_t", "assertions"): "uint32_t assertions_ = assertions(c);",
     ("int32_t", "level"): "int32_t level = one_of(c, 0, 5);", ("int32_t", "progress_mode"): "int32_t progress_mode = one_of(c, 0, 3);",
-    ("int32_t", "how"): "int32_t how = one_of(c, 0, 1);", ("int32_t", "op"): "int32_t op_ = one_of(c, 0, 13);", ("int32_t", "type"): "int32_t type = one_of(c, 0, 21);",
+    ("int32_t", "how"): "int32_t how = one_of(c, 0, 1);", ("int32_t", "op"): "int32_t op_ = one_of(c, 0, 13);", ("int32_t", "element_type"): "int32_t element_type = one_of(c, 0, 21);",
     ("int32_t", "lock_type"): "int32_t lock_type = one_of(c, 1, 2);", ("int32_t", "memory_type"): "int32_t memory_type_ = memory_type(c);",
     ("ucxx_status_t", "status"): "ucxx_status_t status_ = one_in(c, 3) ? UCXX_ERR_APPLICATION - (int32_t)draw(c, 5) : one_of(c, -25, 1);",
     ("ucxx_memory_kind_t", "kind"): "ucxx_memory_kind_t kind = memory_kind(c);",
@@ -84,7 +84,7 @@ RULES = {
     ("const char *", "host"): "const char *host_ = host(c);",
     ("ucxx_config_visitor_t", "visit"): "ucxx_config_visitor_t visit = one_in(c, 16) ? NULL : on_variable;",
     ("void (*)(void *, const char *)", "line"): "void (*line)(void *, const char *) = one_in(c, 16) ? NULL : on_line;",
-    ("void (*)(void *)", "fn"): "void (*fn)(void *) = one_in(c, 16) ? NULL : on_run; record_t *arg = c->record = new_record(c); arg->least = arg->most = 1;",
+    ("void (*)(void *)", "function"): "void (*function)(void *) = one_in(c, 16) ? NULL : on_run; record_t *arg = c->record = new_record(c); arg->least = arg->most = 1;",
     ("ucxx_endpoint_callback_t", "callback"): "ucxx_endpoint_callback_t callback = one_in(c, 4) ? NULL : on_writable; record_t *arg = c->record = new_record(c); arg->most = 1;",
     ("ucxx_am_handler_t", "handler"): "ucxx_am_handler_t handler = one_in(c, 4) ? NULL : on_am; record_t *arg = c->record = new_record(c); arg->most = INT32_MAX;",
     ("ucxx_fetch_handler_t", "handler"): "ucxx_fetch_handler_t handler = one_in(c, 4) ? NULL : on_fetch; record_t *arg = c->record = new_record(c); arg->most = INT32_MAX;",
@@ -121,7 +121,7 @@ SPECIAL = {
     "ucxx_envelope_commit length": "size_t length = number(c, 1024);",
     "ucxx_rma_atomic size": "size_t size = one_in(c, 8) ? number(c, 17) : one_in(c, 2) ? 4 : 8;",
     "ucxx_rma_atomic op": "int32_t op_ = one_of(c, 0, 5);",
-    "ucxx_link_create type": "int32_t type = one_of(c, 1, 4);",
+    "ucxx_link_create link_type": "int32_t link_type = one_of(c, 1, 4);",
     "ucxx_layout_init_blocks blocks": "size_t block_count = draw(c, LIST + 1); const ucxx_block_t *blocks = c->blocks;",
     "ucxx_layout_init_blocks block_count": "",
     "ucxx_address_from_bytes data": "size_t length; const void *data = bytes_of(c, 0, &length);",
@@ -143,9 +143,9 @@ SPECIAL = {
     "ucxx_notifier_poll completions": "ucxx_completion_t *completions = one_in(c, 32) ? NULL : scratch(c);",
     "ucxx_notifier_poll completion_size": "size_t completion_size = one_in(c, 32) ? draw(c, 65) : sizeof(ucxx_completion_t);",
     "ucxx_notifier_poll max": "size_t max = completions == NULL && one_in(c, 2) ? SIZE_MAX : draw(c, SCRATCH / sizeof(ucxx_completion_t) + 1);",
-    # One member: what it gives is all there is. A member without a place of its own in `out` is read from it.
-    "ucxx_group_allgather in": "size_t length; void *out = sink(c, &length); const void *in = one_in(c, 4) || length > SOURCE_BYTES ? NULL : source_middle(c); if (in != NULL && length > MIDDLE / 2) length = MIDDLE / 2;",
-    "ucxx_group_allgather length": "", "ucxx_group_allgather out": "",
+    # One member: what it gives is all there is. A member without a place of its own in `all` is read from it.
+    "ucxx_group_allgather mine": "size_t length; void *all = sink(c, &length); const void *mine = one_in(c, 4) || length > SOURCE_BYTES ? NULL : source_middle(c); if (mine != NULL && length > MIDDLE / 2) length = MIDDLE / 2;",
+    "ucxx_group_allgather length": "", "ucxx_group_allgather all": "",
     "ucxx_group_broadcast data": "size_t length; void *data = sink(c, &length);",
 }
 VARIABLES = {"ucxx_log_set_callback arg": "NULL", "ucxx_hub_add_buffer arg": "NULL", "ucxx_context_visit_config arg": "NULL", "ucxx_worker_dump arg": "NULL"}
@@ -258,7 +258,7 @@ class Writer:
                 afterwards.append(after)
             if at + 1 < len(function.parameters):
                 following = function.parameters[at + 1].name
-                if f"size_t {following};" in text or f"size_t {following} =" in text or following == "out" and "*out =" in text:
+                if f"size_t {following};" in text or f"size_t {following} =" in text or following == "all" and "*all =" in text:
                     skip.add(following)
             for other in function.parameters[at + 1:]:
                 if f"*{other.name} = " in text or f"size_t {other.name};" in text:

@@ -242,7 +242,7 @@ const ucxx_layout_t *layout(caller_t *c, int wild) {
   if (one_in(c, 32))
     return NULL;
   BEGIN(layout);
-  p->type = one_in(c, 3) ? one_of(c, 0, 21) : UCXX_TYPE_INT64;
+  p->element_type = one_in(c, 3) ? one_of(c, 0, 21) : UCXX_TYPE_INT64;
   p->count = draw(c, 3);
   p->block_length = draw(c, 3);
   p->stride = (int64_t)draw(c, 65) - 32;

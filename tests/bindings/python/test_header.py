@@ -18,8 +18,8 @@ from ucxx_rs_build import declarations
 PREFIX = pathlib.Path(os.environ["UCXX_RS_PREFIX"])
 LIBRARY = PREFIX / "lib" / "libucxx_rs.so"
 
-# What the three standard headers give the library's own. cffi knows these names by itself; pycparser has to be told.
-TYPES = "typedef unsigned long size_t; typedef _Bool bool;" + "".join(
+# What the two standard headers give the library's own. cffi knows these names by itself; pycparser has to be told.
+TYPES = "typedef unsigned long size_t;" + "".join(
     f"typedef {sign} {base} {prefix}int{bits}_t;"
     for bits, base in ((8, "char"), (16, "short"), (32, "int"), (64, "long"))
     for sign, prefix in (("signed", ""), ("unsigned", "u"))

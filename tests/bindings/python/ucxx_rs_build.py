@@ -29,9 +29,9 @@ def declarations(include, header=None):
     """A header, the library's if none is given, after the preprocessor, without the text of the system's headers."""
     header = header or pathlib.Path(include) / "ucxx_rs.h"
     with tempfile.TemporaryDirectory() as empty:
-        for name in ("stdbool.h", "stddef.h", "stdint.h"):
+        for name in ("stddef.h", "stdint.h"):
             (pathlib.Path(empty) / name).touch()
-        command = [*COMPILER, "-E", "-P", "-std=c99", "-nostdinc", "-I", empty, "-I", str(include), str(header)]
+        command = [*COMPILER, "-E", "-P", "-std=c99", "-nostdinc", "-DUCXX_NODISCARD=", "-I", empty, "-I", str(include), str(header)]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
