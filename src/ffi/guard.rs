@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_panic_becomes_a_status_with_its_text() {
-        let status = status(|| panic!("number {}", 7));
+        let status = status::<Status>(|| panic!("number {}", 7));
         assert_eq!(status, Status::PANIC.0);
         // SAFETY: a terminated string of this thread's.
         let text = unsafe { CStr::from_ptr(last_error()) }.to_str().unwrap();

@@ -194,7 +194,7 @@ mod tests {
             for block_length in [0, 1, 3, i64::MAX as u64 / 16, i64::MAX as u64 / 16 + 1, i64::MAX as u64, u64::MAX] {
                 let raw = ucxx_layout { count: 1, block_length, ..initial(element_type) };
                 let expected = block_length.checked_mul(size).filter(|bytes| (1..=i64::MAX as u64).contains(bytes));
-                assert_eq!(plain_of(&raw).map(|(_, bytes)| bytes), expected, "{block_length} of {type}");
+                assert_eq!(plain_of(&raw).map(|(_, bytes)| bytes), expected, "{block_length} of {element_type}");
                 for stride in [-1, 0, 1, 3, i64::MAX] {
                     assert_eq!(plain_of(&ucxx_layout { stride, ..raw }).map(|(_, bytes)| bytes), expected);
                     for count in [0, 2, u64::MAX] {
