@@ -35,6 +35,12 @@
  *    callback runs on another thread, as one of another worker does: ucxx_endpoint_create, _connect, _accept and _query,
  *    ucxx_group_endpoint where it makes one, ucxx_listener_create, ucxx_tag_probe, ucxx_rkey_unpack, ucxx_link_connect,
  *    ucxx_worker_set_*_handler and ucxx_worker_dump, and calls of windows that make a request.
+ *  - A callback that waits for a thread must not be waited for by that thread: for one that holds an interpreter's lock which the
+ *    callback takes, or runs the event loop which it asks. These wait for a callback that runs: the destroys of workers, endpoints,
+ *    listeners, groups, windows, hubs and links, ucxx_worker_stop_progress_thread, ucxx_worker_run_pre and _run_post, and, where a
+ *    progress thread takes operations by its queue, the calls of the list above. Give up the lock for them, or use what
+ *    waits for nobody: ucxx_worker_destroy_nb; ucxx_endpoint_close, and the destroy in `on_close` or after it; any destroy
+ *    in a callback.
  *  - Messages of one thread on one endpoint match in the order they were submitted.
  *  - In a forked child calls return UCXX_ERR_FORKED, destroys do nothing, and a new context may be made.
  *  - A callback returns. One that an exception leaves, or that calls pthread_exit, ends the process there and then: std::terminate in the
@@ -1950,8 +1956,27 @@ UCXX_NODISCARD ucxx_status_t ucxx_worker_create(ucxx_context_t *context, const u
  * cut short may still reach a peer that had its announcement, with what the buffer holds by then.
  * With UCX 1.13 over TCP alone, UCX's half of a worker that still connects stays until the process ends where
  * its peers do not progress, as UCX would abort the process (docs/connections.md).
+ *
+ * It waits for a callback of the worker's that runs on another thread. A callback that waits for the caller (for an
+ * interpreter's lock that the caller holds, for the event loop that the caller is) makes that wait without end: give up the
+ * lock for the call, or call ucxx_worker_destroy_nb.
  */
 void ucxx_worker_destroy(ucxx_worker_t *worker);
+
+/**
+ * ucxx_worker_destroy without waiting: the worker ends on a thread that the library makes for it, where the callbacks of what is
+ * cut short run, too. `done(arg)` runs last, once, on that thread, when the worker has ended, no callback of it runs, and its
+ * context may be destroyed. It may call every function, also those that wait. It must not throw. `done` is optional.
+ *
+ * The handle is the library's as soon as this returns UCXX_OK. Until `done` runs the library's thread is in a call on the
+ * worker: where there is no progress thread, calls on its endpoints, listeners and requests wait until then. From a
+ * callback where progress is manual it begins when the call that made the callback returns. A process that leaves by exit()
+ * waits for `done` first (see ucxx_context_destroy).
+ *
+ * Errors: INVALID_PARAM for NULL; NO_RESOURCE where the system gives no thread, and FORKED. Then nothing has happened, and the
+ * worker stays the caller's.
+ */
+ucxx_status_t ucxx_worker_destroy_nb(ucxx_worker_t *worker, void (*done)(void *arg), void *arg);
 
 /**
  * One progress pass: UCX's progress, then the callbacks that are due. `*events` is the number of events handled, 0 when there
@@ -2010,6 +2035,7 @@ ucxx_status_t ucxx_worker_start_progress_thread(ucxx_worker_t *worker, int32_t p
 /**
  * Stops the progress thread after a last pass, and waits for its end; progress is manual then. Nothing that was submitted is
  * lost: it goes on with whoever progresses, and threads that wait do so themselves. NO_ELEM when there is none; BUSY from a callback.
+ * It waits for the callback that the thread is in: not for a caller whom that waits for, see ucxx_worker_destroy.
  */
 ucxx_status_t ucxx_worker_stop_progress_thread(ucxx_worker_t *worker);
 
@@ -2302,6 +2328,9 @@ UCXX_NODISCARD ucxx_status_t ucxx_endpoint_retain(ucxx_endpoint_t *endpoint, ucx
  * is open, and waits until it has ended and `on_close` has returned. It waits as long as sends go on completing, at most three seconds
  * without any (one when none is under way); what is left then is CANCELED: flush first to learn the outcome. From a callback it does
  * not wait: the end comes after the pass. NULL is ignored.
+ *
+ * A callback of the worker's that waits for the caller makes that wait without end. To wait for nobody: ucxx_endpoint_close,
+ * and the destroy in `on_close` or after it.
  */
 void ucxx_endpoint_destroy(ucxx_endpoint_t *endpoint);
 
@@ -2349,6 +2378,7 @@ uint16_t ucxx_listener_port(const ucxx_listener_t *listener);
 /**
  * Stops listening, rejects the requests that nobody has answered, waits until `on_connect` does not run any more, and frees the
  * handle. Endpoints that were accepted stay. From a callback it does not wait. NULL is ignored.
+ * An `on_connect`, or another callback of a progress thread, that waits for the caller makes that wait without end.
  */
 void ucxx_listener_destroy(ucxx_listener_t *listener);
 
@@ -2956,6 +2986,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_group_broadcast(ucxx_group_t *group, void *dat
 /**
  * Lets go of the group, and tells the other members; collectives of theirs that still need this process end with PEER_FAILED. With the last group that shares its service its endpoints are closed. What was sent
  * before is let arrive. Bounded: some seconds where members do not answer, also in a callback, which it holds up. No collective of the group's may be under way. NULL is ignored. Any thread that may use `worker`.
+ * A callback of the group's worker that runs on its progress thread, and waits for the caller, makes it wait as long.
  */
 void ucxx_group_destroy(ucxx_group_t *group);
 
@@ -3065,6 +3096,7 @@ ucxx_status_t ucxx_window_close(ucxx_window_t *window);
 /**
  * Frees the handle, and the memory that the library has made for this process; members that have not closed it keep their mappings of that as long as they live. Local. Of a window that was not closed it lets go of all locks, and those that wait for this process in a fence, an exposure or a close
  * get PEER_FAILED; the caller sees to it that nobody accesses memory of the caller's any more. NULL is ignored. No call on the window may be under way.
+ * A callback of the group's worker that runs on its progress thread, and waits for the caller, makes it wait as long.
  */
 void ucxx_window_destroy(ucxx_window_t *window);
 
@@ -3337,6 +3369,7 @@ ucxx_status_t ucxx_hub_query_stats(const ucxx_hub_t *hub, ucxx_hub_stats_t *stat
 /**
  * Ends the hub: its chunks are dropped, its links return CLOSED from then on, and who waits in them gets that. Leases go on: their memory stays until each has ended, by ucxx_envelope_abort or _release, or a commit, which returns CLOSED and leaves that to be done. When it returns, no on_ready runs or
  * will run, but for one that it was called from. NULL is ignored. No call with the hub itself may be under way.
+ * So an on_ready that waits for the caller makes it wait without end.
  */
 void ucxx_hub_destroy(ucxx_hub_t *hub);
 
@@ -3359,6 +3392,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_link_create(ucxx_hub_t *hub, int32_t link_type
 
 /**
  * Ends a link. Leases that it has given go on. Chunks that wait for this consumer alone are done if another one has had them, and stay otherwise. When it returns, its on_ready does not run and will not, but for one that it was called from. NULL is ignored. No other call on the link may be under way. Any thread.
+ * So an on_ready that waits for the caller makes it wait without end.
  */
 void ucxx_link_destroy(ucxx_link_t *link);
 

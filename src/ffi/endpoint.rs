@@ -398,6 +398,9 @@ pub unsafe extern "C" fn ucxx_endpoint_retain(
 /// without any (one when none is under way); what is left then is CANCELED: flush first to learn the outcome. From a callback it does
 /// not wait: the end comes after the pass. NULL is ignored.
 ///
+/// A callback of the worker's that waits for the caller makes that wait without end. To wait for nobody: ucxx_endpoint_close,
+/// and the destroy in `on_close` or after it.
+///
 /// # Safety
 /// NULL or an endpoint of this library, not used afterwards.
 #[no_mangle]

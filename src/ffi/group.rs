@@ -287,6 +287,7 @@ pub unsafe extern "C" fn ucxx_group_broadcast(
 
 /// Lets go of the group, and tells the other members; collectives of theirs that still need this process end with PEER_FAILED. With the last group that shares its service its endpoints are closed. What was sent
 /// before is let arrive. Bounded: some seconds where members do not answer, also in a callback, which it holds up. No collective of the group's may be under way. NULL is ignored. Any thread that may use `worker`.
+/// A callback of the group's worker that runs on its progress thread, and waits for the caller, makes it wait as long.
 ///
 /// # Safety
 /// NULL or a group of this library, not used afterwards.

@@ -400,6 +400,7 @@ pub unsafe extern "C" fn ucxx_hub_query_stats(hub: *const ucxx_hub_t, stats: *mu
 
 /// Ends the hub: its chunks are dropped, its links return CLOSED from then on, and who waits in them gets that. Leases go on: their memory stays until each has ended, by ucxx_envelope_abort or _release, or a commit, which returns CLOSED and leaves that to be done. When it returns, no on_ready runs or
 /// will run, but for one that it was called from. NULL is ignored. No call with the hub itself may be under way.
+/// So an on_ready that waits for the caller makes it wait without end.
 ///
 /// # Safety
 /// NULL or a hub of this library, not used afterwards.

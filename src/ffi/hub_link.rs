@@ -185,6 +185,7 @@ fn convert(params: &ucxx_link_params) -> Result<LinkParams> {
 }
 
 /// Ends a link. Leases that it has given go on. Chunks that wait for this consumer alone are done if another one has had them, and stay otherwise. When it returns, its on_ready does not run and will not, but for one that it was called from. NULL is ignored. No other call on the link may be under way. Any thread.
+/// So an on_ready that waits for the caller makes it wait without end.
 ///
 /// # Safety
 /// NULL or a link of this library, not used afterwards.

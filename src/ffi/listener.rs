@@ -99,6 +99,7 @@ pub unsafe extern "C" fn ucxx_listener_port(listener: *const ucxx_listener_t) ->
 
 /// Stops listening, rejects the requests that nobody has answered, waits until `on_connect` does not run any more, and frees the
 /// handle. Endpoints that were accepted stay. From a callback it does not wait. NULL is ignored.
+/// An `on_connect`, or another callback of a progress thread, that waits for the caller makes that wait without end.
 ///
 /// # Safety
 /// NULL or a listener of this library, not used afterwards.

@@ -386,6 +386,7 @@ pub unsafe extern "C" fn ucxx_window_close(window: *mut ucxx_window_t) -> ucxx_s
 
 /// Frees the handle, and the memory that the library has made for this process; members that have not closed it keep their mappings of that as long as they live. Local. Of a window that was not closed it lets go of all locks, and those that wait for this process in a fence, an exposure or a close
 /// get PEER_FAILED; the caller sees to it that nobody accesses memory of the caller's any more. NULL is ignored. No call on the window may be under way.
+/// A callback of the group's worker that runs on its progress thread, and waits for the caller, makes it wait as long.
 ///
 /// # Safety
 /// NULL or a window of this library, not used afterwards.

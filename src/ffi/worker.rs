@@ -7,6 +7,7 @@ use super::operation::{submit, ucxx_op_params_t};
 use super::params::{self, sized};
 use super::status::ucxx_status_t;
 use crate::engine::call_out::CallOut;
+use crate::engine::doomed::{self, Then};
 use crate::engine::gate::ThreadMode;
 use crate::engine::owner::When;
 use crate::engine::ring::LARGEST_DEPTH;
@@ -199,6 +200,10 @@ fn progress_mode(number: i32) -> Result<ProgressMode> {
 /// With UCX 1.13 over TCP alone, UCX's half of a worker that still connects stays until the process ends where
 /// its peers do not progress, as UCX would abort the process (docs/connections.md).
 ///
+/// It waits for a callback of the worker's that runs on another thread. A callback that waits for the caller (for an
+/// interpreter's lock that the caller holds, for the event loop that the caller is) makes that wait without end: give up the
+/// lock for the call, or call ucxx_worker_destroy_nb.
+///
 /// # Safety
 /// NULL or a worker of this library, not used afterwards.
 #[no_mangle]
@@ -208,6 +213,35 @@ pub unsafe extern "C" fn ucxx_worker_destroy(worker: *mut ucxx_worker_t) {
         unsafe { handle::take_arc(worker) }.into_iter().for_each(Worker::destroy);
         Ok(Status::OK)
     });
+}
+
+/// ucxx_worker_destroy without waiting: the worker ends on a thread that the library makes for it, where the callbacks of what is
+/// cut short run, too. `done(arg)` runs last, once, on that thread, when the worker has ended, no callback of it runs, and its
+/// context may be destroyed. It may call every function, also those that wait. It must not throw. `done` is optional.
+///
+/// The handle is the library's as soon as this returns UCXX_OK. Until `done` runs the library's thread is in a call on the
+/// worker: where there is no progress thread, calls on its endpoints, listeners and requests wait until then. From a
+/// callback where progress is manual it begins when the call that made the callback returns. A process that leaves by exit()
+/// waits for `done` first (see ucxx_context_destroy).
+///
+/// Errors: INVALID_PARAM for NULL; NO_RESOURCE where the system gives no thread, and FORKED. Then nothing has happened, and the
+/// worker stays the caller's.
+///
+/// # Safety
+/// A worker of this library, not used after UCXX_OK; `done` may be called with `arg`.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_destroy_nb(
+    worker: *mut ucxx_worker_t,
+    done: Option<unsafe extern "C" fn(arg: *mut c_void)>,
+    arg: *mut c_void,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        doomed::end_elsewhere(unsafe { handle::share(worker) }?, done.map(|done| Then(done, arg)))?;
+        // SAFETY: as for this function.
+        drop(unsafe { handle::take_arc(worker) });
+        Ok(Status::OK)
+    })
 }
 
 /// One progress pass: UCX's progress, then the callbacks that are due. `*events` is the number of events handled, 0 when there
@@ -342,6 +376,7 @@ pub unsafe extern "C" fn ucxx_worker_start_progress_thread(
 
 /// Stops the progress thread after a last pass, and waits for its end; progress is manual then. Nothing that was submitted is
 /// lost: it goes on with whoever progresses, and threads that wait do so themselves. NO_ELEM when there is none; BUSY from a callback.
+/// It waits for the callback that the thread is in: not for a caller whom that waits for, see ucxx_worker_destroy.
 ///
 /// # Safety
 /// A worker of this library.

@@ -1,6 +1,6 @@
 /*
  * Where the system lets this user have no more threads, what needs one is refused with NO_RESOURCE; UCX would end the process. A worker that a callback destroys on its progress
- * thread has no thread to end on then: the next call that can ends it.
+ * thread has no thread to end on then: the next call that can ends it. One that is destroyed without waiting stays.
  */
 #include "test_util.h"
 
@@ -66,6 +66,9 @@ int main(void) {
   CHECK_MESSAGE("thread");
   CHECK_OK(ucxx_context_create(NULL, &other));
   ucxx_context_destroy(other);
+  CHECK_STATUS(ucxx_worker_destroy_nb(manual, NULL, NULL), UCXX_ERR_NO_RESOURCE);
+  CHECK_MESSAGE("thread");
+  CHECK_STATUS(ucxx_worker_progress(manual, NULL), UCXX_OK);
   limit_threads(0);
 
   STEP("a worker with a thread is destroyed on that, and there is no thread to end it on");

@@ -85,6 +85,7 @@ RULES = {
     ("ucxx_config_visitor_t", "visit"): "ucxx_config_visitor_t visit = one_in(c, 16) ? NULL : on_variable;",
     ("void (*)(void *, const char *)", "line"): "void (*line)(void *, const char *) = one_in(c, 16) ? NULL : on_line;",
     ("void (*)(void *)", "function"): "void (*function)(void *) = one_in(c, 16) ? NULL : on_run; record_t *arg = c->record = new_record(c); arg->least = arg->most = 1;",
+    ("void (*)(void *)", "done"): "void (*done)(void *) = one_in(c, 16) ? NULL : on_run; record_t *arg = c->record = new_record(c); arg->most = 1;",
     ("ucxx_endpoint_callback_t", "callback"): "ucxx_endpoint_callback_t callback = one_in(c, 4) ? NULL : on_writable; record_t *arg = c->record = new_record(c); arg->most = 1;",
     ("ucxx_am_handler_t", "handler"): "ucxx_am_handler_t handler = one_in(c, 4) ? NULL : on_am; record_t *arg = c->record = new_record(c); arg->most = INT32_MAX;",
     ("ucxx_fetch_handler_t", "handler"): "ucxx_fetch_handler_t handler = one_in(c, 4) ? NULL : on_fetch; record_t *arg = c->record = new_record(c); arg->most = INT32_MAX;",
@@ -101,8 +102,8 @@ for each in PARAMS:
 SERIAL = {f"ucxx_window_{each}" for each in
           "lock lock_nb unlock lock_all unlock_all post start complete wait test fence set_hints close query sync_type".split()}
 # One at a time on one handle, or one that the call may end.
-ALONE = {"ucxx_envelope_commit", "ucxx_envelope_abort", "ucxx_envelope_release", "ucxx_envelope_query", "ucxx_envelope_swap", "ucxx_link_arm"}
-ENDS = {"ucxx_envelope_commit", "ucxx_envelope_abort", "ucxx_envelope_release"}
+ALONE = {"ucxx_envelope_commit", "ucxx_envelope_abort", "ucxx_envelope_release", "ucxx_envelope_query", "ucxx_envelope_swap", "ucxx_link_arm", "ucxx_worker_destroy_nb"}
+ENDS = {"ucxx_envelope_commit", "ucxx_envelope_abort", "ucxx_envelope_release", "ucxx_worker_destroy_nb"}
 # Lent, not given: not to be destroyed.
 LENT = {"ucxx_group_endpoint"}
 # Destroyed at once: endpoints to what such an address names, taken for foreign, would not notice its end.
