@@ -113,7 +113,7 @@ static void run_consumer(struct pair *pair) {
   for (uint32_t block = 0; block < BLOCKS; block++) {
     ucxx_request_t *request = NULL;
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-    params.from = pair->endpoint;
+    params.source = pair->endpoint;
     ucxx_status_t status = ucxx_tag_recv(pair->worker, words, sizeof words, TAG, PAIR_ALL_BITS, &params, &request);
     check(outcome(status, request), "receive");
     for (int round = 0; round < EFFORT; round++) {

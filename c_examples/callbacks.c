@@ -67,7 +67,7 @@ static void post_receive(struct slot *slot) {
   params.callback = on_received;
   params.callback_arg = slot;
   params.recv_info = &slot->info;
-  params.from = traffic->pair.endpoint;
+  params.source = traffic->pair.endpoint;
   ucxx_status_t status = ucxx_tag_recv(traffic->pair.worker, slot->buffer, sizeof slot->buffer, TAG, PAIR_ALL_BITS, &params, NULL);
   if (status != UCXX_INPROGRESS) check(status, "receive");
 }

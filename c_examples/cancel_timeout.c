@@ -23,7 +23,7 @@ static void operation_timeout(struct pair *pair) {
   char buffer[16];
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.timeout_ns = 20 * MILLISECOND_NS;
-  params.from = pair->endpoint;
+  params.source = pair->endpoint;
   ucxx_request_t *request = NULL;
   ucxx_status_t status = ucxx_tag_recv(pair->worker, buffer, sizeof buffer, TAG_NEVER_SENT, PAIR_ALL_BITS, &params, &request);
   require(status == UCXX_INPROGRESS, "a receive without a message is in progress");
@@ -37,7 +37,7 @@ static void operation_timeout(struct pair *pair) {
 static void wait_limit_and_cancel(struct pair *pair) {
   char buffer[16];
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  params.from = pair->endpoint;
+  params.source = pair->endpoint;
   ucxx_request_t *request = NULL;
   ucxx_status_t status = ucxx_tag_recv(pair->worker, buffer, sizeof buffer, TAG_NEVER_SENT, PAIR_ALL_BITS, &params, &request);
   require(status == UCXX_INPROGRESS, "a receive without a message is in progress");
@@ -63,7 +63,7 @@ static void too_late_to_cancel(struct pair *pair) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.timeout_ns = PAIR_TIMEOUT_NS; /* long enough never to matter */
   params.recv_info = &info;
-  params.from = pair->endpoint;
+  params.source = pair->endpoint;
   ucxx_request_t *receiving = NULL, *sending = NULL;
   ucxx_status_t received = ucxx_tag_recv(pair->worker, answer, sizeof answer, TAG_ANSWER, PAIR_ALL_BITS, &params, &receiving);
   require(received == UCXX_INPROGRESS, "no answer before the question");
@@ -82,7 +82,7 @@ static void too_late_to_cancel(struct pair *pair) {
 static void answer_peer(struct pair *pair) {
   char question[16];
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  params.from = pair->endpoint;
+  params.source = pair->endpoint;
   ucxx_request_t *request = NULL;
   ucxx_status_t status = ucxx_tag_recv(pair->worker, question, sizeof question, TAG_GO, PAIR_ALL_BITS, &params, &request);
   check(outcome(status, request), "question");

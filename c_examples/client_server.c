@@ -57,7 +57,7 @@ static void client_receive(struct client *client) {
   params.callback = on_question;
   params.callback_arg = client;
   params.recv_info = &client->info;
-  params.from = client->endpoint; /* ends the receive when the client goes */
+  params.source = client->endpoint; /* ends the receive when the client goes */
   client->under_way =
       ucxx_tag_recv(client->server->worker, client->text, sizeof client->text, client->number, ALL_BITS, &params, NULL) == UCXX_INPROGRESS;
 }

@@ -48,7 +48,7 @@ static inline ucxx_status_t outcome(ucxx_status_t status, ucxx_request_t *reques
 static inline ucxx_status_t hear(ucxx_worker_t *worker, ucxx_endpoint_t *from, void *data, size_t capacity, uint64_t tag, ucxx_recv_info_t *info) {
   ucxx_request_t *request = NULL;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  params.from = from; /* the receive ends with the connection */
+  params.source = from; /* the receive ends with the connection */
   params.recv_info = info;
   ucxx_status_t status = ucxx_tag_recv(worker, data, capacity, tag, ALL_BITS, &params, &request);
   return outcome(status, request);

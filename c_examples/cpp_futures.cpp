@@ -122,7 +122,7 @@ public:
     receiving->content.bytes.resize(capacity);
     return submit(std::move(receiving), [this, tag, timeout](operation &op, ucxx_op_params_t &params) {
       params.recv_info = &op.info;
-      params.from = endpoint_.get();
+      params.source = endpoint_.get();
       params.timeout_ns = timeout;
       return ucxx_tag_recv(worker_.get(), op.content.bytes.data(), op.content.bytes.size(), tag, UINT64_MAX, &params, nullptr);
     });

@@ -51,7 +51,7 @@ static void post_receive(struct loop *loop) {
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   params.callback = on_received;
   params.callback_arg = loop;
-  params.from = loop->pair.endpoint;
+  params.source = loop->pair.endpoint;
   ucxx_status_t status = ucxx_tag_recv(loop->pair.worker, &loop->incoming, sizeof loop->incoming, TAG, PAIR_ALL_BITS, &params, NULL);
   if (status != UCXX_INPROGRESS) check(status, "receive");
 }

@@ -71,11 +71,11 @@ int main(int argc, char **argv) {
   ucxx_address_destroy(theirs);
 
   /* The receive is posted before the send: whatever arrives goes straight into the buffer. Tag receives match
-   * messages from any peer; `from` does not narrow that, but ends the receive if this peer dies. */
+   * messages from any peer; `source` does not narrow that, but ends the receive if this peer dies. */
   char heard[128];
   ucxx_recv_info_t info = {0};
   ucxx_op_params_t receive = UCXX_OP_PARAMS_INIT;
-  receive.from = endpoint;
+  receive.source = endpoint;
   receive.recv_info = &info;
   ucxx_request_t *receiving = NULL;
   ucxx_status_t received = ucxx_tag_recv(worker, heard, sizeof heard - 1, GREETING_TAG, ALL_BITS, &receive, &receiving);

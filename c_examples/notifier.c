@@ -76,7 +76,7 @@ static void submit(struct pair *pair, ucxx_notifier_t *notifier, struct operatio
   if (operation->is_send) {
     status = ucxx_tag_send(pair->endpoint, &operation->word, sizeof operation->word, TAG, &params, NULL);
   } else {
-    params.from = pair->endpoint;
+    params.source = pair->endpoint;
     status = ucxx_tag_recv(pair->worker, &operation->word, sizeof operation->word, TAG, PAIR_ALL_BITS, &params, NULL);
   }
   if (status != UCXX_INPROGRESS) check(status, "submit");

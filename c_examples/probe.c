@@ -68,7 +68,7 @@ static void receive_all(struct pair *pair) {
   unsigned char *buffer = malloc((size_t)info.length);
   require(buffer != NULL, "memory");
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  params.from = pair->endpoint;
+  params.source = pair->endpoint;
   ucxx_request_t *request = NULL;
   ucxx_status_t status = ucxx_tag_recv(pair->worker, buffer, (size_t)info.length, info.sender_tag, PAIR_ALL_BITS, &params, &request);
   check(outcome(status, request), "receive after a probe");

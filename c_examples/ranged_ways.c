@@ -224,7 +224,7 @@ static ucxx_status_t tag_read(void *arg, const struct range *range, unsigned cha
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.memory_type = UCXX_MEMORY_HOST;
   params.timeout_ns = PAIR_TIMEOUT_NS;
-  params.from = pair->endpoint; /* else the receives would outlive the server */
+  params.source = pair->endpoint; /* else the receives would outlive the server */
   ucxx_status_t status = ucxx_tag_recv(pair->worker, &said, sizeof said, TAG_STATUS | client->number, UINT64_MAX, &params, &told);
   if (status != UCXX_INPROGRESS) return status;
   params.recv_info = &info;

@@ -213,7 +213,7 @@ static void on_sent(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   params.callback = on_record;
   params.callback_arg = client;
   params.recv_info = &client->info;
-  params.from = client->endpoint;
+  params.source = client->endpoint;
   client->under_way = ucxx_tag_recv(client->server->worker, &client->record, sizeof client->record, client->greeting.connection, ALL_BITS,
                                     &params, NULL) == UCXX_INPROGRESS;
 }

@@ -61,7 +61,7 @@ static void pass_on(struct ring *ring, uint32_t leaving, uint32_t coming, float 
   ucxx_request_t *receiving = NULL, *sending = NULL;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   uint64_t tag = ring->messages++;
-  params.from = ring->previous; /* a receive belongs to no endpoint unless it says so: this one ends when the sender dies */
+  params.source = ring->previous; /* a receive belongs to no endpoint unless it says so: this one ends when the sender dies */
   ucxx_status_t received = ucxx_tag_recv(ring->worker, place, block_bytes(ring, coming), tag, ALL_BITS, &params, &receiving);
   ucxx_status_t sent = ucxx_tag_send(ring->next, ring->vector + block_begin(ring, leaving), block_bytes(ring, leaving), tag, NULL, &sending);
   if (outcome(received, receiving) != UCXX_OK || outcome(sent, sending) != UCXX_OK) give_up();

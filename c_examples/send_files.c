@@ -187,7 +187,7 @@ static ucxx_status_t post_receive(struct session *session, uint64_t flags, void 
   params.flags = flags;
   params.memory_type = UCXX_MEMORY_HOST;
   params.recv_info = info;
-  params.from = session->endpoint; /* a receive has no peer of its own: this ties it to the life of ours */
+  params.source = session->endpoint; /* a receive has no peer of its own: this ties it to the life of ours */
   return ucxx_tag_recv(session->worker, data, length, tag, ALL_BITS, &params, request);
 }
 

@@ -978,7 +978,7 @@ struct ucxx_op_params {
    * Tag receives: end with this endpoint's failure or close, too, and at once if it has failed already; has no effect on
    * matching. Optional.
    */
-  ucxx_endpoint_t *from;
+  ucxx_endpoint_t *source;
 };
 
 /**
@@ -1073,7 +1073,7 @@ struct ucxx_endpoint_params {
   uint64_t connect_timeout_ns;
   /**
    * Give the peer up, with TIMED_OUT, when it stays silent this long while something of the endpoint's is under way: a send, a
-   * flush, or a receive that names it in `from`; 0 for never. For stopped processes and cut links; a process that has ended is
+   * flush, or a receive that names it in `source`; 0 for never. For stopped processes and cut links; a process that has ended is
    * noticed without it. Noticed within one and a half times it. Peers answer when they make progress: choose it longer than they
    * may go without. Time in which this side makes no progress is not counted, but for half of it. Only workers of this library can be asked. A peer
    * that was only stopped may go on reading the buffer of a large send after the send has ended here.
@@ -2287,7 +2287,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_endpoint_status(const ucxx_endpoint_t *endpoin
 UCXX_NODISCARD ucxx_status_t ucxx_endpoint_flush(ucxx_endpoint_t *endpoint, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Closes the endpoint: it takes nothing more. UCXX_CLOSE_FLUSH lets finish what came before, sends and those receives with this endpoint in `from` that
+ * Closes the endpoint: it takes nothing more. UCXX_CLOSE_FLUSH lets finish what came before, sends and those receives with this endpoint in `source` that
  * have matched a message (the others end with CLOSED), for as long as something does finish every three seconds or the timeout allows, and then goes on by force, with TIMED_OUT; UCXX_CLOSE_FORCE cuts short:
  * requests complete with CANCELED. Complete when all of the endpoint's requests are; `on_close` follows. The handle stays to be
  * destroyed. CLOSED when it was closed before. Where nothing was sent, UCX's connection stands, and the peer has not answered yet, a flush waits until that has heard of it, for a
@@ -2426,7 +2426,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_tag_send_iov(ucxx_endpoint_t *endpoint, const 
 /**
  * Receives one message whose tag equals `tag` in the bits of `tag_mask`, from any endpoint of the worker.
  *
- * It belongs to no endpoint: name one in `from`, or give a timeout, if the sender's death shall end it.
+ * It belongs to no endpoint: name one in `source`, or give a timeout, if the sender's death shall end it.
  *
  * A longer message gives MESSAGE_TRUNCATED, with its full length in recv_info and the buffer undefined. Messages that nobody
  * receives wait at the receiver without bound.

@@ -76,7 +76,7 @@ impl Worker {
         let describe = |slot: &Slot| {
             slot.making.set(Some(Making::by(allocator)));
             slot.multi.set(Some(self.multis.take()));
-            Queued { tag, tag_mask, endpoint: params.from, ..Queued::NOTHING }
+            Queued { tag, tag_mask, endpoint: params.source, ..Queued::NOTHING }
         };
         if self.goes_through_ring(params) {
             self.need(feature::TAG)?;
@@ -90,7 +90,7 @@ impl Worker {
         slot.begin(Kind::TagRecvMulti, params, 0, 0, out.is_wanted());
         let queued = describe(slot);
         slot.queued.set(queued);
-        inside.start(slot, params.from(), params, out);
+        inside.start(slot, params.source(), params, out);
         inside.receive_posted(slot);
         Ok(Submitted::Pending)
     }

@@ -90,7 +90,7 @@ pub struct OpParams {
     /// Filled when a receive completes.
     pub recv_info: *mut RecvInfo,
     /// A tag receive ends with this endpoint. Null, or alive during the call.
-    pub from: *const Endpoint,
+    pub source: *const Endpoint,
 }
 
 impl Default for OpParams {
@@ -112,7 +112,7 @@ impl OpParams {
         notifier: std::ptr::null(),
         memory: std::ptr::null(),
         recv_info: std::ptr::null_mut(),
-        from: std::ptr::null(),
+        source: std::ptr::null(),
     };
 
     /// Reports the end.
@@ -124,9 +124,9 @@ impl OpParams {
 
     /// Ends a receive.
     #[inline(always)]
-    pub(crate) fn from(&self) -> Option<&Endpoint> {
+    pub(crate) fn source(&self) -> Option<&Endpoint> {
         // SAFETY: see the field.
-        unsafe { self.from.as_ref() }
+        unsafe { self.source.as_ref() }
     }
 
     /// Refuses what does not go together, or not with this operation. `allowed` are the flags beyond those of every one.

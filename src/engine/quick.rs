@@ -27,7 +27,7 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
 impl OpParams {
-    /// No flag, no timeout, no notifier, no `from`, and memory that is not a device's. `unusual` is what the caller wants to be 0
+    /// No flag, no timeout, no notifier, no `source`, and memory that is not a device's. `unusual` is what the caller wants to be 0
     /// as well.
     #[inline(always)]
     pub fn is_plain(&self, unusual: u64) -> bool {
@@ -37,7 +37,7 @@ impl OpParams {
             | u64::from(self.reserved)
             | self.notifier as u64
             | self.memory as u64
-            | self.from as u64;
+            | self.source as u64;
         unusual == 0 && self.memory_type as u32 <= memory_type::HOST as u32
     }
 

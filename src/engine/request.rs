@@ -83,7 +83,7 @@ pub(crate) mod mark {
     pub(crate) const LIVE: u8 = 8;
     /// At its deadline the endpoint may be closed by force.
     pub(crate) const CLOSES: u8 = 16;
-    /// A receive of whose end only its request tells: no callback, notifier, `recv_info`, `from` or timeout, not cancelled, and its
+    /// A receive of whose end only its request tells: no callback, notifier, `recv_info`, `source` or timeout, not cancelled, and its
     /// request not let go of.
     pub(crate) const PLAIN: u8 = 32;
     /// A send in its endpoint's queue: UCP knows nothing of it.
@@ -144,7 +144,7 @@ pub struct Slot {
     pub(crate) recv_info: Cell<*mut RecvInfo>,
     pub(crate) length: Cell<u64>,
     pub(crate) tag: Cell<u64>,
-    /// The endpoint it goes to (sends, flush, close), or that it ends with (`from` of a receive). The worker keeps the
+    /// The endpoint it goes to (sends, flush, close), or that it ends with (`source` of a receive). The worker keeps the
     /// endpoint alive as long as anything in flight names it.
     pub(crate) endpoint: Cell<*const Endpoint>,
     /// Position in the order of submissions.

@@ -244,7 +244,7 @@ impl Worker {
 
     #[inline(always)]
     pub(super) fn check_from(&self, params: &OpParams) -> Result<()> {
-        let Some(from) = params.from() else { return Ok(()) };
+        let Some(from) = params.source() else { return Ok(()) };
         if !std::ptr::eq(std::sync::Arc::as_ptr(&from.worker), self) {
             return Err(Error::invalid("from: an endpoint of another worker"));
         }
@@ -265,7 +265,7 @@ impl Worker {
         self.need(feature::TAG)?;
         self.check_from(params)?;
         let memory_type = memory_type_of(self, parts, params)?;
-        let endpoint = params.from;
+        let endpoint = params.source;
         self.delay(kind, 0, params, out, |slot| {
             let (buffer, count, scattered) = describe_parts(slot, parts);
             Queued { buffer, count, scattered, tag, tag_mask, memory_type, endpoint, message, ..Queued::NOTHING }
@@ -292,7 +292,7 @@ impl Worker {
         let (buffer, count, scattered) = describe_parts(slot, parts);
         param.scattered(scattered);
         let posted = call(buffer, count, param.as_ptr());
-        self.submitted(slot, posted, Submission { endpoint: params.from(), params, length: 0, tag: 0 }, out)
+        self.submitted(slot, posted, Submission { endpoint: params.source(), params, length: 0, tag: 0 }, out)
     }
 }
 

@@ -45,7 +45,7 @@ pub struct ucxx_endpoint_params {
     /// several addresses, each that is left gets an equal share of the time that is left.
     pub connect_timeout_ns: u64,
     /// Give the peer up, with TIMED_OUT, when it stays silent this long while something of the endpoint's is under way: a send, a
-    /// flush, or a receive that names it in `from`; 0 for never. For stopped processes and cut links; a process that has ended is
+    /// flush, or a receive that names it in `source`; 0 for never. For stopped processes and cut links; a process that has ended is
     /// noticed without it. Noticed within one and a half times it. Peers answer when they make progress: choose it longer than they
     /// may go without. Time in which this side makes no progress is not counted, but for half of it. Only workers of this library can be asked. A peer
     /// that was only stopped may go on reading the buffer of a large send after the send has ended here.
@@ -305,7 +305,7 @@ pub unsafe extern "C" fn ucxx_endpoint_flush(
     unsafe { submit(params, request, |params, out| handle::get(endpoint)?.flush(params, out)) }
 }
 
-/// Closes the endpoint: it takes nothing more. UCXX_CLOSE_FLUSH lets finish what came before, sends and those receives with this endpoint in `from` that
+/// Closes the endpoint: it takes nothing more. UCXX_CLOSE_FLUSH lets finish what came before, sends and those receives with this endpoint in `source` that
 /// have matched a message (the others end with CLOSED), for as long as something does finish every three seconds or the timeout allows, and then goes on by force, with TIMED_OUT; UCXX_CLOSE_FORCE cuts short:
 /// requests complete with CANCELED. Complete when all of the endpoint's requests are; `on_close` follows. The handle stays to be
 /// destroyed. CLOSED when it was closed before. Where nothing was sent, UCX's connection stands, and the peer has not answered yet, a flush waits until that has heard of it, for a

@@ -46,7 +46,7 @@ pub struct ucxx_op_params {
     pub recv_info: *mut ucxx_recv_info_t,
     /// Tag receives: end with this endpoint's failure or close, too, and at once if it has failed already; has no effect on
     /// matching. Optional.
-    pub from: *mut ucxx_endpoint_t,
+    pub source: *mut ucxx_endpoint_t,
 }
 /// What every operation takes beside its own arguments; NULL means all defaults.
 pub type ucxx_op_params_t = ucxx_op_params;
@@ -73,7 +73,7 @@ const _: () = {
             assert!(std::mem::offset_of!(OpParams, $field) == std::mem::offset_of!(ucxx_op_params, $field));
         )*};
     }
-    same!(struct_size flags memory_type reserved timeout_ns callback callback_arg notifier memory recv_info from);
+    same!(struct_size flags memory_type reserved timeout_ns callback callback_arg notifier memory recv_info source);
 };
 
 /// More bits than these in a length make it one that is looked at.

@@ -151,7 +151,7 @@ pub unsafe extern "C" fn ucxx_tag_send_iov(
 
 /// Receives one message whose tag equals `tag` in the bits of `tag_mask`, from any endpoint of the worker.
 ///
-/// It belongs to no endpoint: name one in `from`, or give a timeout, if the sender's death shall end it.
+/// It belongs to no endpoint: name one in `source`, or give a timeout, if the sender's death shall end it.
 ///
 /// A longer message gives MESSAGE_TRUNCATED, with its full length in recv_info and the buffer undefined. Messages that nobody
 /// receives wait at the receiver without bound.

@@ -78,7 +78,7 @@ class Changes(unittest.TestCase):
         self.adds("UCXX_LOG_TRACE = 5,", "UCXX_LOG_TRACE = 5, UCXX_LOG_ALL = 6,", "new:     constant UCXX_LOG_ALL = 6")
 
     def test_a_member_at_the_end_of_a_struct_that_grows(self):
-        self.adds("  ucxx_endpoint_t *from;\n};", "  ucxx_endpoint_t *from;\n  uint64_t more;\n};", "new:     member ucxx_op_params.more: at 80")
+        self.adds("  ucxx_endpoint_t *source;\n};", "  ucxx_endpoint_t *source;\n  uint64_t more;\n};", "new:     member ucxx_op_params.more: at 80")
 
     def test_a_member_in_what_was_padding(self):
         self.breaks("  uint32_t ucx_copies;\n};", "  uint32_t ucx_copies;\n  uint32_t more;\n};", "new:     member ucxx_version.more: at 52")

@@ -73,7 +73,7 @@ static void forced_cycle(const pair_t *pair, const ucxx_address_t *address) {
   params.on_close_arg = &closed;
   CHECK_OK(ucxx_endpoint_create(pair->worker, address, &params, &endpoint));
   greet(pair, endpoint);
-  from.from = endpoint;
+  from.source = endpoint;
   CHECK_STATUS(ucxx_tag_recv(pair->worker, &never, sizeof never, 2, UINT64_MAX, &from, &receive), UCXX_INPROGRESS);
   pair_sync(pair);
   int mine = turn++ % 2 == pair->side;

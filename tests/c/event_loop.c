@@ -39,7 +39,7 @@ static void receive(const ucxx_op_params_t *params) {
 static void receive_from_named(const ucxx_op_params_t *params) {
   ucxx_op_params_t from = *params;
   named = connect_workers(worker, duo.right);
-  from.from = named;
+  from.source = named;
   receive(&from);
 }
 

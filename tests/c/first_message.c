@@ -108,7 +108,7 @@ static void receive(const sides_t *sides, kind_t kind, const ucxx_address_t *lef
   for (uint64_t passes = chance(30); passes > 0; passes--)
     some_passes(sides);
   CHECK_OK(ucxx_endpoint_create(sides->right, left_address, NULL, &from));
-  params.from = from;
+  params.source = from;
   switch (kind) {
     case TAG_SEND: status = ucxx_tag_recv(sides->right, into, length, TAG, UINT64_MAX, &params, &request); break;
     case TAG_MULTI: status = ucxx_tag_recv_multi(sides->right, TAG, UINT64_MAX, NULL, &params, &request); break;

@@ -60,7 +60,7 @@ static void on_connect(void *arg, ucxx_conn_request_t *request) {
 static ucxx_status_t receive_one(unsigned at, ucxx_request_t **request) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   switch (plan.kind) {
-    case TAG: params.from = endpoint; return ucxx_tag_recv(worker, room[at], plan.length, at, UINT64_MAX, &params, request);
+    case TAG: params.source = endpoint; return ucxx_tag_recv(worker, room[at], plan.length, at, UINT64_MAX, &params, request);
     case STREAM: return ucxx_stream_recv(endpoint, room[at], plan.length, NULL, request);
     default: return ucxx_am_queue_recv(endpoint, NULL, NULL, request);
   }

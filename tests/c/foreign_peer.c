@@ -66,7 +66,7 @@ static void wait_in_vain(const ends_t *ends) {
   static uint8_t word[8];
   ucxx_request_t *request = NULL;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  params.from = ends->endpoint;
+  params.source = ends->endpoint;
   CHECK_STATUS(ucxx_tag_recv(worker, word, sizeof word, TAG_NEVER, UINT64_MAX, &params, &request), UCXX_INPROGRESS);
   CHECK_STATUS(ucxx_request_wait(request, 10 * (uint64_t)PATIENCE_NS), UCXX_INPROGRESS);
   CHECK_OK(ucxx_endpoint_status(ends->endpoint));
@@ -156,7 +156,7 @@ static void they_die(foreigner_t *other, ends_t *ends, int busy) {
     params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
     params.callback = see_completion;
     params.callback_arg = &fired[at];
-    params.from = at == SENDS ? ends->endpoint : NULL;
+    params.source = at == SENDS ? ends->endpoint : NULL;
     if (at < SENDS)
       CHECK_STATUS(ucxx_tag_send(ends->endpoint, data[at], sizeof data[at], TAG_NEVER, &params, NULL), UCXX_INPROGRESS);
     else

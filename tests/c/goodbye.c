@@ -101,7 +101,7 @@ static void both_ends(const manner_t *manner, int32_t error_handling, int32_t ho
   UNTIL(&sides, seen_count(&here.open) + seen_count(&there.open) == 2);
   say(&sides, &here, sides.right, 1);
   say(&sides, &there, sides.left, 2);
-  from.from = there.endpoint;
+  from.source = there.endpoint;
   CHECK_STATUS(ucxx_tag_recv(sides.right, &word, 8, 3, UINT64_MAX, &from, &waiting), UCXX_INPROGRESS);
   close_it(&sides, &here, how);
   finished(&sides, UCXX_INPROGRESS, &waiting, UCXX_ERR_CONNECTION_RESET);

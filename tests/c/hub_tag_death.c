@@ -91,7 +91,7 @@ static void goes_on(victim_t *survivor) {
   ucxx_request_t *send = NULL, *receive = NULL;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   put_chunk(5);
-  params.from = survivor->endpoint;
+  params.source = survivor->endpoint;
   ucxx_status_t received = ucxx_link_recv(in, TAG_BACK, UINT64_MAX, &params, &receive);
   CHECK_OK(finish(ucxx_link_send(out, survivor->endpoint, TAG, NULL, &send), &send));
   CHECK_OK(finish(received, &receive));
@@ -155,7 +155,7 @@ static int dies_sending(victim_t *survivor, char role, int passes) {
   ucxx_request_t *request = NULL;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   start(&peer, role);
-  params.from = peer.endpoint;
+  params.source = peer.endpoint;
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   params.callback = see_completion;
   params.callback_arg = &seen;

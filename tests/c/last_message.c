@@ -31,7 +31,7 @@ static void on_connect(void *arg, ucxx_conn_request_t *request) {
   receive.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   receive.callback = see_completion;
   receive.callback_arg = &guest->received;
-  receive.from = guest->endpoint;
+  receive.source = guest->endpoint;
   CHECK_STATUS(ucxx_tag_recv(worker, &guest->word, sizeof guest->word, TAG + (uint64_t)accepted, UINT64_MAX, &receive, NULL), UCXX_INPROGRESS);
   accepted++;
 }

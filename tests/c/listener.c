@@ -78,7 +78,7 @@ static void reject_at_once(const manner_t *manner) {
   callback.callback_arg = &fired;
   site_open(&site, manner, NULL, REJECT);
   dial(&site, "127.0.0.1", &client);
-  from.from = client.endpoint;
+  from.source = client.endpoint;
   /* Where threads progress it may have been rejected before the next call. */
   const ucxx_status_t begun[] = {
       ucxx_tag_send(client.endpoint, &word, 8, 1, NULL, &requests[0]),

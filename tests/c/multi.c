@@ -285,7 +285,7 @@ static void cancels(const duo_t *duo) {
   STEP("with the endpoint that it names");
   ucxx_endpoint_t *back = connect_workers(duo->right, duo->left);
   params.timeout_ns = 0;
-  params.from = back;
+  params.source = back;
   header_make(header, 0, 2, lengths);
   first = receive(duo, TAG, UINT64_MAX, &allocator, &params);
   second = receive(duo, TAG, UINT64_MAX, &allocator, &params);

@@ -94,7 +94,7 @@ static void dies_after(int messages) {
   ucxx_allocator_t allocator = maker_allocator(&maker);
   ucxx_request_t *in[AT_ONCE], *tagged[AT_ONCE] = {0}, *active[AT_ONCE] = {0};
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  params.from = endpoint;
+  params.source = endpoint;
   for (int at = 0; at < AT_ONCE; at++)
     CHECK_STATUS(ucxx_tag_recv_multi(worker, tag, UINT64_MAX, &allocator, &params, &in[at]), UCXX_INPROGRESS);
   for (int at = 0; at < AT_ONCE; at++) {

@@ -60,11 +60,11 @@ static void kill_one(victim_t *survivor, int sends, size_t size) {
   CHECK(seen != NULL);
   uint64_t word = 0;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  params.from = victim.endpoint;
+  params.source = victim.endpoint;
   params.callback = see_completion;
   params.callback_arg = &seen[sends];
   CHECK_STATUS(ucxx_tag_recv(worker, &word, sizeof word, TAG_NEVER, UINT64_MAX, &params, &requests[sends]), UCXX_INPROGRESS);
-  params.from = NULL;
+  params.source = NULL;
   for (int at = 0; at < sends; at++) {
     ucxx_status_t status;
     params.callback_arg = &seen[at];

@@ -281,7 +281,7 @@ static void receive_one(int stream, size_t length) {
   operation_t *op = begin(RECEIVE, stream / TAGS % 2, stream, length, &wide, &out);
   op->number = posted[stream]++;
   if (rough && draw(4) == 0)
-    params->from = endpoints[op->worker * 2 + (int)draw(2)];
+    params->source = endpoints[op->worker * 2 + (int)draw(2)];
   ucxx_status_t status = ucxx_tag_recv(workers[op->worker], op->buffer, length, (uint64_t)stream, UINT64_MAX, params, out);
   submitted(op, status, params, out != NULL);
 }

@@ -218,7 +218,7 @@ static void post_some(hub_t *hub, bool sends) {
     ucxx_request_t *request = NULL, **place = word_is(post.handle, "none") ? NULL : &request;
     uint64_t ticket = 0;
     operation_plain(post.group, post.handle, &params, &ticket);
-    params.from = sends ? NULL : post.endpoint;
+    params.source = sends ? NULL : post.endpoint;
     ucxx_status_t status = sends ? ucxx_link_send(hub->out, post.endpoint, post.tag, &params, place) : ucxx_link_recv(hub->in, post.tag, UINT64_MAX, &params, place);
     operation_called(ticket, status, request);
     if (status >= 0)

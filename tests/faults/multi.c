@@ -210,7 +210,7 @@ static ucxx_status_t submit(const command_t *command, transfer_t *transfer, cons
   const label_t *label = &transfer->label;
   uint64_t spread = number_of(command, "spread", 1);
   if (!transfer->sends) {
-    params->from = endpoint;
+    params->source = endpoint;
     params->recv_info = &transfer->info;
     return ucxx_tag_recv_multi(worker, transfer->tag, ~(spread - 1), allocator, params, place);
   }

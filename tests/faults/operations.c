@@ -282,7 +282,7 @@ static void many(const command_t *command, enum kind kind) {
     if (kind == SENT) {
       message_fill(operation->data, operation->length, sender, __atomic_fetch_add(&sequence, 1, __ATOMIC_RELAXED));
     } else {
-      params.from = matched ? endpoint : NULL;
+      params.source = matched ? endpoint : NULL;
       /* One-sided operations tell nothing by it. */
       params.recv_info = rma_is(command->verb) ? NULL : &operation->info;
       operation->info.length = operation->length;

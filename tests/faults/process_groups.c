@@ -86,7 +86,7 @@ static void meet(const command_t *command) {
   if (status == UCXX_OK)
     status = ucxx_group_endpoint(group, before, &previous);
   if (status == UCXX_OK) {
-    params.from = previous;
+    params.source = previous;
     ucxx_status_t received = ucxx_tag_recv(worker, coming, LENGTH, tag, UINT64_MAX, &params, &receiving);
     ucxx_status_t sent = ucxx_tag_send(next, leaving, LENGTH, tag, NULL, &sending);
     received = finish(received, receiving);

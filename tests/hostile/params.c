@@ -67,7 +67,7 @@ const ucxx_op_params_t *op(caller_t *c) {
   if (one_in(c, 3))
     p->recv_info = &record->info;
   if (one_in(c, 12))
-    p->from = take(c, KIND_endpoint);
+    p->source = take(c, KIND_endpoint);
   if (one_in(c, 12))
     p->memory = lasting_memory(c);
   END;

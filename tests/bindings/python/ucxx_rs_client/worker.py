@@ -21,8 +21,6 @@ NULL = ffi.NULL
 EVERY_BIT = 2**64 - 1
 NO_RESOURCE = lib.UCXX_ERR_NO_RESOURCE
 RECEIVE = lib.ucxx_tag_recv
-# A word of Python's.
-FROM = "from"
 
 
 class Worker:
@@ -131,11 +129,11 @@ class Worker:
 
     def _submit_from(self, source, *arguments, result):
         """As submit, for a receive that ends with the endpoint `source`, too."""
-        setattr(self._params, FROM, source.open_handle())
+        self._params.source = source.open_handle()
         try:
             return self.submit(*arguments, result=result)
         finally:
-            setattr(self._params, FROM, NULL)
+            self._params.source = NULL
 
     def submit(self, function, owner, keep, *arguments, result=None):
         """Calls an operation of the library: its future. `owner` and `keep` stay alive until it has completed."""
