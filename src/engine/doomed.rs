@@ -5,6 +5,7 @@
 //! made for it, as the end of a worker may wait for that very progress thread; so is what nobody waits for. Where no thread
 //! can be made the next call ends it that can, on any thread.
 
+use super::call_out::CallOut;
 use super::events;
 use super::gate::this_thread;
 use super::library;
@@ -44,7 +45,7 @@ impl Doomed {
         drop(self.worker);
         if let Some(Then(function, arg)) = self.then {
             // SAFETY: as the user gave it; once.
-            unsafe { function(arg) };
+            unsafe { function.call_out((arg,)) };
         }
     }
 }
