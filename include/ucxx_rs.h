@@ -1966,7 +1966,7 @@ void ucxx_worker_destroy(ucxx_worker_t *worker);
 /**
  * ucxx_worker_destroy without waiting: the worker ends on a thread that the library makes for it, where the callbacks of what is
  * cut short run, too. `done(arg)` runs last, once, on that thread, when the worker has ended, no callback of it runs, and its
- * context may be destroyed. It may call every function, also those that wait. It must not throw. `done` is optional.
+ * context may be destroyed. It may call every function, also those that wait. `done` is optional.
  *
  * The handle is the library's as soon as this returns UCXX_OK. Until `done` runs the library's thread is in a call on the
  * worker: where there is no progress thread, calls on its endpoints, listeners and requests wait until then. From a
