@@ -46,7 +46,8 @@
  *  - A callback returns. One that an exception leaves, or that calls pthread_exit, ends the process there and then: std::terminate in the
  *    throw, or SIGABRT, with the callback on the stack, after a line in the log. longjmp out of one is not noticed, and not
  *    allowed.
- *  - pthread_cancel: calls that wait, make or end something are no cancellation points; the thread is cancelled at the first one after them.
+ *  - pthread_cancel: calls that wait, make or end something are no cancellation points; the thread is cancelled at the first one after them,
+ *    so a wait without a timeout has to be ended first (ucxx_worker_signal, ucxx_notifier_stop, ucxx_hub_close).
  *    Calls that post an operation or make one pass are not guarded, for speed: a thread that may be cancelled disables that around them
  *    (pthread_setcancelstate). Otherwise a cancellation that meets UCX in a system call ends the process.
  *  - Signals: a handler that runs on a thread while it sleeps in ucxx_worker_wait or ucxx_notifier_wait makes that return OK, whatever the

@@ -190,17 +190,18 @@ mod tests {
     #[test]
     fn arguments_and_results_come_through() {
         let mut one = 0;
+        let two: unsafe extern "C" fn(u64, i32) -> i64 = two;
         let three: unsafe extern "C" fn(*mut u32, u32, u8) = three;
+        let four: unsafe extern "C" fn(u64, u64, u64, u64) -> u64 = four;
+        let five: unsafe extern "C" fn(u64, u64, u64, u64, u64) -> u64 = five;
+        let six: unsafe extern "C" fn(u64, u64, u64, u64, u64, i32) -> i64 = six;
         // SAFETY: functions of this file, with what they take.
         unsafe {
-            assert_eq!((two as unsafe extern "C" fn(u64, i32) -> i64).call_out((7, -3)), 67);
+            assert_eq!(two.call_out((7, -3)), 67);
             three.call_out((&raw mut one, 4, 5));
-            assert_eq!((four as unsafe extern "C" fn(u64, u64, u64, u64) -> u64).call_out((1, 2, 3, 4)), 1234);
-            assert_eq!((five as unsafe extern "C" fn(u64, u64, u64, u64, u64) -> u64).call_out((1, 2, 3, 4, 5)), 12345);
-            assert_eq!(
-                (six as unsafe extern "C" fn(u64, u64, u64, u64, u64, i32) -> i64).call_out((1, 2, 3, 4, 5, -6)),
-                123_444
-            );
+            assert_eq!(four.call_out((1, 2, 3, 4)), 1234);
+            assert_eq!(five.call_out((1, 2, 3, 4, 5)), 12345);
+            assert_eq!(six.call_out((1, 2, 3, 4, 5, -6)), 123_444);
         }
         assert_eq!(one, 45);
     }

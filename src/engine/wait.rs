@@ -324,8 +324,12 @@ struct Patience {
     polls: u32,
     /// When the worker was first found idle; 0 while it is not.
     idle_since: u64,
+    /// What it does between two looks at the clock that find it idle: it lets others run once it has been
+    /// refused a sleep, as then a peer may need this very core to give it work.
+    while_idle: Next,
 }
 
+#[derive(Clone, Copy)]
 enum Next {
     Poll,
     Yield,
@@ -335,7 +339,7 @@ enum Next {
 
 impl Patience {
     fn new(spin_ns: u64, deadline: u64) -> Self {
-        Patience { spin_ns, deadline, polls: 0, idle_since: 0 }
+        Patience { spin_ns, deadline, polls: 0, idle_since: 0, while_idle: Next::Poll }
     }
 
     /// What to do after a pass that handled so many events. Looks at the clock now and then only, but also while events
@@ -355,18 +359,17 @@ impl Patience {
         if now >= self.deadline {
             return Next::GiveUp;
         }
-        if handled > 0 {
-            return Next::Poll;
-        }
-        if self.idle_since == 0 {
+        if handled == 0 && self.idle_since == 0 {
             self.idle_since = now;
-            return Next::Poll;
         }
-        if now - self.idle_since >= self.spin_ns {
+        if self.idle_since != 0 && now - self.idle_since >= self.spin_ns {
             return Next::Sleep;
         }
-        // A peer may need this very core to give us work.
-        Next::Yield
+        if handled > 0 {
+            Next::Poll
+        } else {
+            self.while_idle
+        }
     }
 
     /// How a sleep ended.
@@ -374,6 +377,7 @@ impl Patience {
         if let Idle::Refused = idle {
             // One pass, and then it tries again.
             self.polls = POLLS_PER_LOOK - 1;
+            self.while_idle = Next::Yield;
         }
     }
 }

@@ -8,10 +8,6 @@
 
 #include "client_server.h"
 
-#include <signal.h>
-
-enum { TIMES = 3 };
-
 /* Ends a connection from the listener's side, and all that there is. */
 static uint16_t use_port(site_t *site) {
   ends_t client;
@@ -43,7 +39,7 @@ static ucxx_status_t listen_again(uint16_t port, const ucxx_config_entry_t *entr
   CHECK_OK(ucxx_context_create(&context_params, &context));
   CHECK_OK(ucxx_worker_create(context, NULL, &worker));
   ucxx_status_t status = ucxx_listener_create(worker, &params, &listener);
-  if (status != UCXX_OK)
+  if (status == UCXX_ERR_BUSY && entry != NULL)
     CHECK_MESSAGE("UCX_TCP_CM_REUSEADDR");
   ucxx_listener_destroy(listener);
   ucxx_worker_destroy(worker);
@@ -55,14 +51,11 @@ int main(void) {
   static const ucxx_config_entry_t without = {"TCP_CM_REUSEADDR", "n"};
   test_begin("listener_again", 60);
   site_t site;
-  for (int time = 0; time < TIMES; time++) {
-    STEP("a port that was used a moment ago");
-    site_open(&site, &manners[0], NULL, ACCEPT);
-    uint16_t port = use_port(&site);
-    ucxx_status_t status = listen_again(port, &without);
-    if (status != UCXX_OK)
-      CHECK_STATUS(status, UCXX_ERR_BUSY);
-    CHECK_OK(listen_again(port, NULL));
-  }
+  STEP("a port that was used a moment ago");
+  site_open(&site, &manners[0], NULL, ACCEPT);
+  uint16_t port = use_port(&site);
+  CHECK_OK(listen_again(port, NULL));
+  STEP("the same without asking for it");
+  CHECK_STATUS(listen_again(port, &without), UCXX_ERR_BUSY);
   return 0;
 }
