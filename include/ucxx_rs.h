@@ -34,13 +34,13 @@
  *    These are BUSY as well where the worker has a progress thread that takes operations by its queue (see delayed_submission) and the
  *    callback runs on another thread, as one of another worker does: ucxx_endpoint_create, _connect, _accept and _query,
  *    ucxx_group_endpoint where it makes one, ucxx_listener_create, ucxx_tag_probe, ucxx_rkey_unpack, ucxx_link_connect,
- *    ucxx_worker_set_*_handler and ucxx_worker_dump, and calls of windows that make a request.
+ *    ucxx_worker_set_*_handler and _set_*_notifier, ucxx_worker_dump, and calls of windows that make a request.
  *  - A callback that waits for a thread must not be waited for by that thread: for one that holds an interpreter's lock which the
  *    callback takes, or runs the event loop which it asks. These wait for a callback that runs: the destroys of workers, endpoints,
  *    listeners, groups, windows, hubs and links, ucxx_worker_stop_progress_thread, ucxx_worker_run_pre and _run_post, and, where a
  *    progress thread takes operations by its queue, the calls of the list above. Give up the lock for them, or use what
  *    waits for nobody: ucxx_worker_destroy_nb; ucxx_endpoint_close, and the destroy in `on_close` or after it; any destroy
- *    in a callback.
+ *    in a callback; and a notifier instead of callbacks (ucxx_notifier_poll), which nothing waits for.
  *  - Messages of one thread on one endpoint match in the order they were submitted.
  *  - In a forked child calls return UCXX_ERR_FORKED, destroys do nothing, and a new context may be made.
  *  - A callback returns. One that an exception leaves, or that calls pthread_exit, ends the process there and then: std::terminate in the
@@ -200,6 +200,32 @@ enum ucxx_status {
    * This and below: never used by the library, free for the application.
    */
   UCXX_ERR_APPLICATION = -1000,
+};
+
+/**
+ * What a notifier hands out: `event` and `object` of `ucxx_completion_t`.
+ */
+enum ucxx_event {
+  /**
+   * An operation has completed. `object` is NULL.
+   */
+  UCXX_EVENT_COMPLETION = 0,
+  /**
+   * Somebody asks a listener for a connection. `object` is a `ucxx_conn_request_t *`, to be accepted or rejected, and destroyed.
+   */
+  UCXX_EVENT_CONN_REQUEST = 1,
+  /**
+   * An endpoint has ended, as for `on_close`; `status` says how, `user_data` which. `object` is NULL.
+   */
+  UCXX_EVENT_ENDPOINT_CLOSED = 2,
+  /**
+   * An active message has come in. `object` is a `ucxx_am_message_t *`, as for its handler.
+   */
+  UCXX_EVENT_AM_MESSAGE = 3,
+  /**
+   * A question has come in. `object` is a `ucxx_fetch_t *`, as for its handler.
+   */
+  UCXX_EVENT_FETCH = 4,
 };
 
 /**
@@ -988,11 +1014,11 @@ struct ucxx_op_params {
 typedef struct ucxx_op_params ucxx_op_params_t;
 
 /**
- * One operation that has completed, as its notifier reports it.
+ * One operation that has completed, or one event, as its notifier hands it out.
  */
 struct ucxx_completion {
   /**
-   * `callback_arg` of the operation's parameters.
+   * `callback_arg` of the operation's parameters; what the notifier was given with for events.
    */
   void *user_data;
   /**
@@ -1000,7 +1026,7 @@ struct ucxx_completion {
    */
   ucxx_request_t *request;
   /**
-   * Bytes of the message, for a receive also when it did not fit; 0 for what carries none.
+   * Bytes of the message, for a receive also when it did not fit, or of the question's data; 0 for what carries none.
    */
   uint64_t length;
   /**
@@ -1012,13 +1038,21 @@ struct ucxx_completion {
    */
   ucxx_status_t status;
   /**
+   * UCXX_EVENT_*: what it tells of. UCXX_EVENT_COMPLETION, 0, where only operations name the notifier.
+   */
+  int32_t event;
+  /**
+   * What came in, see UCXX_EVENT_*. It belongs to whoever polls, and is to be destroyed; NULL where nothing did.
+   */
+  void *object;
+  /**
    * Zero.
    */
-  uint32_t reserved[7];
+  uint32_t reserved[4];
 };
 
 /**
- * One operation that has completed, as its notifier reports it.
+ * One operation that has completed, or one event, as its notifier hands it out.
  */
 typedef struct ucxx_completion ucxx_completion_t;
 
@@ -1100,9 +1134,14 @@ struct ucxx_endpoint_params {
    */
   ucxx_endpoint_callback_t on_close;
   /**
-   * Passed to `on_close`.
+   * Passed to `on_close`, or the `user_data` of the notifier's report.
    */
   void *on_close_arg;
+  /**
+   * Reports the end instead of `on_close`, which is NULL then: UCXX_EVENT_ENDPOINT_CLOSED, with the same status. Of the worker's
+   * context; it may be destroyed before the endpoint.
+   */
+  ucxx_notifier_t *notifier;
 };
 
 /**
@@ -1219,13 +1258,19 @@ struct ucxx_listener_params {
    */
   uint16_t port;
   /**
-   * For each request for a connection. Not NULL.
+   * For each request for a connection. Not NULL, unless there is a `notifier`.
    */
   ucxx_listener_callback_t on_connect;
   /**
-   * Passed to `on_connect`.
+   * Passed to `on_connect`, or the `user_data` of the notifier's reports.
    */
   void *on_connect_arg;
+  /**
+   * Hands requests out instead of `on_connect`, which is NULL then: UCXX_EVENT_CONN_REQUEST. When 512 requests have not been
+   * answered further ones are rejected. Of the worker's context; it may be destroyed before the listener, which rejects
+   * from then on.
+   */
+  ucxx_notifier_t *notifier;
 };
 
 /**
@@ -2098,6 +2143,11 @@ ucxx_status_t ucxx_worker_fence(ucxx_worker_t *worker);
  * completed inside its call, unless UCXX_FLAG_ALWAYS_CALLBACK is set. The queue never overflows, and reporting allocates nothing.
  * Status and recv_info are stored, then the operation is reported, then waiters are released. The caller owns the notifier
  * and destroys it. Any thread.
+ *
+ * It takes the place of other callbacks as well, so that a program needs none: of a listener's `on_connect` and an endpoint's `on_close`
+ * (`notifier` of their parameters), and of the handlers of active messages and questions (ucxx_worker_set_am_notifier,
+ * ucxx_worker_set_fetch_notifier). What it hands out so belongs to whoever polls. What nobody polls is bounded: peers wait, or
+ * are rejected.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_notifier_create(ucxx_context_t *context, ucxx_notifier_t **notifier);
 
@@ -2138,7 +2188,8 @@ ucxx_status_t ucxx_notifier_stop(ucxx_notifier_t *notifier);
 
 /**
  * Stops the notifier and lets go of it; its descriptor is not the caller's to use any more. Completions that were not polled are
- * dropped, and so are those of operations in flight, which go on; requests that the caller kept stay the caller's. A thread
+ * dropped, and so are those of operations in flight, which go on; requests that the caller kept stay the caller's. Of events
+ * that were not polled, and that still come, connection requests are rejected, messages destroyed, and questions rejected. A thread
  * that sleeps in `ucxx_notifier_wait` gets CLOSED. Before or after the workers and the context. NULL is ignored. Any thread.
  */
 void ucxx_notifier_destroy(ucxx_notifier_t *notifier);
@@ -2331,7 +2382,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_endpoint_retain(ucxx_endpoint_t *endpoint, ucx
  * not wait: the end comes after the pass. NULL is ignored.
  *
  * A callback of the worker's that waits for the caller makes that wait without end. To wait for nobody: ucxx_endpoint_close,
- * and the destroy in `on_close` or after it.
+ * and the destroy in `on_close`, or when that, or a notifier's report of the close, has told of the end.
  */
 void ucxx_endpoint_destroy(ucxx_endpoint_t *endpoint);
 
@@ -2495,6 +2546,15 @@ UCXX_NODISCARD ucxx_status_t ucxx_stream_recv(ucxx_endpoint_t *endpoint, void *b
  * worker where this one has a progress thread that takes operations by its queue.
  */
 ucxx_status_t ucxx_worker_set_am_handler(ucxx_worker_t *worker, uint16_t id, ucxx_am_handler_t handler, void *arg, ucxx_destroy_arg_t destroy_arg);
+
+/**
+ * Has `notifier` hand out active messages with this id from now on (UCXX_EVENT_AM_MESSAGE), in the place of a handler; NULL removes
+ * what is there. `user_data` is that of its reports. What is handed out belongs to whoever polls, as it would to a handler, and what
+ * was in the notifier's queue before stays there. The notifier may be destroyed first: messages that come later are dropped.
+ *
+ * Errors: as ucxx_worker_set_am_handler; INVALID_PARAM for a notifier of another context; CLOSED for one that was stopped.
+ */
+ucxx_status_t ucxx_worker_set_am_notifier(ucxx_worker_t *worker, uint16_t id, ucxx_notifier_t *notifier, void *user_data);
 
 /**
  * Sends an active message: a header, which is copied, and data, for the handler that the peer has under this id.
@@ -2714,6 +2774,13 @@ UCXX_NODISCARD ucxx_status_t ucxx_am_queue_probe(const ucxx_endpoint_t *endpoint
  * fetch ends with NO_ELEM.
  */
 ucxx_status_t ucxx_worker_set_fetch_handler(ucxx_worker_t *worker, uint16_t id, ucxx_fetch_handler_t handler, void *arg, ucxx_destroy_arg_t destroy_arg);
+
+/**
+ * Has `notifier` hand out questions with this id from now on (UCXX_EVENT_FETCH), as ucxx_worker_set_am_notifier does messages. Such a
+ * question holds its credit until it is destroyed, as a message does: whoever asks waits when 256 have not been. Questions that come
+ * when the notifier has been destroyed end with NO_ELEM, those that it had not handed out with CANCELED.
+ */
+ucxx_status_t ucxx_worker_set_fetch_notifier(ucxx_worker_t *worker, uint16_t id, ucxx_notifier_t *notifier, void *user_data);
 
 /**
  * Asks the peer's handler for data, and has it delivered into `reply_buffer`.

@@ -8,7 +8,7 @@ use super::credits;
 use super::endpoint::{Endpoint, Phase};
 use super::events::Event;
 use super::fetch::LONGEST_QUESTION;
-use super::fetch_answer::Fetch;
+use super::fetch_answer::{Fetch, FetchTo};
 use super::frame_table::Prefix;
 use super::log;
 use super::messages::complain;
@@ -386,15 +386,19 @@ impl Worker {
         let lent = self.endpoint_named(slot.inbound().connection).map(Endpoint::lend);
         // SAFETY: a reference, which is the question's own from here on, to be given back when that is destroyed.
         let Some(endpoint) = (unsafe { lent.and_then(|lent| lent.as_ref()) }) else { return self.message_gone(slot) };
-        // A question holds no credit while it waits for its answer.
+        let FetchTo { function, keeps_credit } = handler.function;
         // SAFETY: nobody else has the slot.
         let inbound = unsafe { &mut *slot.inbound.as_ptr() };
-        (inbound.connection, inbound.reply) = (0, endpoint);
-        self.give_back_credit(endpoint, inbound.charge);
+        inbound.reply = endpoint;
+        if !keeps_credit {
+            // A question holds no credit while it waits for its answer.
+            inbound.connection = 0;
+            self.give_back_credit(endpoint, inbound.charge);
+        }
         self.stats.bytes_received.add(slot.length.get());
         slot.outside.store(0, Ordering::Relaxed);
         slot.hold.set(USER);
-        let (function, arg, fetch) = (handler.function, handler.arg, Fetch::of(slot));
+        let (arg, fetch) = (handler.arg, Fetch::of(slot));
         // SAFETY: as in `hand_over_message`.
         self.outside_as::<ALONE>(|| unsafe { function.call_out((arg, fetch)) });
         self.drain_foreign();

@@ -110,6 +110,7 @@ impl Endpoint {
     /// submitted at once.
     pub fn connect(worker: &Arc<Worker>, host: &str, port: u16, params: &EndpointParams) -> Result<Arc<Self>> {
         worker.check_usable()?;
+        params.check_notifier(worker)?;
         if port == 0 {
             return Err(Error::invalid("port: is 0"));
         }
@@ -307,6 +308,7 @@ impl ConnRequest {
         if params.local_address.is_some() {
             return Err(Error::invalid("local_address: is the listener's, where a connection is accepted"));
         }
+        params.check_notifier(self.worker())?;
         self.answer(|inside: &Inside<'_>, worker, ucp| {
             inside.worker.check_usable()?;
             Endpoint::accept(worker, self, ucp, params)

@@ -14,6 +14,8 @@ use super::handshake::Peering;
 use super::identity::Identity;
 use super::library::{self, Release};
 use super::liveness::Liveness;
+use super::notifier::Notifier;
+use super::notifier_events::Target;
 use super::peer_watch::Found;
 use super::promise::{Accounts, Asked};
 use super::request::Slot;
@@ -54,8 +56,16 @@ pub struct EndpointParams {
     pub on_open_arg: *mut c_void,
     /// Runs once, when the endpoint has ended, however it did.
     pub on_close: Option<Callback>,
-    /// For it.
+    /// For it, or for the notifier.
     pub on_close_arg: *mut c_void,
+    /// Null, or reports the end instead; valid during the call that makes the endpoint.
+    pub notifier: *const Notifier,
+}
+
+/// Who is told of the end.
+pub(crate) enum OnClose {
+    Callback(Callback, *mut c_void),
+    Notifier(Target),
 }
 
 impl EndpointParams {
@@ -71,7 +81,26 @@ impl EndpointParams {
             on_open_arg: std::ptr::null_mut(),
             on_close: None,
             on_close_arg: std::ptr::null_mut(),
+            notifier: std::ptr::null(),
         }
+    }
+
+    fn notifier(&self) -> Option<&Notifier> {
+        // SAFETY: see the field.
+        unsafe { self.notifier.as_ref() }
+    }
+
+    /// May its notifier report for this worker?
+    pub(crate) fn check_notifier(&self, worker: &Worker) -> Result<()> {
+        self.notifier().map_or(Ok(()), |notifier| notifier.check(&worker.context))
+    }
+
+    /// Who is to be told of the end.
+    pub(crate) fn told_of_end(&self) -> Option<OnClose> {
+        if let Some(notifier) = self.notifier() {
+            return Some(OnClose::Notifier(Target::new(notifier, self.on_close_arg)));
+        }
+        self.on_close.map(|callback| OnClose::Callback(callback, self.on_close_arg))
     }
 }
 
@@ -158,7 +187,7 @@ pub struct Endpoint {
     pub(crate) stream: Stream,
 
     pub(crate) on_open: Cell<Option<(Callback, *mut c_void)>>,
-    pub(crate) on_close: Cell<Option<(Callback, *mut c_void)>>,
+    pub(crate) on_close: Cell<Option<OnClose>>,
     /// Give up on the peer's first answer at this moment; 0 for never, or when it has come.
     pub(crate) connect_deadline: Cell<u64>,
     pub(crate) closing: super::close::Closing,
@@ -181,6 +210,7 @@ impl Endpoint {
     /// Connects to the worker that the address names. The connection is made in the background; operations may be
     /// submitted at once.
     pub fn new(worker: &Arc<Worker>, address: &Address, params: &EndpointParams) -> Result<Arc<Self>> {
+        params.check_notifier(worker)?;
         worker.on_owner(|_inside| Self::new_inside(worker, address, params))
     }
 
@@ -270,7 +300,7 @@ impl Endpoint {
             unreported: Cell::new(None),
             stream: Stream::default(),
             on_open: Cell::new(params.on_open.map(|callback| (callback, params.on_open_arg))),
-            on_close: Cell::new(params.on_close.map(|callback| (callback, params.on_close_arg))),
+            on_close: Cell::new(params.told_of_end()),
             connect_deadline: Cell::new(0),
             closing: super::close::Closing::default(),
             operations_sent: Counter::default(),

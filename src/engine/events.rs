@@ -3,12 +3,13 @@
 use super::am_multi::MultiHandler;
 use super::assist::Assistant;
 use super::call_out::CallOut;
-use super::endpoint::{Callback, Endpoint, Phase};
+use super::endpoint::{Callback, Endpoint, OnClose, Phase};
 use super::fetch::Making;
 use super::handlers::Handler;
 use super::lasting::lasting;
 use super::listener::ConnRequest;
 use super::messages::Reply;
+use super::notifier_events::Happened;
 use super::own_callbacks::OwnCallbacks;
 use super::request::{Part, SlotPointer, Ticket};
 use super::segment::SegmentName;
@@ -219,7 +220,15 @@ impl Worker {
                     endpoint.drop_queue();
                     self.tell_never_writable(&endpoint);
                     self.end_hub_streams(|other| std::ptr::eq(other, Arc::as_ptr(&endpoint)));
-                    self.call_endpoint(&endpoint, endpoint.on_close.take(), status);
+                    match endpoint.on_close.take() {
+                        Some(OnClose::Callback(callback, arg)) => {
+                            self.call_endpoint(&endpoint, Some((callback, arg)), status);
+                        }
+                        Some(OnClose::Notifier(target)) => {
+                            self.report_event(&target, Happened::EndpointClosed, status);
+                        }
+                        None => {}
+                    }
                     endpoint.closing.reported.store(true, Ordering::Release);
                     if self.thread.is_used() {
                         self.thread.room.notify();

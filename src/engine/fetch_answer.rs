@@ -26,6 +26,15 @@ use std::sync::Arc;
 /// `ucxx_fetch_handler_t`: argument, question.
 pub type FetchHandler = unsafe extern "C" fn(*mut c_void, *mut Fetch);
 
+/// Where questions with an id go.
+#[derive(Clone, Copy)]
+pub struct FetchTo {
+    /// Takes each.
+    pub function: FetchHandler,
+    /// Credit comes back when a question is destroyed, and not when it is handed over: the number of those that wait has no other bound.
+    pub keeps_credit: bool,
+}
+
 /// A question. Handed to C as `ucxx_fetch_t`.
 #[repr(transparent)]
 pub struct Fetch(Slot);

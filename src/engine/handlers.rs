@@ -6,7 +6,7 @@
 use super::am_message::MessageHandler;
 use super::call_out::CallOut;
 use super::context::feature;
-use super::fetch_answer::FetchHandler;
+use super::fetch_answer::FetchTo;
 use super::status::Result;
 use super::worker::Worker;
 use std::cell::UnsafeCell;
@@ -110,11 +110,11 @@ impl Worker {
     pub fn set_fetch_handler(
         &self,
         id: u16,
-        function: Option<FetchHandler>,
+        to: Option<FetchTo>,
         arg: *mut c_void,
         destroy: Option<DestroyArg>,
     ) -> Result<()> {
-        self.set_handler(|inside| &inside.fetch_handlers, id, function, arg, destroy)
+        self.set_handler(|inside| &inside.fetch_handlers, id, to, arg, destroy)
     }
 
     pub(super) fn set_handler<F>(

@@ -216,7 +216,7 @@ impl Endpoint {
     /// process has ended before its connection by shared memory is looked at (`ucp_ep_set_lanes_failed`, of an endpoint
     /// that was not configured).
     pub(crate) fn say_hello_in_time(self: &Arc<Self>, params: &EndpointParams) {
-        let asked = params.on_open.is_some() || params.on_close.is_some();
+        let asked = params.on_open.is_some() || params.on_close.is_some() || !params.notifier.is_null();
         self.peering.speaks.set(true);
         self.peering.silent.set(true);
         self.set_status(Self::SILENT);
@@ -355,7 +355,7 @@ impl Endpoint {
         found.set_limits(params.window);
         found.watch_for_silence(params.liveness_ns);
         found.on_open.set(params.on_open.map(|callback| (callback, params.on_open_arg)));
-        found.on_close.set(params.on_close.map(|callback| (callback, params.on_close_arg)));
+        found.on_close.set(params.told_of_end());
         if params.on_open.is_some() {
             worker.push_event(Event::Opened(found.clone()));
         }

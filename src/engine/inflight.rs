@@ -307,7 +307,7 @@ impl Worker {
             self.ready.push(slot);
             self.attend(attention::READY);
         } else if !slot.notifier.get().is_null() {
-            self.report(slot);
+            let _ = self.report(slot);
         } else {
             self.finish(slot);
         }

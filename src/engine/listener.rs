@@ -6,6 +6,8 @@ use super::call_out::CallOut;
 use super::connect::usable;
 use super::events::{self, Event};
 use super::listener_sockets::{self, Left, Sockets};
+use super::notifier::Notifier;
+use super::notifier_events::Target;
 use super::socket_address::{self, Raw};
 use super::status::{Error, Result, Status};
 use super::timer;
@@ -20,6 +22,26 @@ use std::sync::{Arc, OnceLock};
 
 /// `ucxx_listener_callback_t`: argument, request. The request is a reference, which the callback takes over.
 pub type Callback = unsafe extern "C" fn(*mut c_void, *const ConnRequest);
+
+/// Who gets the requests.
+#[derive(Clone)]
+pub enum OnConnect {
+    /// A callback, with its argument.
+    Callback(Callback, *mut c_void),
+    /// A notifier.
+    Notifier(Target),
+}
+
+impl OnConnect {
+    /// Requests are to be handed out by a notifier, with this to tell them apart.
+    pub fn notifier(notifier: &Notifier, worker: &Worker, user_data: *mut c_void) -> Result<Self> {
+        notifier.check(&worker.context)?;
+        Ok(OnConnect::Notifier(Target::new(notifier, user_data)))
+    }
+}
+
+/// So many requests may wait for an answer where a notifier hands them out: nobody may be polling.
+const BACKLOG: usize = 512;
 
 /// A callback of another thread's that destroy waits for takes as long as its user lets it.
 const CALLBACK_PATIENCE_NS: u64 = u64::MAX;
@@ -48,8 +70,7 @@ pub struct Listener {
     ucp: Cell<sys::ucp_listener_h>,
     /// Where it listens, once it does.
     address: OnceLock<SocketAddr>,
-    on_connect: Callback,
-    on_connect_arg: *mut c_void,
+    on_connect: OnConnect,
     unanswered: RefCell<Vec<Arc<ConnRequest>>>,
     refused: RefCell<VecDeque<SocketAddr>>,
     /// Set with `address`.
@@ -99,19 +120,13 @@ mod answer {
 
 impl Listener {
     /// Listens on the first address of the host that can be had. Resolving a name may block.
-    pub fn new(
-        worker: &Arc<Worker>,
-        host: &str,
-        port: u16,
-        on_connect: Callback,
-        on_connect_arg: *mut c_void,
-    ) -> Result<Arc<Self>> {
+    pub fn new(worker: &Arc<Worker>, host: &str, port: u16, on_connect: &OnConnect) -> Result<Arc<Self>> {
         worker.check_usable()?;
         let candidates = usable(worker, socket_address::resolve(host, port)?, "host")?;
         worker.on_owner(|inside| {
             let mut last = None;
             for candidate in &candidates {
-                match Self::create(worker, inside, candidate, on_connect, on_connect_arg) {
+                match Self::create(worker, inside, candidate, on_connect) {
                     Ok(listener) => return Ok(listener),
                     Err(error) => last = last.or(Some(error)),
                 }
@@ -124,15 +139,13 @@ impl Listener {
         worker: &Arc<Worker>,
         inside: &Inside<'_>,
         address: &SocketAddr,
-        on_connect: Callback,
-        on_connect_arg: *mut c_void,
+        on_connect: &OnConnect,
     ) -> Result<Arc<Self>> {
         let listener = Arc::new(Listener {
             worker: worker.clone(),
             ucp: Cell::new(std::ptr::null_mut()),
             address: OnceLock::new(),
-            on_connect,
-            on_connect_arg,
+            on_connect: on_connect.clone(),
             unanswered: RefCell::default(),
             refused: RefCell::default(),
             sockets: OnceLock::new(),
@@ -316,6 +329,10 @@ impl ConnRequest {
         self.peer
     }
 
+    pub(super) fn worker(&self) -> &Worker {
+        &self.listener.worker
+    }
+
     /// From a worker of this library, which will say Hello.
     pub(crate) fn is_ours(&self) -> bool {
         self.ours
@@ -408,17 +425,27 @@ fn too_late() -> Error {
 }
 
 impl Worker {
-    /// Somebody asks for a connection: `on_connect` is due. Inside the gate.
+    /// Somebody asks for a connection: `on_connect` is due, or the notifier's report. Inside the gate.
     pub(crate) fn hand_out(&self, request: Arc<ConnRequest>) {
         let listener = request.listener.clone();
         if listener.has_ended() {
             return;
         }
-        listener.running.fetch_add(1, Ordering::AcqRel);
-        // SAFETY: a callback and its argument as the user registered them; the reference is the callback's.
-        self.outside(|| unsafe { listener.on_connect.call_out((listener.on_connect_arg, Arc::into_raw(request))) });
-        listener.running.fetch_sub(1, Ordering::AcqRel);
-        self.tell_destroyers();
+        match &listener.on_connect {
+            OnConnect::Callback(callback, arg) => {
+                listener.running.fetch_add(1, Ordering::AcqRel);
+                // SAFETY: a callback and its argument as the user registered them; the reference is the callback's.
+                self.outside(|| unsafe { callback.call_out((*arg, Arc::into_raw(request))) });
+                listener.running.fetch_sub(1, Ordering::AcqRel);
+                self.tell_destroyers();
+            }
+            OnConnect::Notifier(target) => {
+                let fits = listener.unanswered.borrow().len() <= BACKLOG;
+                if !(fits && self.report_request(target, &request)) && request.claim(answer::GIVEN).is_ok() {
+                    request.reject_in_ucp();
+                }
+            }
+        }
     }
 
     /// Has UCP let go of listeners that have ended a while ago. True while there are others of the kind.

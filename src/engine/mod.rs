@@ -139,6 +139,7 @@ mod multi_recv;
 mod multi_send;
 pub mod multi_wire;
 pub mod notifier;
+pub mod notifier_events;
 pub(crate) mod nudge;
 pub mod operation;
 pub(crate) mod own_callbacks;

@@ -1,11 +1,13 @@
-//! The notifier: where operations that name it are reported, in batches, to threads of the caller's own.
+//! The notifier: where operations that name it are reported, in batches, to threads of the caller's own. What else it hands out
+//! is in `notifier_events`.
 
 use super::completion_queue::{Found, Node, Pushed, Queue};
 use super::context::{self, feature, Context};
 use super::events;
 use super::inflight::push_foreign;
+use super::notifier_events::Happened;
 use super::progress::from_callback;
-use super::request::{mark, Slot, ENGINE, USER};
+use super::request::{mark, Part, Slot, ENGINE, USER};
 use super::status::{Error, Result, Status};
 use super::timer;
 use super::worker::{self, Worker};
@@ -56,10 +58,12 @@ pub(crate) struct Core {
     event: OnceLock<OwnedFd>,
 }
 
-/// One operation that has completed.
+/// One operation that has completed, or one event.
 #[derive(Clone, Copy)]
 pub struct Completion {
-    /// `callback_arg` of its parameters.
+    /// What it tells of.
+    pub happened: Happened,
+    /// `callback_arg` of its parameters, or what it was asked for with.
     pub user_data: *mut c_void,
     /// Null if the caller kept no request, or has destroyed it.
     pub request: *mut Slot,
@@ -98,6 +102,10 @@ impl Notifier {
     pub fn new(context: &Arc<Context>) -> Result<Self> {
         context.check_fork()?;
         Ok(Notifier { core: Arc::new(Core { context: context.clone(), queue: Queue::new(), event: OnceLock::new() }) })
+    }
+
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
     }
 
     /// May an operation of this context name it?
@@ -207,14 +215,30 @@ impl Notifier {
 impl Drop for Notifier {
     fn drop(&mut self) {
         for slot in self.core.queue.shut() {
-            // SAFETY: just taken from the queue.
-            unsafe { take_report(slot) };
+            // SAFETY: just taken from the queue; nobody else gets what it tells of.
+            unsafe { take_report(slot).happened.drop_unseen() };
         }
         self.core.ring();
     }
 }
 
 impl Core {
+    /// Adds what the slot tells of. False where it has been destroyed: the queue keeps nothing of it.
+    ///
+    /// # Safety
+    /// The queue holds the slot from here until it has been taken, if this is true, and the slot is in no other list.
+    pub(super) unsafe fn add(&self, slot: &Slot) -> bool {
+        // SAFETY: as for this function.
+        match unsafe { self.queue.push(slot) } {
+            Pushed::Quietly => true,
+            Pushed::Ring => {
+                self.ring();
+                true
+            }
+            Pushed::Refused => false,
+        }
+    }
+
     fn ring(&self) {
         if let Some(event) = self.event.get() {
             let one = 1u64;
@@ -246,13 +270,22 @@ unsafe fn take_report(slot: *const Slot) -> Completion {
         // SAFETY: the queue holds the slot. Nobody writes the cells between the push, which the taker has acquired, and the
         // time when nobody outside holds the slot.
         let slot = unsafe { &*slot };
+        let happened = match slot.part.get() {
+            Part::Event(happened) => happened,
+            _ => Happened::Operation,
+        };
         let completion = Completion {
+            happened,
             user_data: slot.callback_arg.get(),
             request: std::ptr::from_ref(slot).cast_mut(),
             length: slot.length.get(),
             sender_tag: slot.tag.get(),
             status: slot.outcome.get(),
         };
+        if happened.is_the_slot() {
+            slot.part.set(Part::Nothing);
+            return Completion { request: null_mut(), sender_tag: 0, ..completion };
+        }
         (completion, slot.outside.fetch_and(!outside::QUEUE, Ordering::AcqRel))
     };
     if left & outside::USER == 0 {
@@ -277,7 +310,11 @@ pub(crate) unsafe fn left_by_user(slot: *const Slot) -> bool {
 impl Slot {
     /// The operation is to be reported to `notifier`. By whoever owns the slot, before anybody outside sees the slot.
     pub(crate) fn name_notifier(&self, notifier: &Notifier) {
-        self.notifier.set(Arc::into_raw(notifier.core.clone()));
+        self.name_core(&notifier.core);
+    }
+
+    pub(super) fn name_core(&self, core: &Arc<Core>) {
+        self.notifier.set(Arc::into_raw(core.clone()));
         self.hold.set(ENGINE | USER);
         let user = if self.has_mark(mark::GIVEN) { outside::USER } else { 0 };
         self.outside.store(outside::NOTIFIED | outside::QUEUE | user, Ordering::Relaxed);
@@ -291,22 +328,19 @@ impl Slot {
 }
 
 impl Worker {
-    /// The completion of an operation that names a notifier: the result is visible, then it is reported, then waiters may go.
+    /// The completion of an operation that names a notifier: the result is visible, then it is reported, then waiters may go. False
+    /// where the notifier has been destroyed.
     #[inline(never)]
-    pub(crate) fn report(&self, slot: &Slot) {
+    pub(crate) fn report(&self, slot: &Slot) -> bool {
         // SAFETY: the reference that `name_notifier` took, given back once.
         let core = unsafe { Arc::from_raw(slot.notifier.replace(std::ptr::null())) };
         slot.publish_status();
         // SAFETY: held by the queue's bit from here until it has been taken, and in no list of ours.
-        match unsafe { core.queue.push(slot) } {
-            Pushed::Quietly => {}
-            Pushed::Ring => core.ring(),
-            Pushed::Refused => {
-                if slot.outside.fetch_and(!outside::QUEUE, Ordering::AcqRel) & outside::USER == 0 {
-                    slot.hold.set(slot.hold.get() & !USER);
-                }
-            }
+        let added = unsafe { core.add(slot) };
+        if !added && slot.outside.fetch_and(!outside::QUEUE, Ordering::AcqRel) & outside::USER == 0 {
+            slot.hold.set(slot.hold.get() & !USER);
         }
         self.finish(slot);
+        added
     }
 }

@@ -184,7 +184,7 @@ impl Worker {
         // SAFETY: a callback and its argument as the caller gave them; the request is valid during the call.
         self.outside(|| unsafe { callback.call_out((arg, request, status.0)) });
         if reported {
-            self.report(slot);
+            let _ = self.report(slot);
         } else {
             if !given {
                 self.drain_foreign();

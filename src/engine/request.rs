@@ -17,6 +17,7 @@ use super::inflight::Out;
 pub(crate) use super::kind::Kind;
 use super::multi::Multi;
 use super::notifier;
+use super::notifier_events::Happened;
 use super::operation::{flag, Callback, OpParams, RecvInfo};
 use super::ring::Queued;
 use super::stage::Stage;
@@ -58,6 +59,8 @@ pub(crate) enum Part {
     Heading(Ticket),
     /// The pull of its endpoint's multi-buffer message with this number.
     Pull(u64),
+    /// No part of anything: what a notifier is to hand out, while the slot is in its queue.
+    Event(Happened),
 }
 
 /// A slot that changes hands: whoever has it from another thread owns its cells.

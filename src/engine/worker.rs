@@ -12,7 +12,7 @@ use super::endpoint::Endpoint;
 use super::event_loop::EventLoop;
 use super::events::Event;
 use super::fast_boxes::FastBoxes;
-use super::fetch_answer::FetchHandler;
+use super::fetch_answer::FetchTo;
 use super::fetches::Fetches;
 use super::fork::{Generation, Token};
 use super::frame_store::FrameStore;
@@ -163,7 +163,7 @@ pub struct Worker {
     pub(crate) inbox: Inbox,
     pub(crate) fast_boxes: FastBoxes,
     pub(crate) am_handlers: Handlers<MessageHandler>,
-    pub(crate) fetch_handlers: Handlers<FetchHandler>,
+    pub(crate) fetch_handlers: Handlers<FetchTo>,
     pub(crate) fetches: Fetches,
     pub(crate) multi_handlers: Handlers<MultiHandler>,
     pub(crate) multis: Multis,

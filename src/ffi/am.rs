@@ -1,7 +1,9 @@
 //! Active messages.
 
 use super::guard;
-use super::handle::{self, look, null, tell, ucxx_am_message_t, ucxx_endpoint_t, ucxx_request_t, ucxx_worker_t};
+use super::handle::{
+    self, look, null, tell, ucxx_am_message_t, ucxx_endpoint_t, ucxx_notifier_t, ucxx_request_t, ucxx_worker_t,
+};
 use super::operation::{plain, plainly, submit, ucxx_op_params_t};
 use super::status::ucxx_status_t;
 use super::tag::{check_buffer, parts, ucxx_buffer_t};
@@ -9,6 +11,7 @@ use crate::engine::am_message::{self, Message};
 use crate::engine::endpoint::Endpoint;
 use crate::engine::handlers::DestroyArg;
 use crate::engine::inflight::Out;
+use crate::engine::notifier::Notifier;
 use crate::engine::status::{Error, Result, Status};
 use crate::engine::tag::Part;
 use std::ffi::c_void;
@@ -56,6 +59,28 @@ pub unsafe extern "C" fn ucxx_worker_set_am_handler(
         let destroy: Option<DestroyArg> = destroy_arg;
         worker.set_am_handler(id, handler, arg, destroy)?;
         Ok(Status::OK)
+    })
+}
+
+/// Has `notifier` hand out active messages with this id from now on (UCXX_EVENT_AM_MESSAGE), in the place of a handler; NULL removes
+/// what is there. `user_data` is that of its reports. What is handed out belongs to whoever polls, as it would to a handler, and what
+/// was in the notifier's queue before stays there. The notifier may be destroyed first: messages that come later are dropped.
+///
+/// Errors: as ucxx_worker_set_am_handler; INVALID_PARAM for a notifier of another context; CLOSED for one that was stopped.
+///
+/// # Safety
+/// A worker of this library; `notifier` is NULL or one of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_set_am_notifier(
+    worker: *mut ucxx_worker_t,
+    id: u16,
+    notifier: *mut ucxx_notifier_t,
+    user_data: *mut c_void,
+) -> ucxx_status_t {
+    guard::progressing(|| {
+        // SAFETY: as for this function.
+        let (worker, notifier) = unsafe { (handle::get(worker)?, notifier.cast::<Notifier>().as_ref()) };
+        worker.set_am_notifier(id, notifier, user_data).map(|()| Status::OK)
     })
 }
 

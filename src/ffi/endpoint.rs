@@ -3,7 +3,8 @@
 use super::constants::{ucxx_close, ucxx_error_handling};
 use super::guard::{self, Explained};
 use super::handle::{
-    self, null, place, ucxx_address_t, ucxx_conn_request_t, ucxx_endpoint_t, ucxx_request_t, ucxx_worker_t,
+    self, null, place, ucxx_address_t, ucxx_conn_request_t, ucxx_endpoint_t, ucxx_notifier_t, ucxx_request_t,
+    ucxx_worker_t,
 };
 use super::operation::{submit, ucxx_op_params_t};
 use super::params::{self, sized, text};
@@ -61,8 +62,11 @@ pub struct ucxx_endpoint_params {
     /// or UNREACHABLE when ucxx_endpoint_connect led to nothing; CANCELED when the request of a close was cancelled; IO_ERROR when the peer broke the rules of the
     /// library's messages; UNSUPPORTED when it speaks another version of them.
     pub on_close: ucxx_endpoint_callback_t,
-    /// Passed to `on_close`.
+    /// Passed to `on_close`, or the `user_data` of the notifier's report.
     pub on_close_arg: *mut c_void,
+    /// Reports the end instead of `on_close`, which is NULL then: UCXX_EVENT_ENDPOINT_CLOSED, with the same status. Of the worker's
+    /// context; it may be destroyed before the endpoint.
+    pub notifier: *mut ucxx_notifier_t,
 }
 /// What an endpoint is made with.
 pub type ucxx_endpoint_params_t = ucxx_endpoint_params;
@@ -113,7 +117,7 @@ pub struct ucxx_endpoint_load {
 pub type ucxx_endpoint_load_t = ucxx_endpoint_load;
 
 sized! {
-    ucxx_endpoint_params, 96;
+    ucxx_endpoint_params, 104;
     ucxx_endpoint_attr, 432;
     ucxx_endpoint_load, 40;
 }
@@ -191,6 +195,9 @@ unsafe fn convert(params: &ucxx_endpoint_params) -> Result<EndpointParams> {
             Error::invalid(format!("local_address: {text:?} is no numeric address, with or without a port"))
         })?),
     };
+    if params.on_close.is_some() && !params.notifier.is_null() {
+        return Err(Error::invalid("notifier: excludes on_close"));
+    }
     Ok(EndpointParams {
         peer_failure,
         local_address,
@@ -201,6 +208,7 @@ unsafe fn convert(params: &ucxx_endpoint_params) -> Result<EndpointParams> {
         on_open_arg: params.on_open_arg,
         on_close: callback(params.on_close),
         on_close_arg: params.on_close_arg,
+        notifier: params.notifier.cast_const().cast(),
     })
 }
 
@@ -399,7 +407,7 @@ pub unsafe extern "C" fn ucxx_endpoint_retain(
 /// not wait: the end comes after the pass. NULL is ignored.
 ///
 /// A callback of the worker's that waits for the caller makes that wait without end. To wait for nobody: ucxx_endpoint_close,
-/// and the destroy in `on_close` or after it.
+/// and the destroy in `on_close`, or when that, or a notifier's report of the close, has told of the end.
 ///
 /// # Safety
 /// NULL or an endpoint of this library, not used afterwards.

@@ -3,14 +3,15 @@
 use super::am::{bytes, ucxx_destroy_arg_t};
 use super::buffers::{self, ucxx_allocator_t};
 use super::guard;
-use super::handle::{self, look, tell, ucxx_endpoint_t, ucxx_fetch_t, ucxx_request_t, ucxx_worker_t};
+use super::handle::{self, look, tell, ucxx_endpoint_t, ucxx_fetch_t, ucxx_notifier_t, ucxx_request_t, ucxx_worker_t};
 use super::operation::{plain, plainly, submit, ucxx_op_params_t};
 use super::status::ucxx_status_t;
 use super::tag::{check_buffer, parts, ucxx_buffer_t};
 use crate::engine::endpoint::Endpoint;
 use crate::engine::fetch::Room;
-use crate::engine::fetch_answer::{self, Fetch, FetchHandler};
+use crate::engine::fetch_answer::{self, Fetch, FetchHandler, FetchTo};
 use crate::engine::inflight::Out;
+use crate::engine::notifier::Notifier;
 use crate::engine::status::Status;
 use crate::engine::tag::Part;
 use std::ffi::c_void;
@@ -39,8 +40,29 @@ pub unsafe extern "C" fn ucxx_worker_set_fetch_handler(
         let handler = handler.map(|handler| unsafe {
             std::mem::transmute::<unsafe extern "C" fn(*mut c_void, *mut ucxx_fetch_t), FetchHandler>(handler)
         });
-        worker.set_fetch_handler(id, handler, arg, destroy_arg)?;
+        let to = handler.map(|function| FetchTo { function, keeps_credit: false });
+        worker.set_fetch_handler(id, to, arg, destroy_arg)?;
         Ok(Status::OK)
+    })
+}
+
+/// Has `notifier` hand out questions with this id from now on (UCXX_EVENT_FETCH), as ucxx_worker_set_am_notifier does messages. Such a
+/// question holds its credit until it is destroyed, as a message does: whoever asks waits when 256 have not been. Questions that come
+/// when the notifier has been destroyed end with NO_ELEM, those that it had not handed out with CANCELED.
+///
+/// # Safety
+/// A worker of this library; `notifier` is NULL or one of this library.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_worker_set_fetch_notifier(
+    worker: *mut ucxx_worker_t,
+    id: u16,
+    notifier: *mut ucxx_notifier_t,
+    user_data: *mut c_void,
+) -> ucxx_status_t {
+    guard::progressing(|| {
+        // SAFETY: as for this function.
+        let (worker, notifier) = unsafe { (handle::get(worker)?, notifier.cast::<Notifier>().as_ref()) };
+        worker.set_fetch_notifier(id, notifier, user_data).map(|()| Status::OK)
     })
 }
 

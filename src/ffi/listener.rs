@@ -1,10 +1,11 @@
 //! Listeners, and the requests for connections that come in on them.
 
 use super::guard;
-use super::handle::{self, place, ucxx_conn_request_t, ucxx_listener_t, ucxx_worker_t};
+use super::handle::{self, place, ucxx_conn_request_t, ucxx_listener_t, ucxx_notifier_t, ucxx_worker_t};
 use super::params::{self, sized, text};
 use super::status::ucxx_status_t;
-use crate::engine::listener::{Callback, ConnRequest, Listener};
+use crate::engine::listener::{Callback, ConnRequest, Listener, OnConnect};
+use crate::engine::notifier::Notifier;
 use crate::engine::status::{Error, Result, Status};
 use std::ffi::{c_char, c_void};
 
@@ -25,15 +26,19 @@ pub struct ucxx_listener_params {
     pub host: *const c_char,
     /// 0 for any free port: see ucxx_listener_port.
     pub port: u16,
-    /// For each request for a connection. Not NULL.
+    /// For each request for a connection. Not NULL, unless there is a `notifier`.
     pub on_connect: ucxx_listener_callback_t,
-    /// Passed to `on_connect`.
+    /// Passed to `on_connect`, or the `user_data` of the notifier's reports.
     pub on_connect_arg: *mut c_void,
+    /// Hands requests out instead of `on_connect`, which is NULL then: UCXX_EVENT_CONN_REQUEST. When 512 requests have not been
+    /// answered further ones are rejected. Of the worker's context; it may be destroyed before the listener, which rejects
+    /// from then on.
+    pub notifier: *mut ucxx_notifier_t,
 }
 /// What a listener is made with.
 pub type ucxx_listener_params_t = ucxx_listener_params;
 
-sized! { ucxx_listener_params, 40; }
+sized! { ucxx_listener_params, 48; }
 
 /// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
 ///
@@ -54,8 +59,8 @@ pub unsafe extern "C" fn ucxx_listener_params_init(value: *mut ucxx_listener_par
 /// UCXX_NETWORK_LOCAL.
 ///
 /// # Safety
-/// A worker of this library; `params` is a struct whose `struct_size` is set, its host NULL or a terminated string; `listener` is valid
-/// for a write.
+/// A worker of this library; `params` is a struct whose `struct_size` is set, its host NULL or a terminated string, its notifier NULL
+/// or one of this library; `listener` is valid for a write.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_listener_create(
@@ -69,12 +74,18 @@ pub unsafe extern "C" fn ucxx_listener_create(
         // SAFETY: as above.
         let made = unsafe {
             params::with(params, "params", |params| {
-                let Some(on_connect) = callback(params.on_connect) else {
-                    return Err(Error::invalid("on_connect: is NULL; nobody would answer"));
+                let arg = params.on_connect_arg;
+                // SAFETY: as above.
+                let notifier = params.notifier.cast::<Notifier>().as_ref();
+                let on_connect = match (callback(params.on_connect), notifier) {
+                    (Some(callback), None) => OnConnect::Callback(callback, arg),
+                    (None, Some(notifier)) => OnConnect::notifier(notifier, &worker, arg)?,
+                    (None, None) => return Err(Error::invalid("on_connect: is NULL; nobody would answer")),
+                    (Some(_), Some(_)) => return Err(Error::invalid("notifier: excludes on_connect")),
                 };
                 // SAFETY: as above.
                 let host = text(params.host, "host")?.unwrap_or("127.0.0.1");
-                Listener::new(&worker, host, params.port, on_connect, params.on_connect_arg)
+                Listener::new(&worker, host, params.port, &on_connect)
             })
         }?;
         place.write(handle::give_arc(made));

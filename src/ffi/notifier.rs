@@ -1,31 +1,37 @@
-//! Notifiers: completions in batches, instead of through callbacks.
+//! Notifiers: completions, and what else comes, in batches instead of through callbacks.
 
+use super::constants::ucxx_event;
 use super::guard::{self, Answer};
 use super::handle::{self, null, place, ucxx_context_t, ucxx_notifier_t, ucxx_request_t};
 use super::params::LARGEST;
 use super::status::ucxx_status_t;
 use crate::engine::notifier::{Completion, Notifier, Waited};
+use crate::engine::notifier_events::Happened;
 use crate::engine::status::{Error, Result, Status};
 use std::ffi::{c_int, c_void};
 
-/// One operation that has completed, as its notifier reports it.
+/// One operation that has completed, or one event, as its notifier hands it out.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_completion {
-    /// `callback_arg` of the operation's parameters.
+    /// `callback_arg` of the operation's parameters; what the notifier was given with for events.
     pub user_data: *mut c_void,
     /// The request, until it is destroyed; NULL if none was asked for, or if it has been destroyed already.
     pub request: *mut ucxx_request_t,
-    /// Bytes of the message, for a receive also when it did not fit; 0 for what carries none.
+    /// Bytes of the message, for a receive also when it did not fit, or of the question's data; 0 for what carries none.
     pub length: u64,
     /// The tag the message was sent with.
     pub sender_tag: u64,
     /// UCXX_OK or an error, never INPROGRESS.
     pub status: ucxx_status_t,
+    /// UCXX_EVENT_*: what it tells of. UCXX_EVENT_COMPLETION, 0, where only operations name the notifier.
+    pub event: i32,
+    /// What came in, see UCXX_EVENT_*. It belongs to whoever polls, and is to be destroyed; NULL where nothing did.
+    pub object: *mut c_void,
     /// Zero.
-    pub reserved: [u32; 7],
+    pub reserved: [u32; 4],
 }
-/// One operation that has completed, as its notifier reports it.
+/// One operation that has completed, or one event, as its notifier hands it out.
 pub type ucxx_completion_t = ucxx_completion;
 
 /// Its size in the first release: no caller has a smaller one.
@@ -37,6 +43,11 @@ const _: () = assert!(size_of::<ucxx_completion>() >= FIRST_SIZE);
 /// completed inside its call, unless UCXX_FLAG_ALWAYS_CALLBACK is set. The queue never overflows, and reporting allocates nothing.
 /// Status and recv_info are stored, then the operation is reported, then waiters are released. The caller owns the notifier
 /// and destroys it. Any thread.
+///
+/// It takes the place of other callbacks as well, so that a program needs none: of a listener's `on_connect` and an endpoint's `on_close`
+/// (`notifier` of their parameters), and of the handlers of active messages and questions (ucxx_worker_set_am_notifier,
+/// ucxx_worker_set_fetch_notifier). What it hands out so belongs to whoever polls. What nobody polls is bounded: peers wait, or
+/// are rejected.
 ///
 /// # Safety
 /// A context of this library; `notifier` is valid for a write.
@@ -125,13 +136,26 @@ fn check_array(completions: *const ucxx_completion_t, size: usize, max: usize) -
 /// # Safety
 /// `entry` is writable for `size` bytes.
 unsafe fn store(entry: *mut u8, size: usize, completion: &Completion) {
+    use ucxx_event::{
+        UCXX_EVENT_AM_MESSAGE, UCXX_EVENT_COMPLETION, UCXX_EVENT_CONN_REQUEST, UCXX_EVENT_ENDPOINT_CLOSED,
+        UCXX_EVENT_FETCH,
+    };
+    let (event, object) = match completion.happened {
+        Happened::Operation => (UCXX_EVENT_COMPLETION, std::ptr::null_mut()),
+        Happened::ConnRequest(request) => (UCXX_EVENT_CONN_REQUEST, request.cast_mut().cast()),
+        Happened::EndpointClosed => (UCXX_EVENT_ENDPOINT_CLOSED, std::ptr::null_mut()),
+        Happened::Message(message) => (UCXX_EVENT_AM_MESSAGE, message.cast()),
+        Happened::Question(question) => (UCXX_EVENT_FETCH, question.cast()),
+    };
     let value = ucxx_completion {
         user_data: completion.user_data,
         request: completion.request.cast(),
         length: completion.length,
         sender_tag: completion.sender_tag,
         status: completion.status.0,
-        reserved: [0; 7],
+        event: event as i32,
+        object,
+        reserved: [0; 4],
     };
     let known = size.min(size_of::<ucxx_completion>());
     // SAFETY: as for this function.
@@ -190,7 +214,8 @@ pub unsafe extern "C" fn ucxx_notifier_stop(notifier: *mut ucxx_notifier_t) -> u
 }
 
 /// Stops the notifier and lets go of it; its descriptor is not the caller's to use any more. Completions that were not polled are
-/// dropped, and so are those of operations in flight, which go on; requests that the caller kept stay the caller's. A thread
+/// dropped, and so are those of operations in flight, which go on; requests that the caller kept stay the caller's. Of events
+/// that were not polled, and that still come, connection requests are rejected, messages destroyed, and questions rejected. A thread
 /// that sleeps in `ucxx_notifier_wait` gets CLOSED. Before or after the workers and the context. NULL is ignored. Any thread.
 ///
 /// # Safety

@@ -71,6 +71,57 @@ static ucxx_status_t name_it(fixture_t *f, ucxx_context_t *context, uint64_t fla
   return status;
 }
 
+static void must_not_connect(void *arg, ucxx_conn_request_t *request) {
+  (void)arg;
+  (void)request;
+  FAIL("the callback of a refused listener ran");
+}
+
+static void must_not_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
+  (void)arg;
+  (void)endpoint;
+  FAIL("the callback of a refused endpoint ran with %s", ucxx_status_name(status));
+}
+
+enum event { LISTEN, LISTEN_BOTH, CREATE_ENDPOINT, CREATE_BOTH, CONNECT, MESSAGES, QUESTIONS };
+
+/* Something whose events a notifier of this context is to hand out. */
+static ucxx_status_t events_with(fixture_t *f, ucxx_context_t *context, enum event event) {
+  ucxx_notifier_t *notifier = NULL;
+  ucxx_listener_params_t listening = UCXX_LISTENER_PARAMS_INIT;
+  ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
+  CHECK_OK(ucxx_notifier_create(context, &notifier));
+  listening.notifier = params.notifier = notifier;
+  listening.on_connect = event == LISTEN_BOTH ? must_not_connect : NULL;
+  params.on_close = event == CREATE_BOTH ? must_not_close : NULL;
+  ucxx_status_t status = UCXX_OK;
+  switch (event) {
+  case LISTEN:
+  case LISTEN_BOTH:
+    status = ucxx_listener_create(f->worker, &listening, &f->out.listener);
+    break;
+  case CREATE_ENDPOINT:
+  case CREATE_BOTH: {
+    ucxx_address_t *address = NULL;
+    CHECK_OK(ucxx_worker_address(f->duo.right, &address));
+    status = ucxx_endpoint_create(f->worker, address, &params, &f->out.endpoint);
+    ucxx_address_destroy(address);
+    break;
+  }
+  case CONNECT:
+    status = ucxx_endpoint_connect(f->worker, "127.0.0.1", 1, &params, &f->out.endpoint);
+    break;
+  case MESSAGES:
+    status = ucxx_worker_set_am_notifier(f->worker, 77, notifier, NULL);
+    break;
+  case QUESTIONS:
+    status = ucxx_worker_set_fetch_notifier(f->worker, 77, notifier, NULL);
+    break;
+  }
+  ucxx_notifier_destroy(notifier);
+  return status;
+}
+
 #define BAD_INPUT_ROWS "bad_input_notifier.inc"
 #define BAD_INPUT_TABLE bad_input_notifier
 #include "bad_input_table.h"

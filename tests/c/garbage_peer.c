@@ -62,7 +62,7 @@ static void on_any(void *arg, ucxx_am_message_t *message) {
     CHECK(status <= UCXX_INPROGRESS);
   }
   if (ucxx_am_message_reply(message) != NULL)
-    (void)ucxx_am_send(ucxx_am_message_reply(message), ID_ANY, header, header_length % 64, data, length % 300, NULL, NULL);
+    CHECK(ucxx_am_send(ucxx_am_message_reply(message), ID_ANY, header, header_length % 64, data, length % 300, NULL, NULL) <= UCXX_INPROGRESS);
   ucxx_am_message_destroy(message);
 }
 
@@ -127,7 +127,7 @@ static void on_question(void *arg, ucxx_fetch_t *fetch) {
     read_all(header, header_length);
     read_all(question, length);
     if (header_length % 5 != 0)
-      (void)ucxx_fetch_reply(fetch, data, length % 3 == 0 ? 40000 : 100, NULL, NULL);
+      CHECK(ucxx_fetch_reply(fetch, data, length % 3 == 0 ? 40000 : 100, NULL, NULL) <= UCXX_INPROGRESS);
   }
   ucxx_fetch_destroy(fetch);
 }
@@ -240,7 +240,7 @@ static void suffer(uint64_t seed, unsigned episodes, uint32_t spared) {
       progress(worker);
       if (ucxx_request_status(many) != UCXX_INPROGRESS) {
         ucxx_buffers_t *buffers = NULL;
-        (void)ucxx_request_take_buffers(many, &buffers);
+        CHECK(ucxx_request_take_buffers(many, &buffers) <= UCXX_OK);
         ucxx_buffers_destroy(buffers);
         ucxx_request_destroy(many);
         many = many_receive();

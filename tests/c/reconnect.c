@@ -42,7 +42,7 @@ static void round_of(const pair_t *pair, const ucxx_address_t *address, uint64_t
   unpatient.flags = UCXX_FLAG_NO_WAIT;
   while (messages-- > 0 && seen_count(&now.closed) == 0) {
     if (pair->side == 0)
-      (void)ucxx_am_send(endpoint, ID, NULL, 0, big, 30000 + test_mix(chance + messages) % 160000, &unpatient, NULL);
+      CHECK(ucxx_am_send(endpoint, ID, NULL, 0, big, 30000 + test_mix(chance + messages) % 160000, &unpatient, NULL) <= UCXX_INPROGRESS);
     progress(pair->worker);
   }
   if (pair->side == closer)

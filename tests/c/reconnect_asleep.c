@@ -23,7 +23,7 @@ typedef struct server {
 
 static void on_fetch(void *arg, ucxx_fetch_t *fetch) {
   (void)arg;
-  ucxx_fetch_reply(fetch, "x", 1, NULL, NULL);
+  CHECK(ucxx_fetch_reply(fetch, "x", 1, NULL, NULL) <= UCXX_INPROGRESS);
   ucxx_fetch_destroy(fetch);
 }
 

@@ -164,8 +164,7 @@ static ucxx_status_t go_on(uint64_t most) {
 static void target_dies(member_t *member) {
   member_begin(member);
   if (member->rank == TARGET) {
-    (void)ucxx_group_barrier(member->group);
-    FAIL("the barrier is over");
+    FAIL("the barrier is over: %s", ucxx_status_string(ucxx_group_barrier(member->group)));
   }
   CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, TARGET, 0));
   CHECK_STATUS(go_on(UINT64_MAX), UCXX_ERR_PEER_FAILED);

@@ -130,7 +130,9 @@ const ucxx_endpoint_params_t *endpoint_params(caller_t *c) {
     p->on_open = on_open;
     p->on_open_arg = record;
   }
-  if (one_in(c, 2)) {
+  if (one_in(c, 8))
+    p->notifier = take(c, KIND_notifier);
+  if (one_in(c, 2) && p->notifier == NULL) {
     p->on_close = on_close;
     p->on_close_arg = record;
     record->least = record->most = 1;
@@ -144,7 +146,9 @@ const ucxx_listener_params_t *listener_params(caller_t *c) {
   BEGIN(listener_params);
   p->host = one_in(c, 2) ? NULL : host(c);
   p->port = one_in(c, 4) ? port(c) : 0;
-  p->on_connect = one_in(c, 16) ? NULL : on_connect;
+  if (one_in(c, 8))
+    p->notifier = take(c, KIND_notifier);
+  p->on_connect = one_in(c, 16) || (p->notifier != NULL && !one_in(c, 16)) ? NULL : on_connect;
   record_t *record = c->record = new_record(c);
   record->most = INT32_MAX;
   p->on_connect_arg = record;
