@@ -2845,12 +2845,12 @@ ucxx_endpoint_t *ucxx_fetch_endpoint(const ucxx_fetch_t *fetch);
  * takes operations by its queue they are NO_RESOURCE, with or without that flag, while the queue is full. An answer that this
  * call did not take leaves the question unanswered, so that it may be answered again. An answer that waits and is cancelled, or out of time, tells the other side CANCELED.
  */
-UCXX_NODISCARD ucxx_status_t ucxx_fetch_reply(ucxx_fetch_t *fetch, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
+ucxx_status_t ucxx_fetch_reply(ucxx_fetch_t *fetch, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * As `ucxx_fetch_reply`, of scattered buffers. The list is copied, the buffers are not.
  */
-UCXX_NODISCARD ucxx_status_t ucxx_fetch_reply_iov(ucxx_fetch_t *fetch, const ucxx_buffer_t *buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
+ucxx_status_t ucxx_fetch_reply_iov(ucxx_fetch_t *fetch, const ucxx_buffer_t *buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
  * Answers a question with a status: NO_ELEM, REJECTED, BUSY, CANCELED, or UCXX_ERR_APPLICATION and below. Once, instead of a

@@ -59,7 +59,9 @@ mod tests {
         let before = timer::now_ns();
         assert!(stuck.next_look(|| true).is_some_and(|at| at >= before + Stuck::FIRST_LOOK_NS));
         assert!(stuck.is_it());
-        stuck.since.set(before - 10 * Stuck::LONGEST_NS);
+        let after = before + Stuck::FIRST_LOOK_NS;
+        while timer::now_ns() <= after {}
+        assert!(stuck.next_look(|| true).is_some_and(|at| at > after + Stuck::FIRST_LOOK_NS));
         assert!(stuck.next_look(|| true).is_some_and(|at| at <= timer::now_ns() + Stuck::LONGEST_NS));
         assert!(stuck.next_look(|| false).is_none());
         assert!(!stuck.is_it());

@@ -255,7 +255,6 @@ pub unsafe extern "C" fn ucxx_fetch_endpoint(fetch: *const ucxx_fetch_t) -> *mut
 /// # Safety
 /// A question of this library; `buffer` is readable for `length` bytes until the operation has completed; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
-#[must_use]
 pub unsafe extern "C" fn ucxx_fetch_reply(
     fetch: *mut ucxx_fetch_t,
     buffer: *const c_void,
@@ -302,7 +301,6 @@ unsafe fn reply(
 /// # Safety
 /// As for `ucxx_fetch_reply`; `buffers` is readable for `count` entries during the call.
 #[no_mangle]
-#[must_use]
 pub unsafe extern "C" fn ucxx_fetch_reply_iov(
     fetch: *mut ucxx_fetch_t,
     buffers: *const ucxx_buffer_t,

@@ -68,7 +68,8 @@ static void on_guest(void *arg, ucxx_am_message_t *message) {
   size_t length;
   const void *header = ucxx_am_message_header(message, &length);
   /* It may have gone already. */
-  (void)ucxx_am_send(ucxx_am_message_reply(message), ID_ANSWER, header, length, NULL, 0, NULL, NULL);
+  ucxx_status_t status = ucxx_am_send(ucxx_am_message_reply(message), ID_ANSWER, header, length, NULL, 0, NULL, NULL);
+  (void)status;
   ucxx_am_message_destroy(message);
 }
 
