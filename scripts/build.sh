@@ -1,5 +1,8 @@
 #!/usr/bin/env bash
 # Builds the shared and the static library into the cargo target directory.
+#
+#   scripts/build.sh [OPTION of cargo ...] [-- OPTION of rustc ...]
+#
 # cargo rustc with these two crate types, and not cargo build: link-time optimisation is left out of a build that also
 # makes an rlib.
 set -euo pipefail
@@ -45,5 +48,11 @@ triple=${CARGO_BUILD_TARGET:-$(rustc -vV | sed -n 's/^host: //p')}
 linker=CARGO_TARGET_$(tr a-z- A-Z_ <<< "$triple")_LINKER
 export UCXX_RS_LINKER=${!linker:-cc}
 
-exec cargo rustc --release --locked --lib --crate-type cdylib --crate-type staticlib "$@" -- \
-  -C linker="$root/scripts/link_versioned.sh"
+for_cargo=()
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+  for_cargo+=("$1")
+  shift
+done
+[ $# -eq 0 ] || shift
+exec cargo rustc --release --locked --lib --crate-type cdylib --crate-type staticlib "${for_cargo[@]}" -- \
+  -C linker="$root/scripts/link_versioned.sh" "$@"

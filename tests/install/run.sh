@@ -37,6 +37,8 @@ build_offline() {
 }
 build_offline >"$work/offline.log" 2>&1 &
 offline=$!
+# After a failure as well nothing is left running.
+trap wait EXIT
 
 # --- both routes, the same tree
 
