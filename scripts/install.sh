@@ -121,17 +121,17 @@ for path in "${paths[@]}"; do
 done
 
 # A Rust static library brings the whole of Rust's standard library as global symbols, so that two of them in one program
-# clash. One object with everything but ucxx_* made local does not. --force-group-allocation dissolves the COMDAT groups:
-# a group kept by name would be dropped in favour of the same group of another Rust archive, and local references to it
-# would then have no target.
+# clash. One object in which only what the shared library exports is global does not. --force-group-allocation dissolves
+# the COMDAT groups: a group kept by name would be dropped in favour of the same group of another Rust archive, and local
+# references to it would then have no target.
 make_archive() {
-  local roots
+  local exports
   # The archive itself is not asked with nm: where it holds LLVM bitcode, nm hands it to an LLVM plugin that may be too old.
-  mapfile -t roots < <(readelf --dyn-syms -W "$shared" | awk '$7 != "UND" && sub(/@.*/, "", $8) && $8 ~ /^ucxx_/ { print "--undefined=" $8 }')
-  [ "${#roots[@]}" -gt 0 ] || die "$shared exports no ucxx_ function with a version; scripts/build.sh makes one that does"
-  "${LD:-ld}" -r --force-group-allocation "${roots[@]}" -o "$work/all.o" "$archive"
+  mapfile -t exports < <(readelf --dyn-syms -W "$shared" | awk '$7 != "UND" && sub(/@.*/, "", $8) && $8 ~ /^ucxx_/ { print $8 }')
+  [ "${#exports[@]}" -gt 0 ] || die "$shared exports no ucxx_ function with a version; scripts/build.sh makes one that does"
+  "${LD:-ld}" -r --force-group-allocation "${exports[@]/#/--undefined=}" -o "$work/all.o" "$archive"
   "${OBJCOPY:-objcopy}" --strip-debug --remove-section=.llvmbc --remove-section=.llvmcmd \
-    --wildcard --keep-global-symbol='ucxx_*' "$work/all.o" "$work/ucxx_rs.o"
+    "${exports[@]/#/--keep-global-symbol=}" "$work/all.o" "$work/ucxx_rs.o"
   "${AR:-ar}" rcsD "$work/libucxx_rs.a" "$work/ucxx_rs.o"
 }
 
