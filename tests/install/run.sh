@@ -182,8 +182,8 @@ use_tools() { # name, prefix, libdir below it, run path
 beside='$ORIGIN/../lib'
 use_tools "in place" "$work/by-make/opt/ucxx" lib "$beside"
 mv by-make/opt/ucxx moved
-use_tree default "$work/moved" lib
 use_tools "moved" "$work/moved" lib "$beside"
+# Programs are built against trees with unusual names; the plain one serves the examples and the C tests.
 # Below /usr the loader looks by itself, and distributions refuse a run path there.
 unusual="moved & multiarch^@%~=+"
 mv by-make-multiarch/usr "$unusual"
