@@ -319,7 +319,7 @@ pub unsafe extern "C" fn ucxx_worker_event_fd(worker: *mut ucxx_worker_t, fd: *m
 }
 
 /// Before going to sleep on the descriptor: OK when the next event will make it readable, BUSY when there is something to
-/// progress first, or when something has completed by a call of another thread since this one has armed last. So: progress until there are no events, arm, and only when that is OK sleep; on BUSY look at what is awaited, and begin again. Every
+/// progress first, or when something has completed by a call of another thread since this one has armed last. So: progress until there are no events, look at what is awaited, arm, and only when that is OK sleep; on BUSY look at what is awaited, and begin again. Every
 /// sleep needs its own arm.
 /// BUSY with a progress thread. Needs UCXX_FEATURE_WAKEUP (else UNSUPPORTED).
 ///

@@ -171,7 +171,7 @@ static void cancels_while_armed(void) {
     do {
       CHECK_OK(ucxx_worker_progress(duo.left, &events));
     } while (events > 0);
-    if (ucxx_worker_arm(duo.left) == UCXX_ERR_BUSY) continue;
+    if (ucxx_request_status(close) != UCXX_INPROGRESS || ucxx_worker_arm(duo.left) == UCXX_ERR_BUSY) continue;
     if (!is_cancelled) CHECK_OK(ucxx_request_cancel(close));
     is_cancelled = 1;
     poll(&look, 1, -1);

@@ -97,6 +97,7 @@ fn endpoint(from: &Arc<Worker>, address: &Address, peer_errors: bool) -> Arc<End
         on_open_arg: std::ptr::null_mut(),
         on_close: None,
         on_close_arg: std::ptr::null_mut(),
+        notifier: std::ptr::null(),
     };
     worked("an endpoint", Endpoint::new(from, address, &params))
 }
