@@ -63,18 +63,18 @@ pub enum ucxx_status {
     UCXX_ERR_APPLICATION = -1000,
 }
 
-/// What a notifier hands out: `event` and `object` of `ucxx_completion_t`.
+/// What a notifier hands out: `kind` and `handle` of `ucxx_completion_t`.
 #[repr(C)]
 pub enum ucxx_event {
-    /// An operation has completed. `object` is NULL.
+    /// An operation has completed. `handle` is NULL.
     UCXX_EVENT_COMPLETION = 0,
-    /// Somebody asks a listener for a connection. `object` is a `ucxx_conn_request_t *`, to be accepted or rejected, and destroyed.
+    /// Somebody asks a listener for a connection. `handle` is a `ucxx_conn_request_t *`, to be accepted or rejected, and destroyed.
     UCXX_EVENT_CONN_REQUEST = 1,
-    /// An endpoint has ended, as for `on_close`; `status` says how, `user_data` which. `object` is NULL.
+    /// An endpoint has ended, as for `on_close`; `status` says how, `user_data` which. `handle` is NULL.
     UCXX_EVENT_ENDPOINT_CLOSED = 2,
-    /// An active message has come in. `object` is a `ucxx_am_message_t *`, as for its handler.
+    /// An active message has come in. `handle` is a `ucxx_am_message_t *`, as for its handler.
     UCXX_EVENT_AM_MESSAGE = 3,
-    /// A question has come in. `object` is a `ucxx_fetch_t *`, as for its handler.
+    /// A question has come in. `handle` is a `ucxx_fetch_t *`, as for its handler.
     UCXX_EVENT_FETCH = 4,
 }
 

@@ -25,9 +25,9 @@ pub struct ucxx_completion {
     /// UCXX_OK or an error, never INPROGRESS.
     pub status: ucxx_status_t,
     /// UCXX_EVENT_*: what it tells of. UCXX_EVENT_COMPLETION, 0, where only operations name the notifier.
-    pub event: i32,
+    pub kind: i32,
     /// What came in, see UCXX_EVENT_*. It belongs to whoever polls, and is to be destroyed; NULL where nothing did.
-    pub object: *mut c_void,
+    pub handle: *mut c_void,
     /// Zero.
     pub reserved: [u32; 4],
 }
@@ -140,7 +140,7 @@ unsafe fn store(entry: *mut u8, size: usize, completion: &Completion) {
         UCXX_EVENT_AM_MESSAGE, UCXX_EVENT_COMPLETION, UCXX_EVENT_CONN_REQUEST, UCXX_EVENT_ENDPOINT_CLOSED,
         UCXX_EVENT_FETCH,
     };
-    let (event, object) = match completion.happened {
+    let (kind, handle) = match completion.happened {
         Happened::Operation => (UCXX_EVENT_COMPLETION, std::ptr::null_mut()),
         Happened::ConnRequest(request) => (UCXX_EVENT_CONN_REQUEST, request.cast_mut().cast()),
         Happened::EndpointClosed => (UCXX_EVENT_ENDPOINT_CLOSED, std::ptr::null_mut()),
@@ -153,8 +153,8 @@ unsafe fn store(entry: *mut u8, size: usize, completion: &Completion) {
         length: completion.length,
         sender_tag: completion.sender_tag,
         status: completion.status.0,
-        event: event as i32,
-        object,
+        kind: kind as i32,
+        handle,
         reserved: [0; 4],
     };
     let known = size.min(size_of::<ucxx_completion>());

@@ -23,10 +23,10 @@ static ucxx_completion_t next(ucxx_worker_t *worker, ucxx_notifier_t *notifier, 
   ucxx_completion_t got;
   while (poll_some(notifier, &got, 1) == 0)
     progress(worker);
-  CHECK_EQ(got.event, event);
+  CHECK_EQ(got.kind, event);
   CHECK(got.user_data == user_data);
   CHECK(got.request == NULL);
-  CHECK((got.object == NULL) == (event == UCXX_EVENT_ENDPOINT_CLOSED));
+  CHECK((got.handle == NULL) == (event == UCXX_EVENT_ENDPOINT_CLOSED));
   for (size_t at = 0; at < sizeof got.reserved / sizeof *got.reserved; at++)
     CHECK_EQ(got.reserved[at], 0);
   return got;
@@ -71,8 +71,8 @@ static void serve(const pair_t *pair, ucxx_notifier_t *notifier) {
   for (size_t at = 0; at < COUNT; at++) {
     if (at >= taken)
       all[at] = next(pair->worker, notifier, UCXX_EVENT_FETCH, &by_question);
-    CHECK_EQ(all[at].event, UCXX_EVENT_FETCH);
-    answer(all[at].object, at);
+    CHECK_EQ(all[at].kind, UCXX_EVENT_FETCH);
+    answer(all[at].handle, at);
   }
   STEP("messages");
   for (size_t at = 0; at < COUNT; at++) {
@@ -81,10 +81,10 @@ static void serve(const pair_t *pair, ucxx_notifier_t *notifier) {
     CHECK_EQ(got.length, expected);
     void *data = test_alloc(expected);
     ucxx_request_t *request = NULL;
-    CHECK_OK(finish(ucxx_am_message_recv(got.object, data, expected, NULL, &request), &request));
+    CHECK_OK(finish(ucxx_am_message_recv(got.handle, data, expected, NULL, &request), &request));
     CHECK_CONTENT(data, expected, at);
     free(data);
-    ucxx_am_message_destroy(got.object);
+    ucxx_am_message_destroy(got.handle);
   }
 }
 
@@ -187,7 +187,7 @@ static void listen_without_callback(pair_t *pair, int32_t mode) {
     port = ucxx_listener_port(listener);
     channel_put(pair, &port, sizeof port);
     STEP("the server accepts");
-    ucxx_conn_request_t *request = next(pair->worker, requests, UCXX_EVENT_CONN_REQUEST, &by_listener).object;
+    ucxx_conn_request_t *request = next(pair->worker, requests, UCXX_EVENT_CONN_REQUEST, &by_listener).handle;
     ucxx_endpoint_params_t accepting = reporting(notifier);
     ucxx_endpoint_t *endpoint = NULL;
     char text[64];
@@ -195,11 +195,11 @@ static void listen_without_callback(pair_t *pair, int32_t mode) {
     CHECK(strncmp(text, "127.0.0.1:", 10) == 0);
     CHECK_OK(ucxx_endpoint_accept(request, &accepting, &endpoint));
     ucxx_conn_request_destroy(request);
-    answer(next(pair->worker, notifier, UCXX_EVENT_FETCH, &by_question).object, 7);
+    answer(next(pair->worker, notifier, UCXX_EVENT_FETCH, &by_question).handle, 7);
     CHECK_STATUS(next(pair->worker, notifier, UCXX_EVENT_ENDPOINT_CLOSED, &by_endpoint).status, UCXX_ERR_CONNECTION_RESET);
     ucxx_endpoint_destroy(endpoint);
     STEP("and rejects");
-    request = next(pair->worker, requests, UCXX_EVENT_CONN_REQUEST, &by_listener).object;
+    request = next(pair->worker, requests, UCXX_EVENT_CONN_REQUEST, &by_listener).handle;
     CHECK_OK(ucxx_conn_request_reject(request));
     ucxx_conn_request_destroy(request);
     pair_sync(pair);
@@ -235,8 +235,8 @@ static void notifier_goes_first(void) {
   ucxx_completion_t first;
   while (poll_some(notifier, &first, 1) == 0)
     duo_progress(&duo);
-  CHECK_EQ(first.event, UCXX_EVENT_AM_MESSAGE);
-  ucxx_am_message_destroy(first.object);
+  CHECK_EQ(first.kind, UCXX_EVENT_AM_MESSAGE);
+  ucxx_am_message_destroy(first.handle);
   CHECK_OK(duo_finish(&duo, sent, &message));
   sent = ucxx_am_send(duo.to_right, MESSAGES, NULL, 0, data, LARGE, NULL, &message);
   while (ucxx_notifier_wait(notifier, 0) == UCXX_ERR_TIMED_OUT)
@@ -284,18 +284,18 @@ static void worker_goes_first(void) {
   CHECK_STATUS(ucxx_am_fetch(duo.to_right, QUESTIONS, &word, sizeof word, &reply, sizeof reply, NULL, &question), UCXX_INPROGRESS);
   while (poll_some(notifier, &got, 1) == 0)
     duo_progress(&duo);
-  CHECK_EQ(got.event, UCXX_EVENT_AM_MESSAGE);
+  CHECK_EQ(got.kind, UCXX_EVENT_AM_MESSAGE);
   while (ucxx_notifier_wait(notifier, 0) == UCXX_ERR_TIMED_OUT)
     duo_progress(&duo);
   ucxx_worker_destroy(duo.right);
-  CHECK(memcmp(ucxx_am_message_header(got.object, &length), &word, sizeof word) == 0 && length == sizeof word);
-  ucxx_am_message_destroy(got.object);
+  CHECK(memcmp(ucxx_am_message_header(got.handle, &length), &word, sizeof word) == 0 && length == sizeof word);
+  ucxx_am_message_destroy(got.handle);
   CHECK_EQ(poll_some(notifier, &got, 1), 1);
-  CHECK_EQ(got.event, UCXX_EVENT_FETCH);
-  CHECK(memcmp(ucxx_fetch_header(got.object, &length), &word, sizeof word) == 0 && length == sizeof word);
-  ucxx_fetch_destroy(got.object);
+  CHECK_EQ(got.kind, UCXX_EVENT_FETCH);
+  CHECK(memcmp(ucxx_fetch_header(got.handle, &length), &word, sizeof word) == 0 && length == sizeof word);
+  ucxx_fetch_destroy(got.handle);
   CHECK_EQ(poll_some(notifier, &got, 1), 1);
-  CHECK_EQ(got.event, UCXX_EVENT_ENDPOINT_CLOSED);
+  CHECK_EQ(got.kind, UCXX_EVENT_ENDPOINT_CLOSED);
   ucxx_endpoint_destroy(watched);
   ucxx_endpoint_destroy(duo.to_left);
   ucxx_worker_destroy(duo.left);
@@ -338,12 +338,12 @@ static void backlog(void) {
     progress(client);
     progress(server);
   }
-  CHECK_EQ(got.event, UCXX_EVENT_ENDPOINT_CLOSED);
+  CHECK_EQ(got.kind, UCXX_EVENT_ENDPOINT_CLOSED);
   CHECK_STATUS(got.status, UCXX_ERR_REJECTED);
   CHECK_EQ(poll_some(ends, &got, 1), 0);
   size_t waiting = 0;
   while (poll_some(requests, &got, 1) == 1) {
-    ucxx_conn_request_destroy(got.object);
+    ucxx_conn_request_destroy(got.handle);
     waiting++;
   }
   CHECK_EQ(waiting, BACKLOG);

@@ -4,17 +4,17 @@
 void polled(const ucxx_completion_t *completions, size_t count) {
   for (size_t at = 0; at < count; at++) {
     CHECK(completions[at].status != UCXX_INPROGRESS);
-    CHECK((completions[at].object != NULL) == (completions[at].event != UCXX_EVENT_COMPLETION && completions[at].event != UCXX_EVENT_ENDPOINT_CLOSED));
-    if (completions[at].event == UCXX_EVENT_COMPLETION) {
+    CHECK((completions[at].handle != NULL) == (completions[at].kind != UCXX_EVENT_COMPLETION && completions[at].kind != UCXX_EVENT_ENDPOINT_CLOSED));
+    if (completions[at].kind == UCXX_EVENT_COMPLETION) {
       CHECK(completions[at].user_data != NULL);
       tell(completions[at].user_data);
     }
-    if (completions[at].event == UCXX_EVENT_CONN_REQUEST)
-      ucxx_conn_request_destroy(completions[at].object);
-    if (completions[at].event == UCXX_EVENT_AM_MESSAGE)
-      ucxx_am_message_destroy(completions[at].object);
-    if (completions[at].event == UCXX_EVENT_FETCH)
-      ucxx_fetch_destroy(completions[at].object);
+    if (completions[at].kind == UCXX_EVENT_CONN_REQUEST)
+      ucxx_conn_request_destroy(completions[at].handle);
+    if (completions[at].kind == UCXX_EVENT_AM_MESSAGE)
+      ucxx_am_message_destroy(completions[at].handle);
+    if (completions[at].kind == UCXX_EVENT_FETCH)
+      ucxx_fetch_destroy(completions[at].handle);
   }
 }
 
