@@ -123,8 +123,9 @@ impl Status {
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
-            Some(name) => f.write_str(&name.to_string_lossy()),
-            None => write!(f, "status {}", self.0),
+            // An application's own have one name together.
+            Some(name) if self.0 >= Status::APPLICATION.0 => f.write_str(&name.to_string_lossy()),
+            _ => write!(f, "status {}", self.0),
         }
     }
 }

@@ -106,7 +106,7 @@ class Fetch(ClientCase):
         async def test(asks, answers):
             own = Status.ERR_APPLICATION - 7
             statuses = {Status.ERR_NO_ELEM: NO_ELEM, Status.ERR_REJECTED: REJECTED, Status.ERR_BUSY: "UCXX_ERR_BUSY",
-                        Status.ERR_CANCELED: CANCELED, own: "UCXX_ERR_UNKNOWN"}
+                        Status.ERR_CANCELED: CANCELED, own: "UCXX_ERR_APPLICATION"}
             headers = [head("reject", status=status) for status in statuses] + [head("forget")]
             nothing = checksum(b"", 10)
             expected = [[name, None, nothing] for name in (*statuses.values(), CANCELED)]
