@@ -1,7 +1,7 @@
 //! Flush: an operation that completes after everything submitted before it.
 //!
 //! UCP's own flush does not wait for a rendezvous send that nobody has received yet, and when such a send has ended UCX may still have its last bytes. So a flush here waits for two
-//! things, one after the other: the sends that were in flight when it was submitted, with their callbacks, and UCP's flush of each endpoint. The second one begins behind a pass (see
+//! things, one after the other: the sends that were in flight when it was submitted, with their callbacks, and UCP's flush. The second one begins behind a pass (see
 //! `Event::SendsEnded`), as UCP may not be asked for it from inside its own callbacks. A flush also reports what nobody else can: the first error of a send that kept neither request nor
 //! callback.
 
@@ -9,6 +9,7 @@ use super::endpoint::{Endpoint, EndpointPointer, Phase};
 use super::events::Event;
 use super::inflight::Out;
 use super::operation::{flag, OpParams, Submitted};
+use super::param::Param;
 use super::request::{mark, Kind, Part, Slot, Ticket, UCP};
 use super::status::{Result, Status};
 use super::wait;
@@ -16,6 +17,7 @@ use super::worker::{Inside, Worker};
 use crate::sys::{self, Posted};
 use std::cell::Cell;
 use std::ffi::c_void;
+use std::sync::Arc;
 
 impl Endpoint {
     /// Flushes this endpoint.
@@ -157,12 +159,37 @@ impl Worker {
         self.complete_flushes();
     }
 
-    /// UCP's halves of a flush, of those endpoints that have something to flush. How many there are that end later.
+    /// UCP's half of a flush that waits for no sends. How many there are that end later.
     fn begin_halves(&self, endpoint: Option<&Endpoint>, flush: &Slot) -> u32 {
-        if let Some(endpoint) = endpoint {
-            return endpoint.begin_half(flush);
+        match endpoint {
+            Some(endpoint) => endpoint.begin_half(flush),
+            // UCP's own of a worker would wait for ends that nobody has, of peers that may not look.
+            None if self.untouched.are_some() => self.flush_each(flush),
+            None => self.flush_all(flush),
         }
-        // UCP's own of a worker would wait for ends that nobody has, of peers that may not look.
+    }
+
+    /// By UCP's flush of a worker: it needs no peer that makes progress where UCX has nothing left to send.
+    fn flush_all(&self, flush: &Slot) -> u32 {
+        let queue = |endpoint: &&Arc<Endpoint>| endpoint.window.is_queueing();
+        let queued = self.endpoints.borrow().iter().flatten().filter(queue).map(|known| known.begin_half(flush)).sum();
+        let (ucp, part) = (self.ucp(), self.take_internal_slot());
+        part.part.set(Part::Flush(flush.ticket()));
+        // SAFETY: a live worker inside its gate; the slot is UCP's until it calls back, or our own again.
+        match posted(part, unsafe { sys::ucp_worker_flush_nbx(ucp, Param::new(part).as_ptr()) }) {
+            Posted::Pending => {
+                self.start(part, None, &OpParams::default(), Out::NOWHERE);
+                return queued + 1;
+            }
+            Posted::Failed(status) => flush.note_reason(self.status_from_ucx(Status(status.into()), None)),
+            Posted::Done => {}
+        }
+        self.return_slot(part);
+        queued
+    }
+
+    /// Of those endpoints that have something to flush.
+    fn flush_each(&self, flush: &Slot) -> u32 {
         let stands = |endpoint: &Endpoint| endpoint.phase() <= Phase::Flushing && !endpoint.is_connecting();
         let (mut halves, mut place) = (0, 0);
         // Not borrowed while UCP is called.
@@ -186,7 +213,8 @@ impl Worker {
                 slot.note_reason(endpoint.cut_short());
                 0
             }
-            endpoint => self.begin_halves(endpoint, slot),
+            Some(endpoint) => endpoint.begin_half(slot),
+            None => self.flush_each(slot),
         };
         slot.remaining.set(halves);
         self.complete_flushes();

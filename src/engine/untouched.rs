@@ -99,6 +99,10 @@ impl UntouchedEnds {
         ends.iter().find(|one| one.end.place == place && one.peer == *peer).map(|one| one.peer_failure)
     }
 
+    pub(super) fn are_some(&self) -> bool {
+        !self.0.borrow().is_empty()
+    }
+
     /// UCP's worker has gone, and they with it.
     pub(crate) fn clear(&self) {
         self.0.take();
