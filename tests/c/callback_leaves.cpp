@@ -163,7 +163,7 @@ int in_this_way(int way) {
     done(ucxx_worker_set_am_handler(worker, 1, nullptr, nullptr, nullptr), "no handler");
     break;
   case RUN:
-    ucxx_worker_run_pre(worker, plain, nullptr, UINT64_MAX);
+    done(ucxx_worker_run_pre(worker, plain, nullptr, UINT64_MAX), "a function");
     break;
   case READY:
     make_ready();
