@@ -6,7 +6,6 @@
 
 use super::endpoint::{Endpoint, EndpointPointer, Phase};
 use super::events::{self, Event};
-use super::flush::posted;
 use super::inflight::Out;
 use super::operation::{OpParams, Submitted};
 use super::param::Param;
@@ -16,7 +15,7 @@ use super::status::{Result, Status};
 use super::timer;
 use super::wait;
 use super::worker::Inside;
-use crate::sys::{self, Posted};
+use crate::sys;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
@@ -337,19 +336,7 @@ impl Endpoint {
 
     /// Gives UCP a part of opening or closing. Its status if it ended inside the call.
     pub(crate) fn start_part(&self, part: Part, call: impl FnOnce(&Slot) -> sys::ucs_status_ptr_t) -> Option<Status> {
-        let slot = self.worker.take_internal_slot();
-        slot.part.set(part);
-        let ended = match posted(slot, call(slot)) {
-            Posted::Pending => None,
-            Posted::Done => Some(Status::OK),
-            Posted::Failed(status) => Some(Status(status.into())),
-        };
-        if ended.is_none() {
-            self.worker.start(slot, Some(self), &OpParams::default(), Out::NOWHERE);
-        } else {
-            self.worker.return_slot(slot);
-        }
-        ended
+        self.worker.start_part(Some(self), part, call)
     }
 
     /// The peer has answered UCP once.

@@ -7,18 +7,17 @@
 use super::am::Outgoing;
 use super::am_message::{self, Message};
 use super::endpoint::Endpoint;
-use super::flush::posted;
 use super::inflight::{Out, Submission};
 use super::operation::{flag, OpParams, Submitted};
 use super::promise::Need;
-use super::request::{Kind, Slot};
+use super::request::{self, Kind, Slot};
 use super::ring::Queued;
 use super::send_window::MOST_OWED;
 use super::status::{Error, Result, Status};
 use super::tag::{describe_parts, memory_type_of, Part};
 use super::wait;
 use super::wire::{self, HEADER};
-use crate::sys::{self, Posted};
+use crate::sys;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -263,11 +262,8 @@ impl Endpoint {
         };
         let worker = &self.worker;
         if self.sayings.get() < AT_ONCE {
-            let slot = worker.take_internal_slot();
-            return match posted(slot, self.post_message(slot, &describe(slot))) {
-                Posted::Pending => worker.start(slot, Some(self), &OpParams::DEFAULT, Out::NOWHERE),
-                _ => worker.return_slot(slot),
-            };
+            self.start_part(request::Part::Nothing, |slot| self.post_message(slot, &describe(slot)));
+            return;
         }
         let (length, params) = (data.len() as u64, &OpParams::DEFAULT);
         if !self.must_wait() {

@@ -1,9 +1,10 @@
 //! Flush: an operation that completes after everything submitted before it.
 //!
-//! UCP's own flush does not wait for a rendezvous send that nobody has received yet, and when such a send has ended UCX may still have its last bytes. So a flush here waits for two
-//! things, one after the other: the sends that were in flight when it was submitted, with their callbacks, and UCP's flush. The second one begins behind a pass (see
-//! `Event::SendsEnded`), as UCP may not be asked for it from inside its own callbacks. A flush also reports what nobody else can: the first error of a send that kept neither request nor
-//! callback.
+//! UCP's own flush does not wait for a rendezvous send that nobody has received yet, and when such a send
+//! has ended UCX may still have its last bytes. So a flush here waits for two things, one after the other:
+//! the sends that were in flight when it was submitted, with their callbacks, and UCP's flush. The second
+//! one begins after a pass (see `Event::SendsEnded`), as UCP may not be asked for it from inside its own
+//! callbacks. A flush also reports the first error of a send that kept neither request nor callback.
 
 use super::endpoint::{Endpoint, EndpointPointer, Phase};
 use super::events::Event;
@@ -13,7 +14,7 @@ use super::param::Param;
 use super::request::{mark, Kind, Part, Slot, Ticket, UCP};
 use super::status::{Result, Status};
 use super::wait;
-use super::worker::{Inside, Worker};
+use super::worker::Worker;
 use crate::sys::{self, Posted};
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -37,14 +38,14 @@ impl Endpoint {
                     return inside.never_started(slot, Some(endpoint), endpoint.status());
                 }
                 let params = OpParams { timeout_ns, ..OpParams::default() };
-                let _ = endpoint.flush_inside(inside, Some(slot), &params, Out::NOWHERE);
+                let _ = inside.begin_flush(Some(endpoint), Some(slot), &params, Out::NOWHERE);
             })?;
             if let Some(submitted) = later {
                 return Ok(submitted);
             }
             let inside = self.worker.enter()?;
             self.check_open()?;
-            self.flush_inside(&inside, None, params, out)
+            inside.begin_flush(Some(self), None, params, out)
         })
     }
 
@@ -59,10 +60,6 @@ impl Endpoint {
             && self.flushed_at.get() == self.operations_sent()
             && self.unreported.get().is_none()
             && !self.holds_flushes()
-    }
-
-    fn flush_inside(&self, inside: &Inside<'_>, slot: Option<&Slot>, params: &OpParams, out: Out) -> Result<Submitted> {
-        inside.begin_flush(Some(self), slot, params, out)
     }
 
     /// UCP's half of this flush. How many there are that end later.
@@ -137,7 +134,8 @@ impl Worker {
         Ok(Submitted::Pending)
     }
 
-    /// A flush of what UCP has by now, whatever becomes of the sends that are under way: a rendezvous send that nobody receives would hold it up. The caller's to let go.
+    /// A flush of what UCP has by now, whatever becomes of the sends that are under way: a rendezvous send
+    /// that nobody receives would hold it up. The caller lets it go.
     pub(super) fn begin_brief_flush(&self) -> &Slot {
         let slot = self.take_flush(Kind::WorkerFlush, &OpParams::default(), true);
         let halves = self.begin_halves(None, slot);
@@ -172,20 +170,26 @@ impl Worker {
     /// By UCP's flush of a worker: it needs no peer that makes progress where UCX has nothing left to send.
     fn flush_all(&self, flush: &Slot) -> u32 {
         let queue = |endpoint: &&Arc<Endpoint>| endpoint.window.is_queueing();
-        let queued = self.endpoints.borrow().iter().flatten().filter(queue).map(|known| known.begin_half(flush)).sum();
-        let (ucp, part) = (self.ucp(), self.take_internal_slot());
-        part.part.set(Part::Flush(flush.ticket()));
-        // SAFETY: a live worker inside its gate; the slot is UCP's until it calls back, or our own again.
-        match posted(part, unsafe { sys::ucp_worker_flush_nbx(ucp, Param::new(part).as_ptr()) }) {
-            Posted::Pending => {
-                self.start(part, None, &OpParams::default(), Out::NOWHERE);
-                return queued + 1;
-            }
-            Posted::Failed(status) => flush.note_reason(self.status_from_ucx(Status(status.into()), None)),
-            Posted::Done => {}
+        let endpoints = self.endpoints.borrow();
+        let queued: u32 = endpoints.iter().flatten().filter(queue).map(|known| known.begin_half(flush)).sum();
+        drop(endpoints);
+        match self.flush_in_ucp(Part::Flush(flush.ticket())) {
+            Ok(_) => return queued + 1,
+            Err(status) if status.is_error() => flush.note_reason(self.status_from_ucx(status, None)),
+            Err(_) => {}
         }
-        self.return_slot(part);
         queued
+    }
+
+    /// UCP's flush of the worker, as a part of something: what names it until it ends, or its status if it ended inside the call.
+    pub(super) fn flush_in_ucp(&self, part: Part) -> std::result::Result<Ticket, Status> {
+        let (ucp, mut flush) = (self.ucp(), None);
+        let ended = self.start_part(None, part, |slot| {
+            flush = Some(slot.ticket());
+            // SAFETY: a live worker inside its gate; `start_part` keeps the slot until UCP calls back.
+            unsafe { sys::ucp_worker_flush_nbx(ucp, Param::new(slot).as_ptr()) }
+        });
+        ended.map_or(flush.ok_or(Status::OK), Err)
     }
 
     /// Of those endpoints that have something to flush.
@@ -221,7 +225,7 @@ impl Worker {
     }
 
     /// A slot for an operation that nobody but the engine sees.
-    pub(crate) fn take_internal_slot(&self) -> &Slot {
+    fn take_internal_slot(&self) -> &Slot {
         let slot = self.take_slot();
         slot.begin(Kind::Internal, &OpParams::default(), 0, 0, false);
         slot.add_mark(mark::SUBMITTING);
@@ -331,7 +335,7 @@ impl Worker {
 }
 
 /// How an internal operation left its call. UCP may have called back before it returned.
-pub(crate) fn posted(slot: &Slot, pointer: sys::ucs_status_ptr_t) -> Posted {
+fn posted(slot: &Slot, pointer: sys::ucs_status_ptr_t) -> Posted {
     match Posted::from_pointer(pointer) {
         Posted::Pending if slot.has_mark(mark::INLINE) => match slot.reason.get() {
             0 => Posted::Done,
@@ -342,6 +346,28 @@ pub(crate) fn posted(slot: &Slot, pointer: sys::ucs_status_ptr_t) -> Posted {
 }
 
 impl Worker {
+    /// Gives UCP an operation that nobody but the engine sees, with a slot for it. Its status if it ended inside the call.
+    pub(crate) fn start_part(
+        &self,
+        endpoint: Option<&Endpoint>,
+        part: Part,
+        call: impl FnOnce(&Slot) -> sys::ucs_status_ptr_t,
+    ) -> Option<Status> {
+        let slot = self.take_internal_slot();
+        slot.part.set(part);
+        let ended = match posted(slot, call(slot)) {
+            Posted::Pending => None,
+            Posted::Done => Some(Status::OK),
+            Posted::Failed(status) => Some(Status(status.into())),
+        };
+        if ended.is_none() {
+            self.start(slot, endpoint, &OpParams::default(), Out::NOWHERE);
+        } else {
+            self.return_slot(slot);
+        }
+        ended
+    }
+
     /// How a part of an operation that nobody sees, which `prepare` readied, left its call: what it ended with, its slot free again. None while it is under way, and the caller's to
     /// begin.
     pub(super) fn part_posted(&self, slot: &Slot, pointer: sys::ucs_status_ptr_t) -> Option<Status> {

@@ -9,10 +9,7 @@ use super::am_receive::Arrived;
 use super::endpoint::Endpoint;
 use super::events::Event;
 use super::fetch_answer::AT_ONCE;
-use super::flush::posted;
-use super::inflight::Out;
 use super::log;
-use super::operation::OpParams;
 use super::param::Param;
 use super::request::{Part, Slot};
 use super::segment::SegmentName;
@@ -20,7 +17,7 @@ use super::status::{Error, Result, Status};
 use super::wire::{Amount, Header, Hello, Kind, Unreadable, AM_ID, HEADER};
 use super::wire_short::{self, Piece, Short};
 use super::worker::Worker;
-use crate::sys::{self, Posted};
+use crate::sys;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -137,18 +134,10 @@ impl Worker {
         if self.refusals.get() >= AT_ONCE {
             return;
         }
-        let slot = self.take_internal_slot();
         let header = Header { connection, ..Header::of(Kind::Refusal) };
         // SAFETY: the endpoint lives for the length of the handler.
-        let pointer = unsafe { send(slot, reply, &header, &[]) };
-        match posted(slot, pointer) {
-            Posted::Pending => {
-                slot.part.set(Part::Refusal);
-                self.refusals.set(self.refusals.get() + 1);
-                self.start(slot, None, &OpParams::default(), Out::NOWHERE);
-            }
-            _ => self.return_slot(slot),
-        }
+        let ended = self.start_part(None, Part::Refusal, |slot| unsafe { send(slot, reply, &header, &[]) });
+        self.refusals.set(self.refusals.get() + u32::from(ended.is_none()));
     }
 }
 

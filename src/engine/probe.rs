@@ -1,16 +1,15 @@
 //! Looking for messages that have arrived and were not received: with a handle that takes one out of matching.
 
 use super::context::feature;
-use super::flush::posted;
 use super::inflight::Out;
 use super::operation::{OpParams, RecvInfo, Submitted};
 use super::param::Param;
-use super::request::Kind;
+use super::request::{self, Kind};
 use super::status::{Error, Result};
 use super::tag::Part;
 use super::wait;
 use super::worker::{Inside, Worker};
-use crate::sys::{self, Posted};
+use crate::sys;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::Arc;
@@ -129,17 +128,12 @@ unsafe impl Send for MessagePointer {}
 impl Worker {
     /// Inside the gate.
     pub(crate) fn drop_message(&self, message: sys::ucp_tag_message_h) {
-        let slot = self.take_internal_slot();
-        let mut param = Param::new(slot);
-        param.receive(Some(on_dropped));
-        // SAFETY: as in `receive`; no byte is written into a buffer of length 0.
-        let pointer =
-            unsafe { sys::ucp_tag_msg_recv_nbx(self.ucp(), std::ptr::null_mut(), 0, message, param.as_ptr()) };
-        if let Posted::Pending = posted(slot, pointer) {
-            self.start(slot, None, &OpParams::default(), Out::NOWHERE);
-        } else {
-            self.return_slot(slot);
-        }
+        self.start_part(None, request::Part::Nothing, |slot| {
+            let mut param = Param::new(slot);
+            param.receive(Some(on_dropped));
+            // SAFETY: as in `receive`; no byte is written into a buffer of length 0.
+            unsafe { sys::ucp_tag_msg_recv_nbx(self.ucp(), std::ptr::null_mut(), 0, message, param.as_ptr()) }
+        });
     }
 }
 

@@ -3,17 +3,13 @@
 use super::close::FLUSH_PATIENCE_NS;
 use super::endpoint::{Endpoint, Phase};
 use super::events::{self, Event};
-use super::flush::posted;
-use super::inflight::Out;
 use super::late_workers;
 use super::library::{ucx_release, Release};
-use super::operation::OpParams;
-use super::param::Param;
-use super::request::{mark, Kind, Slot};
+use super::request::{mark, Kind, Part, Slot};
 use super::status::Status;
 use super::timer;
 use super::worker::{Inside, Worker};
-use crate::sys::{self, Posted};
+use crate::sys;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
@@ -21,7 +17,7 @@ use std::sync::Arc;
 const FLUSH_NS: u64 = 200_000_000;
 /// UCP hands requests of closed endpoints back within a few passes; this is for the day when it does not.
 const PURGE_NS: u64 = 1_000_000_000;
-/// See `must_not_break_off`.
+/// See `finish_connections`.
 const BREAKS_OFF_SAFELY: Release = Release::new(1, 14);
 /// A connection that is being made takes a few passes of both sides.
 const CONNECTING_NS: u64 = 200_000_000;
@@ -73,7 +69,7 @@ impl Worker {
         inside.flush_briefly();
         inside.listen_to_peers();
         inside.part_from_peers();
-        let may_break_off = inside.finish_connections() || !inside.must_not_break_off();
+        let may_break_off = inside.finish_connections();
         inside.end_endpoints(may_break_off);
         inside.progress_while(PURGE_NS, |worker| {
             let mut left = false;
@@ -91,7 +87,7 @@ impl Worker {
         });
         inside.settle();
         // Others may have connected meanwhile.
-        let may_end = may_break_off && (inside.finish_connections() || !inside.must_not_break_off());
+        let may_end = may_break_off && inside.finish_connections();
         // What has come meanwhile.
         inside.take_back_messages();
         inside.all_endpoints().iter().for_each(|endpoint| endpoint.shut_fast_box());
@@ -219,33 +215,21 @@ impl Worker {
         self.let_go(slot);
     }
 
-    /// Whichever side breaks off a connection over TCP that is half made, UCX 1.13 asserts where the answer to a
-    /// peer that has just connected waits to be sent (`ucp_request_send_state_ff`).
-    fn must_not_break_off(&self) -> bool {
-        ucx_release() < BREAKS_OFF_SAFELY && !self.context.shares_memory
-    }
-
-    /// Waits until no connection is half made; false if one still is. UCP has such ends for itself, too, and only
-    /// its flush tells of them: it is done at once if there are none.
+    /// Waits, for a while, until no connection is half made. May those that still are break off? Whichever side
+    /// does that over TCP, UCX 1.13 asserts where the answer to a peer that has just connected waits to be sent
+    /// (`ucp_request_send_state_ff`).
     fn finish_connections(&self) -> bool {
         if ucx_release() >= BREAKS_OFF_SAFELY {
             return true;
         }
         let deadline = timer::deadline_after(CONNECTING_NS);
         loop {
-            let (ucp, slot) = (self.ucp(), self.take_internal_slot());
-            // SAFETY: a live worker inside its gate; the slot is UCP's until the flush has ended, or our own again.
-            let posted = posted(slot, unsafe { sys::ucp_worker_flush_nbx(ucp, Param::new(slot).as_ptr()) });
-            if !matches!(posted, Posted::Pending) {
-                self.return_slot(slot);
-                return true;
-            }
-            let flush = slot.ticket();
-            self.start(slot, None, &OpParams::DEFAULT, Out::NOWHERE);
+            // UCP has such ends for itself, too, and only its flush tells of them: it is done at once if there are none.
+            let Ok(flush) = self.flush_in_ucp(Part::Nothing) else { return true };
             let left = deadline.saturating_sub(timer::now_ns());
             self.progress_while(left, |_| flush.current().is_some());
             if flush.current().is_some() || left == 0 {
-                return false;
+                return self.context.shares_memory;
             }
         }
     }

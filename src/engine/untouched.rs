@@ -15,16 +15,14 @@
 use super::address::{Address, Origin};
 use super::endpoint::{Endpoint, EndpointParams};
 use super::failure::Reports;
-use super::flush::posted;
-use super::inflight::Out;
 use super::log;
-use super::operation::OpParams;
 use super::param::Param;
+use super::request::Part;
 use super::room;
 use super::status::{Error, Result, Status};
 use super::wire::Hello;
 use super::worker::Worker;
-use crate::sys::{self, Posted};
+use crate::sys;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -128,16 +126,13 @@ impl Worker {
     }
 
     fn close_failed(&self, one: Untouched) {
-        let slot = self.take_internal_slot();
-        let mut param = Param::new(slot);
-        param.flags(sys::UCP_EP_CLOSE_FLAG_FORCE);
         self.resting.begin();
-        // SAFETY: an end that nobody has any more, inside its worker's gate; the slot stays until UCP calls back.
-        let closed = unsafe { sys::ucp_ep_close_nbx(one.end.ucp, param.as_ptr()) };
-        match posted(slot, closed) {
-            Posted::Pending => self.start(slot, None, &OpParams::default(), Out::NOWHERE),
-            Posted::Done | Posted::Failed(_) => self.return_slot(slot),
-        }
+        self.start_part(None, Part::Nothing, |slot| {
+            let mut param = Param::new(slot);
+            param.flags(sys::UCP_EP_CLOSE_FLAG_FORCE);
+            // SAFETY: an end that nobody has any more, inside its worker's gate; `start_part` keeps the slot until UCP calls back.
+            unsafe { sys::ucp_ep_close_nbx(one.end.ucp, param.as_ptr()) }
+        });
     }
 }
 
