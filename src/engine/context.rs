@@ -73,10 +73,13 @@ impl Context {
         }
         let features = if params.features == 0 { feature::DEFAULT } else { params.features };
         library::check_thread_can_be_made()?;
-        let config = library::with_decimal_point(|| Config::new(&params.config, params.local_network))?;
         let generation = Generation::current();
+        let (config, handle) = library::with_decimal_point(|| {
+            let config = Config::new(&params.config, params.local_network)?;
+            let handle = init(features, params.name.as_deref(), &config)?;
+            Ok((config, handle))
+        })?;
         let shares_memory = config.shares_memory();
-        let handle = library::with_decimal_point(|| init(features, params.name.as_deref(), &config))?;
         // From here on `Drop` cleans up.
         let mut context = Context {
             handle,

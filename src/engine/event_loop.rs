@@ -8,7 +8,7 @@
 //! and it looks again.
 #![deny(unsafe_code)]
 
-use super::gate::this_thread;
+use super::gate::{this_thread, Gate};
 use super::worker::Worker;
 use std::cell::Cell;
 
@@ -99,8 +99,14 @@ impl Worker {
     /// Leaves the gate.
     #[inline(always)]
     pub(crate) fn leave(&self) {
+        self.leave_by(Gate::leave);
+    }
+
+    /// The same, by one of the gate's ways.
+    #[inline(always)]
+    pub(crate) fn leave_by(&self, leave: impl FnOnce(&Gate)) {
         let owed = self.event_loop.is_owed();
-        self.gate.leave();
+        leave(&self.gate);
         if owed {
             self.wake_event_loop();
         }
@@ -110,7 +116,7 @@ impl Worker {
 impl Worker {
     /// For whoever has found that it is owed. Not inside the gate.
     #[cold]
-    pub(crate) fn wake_event_loop(&self) {
+    fn wake_event_loop(&self) {
         if let Some(wakeup) = self.wakeup.get() {
             wakeup.tell();
         }

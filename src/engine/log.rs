@@ -179,17 +179,10 @@ unsafe extern "C" fn from_ucx(
             unsafe { CStr::from_ptr(file) }.to_string_lossy()
         };
         let line = format!("{message} ({}:{line})", file.rsplit('/').next().unwrap_or_default());
-        let line = (level, line);
-        let left = CAPTURES.with(|captures| match captures.each().next() {
-            Some(capture) => {
-                capture.borrow_mut().push(line);
-                None
-            }
-            None => Some(line),
-        });
-        if let Some((level, line)) = left {
-            write_ucx(level, &line);
+        if !capturing {
+            return write_ucx(level, &line);
         }
+        CAPTURES.with(|captures| captures.each().next().map(|capture| capture.borrow_mut().push((level, line))));
     });
     STOP
 }

@@ -13,7 +13,7 @@ use super::doomed;
 use super::endpoint::Endpoint;
 use super::event_count::EventCount;
 use super::events::{self, CallbackScope};
-use super::gate::{this_thread, ThreadMode};
+use super::gate::{this_thread, Gate, ThreadMode};
 use super::library;
 use super::lock_order::Mutex;
 use super::log;
@@ -439,12 +439,7 @@ struct ManuallyLeft<'a>(std::mem::ManuallyDrop<Inside<'a>>);
 
 impl Drop for ManuallyLeft<'_> {
     fn drop(&mut self) {
-        let worker = self.0.worker;
-        let owed = worker.event_loop.is_owed();
-        worker.gate.leave_fairly();
-        if owed {
-            worker.wake_event_loop();
-        }
+        self.0.worker.leave_by(Gate::leave_fairly);
     }
 }
 

@@ -25,7 +25,7 @@ use super::window::{Flavor, Target, Window};
 use super::window_awaited::Call as Asking;
 use super::window_gather::AT_ONCE;
 use super::window_operate::Ask;
-use super::window_reach::{Piece, Process, Reach, Way};
+use super::window_reach::{Piece, Process, Reach, Way, PIECES};
 use super::window_wire::{What, WindowHeader};
 use std::sync::atomic::Ordering;
 
@@ -539,9 +539,6 @@ pub(super) unsafe fn swap_there(
     }
     Ok(())
 }
-
-/// Pieces that are listed before the kernel is asked.
-const PIECES: usize = 256;
 
 /// Where a layout begins and ends; none where there is no such memory.
 pub(super) fn edges_of(address: u64, layout: &Layout<'_>) -> Option<(u64, u64)> {

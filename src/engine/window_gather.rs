@@ -10,12 +10,10 @@ use super::element::Reduce;
 use super::reduce::Update;
 use super::status::Result;
 use super::window::Window;
-use super::window_reach::{Piece, Process, Way};
+use super::window_reach::{Piece, Process, Way, PIECES};
 
 /// Bytes that are fetched in a turn.
 pub(super) const AT_ONCE: usize = 64 << 10;
-/// Pieces of one system call.
-const PIECES: usize = 256;
 /// Blocks of a turn, of which several may be of one piece.
 const BLOCKS: usize = 1024;
 

@@ -13,7 +13,7 @@ use super::status::{Error, Result, Status};
 use std::os::fd::OwnedFd;
 
 /// Pieces of one system call. The kernel takes 1024.
-const AT_ONCE: usize = 256;
+pub(super) const PIECES: usize = 256;
 
 /// See the module.
 pub(super) enum Reach {
@@ -111,7 +111,7 @@ impl Process {
         if self.ended.as_ref().is_some_and(peer_watch::is_readable) {
             return Err(self.gone());
         }
-        match pieces.chunks(AT_ONCE).try_for_each(|pieces| self.copy_some(way, pieces)) {
+        match pieces.chunks(PIECES).try_for_each(|pieces| self.copy_some(way, pieces)) {
             Err(error) if self.is_own && error.status() == Status::UNSUPPORTED => self.copy_by_pipe(way, pieces),
             copied => copied,
         }
@@ -119,7 +119,7 @@ impl Process {
 
     fn copy_some(&self, way: Way, pieces: &[Piece]) -> Result<()> {
         const EMPTY: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-        let (mut here, mut there) = ([EMPTY; AT_ONCE], [EMPTY; AT_ONCE]);
+        let (mut here, mut there) = ([EMPTY; PIECES], [EMPTY; PIECES]);
         for (at, (place, address, length)) in pieces.iter().enumerate() {
             here[at] = libc::iovec { iov_base: place.cast(), iov_len: *length };
             there[at] = libc::iovec { iov_base: *address as usize as *mut _, iov_len: *length };
