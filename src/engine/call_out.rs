@@ -53,6 +53,27 @@ unsafe extern "C" fn refuse_to_unwind(
     }
 }
 
+/// A frame in which a function is called.
+#[cfg(target_arch = "x86_64")]
+macro_rules! frame {
+    ($called:literal) => {
+        concat!("sub rsp, 8\n.cfi_adjust_cfa_offset 8\ncall ", $called, "\nadd rsp, 8\n.cfi_adjust_cfa_offset -8")
+    };
+}
+
+/// The same.
+#[cfg(target_arch = "aarch64")]
+macro_rules! frame {
+    ($called:literal) => {
+        concat!(
+            "stp x29, x30, [sp, -16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29, -16\n.cfi_offset x30, -8\n",
+            "mov x29, sp\nblr ",
+            $called,
+            "\nldp x29, x30, [sp], 16\n.cfi_def_cfa_offset 0\n.cfi_restore x29\n.cfi_restore x30",
+        )
+    };
+}
+
 /// The instructions, by the number of arguments: all of them in registers, followed by the function to call.
 macro_rules! thunks {
     ($($thunk:ident: $called:literal, [$($Argument:ident $argument:ident),+];)+) => {
@@ -62,7 +83,7 @@ macro_rules! thunks {
         }
 
         $(
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             std::arch::global_asm!(
                 concat!(".pushsection .text.", stringify!($thunk), ", \"ax\", @progbits"),
                 concat!(".hidden ", stringify!($thunk)),
@@ -71,36 +92,7 @@ macro_rules! thunks {
                 concat!(stringify!($thunk), ":"),
                 ".cfi_startproc",
                 ".cfi_personality 0x1b, {}",
-                "sub rsp, 8",
-                ".cfi_adjust_cfa_offset 8",
-                concat!("call ", $called),
-                "add rsp, 8",
-                ".cfi_adjust_cfa_offset -8",
-                "ret",
-                ".cfi_endproc",
-                concat!(".size ", stringify!($thunk), ", . - ", stringify!($thunk)),
-                ".popsection",
-                sym refuse_to_unwind,
-            );
-            #[cfg(target_arch = "aarch64")]
-            std::arch::global_asm!(
-                concat!(".pushsection .text.", stringify!($thunk), ", \"ax\", @progbits"),
-                concat!(".hidden ", stringify!($thunk)),
-                concat!(".globl ", stringify!($thunk)),
-                concat!(".type ", stringify!($thunk), ", @function"),
-                concat!(stringify!($thunk), ":"),
-                ".cfi_startproc",
-                ".cfi_personality 0x1b, {}",
-                "stp x29, x30, [sp, -16]!",
-                ".cfi_def_cfa_offset 16",
-                ".cfi_offset x29, -16",
-                ".cfi_offset x30, -8",
-                "mov x29, sp",
-                concat!("blr ", $called),
-                "ldp x29, x30, [sp], 16",
-                ".cfi_def_cfa_offset 0",
-                ".cfi_restore x29",
-                ".cfi_restore x30",
+                frame!($called),
                 "ret",
                 ".cfi_endproc",
                 concat!(".size ", stringify!($thunk), ", . - ", stringify!($thunk)),
