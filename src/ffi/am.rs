@@ -4,6 +4,7 @@ use super::guard;
 use super::handle::{
     self, look, null, tell, ucxx_am_message_t, ucxx_endpoint_t, ucxx_notifier_t, ucxx_request_t, ucxx_worker_t,
 };
+use super::notifier::hand_out;
 use super::operation::{plain, plainly, submit, ucxx_op_params_t};
 use super::status::ucxx_status_t;
 use super::tag::{check_buffer, parts, ucxx_buffer_t};
@@ -11,7 +12,6 @@ use crate::engine::am_message::{self, Message};
 use crate::engine::endpoint::Endpoint;
 use crate::engine::handlers::DestroyArg;
 use crate::engine::inflight::Out;
-use crate::engine::notifier::Notifier;
 use crate::engine::status::{Error, Result, Status};
 use crate::engine::tag::Part;
 use std::ffi::c_void;
@@ -77,11 +77,8 @@ pub unsafe extern "C" fn ucxx_worker_set_am_notifier(
     notifier: *mut ucxx_notifier_t,
     user_data: *mut c_void,
 ) -> ucxx_status_t {
-    guard::progressing(|| {
-        // SAFETY: as for this function.
-        let (worker, notifier) = unsafe { (handle::get(worker)?, notifier.cast::<Notifier>().as_ref()) };
-        worker.set_am_notifier(id, notifier, user_data).map(|()| Status::OK)
-    })
+    // SAFETY: as for this function.
+    unsafe { hand_out(worker, notifier, |worker, notifier| worker.set_am_notifier(id, notifier, user_data)) }
 }
 
 /// Sends an active message: a header, which is copied, and data, for the handler that the peer has under this id.

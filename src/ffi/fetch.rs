@@ -4,6 +4,7 @@ use super::am::{bytes, ucxx_destroy_arg_t};
 use super::buffers::{self, ucxx_allocator_t};
 use super::guard;
 use super::handle::{self, look, tell, ucxx_endpoint_t, ucxx_fetch_t, ucxx_notifier_t, ucxx_request_t, ucxx_worker_t};
+use super::notifier::hand_out;
 use super::operation::{plain, plainly, submit, ucxx_op_params_t};
 use super::status::ucxx_status_t;
 use super::tag::{check_buffer, parts, ucxx_buffer_t};
@@ -11,7 +12,6 @@ use crate::engine::endpoint::Endpoint;
 use crate::engine::fetch::Room;
 use crate::engine::fetch_answer::{self, Fetch, FetchHandler, FetchTo};
 use crate::engine::inflight::Out;
-use crate::engine::notifier::Notifier;
 use crate::engine::status::Status;
 use crate::engine::tag::Part;
 use std::ffi::c_void;
@@ -59,11 +59,8 @@ pub unsafe extern "C" fn ucxx_worker_set_fetch_notifier(
     notifier: *mut ucxx_notifier_t,
     user_data: *mut c_void,
 ) -> ucxx_status_t {
-    guard::progressing(|| {
-        // SAFETY: as for this function.
-        let (worker, notifier) = unsafe { (handle::get(worker)?, notifier.cast::<Notifier>().as_ref()) };
-        worker.set_fetch_notifier(id, notifier, user_data).map(|()| Status::OK)
-    })
+    // SAFETY: as for this function.
+    unsafe { hand_out(worker, notifier, |worker, notifier| worker.set_fetch_notifier(id, notifier, user_data)) }
 }
 
 /// Asks the peer's handler for data, and has it delivered into `reply_buffer`.

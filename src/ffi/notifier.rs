@@ -2,13 +2,30 @@
 
 use super::constants::ucxx_event;
 use super::guard::{self, Answer};
-use super::handle::{self, null, place, ucxx_context_t, ucxx_notifier_t, ucxx_request_t};
+use super::handle::{self, null, place, ucxx_context_t, ucxx_notifier_t, ucxx_request_t, ucxx_worker_t};
 use super::params::LARGEST;
 use super::status::ucxx_status_t;
 use crate::engine::notifier::{Completion, Notifier, Waited};
 use crate::engine::notifier_events::Happened;
 use crate::engine::status::{Error, Result, Status};
+use crate::engine::worker::Worker;
 use std::ffi::{c_int, c_void};
+
+/// Has a notifier hand out what comes to a worker, or, where it is NULL, nobody: as `set` registers it.
+///
+/// # Safety
+/// A worker of this library; `notifier` is NULL or one of this library.
+pub(super) unsafe fn hand_out(
+    worker: *mut ucxx_worker_t,
+    notifier: *mut ucxx_notifier_t,
+    set: impl FnOnce(&Worker, Option<&Notifier>) -> Result<()>,
+) -> ucxx_status_t {
+    guard::progressing(|| {
+        // SAFETY: as for this function.
+        let (worker, notifier) = unsafe { (handle::get(worker)?, notifier.cast::<Notifier>().as_ref()) };
+        set(worker, notifier).map(|()| Status::OK)
+    })
+}
 
 /// One operation that has completed, or one event, as its notifier hands it out.
 #[repr(C)]
