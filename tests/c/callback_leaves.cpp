@@ -24,14 +24,6 @@ enum Way { REQUEST, ON_THREAD, MESSAGE, MULTI, ALLOCATOR, DESTROY_ARG, RUN, THRE
 bool exits;
 int logged;
 
-void require(bool so, const char *what) {
-  if (so)
-    return;
-  std::fprintf(stderr, "callback_leaves: %s: %s\n", what, ucxx_last_error_message());
-  std::_Exit(1);
-}
-void done(ucxx_status_t status, const char *what) { require(status >= 0, what); }
-
 } // namespace
 
 // Where the fault is: it has to be found on the stack. As a cold function it stays in one piece.

@@ -15,13 +15,6 @@ namespace {
 int how; // bits: what is destroyed, and when
 enum { DESTROY = 1, BACKWARDS = 2, AT_EXIT = 4, THREAD = 8, BUSY = 16, WAYS = 32 };
 
-void require(bool so, const char *what) {
-  if (so)
-    return;
-  std::fprintf(stderr, "exit_order: way %d: %s: %s\n", how, what, ucxx_last_error_message());
-  std::_Exit(1);
-}
-
 // Static objects are destroyed against the order of their definition, so the first holder's destructor runs last.
 struct Holder {
   ucxx_context_t *context = nullptr;

@@ -18,15 +18,6 @@ enum Place { AT_EXIT, STATIC, MAIN_THREAD, OTHER_THREAD, PLACES };
 const int ROUNDS = 1000000; // of progress, until something has come: a limit that only a hang reaches
 Place place;
 
-void require(bool so, const char *what) {
-  if (so)
-    return;
-  std::fprintf(stderr, "late_calls: %s: %s\n", what, ucxx_last_error_message());
-  std::_Exit(1);
-}
-
-void done(ucxx_status_t status, const char *what) { require(status >= 0, what); }
-
 struct Peer {
   ucxx_worker_t *worker = nullptr;
   ucxx_endpoint_t *endpoint = nullptr; // to itself, or to another one

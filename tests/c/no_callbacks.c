@@ -110,12 +110,24 @@ static void ask(const pair_t *pair) {
   }
 }
 
-static void talk(pair_t *pair, int32_t mode) {
+/* Context and worker, and a notifier of theirs. */
+static ucxx_notifier_t *open_side(pair_t *pair, int32_t mode) {
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
   params.progress_mode = mode;
   CHECK_OK(ucxx_context_create(NULL, &pair->context));
   CHECK_OK(ucxx_worker_create(pair->context, &params, &pair->worker));
-  ucxx_notifier_t *notifier = create(pair->context);
+  return create(pair->context);
+}
+
+static void close_side(pair_t *pair, ucxx_notifier_t *notifier) {
+  ucxx_worker_destroy(pair->worker);
+  ucxx_notifier_destroy(notifier);
+  ucxx_context_destroy(pair->context);
+  pair->worker = NULL;
+}
+
+static void talk(pair_t *pair, int32_t mode) {
+  ucxx_notifier_t *notifier = open_side(pair, mode);
   ucxx_endpoint_params_t endpoint_params = reporting(notifier);
   CHECK_OK(ucxx_worker_set_am_notifier(pair->worker, MESSAGES, notifier, &by_message));
   CHECK_OK(ucxx_worker_set_fetch_notifier(pair->worker, QUESTIONS, notifier, &by_question));
@@ -137,10 +149,7 @@ static void talk(pair_t *pair, int32_t mode) {
   pair_sync(pair);
   ucxx_endpoint_destroy(pair->endpoint);
   CHECK_EQ(poll_some(notifier, &end, 1), 0);
-  ucxx_worker_destroy(pair->worker);
-  ucxx_notifier_destroy(notifier);
-  ucxx_context_destroy(pair->context);
-  pair->worker = NULL;
+  close_side(pair, notifier);
 }
 
 /* ------------------------------------------------------------------ connection requests */
@@ -161,11 +170,7 @@ static void dial(const pair_t *pair, ucxx_notifier_t *notifier, uint16_t port, u
 }
 
 static void listen_without_callback(pair_t *pair, int32_t mode) {
-  ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
-  params.progress_mode = mode;
-  CHECK_OK(ucxx_context_create(NULL, &pair->context));
-  CHECK_OK(ucxx_worker_create(pair->context, &params, &pair->worker));
-  ucxx_notifier_t *notifier = create(pair->context);
+  ucxx_notifier_t *notifier = open_side(pair, mode);
   uint16_t port = 0;
   if (pair->side == 1) {
     channel_get(pair, &port, sizeof port);
@@ -210,10 +215,7 @@ static void listen_without_callback(pair_t *pair, int32_t mode) {
     pair_sync(pair);
     ucxx_listener_destroy(listener);
   }
-  ucxx_worker_destroy(pair->worker);
-  ucxx_notifier_destroy(notifier);
-  ucxx_context_destroy(pair->context);
-  pair->worker = NULL;
+  close_side(pair, notifier);
 }
 
 /* ------------------------------------------------------------------ what nobody takes */

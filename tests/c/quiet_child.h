@@ -2,9 +2,22 @@
 #ifndef QUIET_CHILD_H
 #define QUIET_CHILD_H
 
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <sys/wait.h>
+#include <ucxx_rs.h>
 #include <unistd.h>
+
+/* Ends the program with what is wrong. */
+static inline void require(bool so, const char *what) {
+  if (so)
+    return;
+  std::fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what, ucxx_last_error_message());
+  std::_Exit(1);
+}
+
+static inline void done(ucxx_status_t status, const char *what) { require(status >= 0, what); }
 
 /* Runs the program with the number of the way as its argument. */
 static bool try_way(const char *program, int way) {
