@@ -36,7 +36,7 @@ def environment(transport=None, **more):
 
 
 def ucx_release():
-    return re.search(r"UCX (\d[\d.]*)", tool("ucxx_rs_info", "--versions").stdout).group(1)
+    return re.search(r"UCX +(\d[\d.]*)", tool("ucxx_rs_info", "--versions").stdout).group(1)
 
 
 def tool(name, *arguments, env=None):
@@ -318,6 +318,7 @@ class Info(Case):
         run = tool("ucxx_rs_info", "--versions")
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         self.assertIn(str((BIN / "../").resolve()), run.stdout)
+        self.assertRegex(ucx_release(), r"^\d+\.\d+\.\d+$")
         path = re.search(r"UCX +\d+\.\d+\.\d+, (\S+)", run.stdout).group(1)
         self.assertTrue(Path(path).exists() and "libucp" in path)
         self.assertIn("copies of UCX  1", run.stdout)
