@@ -3,8 +3,8 @@
 
 use layout::number;
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
-use ucxx_rs::engine::segment::SegmentName;
-use ucxx_rs::engine::window_create::Call;
+use ucxx_rs::engine::os::shared_segment::SegmentName;
+use ucxx_rs::engine::window::create::Call;
 
 const CALL: usize = 72;
 const NAME: usize = 40;

@@ -3,8 +3,8 @@
 use super::guard;
 use super::handle::{self, null, place, ucxx_address_t, ucxx_worker_t};
 use super::status::ucxx_status_t;
-use crate::engine::address::Address;
-use crate::engine::status::{Error, Result, Status};
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::wire::address::Address;
 use std::ffi::c_void;
 
 /// The worker's address, to be sent to whoever wants to connect to it by any means. The caller owns it. Under SINGLE, on the

@@ -8,12 +8,12 @@ use super::notifier::hand_out;
 use super::operation::{plain, plainly, submit, ucxx_op_params_t};
 use super::status::ucxx_status_t;
 use super::tag::{check_buffer, parts, ucxx_buffer_t};
-use crate::engine::am_message::{self, Message};
-use crate::engine::endpoint::Endpoint;
-use crate::engine::handlers::DestroyArg;
-use crate::engine::inflight::Out;
-use crate::engine::status::{Error, Result, Status};
-use crate::engine::tag::Part;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::channel::handler_table::DestroyArg;
+use crate::engine::core::channel::message::{self, Message};
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::inflight::Out;
+use crate::engine::messaging::tag::tag::Part;
 use std::ffi::c_void;
 
 /// Runs for each message of its id, after a progress pass, outside every lock, on the thread that drives progress. The handler owns
@@ -49,13 +49,11 @@ pub unsafe extern "C" fn ucxx_worker_set_am_handler(
         // SAFETY: as for this function.
         let worker = unsafe { handle::get(worker)? };
         // SAFETY: a message is a message behind its opaque type.
-        let handler =
-            handler.map(|handler| unsafe {
-                std::mem::transmute::<
-                    unsafe extern "C" fn(*mut c_void, *mut ucxx_am_message_t),
-                    am_message::MessageHandler,
-                >(handler)
-            });
+        let handler = handler.map(|handler| unsafe {
+            std::mem::transmute::<unsafe extern "C" fn(*mut c_void, *mut ucxx_am_message_t), message::MessageHandler>(
+                handler,
+            )
+        });
         let destroy: Option<DestroyArg> = destroy_arg;
         worker.set_am_handler(id, handler, arg, destroy)?;
         Ok(Status::OK)
@@ -314,6 +312,6 @@ pub unsafe extern "C" fn ucxx_am_message_destroy(message: *mut ucxx_am_message_t
     let gone = unsafe { message.cast::<Message>().as_ref().is_none_or(|message| message.destroy_quickly()) };
     if !gone {
         // SAFETY: as for this function.
-        guard::quietly((), || unsafe { am_message::destroy(message.cast()) });
+        guard::quietly((), || unsafe { message::destroy(message.cast()) });
     }
 }

@@ -7,9 +7,9 @@ use super::handle::{self, ucxx_buffers_t, ucxx_endpoint_t, ucxx_request_t, ucxx_
 use super::operation::{submit, ucxx_op_params_t};
 use super::status::ucxx_status_t;
 use super::tag::{parts, ucxx_buffer_t};
-use crate::engine::am_multi::{MultiFunction, MultiHandler};
-use crate::engine::buffers::Allocator;
-use crate::engine::status::Status;
+use crate::engine::base::status::Status;
+use crate::engine::core::channel::receive_buffers::Allocator;
+use crate::engine::messaging::am::multi::{MultiFunction, MultiHandler};
 use std::ffi::c_void;
 
 /// Runs for each multi-buffer message of its id, when its buffers are full; for the messages of one endpoint in the order they were sent. Outside every

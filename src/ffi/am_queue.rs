@@ -9,9 +9,9 @@ use super::operation::{submit, ucxx_op_params_t};
 use super::params::{self, sized};
 use super::status::ucxx_status_t;
 use super::tag::check_buffer;
-use crate::engine::am_queue::Cover;
-use crate::engine::status::{Error, Result, Status};
-use crate::engine::ucxx_am::CallbackName;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::messaging::am::queue::Cover;
+use crate::engine::wire::ucxx_am::CallbackName;
 use std::ffi::{c_char, c_void, CStr};
 
 /// Sends a message that waits in a queue of the peer's endpoint until it is received there: by ucxx_am_queue_recv, or by UCXX 0.52's amRecv, whose

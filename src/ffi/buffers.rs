@@ -5,9 +5,9 @@ use super::handle::{self, give_box, place, ucxx_buffers_t, ucxx_request_t};
 use super::params::{self, sized};
 use super::status::ucxx_status_t;
 use super::tag::ucxx_buffer_t;
-use crate::engine::buffers::{Allocator, Frame};
-use crate::engine::operation::{OpParams, WAITS};
-use crate::engine::status::{Error, Result, Status};
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::channel::receive_buffers::{Allocator, Frame};
+use crate::engine::core::request::operation::{OpParams, WAITS};
 use std::ffi::c_void;
 
 /// Makes a buffer of `length` bytes, never 0, in `*data`; a negative status, which the operation then ends with, if it cannot. Outside

@@ -330,7 +330,7 @@ pub enum ucxx_hub_retain {
 
 #[cfg(test)]
 mod tests {
-    use crate::engine::status::Status;
+    use crate::engine::base::status::Status;
 
     #[test]
     fn every_status_of_the_header_is_the_engines() {

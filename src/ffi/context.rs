@@ -5,9 +5,9 @@ use super::guard;
 use super::handle::{self, null, place, ucxx_context_t};
 use super::params::{self, sized};
 use super::status::ucxx_status_t;
-use crate::engine::call_out::CallOut;
-use crate::engine::context::{Context, ContextParams};
-use crate::engine::status::{Error, Result, Status};
+use crate::engine::base::callback_frame::CallOut;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::ucx::context::{Context, ContextParams};
 use std::ffi::{c_char, c_void, CStr};
 
 /// One UCX variable.

@@ -9,10 +9,10 @@ use super::handle::{
 use super::operation::{submit, ucxx_op_params_t};
 use super::params::{self, sized, text};
 use super::status::ucxx_status_t;
-use crate::engine::endpoint::{Callback, Endpoint, EndpointParams};
-use crate::engine::send_window::WindowLimits;
-use crate::engine::socket_address;
-use crate::engine::status::{Error, Result, Status};
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::endpoint::endpoint::{Callback, Endpoint, EndpointParams};
+use crate::engine::core::endpoint::send_window::WindowLimits;
+use crate::engine::os::socket_address;
 use std::ffi::{c_char, c_void};
 
 /// Runs once for the event it was registered for, on the thread that drives progress, outside every lock. It may call every

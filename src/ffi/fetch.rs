@@ -8,12 +8,12 @@ use super::notifier::hand_out;
 use super::operation::{plain, plainly, submit, ucxx_op_params_t};
 use super::status::ucxx_status_t;
 use super::tag::{check_buffer, parts, ucxx_buffer_t};
-use crate::engine::endpoint::Endpoint;
-use crate::engine::fetch::Room;
-use crate::engine::fetch_answer::{self, Fetch, FetchHandler, FetchTo};
-use crate::engine::inflight::Out;
-use crate::engine::status::Status;
-use crate::engine::tag::Part;
+use crate::engine::base::status::Status;
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::inflight::Out;
+use crate::engine::messaging::fetch::reply::{self, Fetch, FetchHandler, FetchTo};
+use crate::engine::messaging::fetch::request::Room;
+use crate::engine::messaging::tag::tag::Part;
 use std::ffi::c_void;
 
 /// Runs for each question of its id, as ucxx_am_handler_t does for messages. The handler owns `fetch`: it is answered once, now or later, from
@@ -338,6 +338,6 @@ pub unsafe extern "C" fn ucxx_fetch_destroy(fetch: *mut ucxx_fetch_t) {
     let gone = unsafe { fetch.cast::<Fetch>().as_ref().is_none_or(|fetch| fetch.destroy_quickly()) };
     if !gone {
         // SAFETY: as for this function.
-        guard::quietly((), || unsafe { fetch_answer::destroy(fetch.cast()) });
+        guard::quietly((), || unsafe { reply::destroy(fetch.cast()) });
     }
 }

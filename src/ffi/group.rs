@@ -6,9 +6,9 @@ use super::handle::{self, null, place, ucxx_endpoint_t, ucxx_group_t, ucxx_worke
 use super::params::{self, sized, text};
 use super::status::ucxx_status_t;
 use super::tag::check_buffer;
-use crate::engine::bootstrap::{Allgather, BootstrapKind, BootstrapParams};
-use crate::engine::group::{Group, GroupParams};
-use crate::engine::status::{Error, Result, Status};
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::group::bootstrap::bootstrap::{Allgather, BootstrapKind, BootstrapParams};
+use crate::engine::group::group::{Group, GroupParams};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! What every exported function runs inside: no panic gets out, and an error leaves its explanation behind.
 
 use super::status::ucxx_status_t;
-use crate::engine::doomed;
-use crate::engine::lasting::lasting;
-use crate::engine::status::{Error, Result, Status};
-use crate::engine::uncancelled::Uncancelled;
+use crate::engine::base::lasting::lasting;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::base::uncancelled::Uncancelled;
+use crate::engine::core::worker::deferred_end;
 use std::cell::Cell;
 use std::ffi::{c_char, CStr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -116,8 +116,8 @@ pub(crate) fn ending(f: impl FnOnce()) {
 
 #[inline(always)]
 fn end_doomed() {
-    if doomed::may_have_doomed() {
-        undisturbed(|| quietly((), doomed::end_doomed));
+    if deferred_end::may_have_doomed() {
+        undisturbed(|| quietly((), deferred_end::end_doomed));
     }
 }
 

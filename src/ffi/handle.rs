@@ -5,7 +5,7 @@
 
 use super::guard;
 use crate::engine;
-use crate::engine::status::{Error, Result};
+use crate::engine::base::status::{Error, Result};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -158,25 +158,25 @@ macro_rules! handles {
 }
 
 handles! {
-    ucxx_context => engine::context::Context, "context";
-    ucxx_worker => engine::worker::Worker, "worker";
-    ucxx_address => engine::address::Address, "address";
-    ucxx_endpoint => engine::endpoint::Endpoint, "endpoint";
-    ucxx_listener => engine::listener::Listener, "listener";
-    ucxx_conn_request => engine::listener::ConnRequest, "conn_request";
-    ucxx_request => engine::request::Slot, "request";
-    ucxx_notifier => engine::notifier::Notifier, "notifier";
-    ucxx_tag_message => engine::probe::TagMessage, "message";
-    ucxx_am_message => engine::am_message::Message, "message";
-    ucxx_fetch => engine::fetch_answer::Fetch, "fetch";
-    ucxx_buffers => engine::buffers::Buffers, "buffers";
-    ucxx_memory => engine::memory::Memory, "memory";
-    ucxx_rkey => engine::rkey::Rkey, "rkey";
-    ucxx_group => engine::group::Group, "group";
-    ucxx_window => engine::window::Window, "window";
-    ucxx_hub => engine::hub::Hub, "hub";
-    ucxx_link => engine::hub_link::Link, "link";
-    ucxx_envelope => engine::hub_envelope::Lease, "envelope";
+    ucxx_context => engine::ucx::context::Context, "context";
+    ucxx_worker => engine::core::worker::worker::Worker, "worker";
+    ucxx_address => engine::wire::address::Address, "address";
+    ucxx_endpoint => engine::core::endpoint::endpoint::Endpoint, "endpoint";
+    ucxx_listener => engine::core::endpoint::listener::Listener, "listener";
+    ucxx_conn_request => engine::core::endpoint::listener::ConnRequest, "conn_request";
+    ucxx_request => engine::core::request::request::Slot, "request";
+    ucxx_notifier => engine::core::request::notifier::Notifier, "notifier";
+    ucxx_tag_message => engine::messaging::tag::probe::TagMessage, "message";
+    ucxx_am_message => engine::core::channel::message::Message, "message";
+    ucxx_fetch => engine::messaging::fetch::reply::Fetch, "fetch";
+    ucxx_buffers => engine::core::channel::receive_buffers::Buffers, "buffers";
+    ucxx_memory => engine::ucx::registered_memory::Memory, "memory";
+    ucxx_rkey => engine::rma::remote_key::Rkey, "rkey";
+    ucxx_group => engine::group::group::Group, "group";
+    ucxx_window => engine::window::window::Window, "window";
+    ucxx_hub => engine::hub::hub::Hub, "hub";
+    ucxx_link => engine::hub::link::Link, "link";
+    ucxx_envelope => engine::hub::envelope::Lease, "envelope";
 }
 
 #[cold]

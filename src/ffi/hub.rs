@@ -5,11 +5,11 @@ use super::handle::{self, null, place, ucxx_context_t, ucxx_envelope_t, ucxx_hub
 use super::hub_link::links;
 use super::params::{self, sized};
 use super::status::ucxx_status_t;
-use crate::engine::hub::{Hub, HubParams};
-use crate::engine::hub_envelope::Lease;
-use crate::engine::hub_memory::MemoryKind;
-use crate::engine::hub_state::Retain;
-use crate::engine::status::{Error, Result, Status};
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::hub::envelope::Lease;
+use crate::engine::hub::hub::{Hub, HubParams};
+use crate::engine::hub::memory::MemoryKind;
+use crate::engine::hub::state::Retain;
 use std::ffi::c_void;
 
 /// Where envelopes are.

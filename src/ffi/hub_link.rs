@@ -6,12 +6,12 @@ use super::hub::{give, kind_of, leased, to_handle, ucxx_memory_kind, ucxx_memory
 use super::operation::{submit, ucxx_op_params_t};
 use super::params::{self, sized};
 use super::status::ucxx_status_t;
-use crate::engine::hub_envelope::Lease;
-use crate::engine::hub_link::{Link, LinkParams};
-use crate::engine::hub_many::{lease_many, MOST_LINKS};
-use crate::engine::hub_memory::METADATA;
-use crate::engine::hub_state::Role;
-use crate::engine::status::{Error, Result, Status};
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::hub::envelope::Lease;
+use crate::engine::hub::lease_many::{lease_many, MOST_LINKS};
+use crate::engine::hub::link::{Link, LinkParams};
+use crate::engine::hub::memory::METADATA;
+use crate::engine::hub::state::Role;
 use std::ffi::c_void;
 
 /// Called when a link has news:

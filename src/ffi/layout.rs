@@ -2,9 +2,9 @@
 
 use super::handle::null;
 use super::params::{self, sized};
-use crate::engine::element::{self, ElementType};
-use crate::engine::layout::{Block, Layout};
-use crate::engine::status::{Error, Result};
+use crate::engine::base::status::{Error, Result};
+use crate::engine::window::data::datatype_layout::{Block, Layout};
+use crate::engine::window::data::element_type::{self, ElementType};
 
 /// A block of an explicit list.
 #[repr(C)]
@@ -108,7 +108,7 @@ unsafe fn convert<'a>(layout: &ucxx_layout, argument: &str) -> Result<Layout<'a>
 /// Bytes of an element of that type (UCXX_TYPE_*); 0 if there is none. A pair is a struct { value; int32_t index; } as C lays it out, whose padding may be overwritten. Any thread.
 #[no_mangle]
 pub extern "C" fn ucxx_type_size(element_type: i32) -> usize {
-    element::type_size(element_type)
+    element_type::type_size(element_type)
 }
 
 fn initial(element_type: i32) -> ucxx_layout {
@@ -190,7 +190,7 @@ mod tests {
         };
         let block = ucxx_block { offset: 0, length: 1 };
         for element_type in -1..=19 {
-            let size = element::type_size(element_type) as u64;
+            let size = element_type::type_size(element_type) as u64;
             for block_length in [0, 1, 3, i64::MAX as u64 / 16, i64::MAX as u64 / 16 + 1, i64::MAX as u64, u64::MAX] {
                 let raw = ucxx_layout { count: 1, block_length, ..initial(element_type) };
                 let expected = block_length.checked_mul(size).filter(|bytes| (1..=i64::MAX as u64).contains(bytes));

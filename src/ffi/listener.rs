@@ -4,9 +4,9 @@ use super::guard;
 use super::handle::{self, place, ucxx_conn_request_t, ucxx_listener_t, ucxx_notifier_t, ucxx_worker_t};
 use super::params::{self, sized, text};
 use super::status::ucxx_status_t;
-use crate::engine::listener::{Callback, ConnRequest, Listener, OnConnect};
-use crate::engine::notifier::Notifier;
-use crate::engine::status::{Error, Result, Status};
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::endpoint::listener::{Callback, ConnRequest, Listener, OnConnect};
+use crate::engine::core::request::notifier::Notifier;
 use std::ffi::{c_char, c_void};
 
 /// Runs for each request for a connection, on the thread that drives progress, outside every lock. The request belongs to the

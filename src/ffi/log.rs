@@ -2,8 +2,8 @@
 
 use super::guard;
 use super::status::ucxx_status_t;
-use crate::engine::log;
-use crate::engine::status::Status;
+use crate::engine::base::log;
+use crate::engine::base::status::Status;
 use std::ffi::{c_char, c_void};
 
 /// Receives one line of the log: `component` is "ucx" for what UCX logged. Both strings are valid during the call. It may run

@@ -3,9 +3,9 @@
 use super::guard;
 use super::handle::{self, null, place, ucxx_context_t, ucxx_endpoint_t, ucxx_memory_t, ucxx_rkey_t};
 use super::status::ucxx_status_t;
-use crate::engine::memory::Memory;
-use crate::engine::rkey::Rkey;
-use crate::engine::status::{Error, Result, Status};
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::rma::remote_key::Rkey;
+use crate::engine::ucx::registered_memory::Memory;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn ucxx_memory_allocate(
 unsafe fn make(
     context: *mut ucxx_context_t,
     memory: *mut *mut ucxx_memory_t,
-    make: impl FnOnce(&Arc<crate::engine::context::Context>) -> Result<Memory>,
+    make: impl FnOnce(&Arc<crate::engine::ucx::context::Context>) -> Result<Memory>,
 ) -> ucxx_status_t {
     guard::whole(|| {
         // SAFETY: as for the callers.

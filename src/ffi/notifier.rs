@@ -5,10 +5,10 @@ use super::guard::{self, Answer};
 use super::handle::{self, null, place, ucxx_context_t, ucxx_notifier_t, ucxx_request_t, ucxx_worker_t};
 use super::params::LARGEST;
 use super::status::ucxx_status_t;
-use crate::engine::notifier::{Completion, Notifier, Waited};
-use crate::engine::notifier_events::Happened;
-use crate::engine::status::{Error, Result, Status};
-use crate::engine::worker::Worker;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::request::notifier::{Completion, Notifier, Waited};
+use crate::engine::core::request::notifier_events::Happened;
+use crate::engine::core::worker::worker::Worker;
 use std::ffi::{c_int, c_void};
 
 /// Has a notifier hand out what comes to a worker, or, where it is NULL, nobody: as `set` registers it.

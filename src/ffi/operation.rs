@@ -5,9 +5,9 @@ use super::handle::{ucxx_endpoint_t, ucxx_memory_t, ucxx_notifier_t, ucxx_reques
 use super::params::{self, sized};
 use super::request::ucxx_recv_info_t;
 use super::status::ucxx_status_t;
-use crate::engine::inflight::Out;
-use crate::engine::operation::{OpParams, RecvInfo, Submitted};
-use crate::engine::status::{Error, Result, Status};
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::request::inflight::Out;
+use crate::engine::core::request::operation::{OpParams, RecvInfo, Submitted};
 use std::ffi::c_void;
 
 /// Runs once when an operation has completed after its call returned INPROGRESS: outside every lock, on the thread that drives

@@ -1,7 +1,7 @@
 //! Parameter structs that start with their own size.
 
 use super::handle::null;
-use crate::engine::status::{Error, Result};
+use crate::engine::base::status::{Error, Result};
 use std::ffi::{c_char, CStr};
 
 /// A caller's size above this is garbage, not a newer header: nothing is read by it.

@@ -3,9 +3,9 @@
 use super::guard::{self, Explained};
 use super::handle::{self, null, place, ucxx_request_t};
 use super::status::ucxx_status_t;
-use crate::engine::request::{self, Slot};
-use crate::engine::status::{Error, Result, Status};
-use crate::engine::wait;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::request::request::{self, Slot};
+use crate::engine::core::worker::wait;
 use std::ffi::c_char;
 
 /// What a receive tells of its message.

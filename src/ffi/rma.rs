@@ -4,8 +4,8 @@ use super::handle::{self, null, ucxx_request_t, ucxx_rkey_t};
 use super::operation::{submit, ucxx_op_params_t};
 use super::status::ucxx_status_t;
 use super::tag::check_buffer;
-use crate::engine::atomic::{Atomic, AtomicOp};
-use crate::engine::rkey::Rkey;
+use crate::engine::rma::atomic::{Atomic, AtomicOp};
+use crate::engine::rma::remote_key::Rkey;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// # Safety
 /// As for `handle::get`.
 #[inline]
-unsafe fn key(rkey: *mut ucxx_rkey_t) -> crate::engine::status::Result<ManuallyDrop<Arc<Rkey>>> {
+unsafe fn key(rkey: *mut ucxx_rkey_t) -> crate::engine::base::status::Result<ManuallyDrop<Arc<Rkey>>> {
     // SAFETY: as for this function; handles of keys are references.
     unsafe { handle::get(rkey).map(|rkey| ManuallyDrop::new(Arc::from_raw(std::ptr::from_ref(rkey)))) }
 }

@@ -1,7 +1,7 @@
 //! Status numbers and their texts.
 
 use super::guard;
-use crate::engine::status::Status;
+use crate::engine::base::status::Status;
 use std::ffi::c_char;
 
 /// 0 done, 1 in progress, negative an error: one of `enum ucxx_status`, or another of UCS's numbers.

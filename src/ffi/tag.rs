@@ -5,11 +5,11 @@ use super::handle::{self, null, place, ucxx_endpoint_t, ucxx_request_t, ucxx_tag
 use super::operation::{plain, plainly, submit, ucxx_op_params_t};
 use super::request::{ucxx_recv_info, ucxx_recv_info_t};
 use super::status::ucxx_status_t;
-use crate::engine::endpoint::Endpoint;
-use crate::engine::inflight::Out;
-use crate::engine::status::{Error, Result, Status};
-use crate::engine::tag::{Mode, Part};
-use crate::engine::worker::Worker;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::inflight::Out;
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::messaging::tag::tag::{Mode, Part};
 use smallvec::SmallVec;
 use std::ffi::c_void;
 

@@ -3,8 +3,8 @@
 use super::guard;
 use super::params::{self, sized};
 use super::status::ucxx_status_t;
-use crate::engine::library;
-use crate::engine::status::Status;
+use crate::engine::base::status::Status;
+use crate::engine::ucx::runtime;
 use std::ffi::c_char;
 
 /// Major version that this header belongs to.
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn ucxx_version_init(value: *mut ucxx_version_t, struct_si
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_version_query(version: *mut ucxx_version_t) -> ucxx_status_t {
     guard::status(|| {
-        let (ucx_major, ucx_minor, ucx_patch) = library::ucx_release().numbers;
+        let (ucx_major, ucx_minor, ucx_patch) = runtime::ucx_release().numbers;
         let value = ucxx_version {
             struct_size: size_of::<ucxx_version>(),
             major: UCXX_RS_VERSION_MAJOR,
@@ -71,8 +71,8 @@ pub unsafe extern "C" fn ucxx_version_query(version: *mut ucxx_version_t) -> ucx
             ucx_minor,
             ucx_patch,
             version_string: concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast(),
-            ucx_library_path: library::ucx_path().as_ptr(),
-            ucx_copies: library::ucx_copies(),
+            ucx_library_path: runtime::ucx_path().as_ptr(),
+            ucx_copies: runtime::ucx_copies(),
         };
         // SAFETY: as for this function.
         unsafe { params::store(version, "version", &value) }?;

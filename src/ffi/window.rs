@@ -4,11 +4,11 @@ use super::guard;
 use super::handle::{self, null, place, ucxx_group_t, ucxx_memory_t, ucxx_window_t};
 use super::params::{self, sized};
 use super::status::ucxx_status_t;
-use crate::engine::group::Group;
-use crate::engine::memory::Memory;
-use crate::engine::status::{Error, Result, Status};
-use crate::engine::window::{Flavor, Window, WindowParams};
-use crate::engine::window_create::Wanted;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::group::group::Group;
+use crate::engine::ucx::registered_memory::Memory;
+use crate::engine::window::create::Wanted;
+use crate::engine::window::window::{Flavor, Window, WindowParams};
 use std::ffi::c_void;
 use std::sync::Arc;
 

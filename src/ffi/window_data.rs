@@ -6,11 +6,11 @@ use super::layout::{layout, plain, ucxx_layout_t};
 use super::operation::{submit, ucxx_op_params_t};
 use super::status::ucxx_status_t;
 use super::window_sync::shared;
-use crate::engine::element::{ElementType, Reduce};
-use crate::engine::reduce::Update;
-use crate::engine::status::{Result, Status};
-use crate::engine::window::Window;
-use crate::engine::window_data::{Access, Destination, Side};
+use crate::engine::base::status::{Result, Status};
+use crate::engine::window::data::data::{Access, Destination, Side};
+use crate::engine::window::data::element_type::{ElementType, Reduce};
+use crate::engine::window::data::reduce::Update;
+use crate::engine::window::window::Window;
 use std::ffi::c_void;
 
 /// # Safety

@@ -4,9 +4,9 @@ use super::guard;
 use super::handle::{self, null, place, ucxx_request_t, ucxx_window_t};
 use super::operation::{submit, ucxx_op_params_t};
 use super::status::ucxx_status_t;
-use crate::engine::status::{Error, Result, Status};
-use crate::engine::sync_call::{Assertions, LockType};
-use crate::engine::window::Window;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::window::sync_constants::{Assertions, LockType};
+use crate::engine::window::window::Window;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 

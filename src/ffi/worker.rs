@@ -6,15 +6,15 @@ use super::handle::{self, null, place, ucxx_context_t, ucxx_request_t, ucxx_work
 use super::operation::{submit, ucxx_op_params_t};
 use super::params::{self, sized};
 use super::status::ucxx_status_t;
-use crate::engine::call_out::CallOut;
-use crate::engine::doomed::{self, Then};
-use crate::engine::gate::ThreadMode;
-use crate::engine::owner::When;
-use crate::engine::ring::LARGEST_DEPTH;
-use crate::engine::status::{Error, Result, Status};
-use crate::engine::thread::{ProgressMode, ThreadParams};
-use crate::engine::wakeup::Armed;
-use crate::engine::worker::{Worker, WorkerParams};
+use crate::engine::base::callback_frame::CallOut;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::worker::deferred_end::{self, Then};
+use crate::engine::core::worker::gate::ThreadMode;
+use crate::engine::core::worker::progress_thread::{ProgressMode, ThreadParams};
+use crate::engine::core::worker::remote_call::When;
+use crate::engine::core::worker::submission_ring::LARGEST_DEPTH;
+use crate::engine::core::worker::wakeup::Armed;
+use crate::engine::core::worker::worker::{Worker, WorkerParams};
 use std::ffi::{c_char, c_int, c_void, CStr, CString};
 
 /// What a worker is made with.
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn ucxx_worker_destroy_nb(
 ) -> ucxx_status_t {
     guard::status(|| {
         // SAFETY: as for this function.
-        doomed::end_elsewhere(unsafe { handle::share(worker) }?, done.map(|done| Then(done, arg)))?;
+        deferred_end::end_elsewhere(unsafe { handle::share(worker) }?, done.map(|done| Then(done, arg)))?;
         // SAFETY: as for this function.
         drop(unsafe { handle::take_arc(worker) });
         Ok(Status::OK)

@@ -1,7 +1,7 @@
 //! Single operations on elements, and those who want to be alone with them: at first by the kernel's barrier, then by everybody's own, and back again.
 
 use crate::bounded_model;
-use crate::engine::bulk::{Bulk, Head, Lanes, SHARED};
+use crate::engine::window::data::exclusive_bulk::{Bulk, Head, Lanes, SHARED};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;

@@ -1,7 +1,7 @@
 //! The list for what has no place in the ring.
 
-use crate::engine::control::Control;
-use crate::engine::places::Places;
+use crate::engine::base::permit_queue::Places;
+use crate::engine::core::worker::control_list::Control;
 use crate::{bounded_model, model};
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::Arc;

@@ -1,8 +1,8 @@
 //! A fast box: what is put in is read as it was, and who goes to sleep sees the last message or is woken.
 
 use crate::bounded_model;
-use crate::engine::asymmetric::everywhere;
-use crate::engine::fast_box::{Lines, Put, Reader, Writer, LEAST, PLACES, WORDS};
+use crate::engine::base::membarrier::everywhere;
+use crate::engine::core::channel::shm_ring::{Lines, Put, Reader, Writer, LEAST, PLACES, WORDS};
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::Arc;
 use loom::thread;

@@ -1,8 +1,8 @@
 //! A progress thread comes and goes while others submit, as `Worker::delay`, `Worker::enter` and the thread's rounds do it.
 
-use crate::engine::control::Control;
-use crate::engine::places::Places;
-use crate::engine::presence::Presence;
+use crate::engine::base::permit_queue::Places;
+use crate::engine::core::worker::control_list::Control;
+use crate::engine::core::worker::thread_state::Presence;
 use crate::{bounded_model, model};
 use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;

@@ -1,7 +1,7 @@
 //! The lock of a hub, and those who sleep until something has changed behind it.
 
-use crate::engine::brief::Brief;
-use crate::engine::hub_sides::{Sides, DATA, ROOM};
+use crate::engine::base::spin_lock::Brief;
+use crate::engine::hub::waiters::{Sides, DATA, ROOM};
 use crate::model;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;

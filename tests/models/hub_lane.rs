@@ -1,7 +1,7 @@
 //! A hub without its lock: what threads take and give back while another one closes the lane, looks at what is there, and opens it again.
 
 use crate::bounded_model;
-use crate::engine::hub_lane::Lane;
+use crate::engine::hub::lockfree::queue_pair::Lane;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::Arc;

@@ -2,9 +2,9 @@
 //! long as somebody sleeps it is not opened.
 
 use crate::bounded_model;
-use crate::engine::brief::{Brief, Held};
-use crate::engine::hub_lane::Lane;
-use crate::engine::hub_sides::{Sides, DATA, ROOM};
+use crate::engine::base::spin_lock::{Brief, Held};
+use crate::engine::hub::lockfree::queue_pair::Lane;
+use crate::engine::hub::waiters::{Sides, DATA, ROOM};
 use loom::sync::Arc;
 use loom::thread;
 

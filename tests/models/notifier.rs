@@ -1,6 +1,6 @@
 //! The notifier's queue: every order in which few threads can add, take, sleep, arm and stop.
 
-use crate::engine::completion_queue::{Found, Node, Pushed, Queue};
+use crate::engine::base::completion_queue::{Found, Node, Pushed, Queue};
 use crate::{model, Bell};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,10 +1,10 @@
 //! A request from its submission until its slot serves another one: completed, cancelled, waited for and destroyed in any order, by several threads, and beyond the end of
 //! its worker.
 
-use crate::engine::completion_queue::Node;
-use crate::engine::done::Done;
-use crate::engine::given_back::GivenBack;
-use crate::engine::stage::Stage;
+use crate::engine::base::completion_queue::Node;
+use crate::engine::base::remote_free_list::GivenBack;
+use crate::engine::core::request::completion_flag::Done;
+use crate::engine::core::request::queue_state::Stage;
 use crate::{bounded_model, model};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicI32, AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! The submission ring: places, closing, cancelling what is in it.
 
-use crate::engine::places::Places;
-use crate::engine::stage::Stage;
+use crate::engine::base::permit_queue::Places;
+use crate::engine::core::request::queue_state::Stage;
 use crate::model;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

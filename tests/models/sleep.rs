@@ -1,8 +1,8 @@
 //! A progress thread that falls asleep while others hand over to it, and while it is stopped.
 
-use crate::engine::control::Control;
-use crate::engine::places::Places;
-use crate::engine::sleep_flag::SleepFlag;
+use crate::engine::base::permit_queue::Places;
+use crate::engine::core::worker::control_list::Control;
+use crate::engine::core::worker::sleep_flag::SleepFlag;
 use crate::{model, Bell};
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::Arc;

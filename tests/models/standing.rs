@@ -1,7 +1,7 @@
 //! What stands before a limit: promised outside, taken over and gone inside, and given back.
 
-use crate::engine::places::Places;
-use crate::engine::standing::{look_again, Added, Gone, Standing};
+use crate::engine::base::permit_queue::Places;
+use crate::engine::base::split_counter::{look_again, Added, Gone, Standing};
 use crate::{bounded_model, model};
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::sync::Arc;

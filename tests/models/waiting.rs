@@ -1,8 +1,8 @@
 //! Sleeping until an operation is done, while the thread that completes it comes and goes.
 
-use crate::engine::done::{Done, Marked};
-use crate::engine::event_count::EventCount;
-use crate::engine::presence::Presence;
+use crate::engine::base::event_count::EventCount;
+use crate::engine::core::request::completion_flag::{Done, Marked};
+use crate::engine::core::worker::thread_state::Presence;
 use crate::{bounded_model, model};
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex};

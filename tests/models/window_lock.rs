@@ -8,9 +8,9 @@
 //! a reader leaves. Not found, as loom lets no SeqCst load pass over a newer SeqCst store: `in_one_order` left out before the scan of a draining
 //! writer, and between the bell and the look.
 
-use crate::engine::status::Status;
-use crate::engine::sync_call::LockType::{self, Exclusive, Shared};
-use crate::engine::window_lock::{Head, Patience, Slot, WindowLock};
+use crate::engine::base::status::Status;
+use crate::engine::window::lock::rw_lock::{Head, Patience, Slot, WindowLock};
+use crate::engine::window::sync_constants::LockType::{self, Exclusive, Shared};
 use crate::{bounded_model, model};
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};

@@ -1,7 +1,7 @@
 //! The slot in which something is handed over to the target of a window: whose it is at each moment, and that what was posted is done once or not at all.
 
 use crate::bounded_model;
-use crate::engine::window_turns::{Claim, Turns};
+use crate::engine::window::delegation::slot_state::{Claim, Turns};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::Arc;

@@ -1,6 +1,6 @@
 //! What the programs here share.
 
-use ucxx_rs::engine::status::Error;
+use ucxx_rs::engine::base::status::Error;
 use ucxx_rs::ffi::version::{ucxx_version_init, ucxx_version_query, ucxx_version_t};
 
 pub fn fail(what: &str, cause: &Error) -> ! {

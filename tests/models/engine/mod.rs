@@ -1,50 +1,58 @@
 //! The engine's files under the names by which they know each other, on the stand-ins beside this file.
 #![allow(dead_code, unreachable_pub)]
 
-pub(crate) mod asymmetric;
-pub(crate) mod futex;
-pub(crate) mod sync;
-pub(crate) mod timer;
-
-#[path = "../../../src/engine/brief.rs"]
-pub(crate) mod brief;
-#[path = "../../../src/engine/bulk.rs"]
-pub(crate) mod bulk;
-#[path = "../../../src/engine/cache_line.rs"]
-pub(crate) mod cache_line;
-#[path = "../../../src/engine/completion_queue.rs"]
-pub(crate) mod completion_queue;
-#[path = "../../../src/engine/condition.rs"]
-pub(crate) mod condition;
-#[path = "../../../src/engine/control.rs"]
-pub(crate) mod control;
-#[path = "../../../src/engine/done.rs"]
-pub(crate) mod done;
-#[path = "../../../src/engine/event_count.rs"]
-pub(crate) mod event_count;
-#[path = "../../../src/engine/fast_box.rs"]
-pub(crate) mod fast_box;
-#[path = "../../../src/engine/given_back.rs"]
-pub(crate) mod given_back;
-#[path = "../../../src/engine/hub_lane.rs"]
-pub(crate) mod hub_lane;
-#[path = "../../../src/engine/hub_sides.rs"]
-pub(crate) mod hub_sides;
-#[path = "../../../src/engine/places.rs"]
-pub(crate) mod places;
-#[path = "../../../src/engine/presence.rs"]
-pub(crate) mod presence;
-#[path = "../../../src/engine/sleep_flag.rs"]
-pub(crate) mod sleep_flag;
-#[path = "../../../src/engine/stage.rs"]
-pub(crate) mod stage;
-#[path = "../../../src/engine/standing.rs"]
-pub(crate) mod standing;
-#[path = "../../../src/engine/status.rs"]
-pub(crate) mod status;
-#[path = "../../../src/engine/sync_call.rs"]
-pub(crate) mod sync_call;
-#[path = "../../../src/engine/window_lock.rs"]
-pub(crate) mod window_lock;
-#[path = "../../../src/engine/window_turns.rs"]
-pub(crate) mod window_turns;
+#[path = "../../../src/engine/base"]
+pub(crate) mod base {
+    pub(crate) mod cache_line;
+    #[path = "../../../tests/models/engine/clock.rs"]
+    pub(crate) mod clock;
+    pub(crate) mod completion_queue;
+    pub(crate) mod condition;
+    pub(crate) mod event_count;
+    #[path = "../../../tests/models/engine/futex.rs"]
+    pub(crate) mod futex;
+    #[path = "../../../tests/models/engine/membarrier.rs"]
+    pub(crate) mod membarrier;
+    pub(crate) mod permit_queue;
+    pub(crate) mod remote_free_list;
+    pub(crate) mod spin_lock;
+    pub(crate) mod split_counter;
+    pub(crate) mod status;
+    #[path = "../../../tests/models/engine/sync.rs"]
+    pub(crate) mod sync;
+}
+#[path = "../../../src/engine/core"]
+pub(crate) mod core {
+    pub(crate) mod request {
+        pub(crate) mod completion_flag;
+        pub(crate) mod queue_state;
+    }
+    pub(crate) mod worker {
+        pub(crate) mod control_list;
+        pub(crate) mod sleep_flag;
+        pub(crate) mod thread_state;
+    }
+    pub(crate) mod channel {
+        pub(crate) mod shm_ring;
+    }
+}
+#[path = "../../../src/engine/window"]
+pub(crate) mod window {
+    pub(crate) mod sync_constants;
+    pub(crate) mod lock {
+        pub(crate) mod rw_lock;
+    }
+    pub(crate) mod data {
+        pub(crate) mod exclusive_bulk;
+    }
+    pub(crate) mod delegation {
+        pub(crate) mod slot_state;
+    }
+}
+#[path = "../../../src/engine/hub"]
+pub(crate) mod hub {
+    pub(crate) mod waiters;
+    pub(crate) mod lockfree {
+        pub(crate) mod queue_pair;
+    }
+}

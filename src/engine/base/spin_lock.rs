@@ -1,0 +1,159 @@
+//! A lock that is held for a few instructions, never over a copy, a callback or a system call, and not often wanted by two threads at once.
+//!
+//! It is taken by one atomic operation and given back by a plain store, where a lock on which threads can sleep needs a second atomic operation to
+//! learn whether somebody does: that is half of what a call costs that does nothing else. So who finds it taken looks again, less and less often, which
+//! leaves its cache line to the holder; then it lets others run, and in the end it sleeps a moment: the holder may have been taken off
+//! its core, and be of a lower priority.
+
+use crate::engine::base::sync::{doze, linger, yield_now, AtomicBool, Ordering};
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+/// Pauses between two looks, at first, and at most before others are let run. At first it is as long as a few calls of the holder take: a lock that changes
+/// hands after each takes what it guards along, from core to core, which costs more than the calls themselves.
+const SHORTEST_PAUSE: u32 = 8;
+const LONGEST_PAUSE: u32 = 128;
+/// How often they are before this thread sleeps between two looks.
+const YIELDS: u32 = 64;
+
+/// What it guards is touched by one thread at a time.
+#[repr(C)]
+pub(crate) struct Brief<T> {
+    taken: AtomicBool,
+    #[cfg(all(debug_assertions, not(loom)))]
+    watched: crate::engine::base::lockdep::Watched,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value goes from thread to thread, and is never with two of them.
+unsafe impl<T: Send> Send for Brief<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Brief<T> {}
+
+/// The value, until it is dropped, on the thread that has taken it.
+pub(crate) struct Held<'a, T>(&'a Brief<T>, PhantomData<*mut T>);
+
+impl<T: Default> Default for Brief<T> {
+    #[cfg_attr(debug_assertions, track_caller)]
+    fn default() -> Self {
+        Brief::new(T::default())
+    }
+}
+
+impl<T> Brief<T> {
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub(crate) fn new(value: T) -> Self {
+        Brief {
+            taken: AtomicBool::new(false),
+            #[cfg(all(debug_assertions, not(loom)))]
+            watched: crate::engine::base::lockdep::Watched::new(),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn lock(&self) -> Held<'_, T> {
+        #[cfg(all(debug_assertions, not(loom)))]
+        self.watched.before(std::ptr::from_ref(self).addr());
+        if !self.take() {
+            self.take_later();
+        }
+        self.held()
+    }
+
+    /// None while it is held.
+    #[inline(always)]
+    pub(crate) fn try_lock(&self) -> Option<Held<'_, T>> {
+        // Not made before it is known whether it is: the one that goes gives the lock back.
+        self.take().then(|| self.held())
+    }
+
+    #[inline(always)]
+    fn held(&self) -> Held<'_, T> {
+        #[cfg(all(debug_assertions, not(loom)))]
+        self.watched.taken(std::ptr::from_ref(self).addr());
+        Held(self, PhantomData)
+    }
+
+    #[inline(always)]
+    fn take(&self) -> bool {
+        self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_later(&self) {
+        let (mut pause, mut yields) = (SHORTEST_PAUSE, 0);
+        loop {
+            linger(pause);
+            if !self.taken.load(Ordering::Relaxed) && self.take() {
+                return;
+            }
+            if pause < LONGEST_PAUSE {
+                pause *= 2;
+            } else if yields < YIELDS {
+                yields += 1;
+                yield_now();
+            } else {
+                doze();
+            }
+        }
+    }
+}
+
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for Held<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is held, by this alone.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for Held<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        #[cfg(all(debug_assertions, not(loom)))]
+        crate::engine::base::lockdep::given_back(std::ptr::from_ref(self.0).addr());
+        self.0.taken.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thread_at_a_time() {
+        const EACH: u64 = 50_000;
+        let lock = Brief::new([0u64; 2]);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..EACH {
+                        let mut pair = lock.lock();
+                        assert_eq!(pair[0], pair[1]);
+                        pair[0] += 1;
+                        std::hint::spin_loop();
+                        pair[1] += 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(lock.lock()[0], 4 * EACH);
+        let held = lock.lock();
+        // Twice: the one who was refused has not given it back.
+        assert!(lock.try_lock().is_none() && lock.try_lock().is_none());
+        drop(held);
+        assert!(lock.try_lock().is_some());
+    }
+}

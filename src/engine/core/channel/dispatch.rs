@@ -1,0 +1,358 @@
+//! The library's own messages to its peers: sent on an endpoint, taken in by UCP's active-message handlers.
+//!
+//! A handler runs inside `ucp_worker_progress`: it reads, and leaves what follows to the end of the pass, as messages that are
+//! sent from there lose their order. Ids are registered ascending from 0 before the worker's address is known to anybody:
+//! UCX up to 1.16 leaves gaps uninitialised.
+
+use crate::engine::base::log;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::channel::receive::Arrived;
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::request::{Part, Slot};
+use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::messaging::am::queue::UCXX_ID;
+use crate::engine::messaging::fetch::reply::AT_ONCE;
+use crate::engine::os::shared_segment::SegmentName;
+use crate::engine::ucx::request_param::Param;
+use crate::engine::wire::compact_header::{self, Piece, Short};
+use crate::engine::wire::header::{Amount, Header, Hello, Kind, Unreadable, AM_ID, HEADER};
+use crate::sys;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+impl Worker {
+    /// Takes messages in from now on. Before anybody knows the worker.
+    pub(crate) fn register_handlers(self: &Arc<Self>) -> Result<()> {
+        for (id, handler) in [(UCXX_ID, on_foreign as Handler), (AM_ID, on_message)] {
+            // SAFETY: all-zero is valid: the mask says which fields count.
+            let mut param: sys::ucp_am_handler_param_t = unsafe { std::mem::zeroed() };
+            param.field_mask = u64::from(
+                sys::UCP_AM_HANDLER_PARAM_FIELD_ID
+                    | sys::UCP_AM_HANDLER_PARAM_FIELD_CB
+                    | sys::UCP_AM_HANDLER_PARAM_FIELD_ARG,
+            );
+            param.id = id;
+            param.cb = Some(handler);
+            param.arg = Arc::as_ptr(self).cast_mut().cast();
+            // SAFETY: a live worker that nobody else knows yet; it outlives UCP's, which is what calls the handler.
+            let status = unsafe { sys::ucp_worker_set_am_recv_handler(self.ucp(), &param) };
+            if status != sys::UCS_OK {
+                return Err(Error::new(Status(status.into()), "UCX would not take a handler for active messages"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The endpoint that UCP knows as this.
+    pub(crate) fn endpoint_of(&self, ucp: sys::ucp_ep_h) -> Option<Arc<Endpoint>> {
+        if ucp.is_null() {
+            return None;
+        }
+        let endpoints = self.endpoints.borrow();
+        let is_end = |endpoint: &&Arc<Endpoint>| endpoint.ucp.get() == ucp;
+        let is_heard = |endpoint: &&Arc<Endpoint>| endpoint.peering.heard_on.get() == Reply(ucp);
+        endpoints.iter().flatten().find(is_end).or_else(|| endpoints.iter().flatten().find(is_heard)).cloned()
+    }
+
+    /// Inside UCP's progress. `reply` is compared, and answered on here: it is not kept, as it may be gone later.
+    fn message_came(&self, header: std::result::Result<Header, Unreadable>, payload: &[u8], reply: sys::ucp_ep_h) {
+        let header = match header {
+            Ok(header) => header,
+            Err(Unreadable::Garbage(why)) => return complain(why),
+            Err(Unreadable::Version { theirs, refusal, connection, sender }) => {
+                if !refusal && !reply.is_null() {
+                    self.refuse(reply, sender);
+                }
+                if let Some(endpoint) = self.endpoint_numbered(connection).or_else(|| self.endpoint_of(reply)) {
+                    self.push_event(Event::Refused(endpoint, theirs));
+                } else {
+                    log::write(log::WARN, c"worker", &other_version(theirs));
+                }
+                return;
+            }
+        };
+        let endpoint = self.endpoint_numbered(header.connection).or_else(|| self.endpoint_of(reply));
+        let hello = match header.kind {
+            Kind::Hello | Kind::Welcome => match Hello::decode(&header, payload) {
+                Ok(hello) => Some(Box::new(hello)),
+                Err(why) => return complain(why),
+            },
+            _ => None,
+        };
+        if let Some(endpoint) = &endpoint {
+            endpoint.heard();
+        }
+        match (header.kind, endpoint, hello) {
+            (Kind::Hello, endpoint, Some(hello)) => {
+                if let Some(endpoint) = &endpoint {
+                    endpoint.note_hello();
+                }
+                self.push_event(Event::Hello(endpoint, hello, Reply(reply)));
+            }
+            (Kind::Welcome, Some(endpoint), Some(hello)) => self.push_event(Event::Welcome(endpoint, hello)),
+            (Kind::Bye, endpoint, _) => {
+                if let Some(endpoint) = &endpoint {
+                    endpoint.note_bye(&header);
+                }
+                self.push_event(Event::Bye(endpoint, header, Reply(reply)));
+            }
+            (Kind::ByeAck, Some(endpoint), _) => endpoint.closing.bye_answered(),
+            (Kind::Ping, Some(endpoint), _) => self.push_event(Event::Ping(endpoint)),
+            (Kind::Grant, Some(endpoint), _) => endpoint.note_credit(header.taken),
+            (Kind::FastBox, Some(endpoint), _) => match payload.try_into() {
+                Ok(name) => self.push_event(Event::FastBox(endpoint, Some(SegmentName::decode(name)))),
+                Err(_) => complain("an offer with a name of another length"),
+            },
+            // `heard` was all; and what is for an endpoint that has gone is out of date.
+            _ => {}
+        }
+    }
+
+    /// As `message_came`, of one whose header is the beginning of its data.
+    fn packed_came(&self, message: &[u8], from: sys::ucp_ep_h) -> sys::ucs_status_t {
+        match Piece::decode(message) {
+            Ok(mut piece) => {
+                self.complete_header(&mut piece);
+                let Piece { header, question, user_header, data, .. } = piece;
+                let (length, data) = (data.len(), data.as_ptr().cast_mut().cast());
+                let arrived = Arrived { data, length, waits: false, holdable: false, from };
+                match header.kind {
+                    Kind::Answer => self.answer_came(&header, user_header, &arrived),
+                    _ => self.take_in(&header, question, user_header, &arrived),
+                }
+            }
+            Err(unreadable) => {
+                self.message_came(Err(unreadable), &[], from);
+                sys::UCS_OK
+            }
+        }
+    }
+
+    /// Tells the sender of a message in another version which one is spoken here. In a handler: there is no endpoint of ours.
+    fn refuse(&self, reply: sys::ucp_ep_h, connection: u32) {
+        if self.refusals.get() >= AT_ONCE {
+            return;
+        }
+        let header = Header { connection, ..Header::of(Kind::Refusal) };
+        // SAFETY: the endpoint lives for the length of the handler.
+        let ended = self.start_part(None, Part::Refusal, |slot| unsafe { send(slot, reply, &header, &[]) });
+        self.refusals.set(self.refusals.get() + u32::from(ended.is_none()));
+    }
+}
+
+impl Endpoint {
+    /// Sends a message of the library's own, `part` of something. Its status if it has left. Inside the gate, and not in a handler.
+    pub(crate) fn say(&self, kind: Kind, flags: u16, part: Part) -> Option<Status> {
+        let ucp = self.ucp.get();
+        if ucp.is_null() {
+            return Some(Status::CLOSED);
+        }
+        if matches!(kind, Kind::Welcome | Kind::Pong | Kind::Grant) && self.sayings.get() >= AT_ONCE {
+            // A peer that does not take them in. What a Grant tells is told when one of them has left: see `part_left`.
+            return Some(Status::NO_RESOURCE);
+        }
+        let payload: &[u8] = match kind {
+            Kind::Hello | Kind::Welcome => match self.worker.address_inside() {
+                Ok(address) => address.bytes(),
+                Err(error) => return Some(error.status()),
+            },
+            Kind::FastBox => self.fast_box.offer(),
+            _ => &[],
+        };
+        let header = Header {
+            flags,
+            connection: self.peering.theirs.get(),
+            taken: if kind == Kind::Grant { self.credits.tell() } else { Amount::default() },
+            sender: self.peering.number.get(),
+            sequence: if kind == Kind::Hello { self.peering.place.get() } else { 0 },
+            ..Header::of(kind)
+        };
+        // SAFETY: a live endpoint inside its worker's gate; the worker's address lives as long as the worker, an offer as long as the endpoint.
+        self.start_part(part, |slot| unsafe { send(slot, ucp, &header, payload) })
+    }
+}
+
+/// # Safety
+/// A live endpoint of the slot's worker, whose gate the caller is in; the payload lives until the slot completes.
+unsafe fn send(slot: &Slot, ucp: sys::ucp_ep_h, header: &Header, payload: &[u8]) -> sys::ucs_status_ptr_t {
+    let room = slot.room(HEADER);
+    // SAFETY: room for as much.
+    unsafe { room.cast::<[u8; HEADER]>().write(header.encode()) };
+    let mut param = Param::new(slot);
+    param.flags(sys::UCP_AM_SEND_FLAG_REPLY | sys::UCP_AM_SEND_FLAG_EAGER);
+    param.memory_type(Some(sys::UCS_MEMORY_TYPE_HOST));
+    // SAFETY: as for this function; UCX may read the header until the slot completes, where it lies until then.
+    unsafe {
+        sys::ucp_am_send_nbx(ucp, AM_ID, room.cast(), HEADER, payload.as_ptr().cast(), payload.len(), param.as_ptr())
+    }
+}
+
+type Handler = unsafe extern "C" fn(
+    *mut c_void,
+    *const c_void,
+    usize,
+    *mut c_void,
+    usize,
+    *const sys::ucp_am_recv_param_t,
+) -> sys::ucs_status_t;
+
+/// Short forms go their own ways, which end here in jumps.
+///
+/// # Safety
+/// As of a handler of UCP's: the worker, whose gate we are in, and a message that is valid during the call.
+pub(crate) unsafe extern "C" fn on_message(
+    arg: *mut c_void,
+    header: *const c_void,
+    header_length: usize,
+    data: *mut c_void,
+    length: usize,
+    param: *const sys::ucp_am_recv_param_t,
+) -> sys::ucs_status_t {
+    // SAFETY: UCP passes a valid one, and data that is valid for the length of the handler.
+    let first = unsafe {
+        let waits = (*param).recv_attr & u64::from(sys::UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+        if header_length == 0 && length != 0 && !waits {
+            data.cast::<u8>().read()
+        } else {
+            0
+        }
+    };
+    // SAFETY: as for this function.
+    unsafe {
+        match first {
+            compact_header::MARK_OF_MESSAGE => on_short_message(arg, header, header_length, data, length, param),
+            compact_header::MARK_OF_QUESTION => on_short_question(arg, header, header_length, data, length, param),
+            compact_header::MARK_OF_ANSWER => on_short_answer(arg, header, header_length, data, length, param),
+            _ => on_message_otherwise(arg, header, header_length, data, length, param),
+        }
+    }
+}
+
+/// A handler of UCP's for what begins with the mark of a short form, in `on_message`: it takes what comes as nearly all does. `$take` says false
+/// where nothing has happened: then it is for `$otherwise`. Nothing in it can panic.
+macro_rules! on_short {
+    ($name:ident, $take:expr, $otherwise:ident) => {
+        #[inline(never)]
+        unsafe extern "C" fn $name(
+            arg: *mut c_void,
+            _header: *const c_void,
+            _header_length: usize,
+            data: *mut c_void,
+            length: usize,
+            param: *const sys::ucp_am_recv_param_t,
+        ) -> sys::ucs_status_t {
+            // SAFETY: the worker, which outlives UCP's, whose gate we are in.
+            let worker = unsafe { &*arg.cast::<Worker>() };
+            // SAFETY: data that is valid for the length of the handler.
+            let message = unsafe { std::slice::from_raw_parts(data.cast(), length) };
+            if Short::of(message).is_some_and(|short| $take(worker, short)) {
+                return sys::UCS_OK;
+            }
+            // SAFETY: as for this function; there is no header.
+            unsafe { $otherwise(arg, std::ptr::null(), 0, data, length, param) }
+        }
+    };
+}
+
+on_short!(on_short_message, Worker::take_message_in_quickly::<true>, on_short_message_otherwise);
+on_short!(on_short_message_otherwise, Worker::take_message_in_quickly::<false>, on_message_otherwise);
+on_short!(on_short_question, Worker::take_question_in_quickly::<true>, on_short_question_otherwise);
+on_short!(on_short_question_otherwise, Worker::take_question_in_quickly::<false>, on_message_otherwise);
+on_short!(on_short_answer, Worker::answer_came_quickly::<true>, on_short_answer_otherwise);
+on_short!(on_short_answer_otherwise, Worker::answer_came_quickly::<false>, on_message_otherwise);
+
+#[inline(never)]
+unsafe extern "C" fn on_message_otherwise(
+    arg: *mut c_void,
+    header: *const c_void,
+    header_length: usize,
+    data: *mut c_void,
+    length: usize,
+    param: *const sys::ucp_am_recv_param_t,
+) -> sys::ucs_status_t {
+    let answer = std::panic::catch_unwind(|| {
+        // SAFETY: as in `on_message`.
+        let (worker, param) = unsafe { (&*arg.cast::<Worker>(), &*param) };
+        let named = param.recv_attr & u64::from(sys::UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
+        let reply = if named { param.reply_ep } else { std::ptr::null_mut() };
+        // SAFETY: valid for the length of the handler.
+        let header = unsafe { bytes(header, header_length) };
+        let has = |attribute: sys::ucp_am_recv_attr_t| param.recv_attr & u64::from(attribute) != 0;
+        if header_length == 0 && !has(sys::UCP_AM_RECV_ATTR_FLAG_RNDV) {
+            // SAFETY: valid for the length of the handler.
+            return worker.packed_came(unsafe { bytes(data, length) }, reply);
+        }
+        let decoded = Header::decode(header);
+        if let Ok(decoded @ Header { kind: Kind::Message | Kind::Multi | Kind::Ask | Kind::Answer, .. }) = &decoded {
+            let (waits, holdable) = (has(sys::UCP_AM_RECV_ATTR_FLAG_RNDV), has(sys::UCP_AM_RECV_ATTR_FLAG_DATA));
+            let arrived = Arrived { data, length, waits, holdable, from: reply };
+            return match decoded.kind {
+                Kind::Answer => worker.answer_came(decoded, &header[HEADER..], &arrived),
+                _ => worker.take_in(decoded, None, &header[HEADER..], &arrived),
+            };
+        }
+        if has(sys::UCP_AM_RECV_ATTR_FLAG_RNDV) {
+            complain("a rendezvous");
+            return sys::UCS_ERR_UNSUPPORTED;
+        }
+        // SAFETY: valid for the length of the handler.
+        worker.message_came(decoded, unsafe { bytes(data, length) }, reply);
+        sys::UCS_OK
+    });
+    answer.unwrap_or(sys::UCS_OK)
+}
+
+/// A message in UCXX's format.
+unsafe extern "C" fn on_foreign(
+    arg: *mut c_void,
+    header: *const c_void,
+    header_length: usize,
+    data: *mut c_void,
+    length: usize,
+    param: *const sys::ucp_am_recv_param_t,
+) -> sys::ucs_status_t {
+    let answer = std::panic::catch_unwind(|| {
+        // SAFETY: as in `on_message`.
+        let (worker, param, header) = unsafe { (&*arg.cast::<Worker>(), &*param, bytes(header, header_length)) };
+        let has = |attribute: u64| param.recv_attr & attribute != 0;
+        let named = has(sys::UCP_AM_RECV_ATTR_FIELD_REPLY_EP.into());
+        let (waits, holdable) =
+            (has(sys::UCP_AM_RECV_ATTR_FLAG_RNDV.into()), has(sys::UCP_AM_RECV_ATTR_FLAG_DATA.into()));
+        let from = if named { param.reply_ep } else { std::ptr::null_mut() };
+        worker.queued_came(header, &Arrived { data, length, waits, holdable, from })
+    });
+    answer.unwrap_or(sys::UCS_OK)
+}
+
+/// # Safety
+/// Valid for reading so many bytes while the result is in use, or of length 0.
+pub(crate) unsafe fn bytes<'a>(pointer: *const c_void, length: usize) -> &'a [u8] {
+    if pointer.is_null() || length == 0 {
+        return &[];
+    }
+    // SAFETY: as for this function.
+    unsafe { std::slice::from_raw_parts(pointer.cast(), length) }
+}
+
+/// UCP's endpoint to the sender of a message, only ever compared with others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reply(pub(crate) sys::ucp_ep_h);
+
+impl Default for Reply {
+    fn default() -> Self {
+        Reply(std::ptr::null_mut())
+    }
+}
+
+pub(crate) fn other_version(theirs: u8) -> String {
+    format!(
+        "speaks version {theirs} of the library's protocol, and this side version {}",
+        crate::engine::wire::header::VERSION
+    )
+}
+
+#[cold]
+pub(crate) fn complain(why: &str) {
+    log::write(log::WARN, c"worker", &format!("a message was dropped: {why}"));
+}

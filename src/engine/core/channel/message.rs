@@ -1,0 +1,523 @@
+//! An active message as its handler gets it: read where it lies, kept, pulled into the user's memory, destroyed.
+//!
+//! A message is a slot, as an operation is: the user lets go of it from any thread in the same way. From the handler's call until
+//! it is destroyed it belongs to the user, but for `data`, which the end of the worker takes away.
+
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::inflight::{self, Out, Submission};
+use crate::engine::core::request::operation::{flag, OpParams, RecvInfo, Submitted};
+use crate::engine::core::request::request::{Kind, Slot};
+use crate::engine::core::worker::submission_ring::Queued;
+use crate::engine::core::worker::wait;
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::messaging::tag::tag::{describe_parts, memory_type_of, Part};
+use crate::engine::ucx::context;
+use crate::engine::ucx::cuda_driver;
+use crate::engine::ucx::memory_type;
+use crate::engine::ucx::request_param::Param;
+use crate::engine::wire::header;
+use crate::sys;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+/// `ucxx_am_handler_t`: argument, message.
+pub type MessageHandler = unsafe extern "C" fn(*mut c_void, *mut Message);
+
+/// What a message's data is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// In the slot's own memory, or nothing.
+    Copied,
+    /// UCX's, to be given back.
+    Held,
+    /// At its sender; what we have is UCX's handle on it.
+    Waiting,
+    /// Received, or refused.
+    Gone,
+}
+
+/// Whom a message is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sort {
+    /// A handler of messages.
+    Message,
+    /// A handler of fetches, or the library, where it is an atomic operation.
+    Question,
+    /// A handler of messages with frames: see `am_multi`.
+    Multi,
+    /// The library, for its streams of chunks between hubs.
+    Hub,
+    /// A handler that it names by owner and number: see `am_queue`.
+    Named,
+}
+
+/// What a slot knows of a message that came in.
+#[derive(Clone, Copy)]
+pub(crate) struct Inbound {
+    pub(crate) form: Form,
+    pub(crate) id: u16,
+    pub(crate) flags: u16,
+    pub(crate) charge: u16,
+    pub(crate) user_header: u16,
+    pub(crate) header: *const u8,
+    pub(crate) data: *mut c_void,
+    /// This side's number of the connection; 0 while that is not known.
+    pub(crate) connection: u32,
+    pub(crate) sequence: u32,
+    /// UCP's end of it, until the connection is known.
+    pub(crate) from: sys::ucp_ep_h,
+    pub(crate) sort: Sort,
+    /// Of a question: what it has room for.
+    pub(crate) capacity: u64,
+    /// Its user has received it.
+    pub(crate) received: bool,
+    /// A reference, where the sender wanted one to be there; else null.
+    pub(crate) reply: *const Endpoint,
+}
+
+impl Inbound {
+    pub(crate) const NOTHING: Inbound = Inbound {
+        form: Form::Gone,
+        id: 0,
+        flags: 0,
+        charge: 0,
+        user_header: 0,
+        header: std::ptr::null(),
+        data: std::ptr::null_mut(),
+        connection: 0,
+        sequence: 0,
+        from: std::ptr::null_mut(),
+        sort: Sort::Message,
+        capacity: 0,
+        received: false,
+        reply: std::ptr::null(),
+    };
+}
+
+impl Inbound {
+    /// `UCXX_MEMORY_*`: where the sender's buffer is, as far as it has said so.
+    pub(crate) fn memory_type(&self) -> i32 {
+        let told = i32::from(self.flags >> header::flag::MEMORY & 0x7f);
+        if told != memory_type::AUTO && memory_type::check(told).is_ok() {
+            told
+        } else {
+            memory_type::HOST
+        }
+    }
+}
+
+/// A message in its user's hands. Handed to C as `ucxx_am_message_t`.
+#[repr(transparent)]
+pub struct Message(Slot);
+
+impl Message {
+    pub(crate) fn of(slot: &Slot) -> *mut Message {
+        std::ptr::from_ref(slot).cast_mut().cast()
+    }
+
+    /// The sender's header.
+    pub fn header(&self) -> &[u8] {
+        self.0.front()
+    }
+
+    /// Bytes of data.
+    pub fn length(&self) -> u64 {
+        self.0.length.get()
+    }
+
+    /// The data, where it is here; null if it waits at its sender, has been received, or went with its worker.
+    pub fn data(&self) -> *const c_void {
+        let inbound = self.0.inbound.get();
+        let here = matches!(inbound.form, Form::Copied | Form::Held) && self.length() > 0;
+        if here && !self.worker().closed.load(Ordering::Acquire) {
+            inbound.data
+        } else {
+            std::ptr::null()
+        }
+    }
+
+    /// `UCXX_MEMORY_*`: where the sender's buffer is, as it said.
+    pub fn memory_type(&self) -> i32 {
+        self.0.inbound().memory_type()
+    }
+
+    /// To answer on, if the sender asked for that.
+    pub fn reply(&self) -> *const Endpoint {
+        self.0.inbound.get().reply
+    }
+
+    fn worker(&self) -> &Worker {
+        self.0.worker()
+    }
+
+    /// Refuses use in a forked child.
+    pub fn check_fork(&self) -> Result<()> {
+        if self.worker().generation.is_past() {
+            return Err(context::forked("message"));
+        }
+        Ok(())
+    }
+
+    /// Puts the data into the parts, one after the other; once.
+    ///
+    /// # Safety
+    /// The parts are writable until the operation has completed, and `out` is valid.
+    pub unsafe fn receive(&self, parts: &[Part], params: &OpParams, out: Out) -> Result<Submitted> {
+        self.check_fork()?;
+        let worker = self.worker();
+        params.check(&worker.context, "receive of an active message", 0)?;
+        worker.check_usable()?;
+        let inbound = self.0.inbound.get();
+        let room: u64 = parts.iter().map(|part| part.length as u64).sum();
+        if room < self.length() {
+            let text = format!("length: the message has {} bytes, and the buffer {room}", self.length());
+            return Err(Error::new(Status::MESSAGE_TRUNCATED, text));
+        }
+        if inbound.received || inbound.form == Form::Gone {
+            return Err(Error::invalid("message: has been received already"));
+        }
+        wait::submit(params, out, |params, out| {
+            if inbound.form == Form::Waiting {
+                return self.pull(parts, params, out);
+            }
+            self.copy(parts, params, out)
+        })
+    }
+
+    /// Eager data is copied by whoever asks.
+    fn copy(&self, parts: &[Part], params: &OpParams, out: Out) -> Result<Submitted> {
+        let worker = self.worker();
+        for part in parts {
+            memory_type::check(part.memory_type)?;
+            if part.memory_type == memory_type::ROCM {
+                let text = "memory_type: the message came in with its data, which is not copied into ROCm memory";
+                return Err(Error::new(Status::UNSUPPORTED, text));
+            }
+        }
+        let (mut from, mut left) = (self.0.inbound.get().data.cast::<u8>().cast_const(), self.length() as usize);
+        for part in parts {
+            let length = part.length.min(left);
+            if length > 0 {
+                // SAFETY: the message's data, of which so much is left, and the caller's buffer, which is writable.
+                unsafe {
+                    if memory_type::is_device_at(&worker.context, part.memory_type, part.data) {
+                        cuda_driver::put(part.data, from.cast(), length)?;
+                    } else {
+                        part.data.cast::<u8>().copy_from_nonoverlapping(from, length);
+                    }
+                }
+                // SAFETY: not beyond the end of the data.
+                from = unsafe { from.add(length) };
+                left -= length;
+            }
+        }
+        self.0.inbound.set(Inbound { received: true, ..self.0.inbound.get() });
+        if params.flags & flag::ALWAYS_CALLBACK == 0 {
+            if !params.recv_info.is_null() {
+                // SAFETY: valid until the operation completes, which is now.
+                unsafe { params.recv_info.write(self.info()) };
+            }
+            out.store_null();
+            return Ok(Submitted::Done);
+        }
+        let length = self.length();
+        let begin = move |slot: &Slot| slot.length.set(length);
+        let later = worker.post_operation(Kind::AmRecv, params, out, move |inside, slot| {
+            begin(slot);
+            inside.start(slot, None, &OpParams::default(), Out::NOWHERE);
+            inside.complete(slot, Status::OK);
+        })?;
+        if let Some(submitted) = later {
+            return Ok(submitted);
+        }
+        let inside = worker.enter()?;
+        let slot = inside.take_slot();
+        slot.begin(Kind::AmRecv, params, length, 0, out.is_wanted());
+        inside.start(slot, None, params, out);
+        inside.complete(slot, Status::OK);
+        Ok(Submitted::Pending)
+    }
+
+    fn set_form(&self, form: Form) {
+        self.0.inbound.set(Inbound { form, ..self.0.inbound.get() });
+    }
+
+    /// Data that waits at its sender comes straight into the parts.
+    fn pull(&self, parts: &[Part], params: &OpParams, out: Out) -> Result<Submitted> {
+        let worker = self.worker();
+        let inbound = self.0.inbound.get();
+        let memory_type = memory_type_of(worker, parts, params)?;
+        let length = self.length();
+        let describe = |slot: &Slot| {
+            let (buffer, count, scattered) = describe_parts(slot, parts);
+            let pulled = Pulled { data: inbound.data, connection: inbound.connection };
+            Queued { buffer, count, scattered, memory_type, pulled, ..Queued::NOTHING }
+        };
+        if worker.goes_through_ring(params) {
+            // Whoever has the descriptor sees to its end.
+            self.set_form(Form::Gone);
+            let submitted = worker.delay(Kind::AmRecv, length, params, out, describe);
+            if submitted.is_err() && !worker.closed.load(Ordering::Acquire) {
+                self.set_form(Form::Waiting);
+            }
+            return submitted;
+        }
+        let inside = worker.enter()?;
+        let endpoint = inside.endpoint_numbered(inbound.connection).filter(|endpoint| endpoint.takes_messages());
+        let Some(endpoint) = endpoint else {
+            return Err(Error::new(Status::CONNECTION_RESET, "message: its sender's connection has ended"));
+        };
+        self.set_form(Form::Gone);
+        let slot = inside.take_slot();
+        slot.prepare(Kind::AmRecv);
+        slot.length.set(length);
+        let queued = describe(slot);
+        let posted = inside.post_pull(slot, inbound.data, &queued, on_pulled);
+        let submission = Submission { endpoint: Some(&endpoint), params, length, tag: 0 };
+        let submitted = inside.submitted(slot, posted, submission, out)?;
+        if submitted == Submitted::Done && !params.recv_info.is_null() {
+            // SAFETY: valid until the operation completes, which is now.
+            unsafe { params.recv_info.write(self.info()) };
+        }
+        Ok(submitted)
+    }
+
+    /// Its sender may send another one in its place, while it is still kept here. For messages of the library's whose number has another bound; nothing happens where the data waits at its sender.
+    pub(crate) fn give_credit_back(&self) {
+        let inbound = self.0.inbound.get();
+        if inbound.form == Form::Waiting {
+            return;
+        }
+        let Ok(inside) = self.worker().enter() else { return };
+        // Its end finds no connection to give it back to.
+        self.0.inbound.set(Inbound { connection: 0, ..inbound });
+        let Some(endpoint) = inside.endpoint_named(inbound.connection) else { return };
+        inside.give_back_credit(endpoint, inbound.charge);
+    }
+
+    fn info(&self) -> RecvInfo {
+        RecvInfo { length: self.length(), sender_tag: 0, reserved: [0; 2] }
+    }
+}
+
+impl Slot {
+    /// Of a message that came in, what its sender has put before the data.
+    pub(crate) fn front(&self) -> &[u8] {
+        let inbound = self.inbound.get();
+        if inbound.user_header == 0 {
+            return &[];
+        }
+        // SAFETY: in the slot's own memory, which is the message's until it is destroyed.
+        unsafe { std::slice::from_raw_parts(inbound.header, inbound.user_header.into()) }
+    }
+}
+
+impl Slot {
+    /// Of a receive from a queue, which has no other use for the slot's own memory: its message's header.
+    pub(crate) fn keep_header(&self, header: &[u8]) {
+        let room = self.room(header.len());
+        // SAFETY: room for as much, which is nobody's but ours.
+        unsafe { header.as_ptr().copy_to_nonoverlapping(room, header.len()) };
+        self.inbound.set(Inbound { header: room, user_header: header.len() as u16, ..Inbound::NOTHING });
+    }
+}
+
+/// What a pull through the ring takes with it.
+#[derive(Clone, Copy)]
+pub(crate) struct Pulled {
+    /// UCX's handle on the data; null in other operations.
+    pub(crate) data: *mut c_void,
+    pub(crate) connection: u32,
+}
+
+impl Pulled {
+    pub(crate) const NOTHING: Pulled = Pulled { data: std::ptr::null_mut(), connection: 0 };
+}
+
+impl Worker {
+    /// Inside the gate. UCP has the descriptor from here on, also if it fails.
+    pub(crate) fn post_pull(
+        &self,
+        slot: &Slot,
+        data: *mut c_void,
+        queued: &Queued,
+        done: OnPulled,
+    ) -> sys::ucs_status_ptr_t {
+        let mut param = Param::new(slot);
+        param.pull(Some(done));
+        param.memory_type(queued.memory_type);
+        param.scattered(queued.scattered);
+        // SAFETY: a live worker inside its gate, a descriptor of its own that is used once; the caller keeps the buffers.
+        unsafe { sys::ucp_am_recv_data_nbx(self.ucp(), data, queued.buffer, queued.count, param.as_ptr()) }
+    }
+
+    /// UCX's part of a message that nobody receives.
+    pub(crate) fn release_data(&self, data: *mut c_void) {
+        if !self.is_over.get() && !data.is_null() {
+            // SAFETY: a live worker inside its gate, and data of its own, given back once.
+            unsafe { sys::ucp_am_data_release(self.ucp(), data) };
+            self.wake_sleeper();
+        }
+    }
+
+    /// A message's user has let go of it, or it has none: its slot is free. Inside the gate.
+    pub(crate) fn message_gone(&self, slot: &Slot) {
+        let &Inbound { form, data, connection, charge, .. } = slot.inbound();
+        if slot.outside.load(Ordering::Relaxed) == LEFT {
+            self.answer_what_was_left(slot);
+        }
+        if matches!(form, Form::Held | Form::Waiting) {
+            self.release_data(data);
+        }
+        self.question_gone(slot);
+        if let Some(endpoint) = self.endpoint_named(connection) {
+            self.give_back_credit(endpoint, charge);
+        }
+    }
+
+    /// A message of its peer's is gone. Nothing is done with it afterwards: this may end in a call.
+    #[inline(always)]
+    pub(crate) fn give_back_credit(&self, endpoint: &Endpoint, charge: u16) {
+        if endpoint.credits.give_back(charge) || endpoint.credits.may_starve() {
+            self.tell_what_is_gone(endpoint);
+        }
+    }
+
+    #[cold]
+    fn tell_what_is_gone(&self, endpoint: &Endpoint) {
+        if endpoint.credits.has_news() {
+            endpoint.shared().grant();
+        } else {
+            self.feed(endpoint);
+        }
+    }
+
+    /// The same of one that has given back its credit.
+    #[inline(always)]
+    pub(crate) fn question_gone(&self, slot: &Slot) {
+        // SAFETY: the slot is ours again.
+        unsafe { &mut *slot.store.get() }.shrink();
+        self.slot_of_message_gone(slot);
+    }
+
+    #[inline(always)]
+    fn slot_of_message_gone(&self, slot: &Slot) {
+        // Nothing else of it was used, and no ticket names it.
+        slot.hold.set(0);
+        slot.outside.store(0, Ordering::Relaxed);
+        slot.kind.set(Kind::Free);
+        self.slab.push(slot);
+    }
+
+    #[cold]
+    fn answer_what_was_left(&self, slot: &Slot) {
+        // SAFETY: the reference that was made for this question.
+        let endpoint = unsafe { Arc::from_raw(slot.inbound().reply) };
+        endpoint.answer_now(slot.number.get(), Status::CANCELED);
+    }
+
+    /// UCP's part of the messages that users still have, before UCP goes.
+    pub(crate) fn take_back_messages(&self) {
+        self.drop_inbox();
+        self.for_each_slot(|slot| {
+            if slot.kind.get() == Kind::AmMessage {
+                let inbound = slot.inbound.get();
+                if matches!(inbound.form, Form::Held | Form::Waiting) {
+                    slot.inbound.set(Inbound { form: Form::Gone, ..inbound });
+                    self.release_data(inbound.data);
+                }
+            }
+        });
+    }
+}
+
+impl Message {
+    /// Lets go of a message that came along with its data, on the thread of a SINGLE worker, from the peer that was named last. False: nothing has
+    /// happened, go the long way.
+    ///
+    /// # Safety
+    /// The caller has the message, and does not use it again when this is true.
+    #[inline(always)]
+    pub unsafe fn destroy_quickly(&self) -> bool {
+        let (slot, worker, inbound) = (&self.0, self.worker(), self.0.inbound());
+        let simple = worker.may_act_quickly()
+            && inbound.form == Form::Copied
+            && inbound.reply.is_null()
+            && slot.outside.load(Ordering::Relaxed) == 0;
+        let endpoint = if simple { worker.named_last(inbound.connection) } else { None };
+        // SAFETY: the cell belongs to the message's owner, who is here.
+        let Some(endpoint) = endpoint.filter(|_| !unsafe { &*slot.store.get() }.is_large()) else { return false };
+        let charge = inbound.charge;
+        worker.slot_of_message_gone(slot);
+        worker.give_back_credit(endpoint, charge);
+        true
+    }
+}
+
+/// Lets go of a message. What was not received is dropped.
+///
+/// # Safety
+/// The caller has the message and does not use it again; its memory may be gone afterwards.
+pub unsafe fn destroy(message: *const Message) {
+    let slot: *const Slot = message.cast();
+    // SAFETY: the caller has it, and a slot that is held keeps its worker's memory.
+    let (worker, inbound) = unsafe { ((*slot).worker, &(*slot).inbound) };
+    // SAFETY: as above.
+    if unsafe { (*worker).generation.is_past() } {
+        return;
+    }
+    // Only read: the end of the worker, on another thread, may be taking the data away.
+    let reply = inbound.get().reply;
+    // SAFETY: as above.
+    let left = unsafe { (*slot).outside.load(Ordering::Acquire) } == LEFT;
+    if !reply.is_null() && !left {
+        // SAFETY: the reference that was made for this message.
+        let endpoint = unsafe { Arc::from_raw(reply) };
+        // SAFETY: as above.
+        if endpoint.status().is_error() && unsafe { (*worker).thread.is_foreign() } {
+            // It has ended, and the worker may have let go of it: it goes after what this thread has put into the ring for it. Fails once nobody looks into that.
+            let worker = endpoint.worker.clone();
+            let _ = worker.post(move |_inside| drop(endpoint));
+        }
+    }
+    // SAFETY: as above.
+    let alive = unsafe { &*worker };
+    if alive.may_act_at_once() {
+        // SAFETY: as above; the worker has not ended, so letting go cannot take its memory away.
+        return alive.let_go(unsafe { &*slot });
+    }
+    // Its sender waits for it, so it does not wait for some later pass.
+    if !alive.thread.is_foreign() {
+        if let Ok(inside) = alive.enter() {
+            // SAFETY: as above.
+            return inside.let_go(unsafe { &*slot });
+        }
+    }
+    let shared = alive.check_usable().is_ok().then(|| alive.shared());
+    // SAFETY: as for this function.
+    unsafe { inflight::push_foreign(slot) };
+    if let Some(worker) = shared {
+        worker.wake_thread();
+        // The one thread of a SINGLE worker may sleep. Without WAKEUP it cannot.
+        let _ = worker.signal();
+    }
+}
+
+/// In `Slot::outside`: a question that is to be answered with CANCELED by whoever takes its slot back, and that still has its endpoint.
+pub(crate) const LEFT: u8 = 2;
+
+/// `ucp_am_recv_data_nbx_callback_t`.
+pub(crate) type OnPulled = unsafe extern "C" fn(*mut c_void, sys::ucs_status_t, usize, *mut c_void);
+
+/// UCP is done with a pull; perhaps before the call that began it has returned.
+pub(crate) unsafe extern "C" fn on_pulled(
+    request: *mut c_void,
+    status: sys::ucs_status_t,
+    _length: usize,
+    user_data: *mut c_void,
+) {
+    // SAFETY: the request is a slot of ours that UCP was given.
+    unsafe { crate::engine::core::endpoint::flush::on_sent(request, status, user_data) };
+}

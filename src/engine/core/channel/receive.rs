@@ -1,0 +1,506 @@
+//! Active messages as they come in: taken over from UCX, put in their order, and handed to their handlers after the pass.
+//!
+//! What a message says of itself is hostile until it was checked here: its connection, its place in the order, and what it costs.
+
+use crate::engine::base::callback_frame::CallOut;
+use crate::engine::base::log;
+use crate::engine::base::status::Status;
+use crate::engine::core::channel::dispatch::complain;
+use crate::engine::core::channel::message::{Form, Inbound, Message, Sort};
+use crate::engine::core::endpoint::credits;
+use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::request::inline_buffer::copy_short;
+use crate::engine::core::request::request::{Kind, Part, Slot, USER};
+use crate::engine::core::request::slot_list::SlotList;
+use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::worker::{attention, Worker};
+use crate::engine::messaging::fetch::reply::{Fetch, FetchTo};
+use crate::engine::messaging::fetch::request::LONGEST_QUESTION;
+use crate::engine::wire::compact_header::Piece;
+use crate::engine::wire::header::{self, flag, Amount, Header, Question};
+use crate::engine::wire::multi_table::Prefix;
+use crate::sys;
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+/// What UCP hands over.
+pub(crate) struct Arrived {
+    pub(crate) data: *mut c_void,
+    pub(crate) length: usize,
+    /// The data is at its sender, and this UCP's handle on it.
+    pub(crate) waits: bool,
+    /// It can be kept beyond UCP's handler.
+    pub(crate) holdable: bool,
+    /// UCP's end of the connection; null if it was not named.
+    pub(crate) from: sys::ucp_ep_h,
+}
+
+/// Messages whose handlers are due. Belongs to whoever is inside the worker's gate.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    due: SlotList,
+    /// Bits of `state`.
+    state: Cell<u8>,
+    /// Messages on connections whose other end has not been met yet, oldest first.
+    unaddressed: RefCell<Vec<*const Slot>>,
+    /// Peers that have closed behind messages that are still to be handed out, by a thread that another one has come upon in the midst of it.
+    byes: RefCell<Vec<Event>>,
+}
+
+/// Bits of `Inbox::state`: whether there is anything but messages that are due is one look.
+mod state {
+    /// A thread is handing messages out: another would have them overtake each other.
+    pub(crate) const BUSY: u8 = 1;
+    /// There are unaddressed messages.
+    pub(crate) const UNADDRESSED: u8 = 2;
+    /// There are byes.
+    pub(crate) const BYES: u8 = 4;
+}
+
+impl Inbox {
+    fn has(&self, bit: u8) -> bool {
+        self.state.get() & bit != 0
+    }
+
+    fn add(&self, bit: u8) {
+        self.state.set(self.state.get() | bit);
+    }
+
+    fn remove(&self, bit: u8) {
+        self.state.set(self.state.get() & !bit);
+    }
+
+    /// What was sent before a close is not to be lost by it: is it for `deliver_messages` to go on with?
+    pub(crate) fn is_behind(&self) -> bool {
+        self.has(state::BUSY) || !self.due.is_empty()
+    }
+
+    /// For when all has been handed out.
+    pub(crate) fn keep_bye(&self, bye: Event) {
+        self.byes.borrow_mut().push(bye);
+        self.add(state::BYES);
+    }
+
+    pub(crate) fn add_unaddressed(&self, slot: &Slot) {
+        self.unaddressed.borrow_mut().push(slot);
+        self.add(state::UNADDRESSED);
+    }
+
+    fn take_unaddressed(&self) -> Vec<*const Slot> {
+        self.remove(state::UNADDRESSED);
+        self.unaddressed.take()
+    }
+
+    fn take_byes(&self) -> Vec<Event> {
+        self.remove(state::BYES);
+        self.byes.take()
+    }
+}
+
+impl Worker {
+    /// In UCP's handler, which it answers: takes a message or a question over, or drops it.
+    pub(crate) fn take_in(
+        &self,
+        header: &Header,
+        question: Option<Question>,
+        user_header: &[u8],
+        arrived: &Arrived,
+    ) -> sys::ucs_status_t {
+        // UCX answers the sender of data that waits; the others know nothing of what becomes of theirs.
+        let dropped = |status| if arrived.waits { status } else { sys::UCS_OK };
+        let refused = |why| {
+            complain(why);
+            dropped(sys::UCS_ERR_INVALID_PARAM)
+        };
+        let Ok(charge) = u16::try_from(header.sender) else { return refused("an impossible price") };
+        let cost = if arrived.waits { credits::charge(0) } else { credits::charge(arrived.length) };
+        if charge < cost || charge > credits::UNITS {
+            return refused("an impossible price");
+        }
+        let (question, user_header) = match header.kind {
+            header::Kind::Ask if arrived.waits => return refused("a question that waits"),
+            header::Kind::Ask if arrived.length > LONGEST_QUESTION => return refused("a question with too much data"),
+            header::Kind::Ask if question.is_none() => match Question::decode(user_header) {
+                Ok((question, user_header)) => (Some(question), user_header),
+                Err(why) => return refused(why),
+            },
+            _ => (question, user_header),
+        };
+        let multi = header.kind == header::Kind::Multi;
+        if let (true, Err(why)) = (multi, Prefix::decode(user_header, arrived.length)) {
+            return refused(why);
+        }
+        let known = header.connection != 0;
+        if known && !self.endpoint_named(header.connection).is_some_and(Endpoint::takes_messages) {
+            // For an endpoint that has gone: out of date.
+            return dropped(sys::UCS_ERR_CANCELED);
+        }
+        if !known && arrived.from.is_null() {
+            return refused("a message of nobody");
+        }
+        let of_hub = header.flags & flag::HUB != 0;
+        let wanted = of_hub || if multi { self.multi_handlers.has(header.id) } else { self.am_handlers.has(header.id) };
+        let unwanted = arrived.waits && !wanted;
+        let (slot, keeps) = self.keep_arrived(header, user_header, arrived);
+        slot.number.set(question.map_or(0, |question| question.number));
+        // SAFETY: a slot that was taken a moment ago: nobody else looks at it yet.
+        let inbound = unsafe { &mut *slot.inbound.as_ptr() };
+        if unwanted {
+            inbound.form = Form::Gone;
+        }
+        inbound.charge = charge;
+        inbound.connection = header.connection;
+        inbound.sequence = header.sequence;
+        inbound.from = arrived.from;
+        inbound.sort = match header.kind {
+            header::Kind::Ask => Sort::Question,
+            header::Kind::Multi => Sort::Multi,
+            _ if of_hub => Sort::Hub,
+            _ => Sort::Message,
+        };
+        inbound.capacity = question.map_or(0, |question| question.capacity);
+        if let Some(endpoint) = self.endpoint_named(header.connection) {
+            endpoint.sort_in(slot, header.taken);
+        } else {
+            self.inbox.add_unaddressed(slot);
+            self.attend(attention::INBOX);
+        }
+        if unwanted {
+            sys::UCS_ERR_NO_ELEM
+        } else {
+            keeps
+        }
+    }
+
+    /// What the short form leaves out, for the long way.
+    pub(crate) fn complete_header(&self, piece: &mut Piece<'_>) {
+        let (header, missing) = (&mut piece.header, !piece.sequence);
+        if missing == 0 || header.kind == header::Kind::Answer {
+            return;
+        }
+        let Some(endpoint) = self.endpoint_named(header.connection) else { return };
+        header.sequence = endpoint.order.nearest(header.sequence as u16);
+        if piece.question.is_some() {
+            header.taken = endpoint.credits.told_by_peer();
+        }
+    }
+
+    /// In UCP's handler: takes over what has arrived; with what UCP is to be answered.
+    pub(crate) fn keep_arrived(
+        &self,
+        header: &Header,
+        user_header: &[u8],
+        arrived: &Arrived,
+    ) -> (&Slot, sys::ucs_status_t) {
+        let (form, keeps) = match (arrived.waits, arrived.holdable && arrived.length > 0) {
+            (true, _) => (Form::Waiting, sys::UCS_INPROGRESS),
+            (false, true) => (Form::Held, sys::UCS_INPROGRESS),
+            (false, false) => (Form::Copied, sys::UCS_OK),
+        };
+        let slot = self.take_message_slot();
+        let copied = if form == Form::Copied { arrived.length } else { 0 };
+        let room = slot.room(behind_data(copied) + user_header.len());
+        // SAFETY: room for both, which is nobody's but ours; UCX's data is valid during its handler.
+        let behind = unsafe { put_down(room, arrived.data.cast(), copied, user_header) };
+        slot.length.set(arrived.length as u64);
+        slot.inbound.set(Inbound {
+            form,
+            id: header.id,
+            flags: header.flags,
+            user_header: user_header.len() as u16,
+            header: behind,
+            data: if form == Form::Copied { room.cast() } else { arrived.data },
+            ..Inbound::NOTHING
+        });
+        (slot, keeps)
+    }
+
+    /// Nothing is drained for it, which may give something back to UCX: we are in UCX's handler.
+    #[inline(always)]
+    fn take_message_slot(&self) -> &Slot {
+        let slot = loop {
+            match self.slab.pop() {
+                Some(slot) => break slot,
+                None => self.slab.grow(self, false),
+            }
+        };
+        slot.begin_message();
+        slot
+    }
+
+    /// A message of this endpoint has the next place, and is handed over after the pass. Who may sleep meanwhile is still to be woken.
+    #[inline(always)]
+    pub(crate) fn put_among_due(&self, endpoint: &Endpoint, slot: &Slot) {
+        endpoint.order.advance();
+        self.inbox.due.push(slot);
+        self.attention.set(self.attention.get() | attention::INBOX);
+    }
+
+    /// Hands out what had come in when it began. After UCP's pass.
+    pub(crate) fn deliver_messages(&self) -> u32 {
+        self.hand_out_due::<false>()
+    }
+
+    /// The same on the thread of a SINGLE worker, in a pass of its caller's. Not in line there: passes without messages would pay for the registers.
+    #[inline(never)]
+    pub(crate) fn deliver_messages_alone(&self) -> u32 {
+        self.hand_out_due::<true>()
+    }
+
+    #[inline(always)]
+    fn hand_out_due<const ALONE: bool>(&self) -> u32 {
+        if self.inbox.state.get() != 0 && !self.may_hand_out() {
+            return 0;
+        }
+        self.inbox.add(state::BUSY);
+        let delivered = self.inbox.due.drain_present(|slot| self.hand_over::<ALONE>(slot));
+        self.inbox.remove(state::BUSY);
+        if self.inbox.state.get() != 0 || !self.inbox.due.is_empty() {
+            self.deliver_later();
+        }
+        delivered
+    }
+
+    /// There is more than messages that are due. False: another thread is at it.
+    #[cold]
+    fn may_hand_out(&self) -> bool {
+        if self.inbox.has(state::BUSY) {
+            return false;
+        }
+        if self.inbox.has(state::UNADDRESSED) {
+            self.inbox.add(state::BUSY);
+            self.address_messages();
+        }
+        true
+    }
+
+    /// There is more than what was due.
+    #[cold]
+    fn deliver_later(&self) {
+        if !self.inbox.due.is_empty() || self.inbox.has(state::UNADDRESSED) {
+            self.attend(attention::INBOX);
+        }
+        if self.inbox.due.is_empty() {
+            self.inbox.take_byes().into_iter().for_each(|bye| self.push_event(bye));
+        }
+    }
+
+    /// Finds the connections of messages that came right behind their Hello.
+    #[cold]
+    fn address_messages(&self) {
+        self.listen_to_peers();
+        for slot in self.inbox.take_unaddressed() {
+            // SAFETY: a slot of ours, which is nobody's until it has been handed over.
+            let slot = unsafe { &*slot };
+            let inbound = slot.inbound.get();
+            match self.endpoint_of(inbound.from).filter(|endpoint| endpoint.takes_messages()) {
+                Some(endpoint) => {
+                    slot.inbound.set(Inbound { connection: endpoint.peering.number.get(), ..inbound });
+                    endpoint.sort_in(slot, Amount::default());
+                }
+                None => {
+                    complain("its sender has not said who it is");
+                    self.message_gone(slot);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn hand_over<const ALONE: bool>(&self, slot: &Slot) {
+        let inbound = slot.inbound();
+        match self.endpoint_named(inbound.connection).filter(|endpoint| endpoint.takes_messages()) {
+            Some(endpoint) if inbound.form != Form::Gone => self.feed(endpoint),
+            _ => return self.message_gone(slot),
+        }
+        // Not by a table of jumps.
+        if inbound.sort == Sort::Message {
+            self.hand_over_message::<ALONE>(slot);
+        } else if inbound.sort == Sort::Question {
+            self.hand_over_question::<ALONE>(slot);
+        } else {
+            self.hand_over_otherwise(slot);
+        }
+    }
+
+    /// Tells a peer that may be waiting for it what is gone, where the next message to be handed out is not its own, which feeds it again.
+    #[inline(always)]
+    pub(crate) fn feed(&self, endpoint: &Endpoint) {
+        let next = self.inbox.due.first();
+        let is_its_own = || next.is_some_and(|next| next.inbound().connection == endpoint.peering.number.get());
+        if endpoint.credits.may_starve() && !is_its_own() {
+            endpoint.grant();
+        }
+    }
+
+    #[inline(never)]
+    fn hand_over_otherwise(&self, slot: &Slot) {
+        let inbound = slot.inbound();
+        match (inbound.sort, self.endpoint_numbered(inbound.connection)) {
+            (Sort::Multi, Some(endpoint)) => self.hand_over_multi(slot, &endpoint),
+            (Sort::Hub, Some(endpoint)) => self.hand_over_to_hub(slot, endpoint),
+            // A named one is handed over by `match_queue`, and has no place in the order.
+            _ => self.message_gone(slot),
+        }
+    }
+
+    #[inline(always)]
+    fn hand_over_message<const ALONE: bool>(&self, slot: &Slot) {
+        let inbound = slot.inbound();
+        let Some(handler) = self.am_handlers.find(inbound.id) else { return self.unhandled(slot) };
+        if inbound.flags & flag::REPLY != 0 {
+            self.add_reply(slot);
+        }
+        self.stats.bytes_received.add(slot.length.get());
+        slot.hold.set(USER);
+        let (function, arg, message) = (handler.function, handler.arg, Message::of(slot));
+        // SAFETY: a handler and its argument as they were registered; the message is the handler's from here on.
+        self.outside_as::<ALONE>(|| unsafe { function.call_out((arg, message)) });
+        self.drain_foreign();
+        self.drop_handler(handler);
+    }
+
+    #[cold]
+    fn unhandled(&self, slot: &Slot) {
+        self.stats.am_unhandled.add(1);
+        let id = slot.inbound().id;
+        log::write(log::INFO, c"worker", &format!("an active message has no handler: id {id}"));
+        self.message_gone(slot);
+    }
+
+    #[inline(never)]
+    fn add_reply(&self, slot: &Slot) {
+        if let Some(endpoint) = self.endpoint_numbered(slot.inbound().connection) {
+            slot.inbound.set(Inbound { reply: Arc::into_raw(endpoint), ..*slot.inbound() });
+        }
+    }
+
+    #[inline(always)]
+    fn hand_over_question<const ALONE: bool>(&self, slot: &Slot) {
+        if slot.inbound().flags & flag::ATOMIC != 0 {
+            return self.answer_unhandled(slot);
+        }
+        let Some(handler) = self.fetch_handlers.find(slot.inbound().id) else { return self.answer_unhandled(slot) };
+        let lent = self.endpoint_named(slot.inbound().connection).map(Endpoint::lend);
+        // SAFETY: a reference, which is the question's own from here on, to be given back when that is destroyed.
+        let Some(endpoint) = (unsafe { lent.and_then(|lent| lent.as_ref()) }) else { return self.message_gone(slot) };
+        let FetchTo { function, keeps_credit } = handler.function;
+        // SAFETY: nobody else has the slot.
+        let inbound = unsafe { &mut *slot.inbound.as_ptr() };
+        inbound.reply = endpoint;
+        if !keeps_credit {
+            // A question holds no credit while it waits for its answer.
+            inbound.connection = 0;
+            self.give_back_credit(endpoint, inbound.charge);
+        }
+        self.stats.bytes_received.add(slot.length.get());
+        slot.outside.store(0, Ordering::Relaxed);
+        slot.hold.set(USER);
+        let (arg, fetch) = (handler.arg, Fetch::of(slot));
+        // SAFETY: as in `hand_over_message`.
+        self.outside_as::<ALONE>(|| unsafe { function.call_out((arg, fetch)) });
+        self.drain_foreign();
+        self.drop_handler(handler);
+    }
+
+    /// A question that no handler of the user's is called for.
+    #[inline(never)]
+    fn answer_unhandled(&self, slot: &Slot) {
+        if let Some(endpoint) = self.endpoint_numbered(slot.inbound().connection) {
+            if slot.inbound().flags & flag::ATOMIC != 0 {
+                self.answer_atomic(slot, &endpoint);
+            } else {
+                endpoint.answer_now(slot.number.get(), Status::NO_ELEM);
+            }
+        }
+        self.message_gone(slot);
+    }
+
+    /// Drops what was not handed over yet.
+    pub(crate) fn drop_inbox(&self) {
+        while let Some(slot) = self.inbox.due.pop() {
+            self.message_gone(slot);
+        }
+        for slot in self.inbox.take_unaddressed() {
+            // SAFETY: as in `address_messages`.
+            self.message_gone(unsafe { &*slot });
+        }
+        self.inbox.take_byes();
+        self.all_endpoints().iter().for_each(|endpoint| endpoint.drop_early());
+    }
+}
+
+impl Endpoint {
+    /// Messages that come in are of use.
+    #[inline]
+    pub(crate) fn takes_messages(&self) -> bool {
+        self.phase() < Phase::Ending
+    }
+
+    /// The peer has told what it has taken in. In UCP's handler.
+    #[inline(always)]
+    pub(crate) fn note_credit(&self, taken: Amount) {
+        if self.credits.note_told(taken) {
+            self.credits_came();
+        }
+    }
+
+    /// Tells the peer what has been taken in.
+    #[cold]
+    pub(crate) fn grant(&self) {
+        if self.takes_messages() && !self.ucp.get().is_null() && !self.worker.is_over.get() {
+            self.say(header::Kind::Grant, 0, Part::Nothing);
+        }
+    }
+
+    /// A message of the library's own has left. What could not be told behind it is told after UCP's pass.
+    pub(crate) fn part_left(&self) {
+        if self.credits.has_news() || self.credits.may_starve() {
+            if let Some(endpoint) = self.registered() {
+                self.worker.push_event(Event::Untold(endpoint));
+            }
+        }
+    }
+
+    /// The peer does not keep to the rules. After UCP's pass.
+    pub(crate) fn broken(&self, why: &str) {
+        if !self.takes_operations() {
+            return;
+        }
+        log::write(log::ERROR, c"endpoint", &format!("{} {why}: given up", self.peer_text()));
+        self.fail(Status::IO_ERROR);
+    }
+}
+
+/// Where the user's header lies: behind the data, aligned as that is.
+#[inline(always)]
+fn behind_data(length: usize) -> usize {
+    length.next_multiple_of(16)
+}
+
+/// Puts data and the user's header into a slot's memory. Where the header lies.
+///
+/// # Safety
+/// Both are readable, and there is room for them.
+pub(crate) unsafe fn put_down(room: *mut u8, data: *const u8, length: usize, user_header: &[u8]) -> *const u8 {
+    // SAFETY: as for this function.
+    unsafe {
+        let behind = room.add(behind_data(length));
+        copy_short(data, room, length);
+        copy_short(user_header.as_ptr(), behind, user_header.len());
+        behind
+    }
+}
+
+impl Slot {
+    /// Begins a use for a message that has come in: what only operations have is not looked at.
+    #[inline(always)]
+    pub(crate) fn begin_message(&self) {
+        self.kind.set(Kind::AmMessage);
+        self.marks.set(0);
+        self.hold.set(0);
+        self.outcome.set(Status::OK);
+    }
+}

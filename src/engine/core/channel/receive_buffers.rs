@@ -1,0 +1,218 @@
+//! Buffers that are made when it is known what comes: by the caller's allocator or the library's own, within the caller's limits.
+
+use crate::engine::base::callback_frame::CallOut;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::channel::buffer_cache::{FrameStore, Kept};
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::ucx::cuda_driver::{self, Gpu};
+use crate::engine::ucx::memory_type;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// `ucxx_allocator_t`'s functions.
+pub type Allocate = unsafe extern "C" fn(*mut c_void, usize, i32, i32, *mut *mut c_void) -> i32;
+/// The other one.
+pub type Deallocate = unsafe extern "C" fn(*mut c_void, *mut c_void, usize, i32, i32);
+
+/// Who makes buffers, and how many and how large. The library's own memory where there are no functions.
+#[derive(Clone, Copy)]
+pub struct Allocator {
+    /// Makes one.
+    pub allocate: Option<Allocate>,
+    /// Frees it.
+    pub deallocate: Option<Deallocate>,
+    /// For both.
+    pub arg: *mut c_void,
+    /// A peer that announces more is refused.
+    pub max_frames: usize,
+    /// The same in bytes.
+    pub max_total_bytes: usize,
+}
+
+/// One of them.
+#[derive(Clone, Copy)]
+pub struct Frame {
+    /// Null when `length` is 0, and when it has been taken.
+    pub data: *mut c_void,
+    /// Bytes.
+    pub length: usize,
+    /// `UCXX_MEMORY_*`.
+    pub memory_type: i32,
+    /// For memory types that have several.
+    pub device_id: i32,
+}
+
+/// What was received. Frees what was not taken when it goes: the caller's code, outside the gate.
+pub struct Buffers {
+    allocator: Allocator,
+    frames: Vec<Frame>,
+    /// Where the library has made those of CUDA memory.
+    gpu: Option<Arc<Gpu>>,
+    /// Where the library's own come from, and go to.
+    store: Arc<FrameStore>,
+}
+
+// SAFETY: memory of the caller's, which is told that its functions may be called on any thread.
+unsafe impl Send for Buffers {}
+
+impl Buffers {
+    /// Makes buffers for frames of these lengths. Outside the gate. `reaches_cuda`: UCX can receive into CUDA memory.
+    pub(crate) fn allocate(
+        allocator: Allocator,
+        wanted: impl ExactSizeIterator<Item = (usize, i32)>,
+        reaches_cuda: bool,
+        store: &Arc<FrameStore>,
+    ) -> Result<Self> {
+        let mut kept = store.lock();
+        let mut buffers = Buffers { allocator, frames: kept.take_list(), gpu: None, store: store.clone() };
+        // The caller's function runs outside every lock.
+        let mut kept = allocator.allocate.is_none().then_some(kept);
+        buffers.frames.reserve(wanted.len());
+        for (length, memory_type) in wanted {
+            let mut frame = Frame { data: std::ptr::null_mut(), length, memory_type, device_id: 0 };
+            let filled = match &mut kept {
+                _ if length == 0 => Ok(()),
+                Some(kept) => buffers.fill_own(&mut frame, reaches_cuda, kept),
+                None => buffers.fill(&mut frame),
+            };
+            if let Err(error) = filled {
+                // Buffers that go take the lock.
+                drop(kept);
+                return Err(error);
+            }
+            buffers.frames.push(frame);
+        }
+        drop(kept);
+        Ok(buffers)
+    }
+
+    fn fill(&self, frame: &mut Frame) -> Result<()> {
+        let Some(allocate) = self.allocator.allocate else { return Ok(()) };
+        // SAFETY: the caller's function and argument; a valid out-pointer.
+        let status = Status(unsafe {
+            allocate.call_out((
+                self.allocator.arg,
+                frame.length,
+                frame.memory_type,
+                frame.device_id,
+                &raw mut frame.data,
+            ))
+        });
+        if status.is_error() {
+            return Err(refused(frame, status));
+        }
+        check_made(frame)
+    }
+
+    /// The library's own memory is the C library's and the CUDA driver's, so that a caller can free what it takes.
+    fn fill_own(&mut self, frame: &mut Frame, reaches_cuda: bool, kept: &mut Kept) -> Result<()> {
+        if memory_type::is_cuda(frame.memory_type) && reaches_cuda {
+            let gpu = match &self.gpu {
+                Some(gpu) => gpu,
+                None => self.gpu.insert(cuda_driver::gpu_of_thread()?),
+            };
+            let failed =
+                |fault: cuda_driver::Fault| fault.into_error(format!("allocator: CUDA device {}", gpu.number()));
+            frame.data = gpu.allocate(frame.length).map_err(failed)?.cast();
+            frame.device_id = gpu.number();
+            return Ok(());
+        }
+        if memory_type::is_device(frame.memory_type) {
+            let text = match frame.memory_type {
+                memory_type::CUDA => "there is none, and the UCX that is loaded cannot receive into CUDA memory here",
+                _ => "there is none, and the library makes no memory of this type",
+            };
+            return Err(Error::new(Status::UNSUPPORTED, format!("allocator: {text}")));
+        }
+        frame.data = kept.take(frame.length);
+        check_made(frame)
+    }
+
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// All of them.
+    pub(crate) fn frames(&self) -> &[Frame] {
+        &self.frames
+    }
+
+    /// One of them.
+    pub fn get(&self, index: usize) -> Result<Frame> {
+        self.frames.get(index).copied().ok_or_else(|| self.no_such(index))
+    }
+
+    /// The same, and the caller frees it.
+    pub fn take(&mut self, index: usize) -> Result<Frame> {
+        let frame = self.get(index)?;
+        self.frames[index].data = std::ptr::null_mut();
+        Ok(frame)
+    }
+
+    #[cold]
+    fn no_such(&self, index: usize) -> Error {
+        Error::new(Status::OUT_OF_RANGE, format!("index: {index} of {} buffers", self.frames.len()))
+    }
+}
+
+impl Worker {
+    /// As `Buffers::allocate`, which is the user's code. Inside the gate, which is left meanwhile.
+    pub(crate) fn make_buffers(
+        &self,
+        allocator: Allocator,
+        wanted: impl ExactSizeIterator<Item = (usize, i32)>,
+    ) -> Result<Buffers> {
+        let mut made = None;
+        self.outside(|| made = Some(Buffers::allocate(allocator, wanted, self.context.has_cuda(), &self.frames)));
+        made.unwrap_or_else(|| Err(Error::new(Status::NO_MEMORY, "no buffers were made")))
+    }
+}
+
+fn check_made(frame: &Frame) -> Result<()> {
+    if frame.data.is_null() {
+        return Err(Error::new(Status::NO_MEMORY, format!("allocator: there is no memory for {} bytes", frame.length)));
+    }
+    Ok(())
+}
+
+#[cold]
+fn refused(frame: &Frame, status: Status) -> Error {
+    let Frame { length, memory_type, .. } = frame;
+    let text = format!("allocator: `allocate` has returned {status} for {length} bytes of memory type {memory_type}");
+    Error::new(status, text)
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        let frames = std::mem::take(&mut self.frames);
+        let Allocator { allocate, deallocate, arg, .. } = self.allocator;
+        let made = || frames.iter().filter(|frame| !frame.data.is_null());
+        let is_the_gpus = |frame: &&Frame| self.gpu.is_some() && memory_type::is_cuda(frame.memory_type);
+        if let (Some(_), Some(free)) = (allocate, deallocate) {
+            // SAFETY: the caller's function, and what its other one made.
+            made().for_each(|frame| unsafe {
+                free.call_out((arg, frame.data, frame.length, frame.memory_type, frame.device_id))
+            });
+            if let Some(mut kept) = self.store.try_lock() {
+                kept.end_message(frames);
+            }
+            return;
+        }
+        if let Some(gpu) = &self.gpu {
+            // Before the lock: the driver may wait for the device.
+            // SAFETY: from `fill_own`, which makes CUDA memory on this GPU alone.
+            made().filter(is_the_gpus).for_each(|frame| unsafe { gpu.free(frame.data.cast()) });
+        }
+        let rest = made().filter(|frame| !is_the_gpus(frame));
+        match self.store.try_lock() {
+            Some(mut kept) => {
+                // SAFETY: from `fill_own`, which takes all else from the store.
+                rest.for_each(|frame| unsafe { kept.give(frame.data, frame.length) });
+                kept.end_message(frames);
+            }
+            // SAFETY: as above, whose memory is malloc's.
+            None => rest.for_each(|frame| unsafe { libc::free(frame.data) }),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The order of the messages of one connection: each comes with its place, and what has overtaken others waits for them.
+
+use crate::engine::base::clock;
+use crate::engine::core::channel::message::Inbound;
+use crate::engine::core::endpoint::credits;
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::request::Slot;
+use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::worker::attention;
+use crate::engine::wire::header::Amount;
+use std::cell::{Cell, RefCell};
+
+/// A message that is missing in the order so long will not come: its sender has failed to send it. One that stands still in the midst of
+/// a long message takes longer than any network.
+const GAP_NS: u64 = 10_000_000_000;
+
+/// Messages of one connection as they come in. Belongs to whoever is inside the worker's gate.
+#[derive(Default)]
+pub(crate) struct Order {
+    /// The next place.
+    expected: Cell<u32>,
+    /// Messages that have overtaken others.
+    early: RefCell<Vec<*const Slot>>,
+    /// Since when there have been such; 0 while there are none.
+    gap_since: Cell<u64>,
+}
+
+impl Order {
+    /// Is this, of the lower bits of a place, the next one, with none missing before?
+    #[inline(always)]
+    pub(crate) fn is_next(&self, sequence: u16) -> bool {
+        sequence == self.expected.get() as u16 && !self.has_gap()
+    }
+
+    /// The place nearest to the next one that has these lower bits.
+    pub(crate) fn nearest(&self, sequence: u16) -> u32 {
+        let expected = self.expected.get();
+        expected.wrapping_add_signed(i32::from(sequence.wrapping_sub(expected as u16) as i16))
+    }
+
+    /// Messages that have come in, since the beginning.
+    pub(crate) fn passed(&self) -> u32 {
+        self.expected.get()
+    }
+
+    /// The message that had the next place has come.
+    #[inline(always)]
+    pub(crate) fn advance(&self) {
+        self.expected.set(self.expected.get().wrapping_add(1));
+    }
+
+    #[inline(always)]
+    fn has_gap(&self) -> bool {
+        self.gap_since.get() != 0
+    }
+
+    /// There are early ones, the latest since now; or none.
+    fn note_gap(&self) {
+        let since = if self.early.borrow().is_empty() { 0 } else { clock::now_ns().max(1) };
+        self.gap_since.set(since);
+    }
+}
+
+impl Endpoint {
+    /// Puts a message into the order of its connection.
+    pub(crate) fn sort_in(&self, slot: &Slot, taken: Amount) {
+        self.heard();
+        self.note_credit(taken);
+        let inbound = slot.inbound();
+        let ahead = inbound.sequence.wrapping_sub(self.order.expected.get());
+        if !self.credits.receive(inbound.charge) || ahead > credits::MESSAGES.into() {
+            if let Some(endpoint) = self.registered() {
+                self.worker.push_event(Event::Broken(endpoint, "sends more than it may"));
+            }
+            // It is not put back here, in UCX's handler, but with the others.
+            slot.inbound.set(Inbound { connection: 0, from: std::ptr::null_mut(), ..*inbound });
+            self.worker.inbox.add_unaddressed(slot);
+            return self.worker.attend(attention::INBOX);
+        }
+        if ahead != 0 {
+            self.order.early.borrow_mut().push(slot);
+            if !self.order.has_gap() {
+                self.order.note_gap();
+                self.watch();
+            }
+            return;
+        }
+        self.admit(slot);
+        while let Some(next) = self.order.next_early() {
+            // SAFETY: a slot of this worker's that nobody else has.
+            self.admit(unsafe { &*next });
+        }
+        if self.order.has_gap() {
+            self.order.note_gap();
+        }
+    }
+
+    fn admit(&self, slot: &Slot) {
+        self.worker.put_among_due(self, slot);
+        self.worker.wake_sleeper();
+    }
+
+    /// A message is missing in the order, which is given up if that lasts too long. While it does this is asked in each pass.
+    pub(crate) fn waits_for_message(&self, now: u64) -> bool {
+        if !self.order.has_gap() {
+            return false;
+        }
+        if now >= self.gap_deadline() {
+            self.broken("has lost a message");
+        }
+        true
+    }
+
+    /// When a message that is missing is given up; 0 while none is.
+    pub(crate) fn gap_deadline(&self) -> u64 {
+        if !self.order.has_gap() {
+            return 0;
+        }
+        self.order.gap_since.get() + GAP_NS
+    }
+
+    pub(crate) fn drop_early(&self) {
+        for slot in self.order.early.take() {
+            // SAFETY: as in `sort_in`.
+            self.worker.message_gone(unsafe { &*slot });
+        }
+        self.order.note_gap();
+    }
+}
+
+impl Order {
+    fn next_early(&self) -> Option<*const Slot> {
+        let mut early = self.early.borrow_mut();
+        let expected = self.expected.get();
+        // SAFETY: slots of this worker's that nobody else has.
+        let next = early.iter().position(|slot| unsafe { &**slot }.inbound.get().sequence == expected)?;
+        Some(early.swap_remove(next))
+    }
+}

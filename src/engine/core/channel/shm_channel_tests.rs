@@ -1,0 +1,150 @@
+//! Fast boxes between two workers of this process: what goes through them, and what a peer may put in that means no good.
+
+use crate::engine::base::membarrier::take_part;
+use crate::engine::base::seed::Random;
+use crate::engine::base::status::Status;
+use crate::engine::core::channel::message::{self, Message};
+use crate::engine::core::channel::shm_ring::{Put, LEAST, MOST};
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::inflight::Out;
+use crate::engine::core::request::operation::OpParams;
+use crate::engine::core::worker::test_workers::{connect, new_worker};
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::messaging::tag::tag::Part;
+use crate::engine::ucx::context::{feature, Context, ContextParams};
+use crate::engine::ucx::memory_type::HOST;
+use crate::engine::wire::compact_header::{MARK_OF_ANSWER, MARK_OF_MESSAGE, MARK_OF_QUESTION};
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+const ID: u16 = 7;
+
+struct Pair {
+    _context: Arc<Context>,
+    attacker: Arc<Worker>,
+    worker: Arc<Worker>,
+    to_worker: Arc<Endpoint>,
+    to_attacker: Arc<Endpoint>,
+    /// Messages that the worker's handler has seen.
+    came: Box<Cell<u32>>,
+}
+
+unsafe extern "C" fn on_message(came: *mut c_void, message: *mut Message) {
+    // SAFETY: the pair's, which outlives its workers.
+    let came = unsafe { &*came.cast::<Cell<u32>>() };
+    came.set(came.get() + 1);
+    // SAFETY: the handler's.
+    unsafe { message::destroy(message) };
+}
+
+fn send(to: &Endpoint) {
+    let data = [1_u64];
+    let part = [Part { data: data.as_ptr().cast_mut().cast(), length: 8, memory_type: HOST }];
+    // SAFETY: so short that it is copied inside the call.
+    unsafe { to.am_send(ID, &[], &part, &OpParams::DEFAULT, Out::NOWHERE) }.unwrap();
+}
+
+impl Pair {
+    /// Connected, and so busy that there are boxes; none where the kernel lacks what they need.
+    fn new() -> Option<Self> {
+        take_part().then_some(())?;
+        let params = ContextParams { features: feature::AM, ..ContextParams::default() };
+        let context = Context::new(&params).unwrap();
+        let (attacker, worker) = (new_worker(&context), new_worker(&context));
+        let (to_worker, to_attacker) = (connect(&attacker, &worker), connect(&worker, &attacker));
+        let came = Box::new(Cell::new(0));
+        let arg = (&raw const *came).cast_mut().cast::<c_void>();
+        for side in [&worker, &attacker] {
+            side.set_am_handler(ID, Some(on_message), arg, None).unwrap();
+        }
+        let pair = Pair { _context: context, attacker, worker, to_worker, to_attacker, came };
+        for sent in 1..=2000 {
+            send(if sent % 2 == 0 { &pair.to_worker } else { &pair.to_attacker });
+            while pair.came.get() < sent {
+                pair.pass(1);
+            }
+        }
+        pair.pass(1000);
+        assert!(pair.to_worker.fast_box.writer().is_some() && pair.to_attacker.fast_box.writer().is_some());
+        Some(pair)
+    }
+
+    fn pass(&self, passes: u32) {
+        for _ in 0..passes {
+            self.attacker.progress().unwrap();
+            self.worker.progress().unwrap();
+        }
+    }
+
+    /// Puts anything into the worker's box.
+    fn put(&self, piece: &[u8]) -> Put {
+        let writer = self.to_worker.fast_box.writer().unwrap();
+        // SAFETY: as long as it is.
+        unsafe { writer.put(piece.as_ptr(), piece.len()) }
+    }
+
+    /// What the worker calls the connection.
+    fn number(&self) -> [u8; 4] {
+        self.to_attacker.peering.number.get().to_le_bytes()
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        self.worker.clone().destroy();
+        self.attacker.clone().destroy();
+    }
+}
+
+#[test]
+fn a_piece_that_names_another_connection_ends_this_one() {
+    let Some(pair) = Pair::new() else { return };
+    let mut piece = [0; 24];
+    piece[0] = MARK_OF_MESSAGE;
+    piece[4..8].copy_from_slice(&(u32::from_le_bytes(pair.number()) + 1).to_le_bytes());
+    assert_eq!(pair.put(&piece), Put::Done);
+    pair.pass(2000);
+    assert_eq!(pair.to_attacker.status(), Status::IO_ERROR);
+}
+
+#[test]
+fn what_goes_through_a_box_is_told_in_a_close() {
+    let Some(pair) = Pair::new() else { return };
+    let before = pair.came.get();
+    for sent in 1..=100 {
+        send(&pair.to_worker);
+        assert_eq!(pair.came.get(), before, "{sent}");
+    }
+    pair.to_worker.clone().begin_destroy();
+    while pair.to_attacker.status() == Status::OK {
+        pair.pass(1);
+    }
+    pair.pass(10);
+    assert_eq!(pair.came.get(), before + 100);
+}
+
+#[test]
+fn garbage_in_a_box_is_dropped_or_ends_the_connection() {
+    let random = &mut Random::announced();
+    let marks = [MARK_OF_MESSAGE, MARK_OF_QUESTION, MARK_OF_ANSWER, 1, 0x80, 0xff];
+    for _ in 0..30 {
+        let Some(pair) = Pair::new() else { return };
+        for _ in 0..300 {
+            let mut piece: Vec<u8> = (0..LEAST + random.below(MOST - LEAST + 1)).map(|_| random.next() as u8).collect();
+            piece[0] = marks[random.below(marks.len())];
+            if piece[0] == 1 {
+                piece[1] = random.below(15) as u8;
+            }
+            let at = if piece[0] & 0x80 == 0 { 8 } else { 4 };
+            piece[at..at + 4].copy_from_slice(&pair.number());
+            if random.below(2) == 0 {
+                // Where the flags are, and where the place in the order is.
+                piece[8..12].copy_from_slice(&[random.next() as u8 & 3, 0, 0, 0]);
+            }
+            pair.put(&piece);
+            pair.pass(random.below(3) as u32);
+        }
+        pair.pass(200);
+    }
+}

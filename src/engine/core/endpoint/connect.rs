@@ -1,0 +1,325 @@
+//! Connecting by host and port, and the answering side of it.
+//!
+//! A host may stand for several addresses: they are tried one after the other, each with a UCP endpoint of its own, until one
+//! has answered. What is submitted meanwhile waits in the endpoint's send queue, and goes out on the one that did.
+
+use crate::engine::base::clock;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, Phase};
+use crate::engine::core::endpoint::listener::ConnRequest;
+use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::worker::{Inside, Worker};
+use crate::engine::os::socket_address::{self, Raw};
+use crate::engine::ucx::runtime::{ucx_release, Release};
+use crate::sys;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+/// The part of an endpoint that was made by host and port. Cells belong to whoever is inside the worker's gate.
+pub(crate) struct Connection {
+    /// Addresses that were not tried yet.
+    candidates: RefCell<VecDeque<SocketAddr>>,
+    source: Option<SocketAddr>,
+    /// Of all attempts together; `u64::MAX` for none.
+    deadline: u64,
+    /// Tells the events of this attempt from those of the ones before it.
+    attempt: Cell<u32>,
+    peer: Cell<Option<SocketAddr>>,
+    /// No peer has answered yet.
+    pending: Cell<bool>,
+    /// It was accepted, and nothing has come from the peer: see `accept`.
+    unheard: Cell<bool>,
+    /// Both ends, once connected.
+    ends: OnceLock<(SocketAddr, SocketAddr)>,
+}
+
+impl Connection {
+    fn new(candidates: Vec<SocketAddr>, params: &EndpointParams) -> Box<Self> {
+        let timeout_ns = params.connect_timeout_ns;
+        Box::new(Connection {
+            pending: Cell::new(!candidates.is_empty()),
+            candidates: RefCell::new(candidates.into()),
+            source: params.local_address,
+            deadline: if timeout_ns == 0 { u64::MAX } else { clock::deadline_after(timeout_ns) },
+            attempt: Cell::new(0),
+            peer: Cell::new(None),
+            unheard: Cell::new(false),
+            ends: OnceLock::new(),
+        })
+    }
+
+    pub(crate) fn peer_text(&self) -> String {
+        self.peer.get().map_or_else(|| "a UCX worker".to_owned(), |peer| peer.to_string())
+    }
+
+    /// Both ends have one address: they can only be on one host.
+    pub(crate) fn same_host(&self) -> bool {
+        self.ends.get().is_some_and(|(local, remote)| local.ip() == remote.ip())
+    }
+
+    /// When this attempt has to give way to the next, so that each address gets its share of the time.
+    fn attempt_deadline(&self) -> u64 {
+        if self.deadline == u64::MAX {
+            return 0;
+        }
+        let now = clock::now_ns();
+        let left = self.deadline.saturating_sub(now);
+        now + left / (self.candidates.borrow().len() as u64 + 1)
+    }
+}
+
+/// What an attempt that led to nothing is called.
+fn failure(ucx: Status) -> Status {
+    match ucx {
+        Status::REJECTED | Status::TIMED_OUT | Status::NO_MEMORY | Status::INVALID_PARAM | Status::UNSUPPORTED => ucx,
+        _ => Status::UNREACHABLE,
+    }
+}
+
+/// The addresses of a host that this context can use. Refuses those of other interfaces where it keeps to this one.
+pub(crate) fn usable(worker: &Worker, mut addresses: Vec<SocketAddr>, argument: &str) -> Result<Vec<SocketAddr>> {
+    check_network(worker, &addresses, argument)?;
+    let before = addresses.len();
+    addresses.retain(|address| worker.context.connects_over(address.is_ipv4()));
+    if addresses.is_empty() && before > 0 {
+        return Err(Error::new(
+            Status::UNSUPPORTED,
+            format!(
+                "{argument}: has no address of the family that UCX's TCP is set to; for IPv6 set TCP_AF_PRIO=inet6 in the \
+                 context's config (or UCX_TCP_AF_PRIO), for IPv4 let it begin with inet, on both sides"
+            ),
+        ));
+    }
+    Ok(addresses)
+}
+
+fn check_network(worker: &Worker, addresses: &[SocketAddr], argument: &str) -> Result<()> {
+    match addresses.iter().find(|address| worker.context.local_network && !address.ip().is_loopback()) {
+        None => Ok(()),
+        Some(address) => Err(Error::invalid(format!(
+            "{argument}: {} is not of the loopback interface, to which UCXX_NETWORK_LOCAL keeps",
+            address.ip()
+        ))),
+    }
+}
+
+impl Endpoint {
+    /// Connects to a listener. Resolving a name may block; the connection is made in the background, and operations may be
+    /// submitted at once.
+    pub fn connect(worker: &Arc<Worker>, host: &str, port: u16, params: &EndpointParams) -> Result<Arc<Self>> {
+        worker.check_usable()?;
+        params.check_notifier(worker)?;
+        if port == 0 {
+            return Err(Error::invalid("port: is 0"));
+        }
+        let mut candidates = usable(worker, socket_address::resolve(host, port)?, "host")?;
+        if let Some(source) = params.local_address {
+            check_network(worker, &[source], "local_address")?;
+            candidates.retain(|candidate| candidate.is_ipv4() == source.is_ipv4());
+            if candidates.is_empty() {
+                let text = format!("local_address: {} is of another kind than what {host:?} stands for", source.ip());
+                return Err(Error::new(Status::UNREACHABLE, text));
+            }
+        }
+        worker.on_owner(|_inside| {
+            let endpoint = Self::build(worker, params, None, false, Some(Connection::new(candidates, params)));
+            endpoint.set_status(Self::HELD);
+            // Unlike one made by address, it can be closed by force in the midst of its wire-up, and has to be: UCX 1.13
+            // asserts when its worker ends first.
+            endpoint.note_answer(true);
+            endpoint.register();
+            endpoint.next_attempt().map(|()| endpoint.clone()).inspect_err(|_| endpoint.unregister())
+        })
+    }
+
+    /// The endpoint to whoever asked for a connection.
+    ///
+    /// What is sent on it waits until the peer has said Hello: with UCX 1.13 nothing gets through to a peer that is reached by shared memory before something has come from
+    /// there, and a rendezvous that is begun meanwhile ends the process (`packed_rkey_size`, in `ucp_wireup_replay_pending_requests`). Neither was seen with 1.21 and 1.22.
+    pub(crate) fn accept(
+        worker: &Arc<Worker>,
+        request: &ConnRequest,
+        ucp: sys::ucp_conn_request_h,
+        params: &EndpointParams,
+    ) -> Result<Arc<Self>> {
+        let connection = Connection::new(Vec::new(), params);
+        connection.peer.set(request.peer());
+        connection.unheard.set(request.is_ours() && ucx_release() < Release::new(1, 21));
+        let endpoint = Self::build(worker, params, None, false, Some(connection));
+        let mut ucp_params = endpoint.ucp_params();
+        ucp_params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_CONN_REQUEST);
+        ucp_params.conn_request = ucp;
+        endpoint.create_in_ucp(&ucp_params).map_err(|(status, reason)| {
+            let text = format!("conn_request: UCX could not accept {}", endpoint.peer_text());
+            Error::new(status, crate::engine::base::log::with_reason(text, &reason))
+        })?;
+        endpoint.note_answer(true);
+        if endpoint.is_unheard() {
+            endpoint.set_status(Self::HELD);
+        }
+        endpoint.register();
+        endpoint.learn_ends();
+        endpoint.peering.speaks.set(request.is_ours());
+        if request.is_ours() {
+            endpoint.await_answer_if_asked(params);
+        } else {
+            // It has asked: more is not to be had of a foreign peer.
+            worker.push_event(Event::Opened(endpoint.clone()));
+        }
+        Ok(endpoint)
+    }
+
+    /// No peer has answered yet.
+    pub(crate) fn is_connecting(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.pending.get())
+    }
+
+    /// It was accepted, and its peer has not said Hello yet.
+    pub(crate) fn is_unheard(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.unheard.get())
+    }
+
+    /// Operations wait for the peer, for either reason.
+    pub(crate) fn waits_for_peer(&self) -> bool {
+        self.is_connecting() || self.is_unheard()
+    }
+
+    /// The peer has said Hello. After UCP's pass.
+    pub(crate) fn note_heard(&self) {
+        if self.connection.as_ref().is_some_and(|connection| connection.unheard.replace(false)) {
+            self.let_out();
+        }
+    }
+
+    /// What has waited for the peer goes out.
+    fn let_out(&self) {
+        self.drain_queue();
+        // Somebody may wait for this without having sent anything.
+        self.tend_later();
+    }
+
+    /// The present attempt; 0 where there is only one.
+    pub(crate) fn attempt(&self) -> u32 {
+        self.connection.as_ref().map_or(0, |connection| connection.attempt.get())
+    }
+
+    /// Both ends, as text: "ip:port"; empty if it was not made by host and port, or is not connected yet.
+    pub fn ends(&self) -> (String, String) {
+        let ends = self.connection.as_ref().and_then(|connection| connection.ends.get());
+        ends.map_or_else(Default::default, |(local, remote)| (local.to_string(), remote.to_string()))
+    }
+
+    /// Tries addresses until UCP takes one; the last error if there is none left.
+    ///
+    /// That it is connected is learnt from a Hello that has left, not from a flush: UCX 1.22 crashes where a flush meets a connection that
+    /// fails (`ucp_ep_flush_progress`). Nor is it left to the side that listens, which is told who asks: with UCX 1.13 over shared
+    /// memory nothing gets through from there before something has come from here.
+    fn next_attempt(&self) -> Result<()> {
+        let Some(connection) = &self.connection else { return Ok(()) };
+        let mut last = Error::new(Status::UNREACHABLE, "host: no address is left to try");
+        loop {
+            let Some(peer) = connection.candidates.borrow_mut().pop_front() else { return Err(last) };
+            connection.peer.set(Some(peer));
+            connection.attempt.set(connection.attempt.get() + 1);
+            let to = Raw::new(&peer);
+            let from = connection.source.as_ref().map(Raw::new);
+            let mut params = self.ucp_params();
+            params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_SOCK_ADDR | sys::UCP_EP_PARAM_FIELD_FLAGS);
+            params.flags = sys::UCP_EP_PARAMS_FLAGS_CLIENT_SERVER | sys::UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID;
+            params.sockaddr = to.as_ucs();
+            if let Some(from) = &from {
+                params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR);
+                params.local_sockaddr = from.as_ucs();
+            }
+            match self.create_in_ucp(&params) {
+                Ok(()) => break,
+                Err((status, reason)) => {
+                    let text = crate::engine::base::log::with_reason(format!("host: no connection to {peer}"), &reason);
+                    last = Error::new(failure(status), text);
+                }
+            }
+        }
+        self.connect_deadline.set(connection.attempt_deadline());
+        self.watch();
+        self.say_hello();
+        Ok(())
+    }
+
+    /// An attempt has ended without an answer. After UCP's pass.
+    pub(crate) fn attempt_failed(&self, attempt: u32, ucx: Status) {
+        if !self.is_connecting() || self.attempt() != attempt || self.phase() > Phase::Flushing {
+            return;
+        }
+        let status = match failure(ucx) {
+            // Of what the other side has answered, where something else listens: no argument was wrong.
+            Status::INVALID_PARAM => Status::UNREACHABLE,
+            status => status,
+        };
+        let text = format!("no connection to {}: {status} ({ucx})", self.peer_text());
+        crate::engine::base::log::write(crate::engine::base::log::INFO, c"endpoint", &text);
+        self.connect_deadline.set(0);
+        self.abandon_in_ucp();
+        if self.next_attempt().is_err() {
+            self.fail(status);
+        }
+    }
+
+    /// The peer has answered. After UCP's pass, as messages that are sent within it lose their order.
+    pub(crate) fn connected(&self, attempt: u32) {
+        let Some(connection) = &self.connection else { return };
+        if !connection.pending.get() || connection.attempt.get() != attempt || self.phase() > Phase::Flushing {
+            return;
+        }
+        connection.pending.set(false);
+        connection.candidates.borrow_mut().clear();
+        self.connect_deadline.set(0);
+        self.learn_ends();
+        self.let_out();
+    }
+
+    /// Ends what waits; and there is no connection to wait for any more.
+    pub(crate) fn end_waiting(&self, status: Status) {
+        if let Some(connection) = &self.connection {
+            connection.pending.set(false);
+            connection.unheard.set(false);
+        }
+        self.end_queue(status);
+    }
+
+    fn learn_ends(&self) {
+        // SAFETY: all-zero is valid: the mask says which fields count.
+        let mut attr: sys::ucp_ep_attr_t = unsafe { std::mem::zeroed() };
+        attr.field_mask = u64::from(sys::UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR | sys::UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR);
+        // SAFETY: a live endpoint inside its worker's gate, and a struct with its mask set.
+        let status = unsafe { sys::ucp_ep_query(self.ucp.get(), &mut attr) };
+        let ends =
+            (socket_address::from_storage(&attr.local_sockaddr), socket_address::from_storage(&attr.remote_sockaddr));
+        if let (sys::UCS_OK, (Some(local), Some(remote)), Some(connection)) = (status, ends, &self.connection) {
+            let _ = connection.ends.set((local, remote));
+        }
+    }
+}
+
+impl ConnRequest {
+    /// Makes the endpoint; once. A failure in UCX uses the request up.
+    pub fn accept(&self, params: &EndpointParams) -> Result<Arc<Endpoint>> {
+        if params.local_address.is_some() {
+            return Err(Error::invalid("local_address: is the listener's, where a connection is accepted"));
+        }
+        params.check_notifier(self.worker())?;
+        self.answer(|inside: &Inside<'_>, worker, ucp| {
+            inside.worker.check_usable()?;
+            Endpoint::accept(worker, self, ucp, params)
+        })
+    }
+}
+
+impl Worker {
+    /// Those whose connections were accepted, as far as they are open. Inside the gate.
+    pub(crate) fn accepted_peers(&self) -> Vec<SocketAddr> {
+        let endpoints = self.endpoints.borrow();
+        endpoints.iter().flatten().filter_map(|endpoint| endpoint.connection.as_ref()?.peer.get()).collect()
+    }
+}

@@ -1,0 +1,559 @@
+//! Endpoints: a connection from a worker to one peer, made from the peer's address.
+
+use crate::engine::base::cache_line::CacheLine;
+use crate::engine::base::clock;
+use crate::engine::base::counters::Counter;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::channel::reorder::Order;
+use crate::engine::core::channel::shm_channel::FastBox;
+use crate::engine::core::endpoint::admission::{Accounts, Asked};
+use crate::engine::core::endpoint::connect::Connection;
+use crate::engine::core::endpoint::credits::Credits;
+use crate::engine::core::endpoint::failure::Reports;
+use crate::engine::core::endpoint::handshake::Peering;
+use crate::engine::core::endpoint::liveness::Liveness;
+use crate::engine::core::endpoint::process_watch::Found;
+use crate::engine::core::endpoint::send_window::{SendWindow, WindowLimits};
+use crate::engine::core::endpoint::writable::Writable;
+use crate::engine::core::request::notifier::Notifier;
+use crate::engine::core::request::notifier_events::Target;
+use crate::engine::core::request::pending_callbacks::Due;
+use crate::engine::core::request::request::Slot;
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::messaging::am::multi::Arrivals;
+use crate::engine::messaging::am::queue::MessageQueue;
+use crate::engine::messaging::stream::Stream;
+use crate::engine::os::process_identity::Identity;
+use crate::engine::ucx::runtime::{self, Release};
+use crate::engine::wire::address::{Address, Origin};
+use crate::sys;
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// `ucxx_endpoint_callback_t`: argument, endpoint, status.
+pub type Callback = unsafe extern "C" fn(*mut c_void, *mut Endpoint, i32);
+
+/// What an endpoint is made with, checked.
+#[derive(Clone, Copy)]
+pub struct EndpointParams {
+    /// Notice that the peer has died.
+    pub peer_failure: bool,
+    /// 0 for none.
+    pub connect_timeout_ns: u64,
+    /// To connect from; its port may be 0.
+    pub local_address: Option<SocketAddr>,
+    /// Give the peer up that stays silent so long while something is under way; 0 for never.
+    pub liveness_ns: u64,
+    /// How much may be under way.
+    pub window: WindowLimits,
+    /// Runs once, when the peer has answered.
+    pub on_open: Option<Callback>,
+    /// For it.
+    pub on_open_arg: *mut c_void,
+    /// Runs once, when the endpoint has ended, however it did.
+    pub on_close: Option<Callback>,
+    /// For it, or for the notifier.
+    pub on_close_arg: *mut c_void,
+    /// Null, or reports the end instead; valid during the call that makes the endpoint.
+    pub notifier: *const Notifier,
+}
+
+/// Who is told of the end.
+pub(crate) enum OnClose {
+    Callback(Callback, *mut c_void),
+    Notifier(Target),
+}
+
+impl EndpointParams {
+    /// Of an endpoint that nobody has asked for.
+    pub(crate) fn quiet(peer_failure: bool) -> Self {
+        EndpointParams {
+            peer_failure,
+            connect_timeout_ns: 0,
+            local_address: None,
+            liveness_ns: 0,
+            window: WindowLimits::DEFAULT,
+            on_open: None,
+            on_open_arg: std::ptr::null_mut(),
+            on_close: None,
+            on_close_arg: std::ptr::null_mut(),
+            notifier: std::ptr::null(),
+        }
+    }
+
+    fn notifier(&self) -> Option<&Notifier> {
+        // SAFETY: see the field.
+        unsafe { self.notifier.as_ref() }
+    }
+
+    /// May its notifier report for this worker?
+    pub(crate) fn check_notifier(&self, worker: &Worker) -> Result<()> {
+        self.notifier().map_or(Ok(()), |notifier| notifier.check(&worker.context))
+    }
+
+    /// Who is to be told of the end.
+    pub(crate) fn told_of_end(&self) -> Option<OnClose> {
+        if let Some(notifier) = self.notifier() {
+            return Some(OnClose::Notifier(Target::new(notifier, self.on_close_arg)));
+        }
+        self.on_close.map(|callback| OnClose::Callback(callback, self.on_close_arg))
+    }
+}
+
+/// Where an endpoint stands; only ever moves down this list.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    /// Takes operations.
+    Open,
+    /// Being closed: what was submitted before is let finish.
+    Flushing,
+    /// UCP has been told to close, or gave up by itself: requests come back.
+    Ending,
+    /// UCP knows nothing of it any more; `on_close` is due or has run.
+    Closed,
+}
+
+/// A connection to one peer.
+///
+/// `status` and `phase` are written inside the worker's gate and read by any thread; the cells belong to whoever is inside.
+#[repr(C)]
+pub struct Endpoint {
+    // Read by every thread, and hardly ever written.
+    pub(crate) worker: Arc<Worker>,
+    /// Null once UCP has let go of it.
+    pub(crate) ucp: Cell<sys::ucp_ep_h>,
+    /// OK while it takes operations, else what those get.
+    pub(crate) status: AtomicI32,
+    phase: AtomicU8,
+    pub(crate) peer_failure: bool,
+    /// On this worker itself.
+    pub(crate) to_self: bool,
+    /// Who the peer is, once that is known.
+    origin: OnceLock<Origin>,
+    pub(crate) peering: Peering,
+    pub(crate) liveness: Liveness,
+    pub(crate) credits: Credits,
+    pub(crate) order: Order,
+    pub(crate) fast_box: FastBox,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) queue: MessageQueue,
+    /// The peer's process is watched for its end.
+    watched: Cell<bool>,
+    /// Where it was made by host and port.
+    pub(crate) connection: Option<Box<Connection>>,
+    /// What UCP's end reports to. Goes with that from one endpoint to another.
+    pub(crate) reports: RefCell<Rc<Reports>>,
+    key: Cell<usize>,
+    /// A reference to itself that a question has given back, for the next one: to count them takes longer than most of what is done with a
+    /// question.
+    pub(crate) spare: Cell<bool>,
+    /// The caller's handles: it ends with the last of them.
+    handles: AtomicU32,
+
+    // Written by whoever is inside the gate.
+    _owned: CacheLine,
+    /// Read by those who hand sends over, so together with what is written as often.
+    pub(crate) accounts: Accounts,
+    pub(crate) operations_sent: Counter,
+    pub(crate) bytes_sent: Counter,
+    /// What `operations_sent` was when a flush found everything done; `u64::MAX` before there was one.
+    pub(crate) flushed_at: Cell<u64>,
+    /// Puts and gets among the sends.
+    pub(crate) one_sided: Cell<u32>,
+    /// A get or an atomic operation was submitted, which is not among what was sent.
+    pub(crate) has_read: Cell<bool>,
+    /// Sends in flight, those that wait included.
+    pub(crate) sends: Cell<u32>,
+    pub(crate) window: SendWindow,
+    pub(crate) writable: Writable,
+    pub(crate) due: Due,
+    /// Receives that end with this endpoint.
+    pub(crate) watchers: Cell<u32>,
+    /// Flushes, closes and UCP's parts of them.
+    pub(crate) controls: Cell<u32>,
+    /// Of these, messages of the library's own that nothing waits for: there is a bound for them.
+    pub(crate) sayings: Cell<u32>,
+    /// And flushes of UCP's: UCX 1.21 and 1.22 crash when the endpoint is closed by force meanwhile (`ucp_ep_flush_progress`).
+    pub(crate) ucp_flushes: Cell<u32>,
+    /// Flushes under way.
+    pub(crate) flushes: RefCell<Vec<*const Slot>>,
+    /// First error of an operation that kept neither request nor callback: its position, and the status.
+    pub(crate) unreported: Cell<Option<(u64, Status)>>,
+    pub(crate) stream: Stream,
+
+    pub(crate) on_open: Cell<Option<(Callback, *mut c_void)>>,
+    pub(crate) on_close: Cell<Option<OnClose>>,
+    /// Give up on the peer's first answer at this moment; 0 for never, or when it has come.
+    pub(crate) connect_deadline: Cell<u64>,
+    pub(crate) closing: crate::engine::core::endpoint::close::Closing,
+    /// Written by every thread that hands a send over.
+    pub(crate) asked: Asked,
+}
+
+// SAFETY: see the type: cells belong to whoever is inside the worker's gate.
+unsafe impl Send for Endpoint {}
+// SAFETY: as above.
+unsafe impl Sync for Endpoint {}
+
+/// For jobs: handed over by a caller who keeps the endpoint until it has asked for its end, which comes after the job.
+#[derive(Clone, Copy)]
+pub(crate) struct EndpointPointer(pub(crate) *const Endpoint);
+// SAFETY: looked at by whoever is inside the worker's gate.
+unsafe impl Send for EndpointPointer {}
+
+impl Endpoint {
+    /// Connects to the worker that the address names. The connection is made in the background; operations may be
+    /// submitted at once.
+    pub fn new(worker: &Arc<Worker>, address: &Address, params: &EndpointParams) -> Result<Arc<Self>> {
+        params.check_notifier(worker)?;
+        worker.on_owner(|_inside| Self::new_inside(worker, address, params))
+    }
+
+    /// The same inside the gate.
+    pub(crate) fn new_inside(worker: &Arc<Worker>, address: &Address, params: &EndpointParams) -> Result<Arc<Self>> {
+        if let Some(endpoint) = address.origin().and_then(|origin| Self::claim(worker, &origin, params)) {
+            return Ok(endpoint);
+        }
+        let endpoint = Self::create_for(worker, address, params, None)?;
+        endpoint.await_answer_if_asked(params);
+        Ok(endpoint)
+    }
+
+    /// The same. `back`: the place of the end that it is to have, as a peer has said Hello there; none for the user's own.
+    pub(crate) fn create_for(
+        worker: &Arc<Worker>,
+        address: &Address,
+        params: &EndpointParams,
+        back: Option<u32>,
+    ) -> Result<Arc<Self>> {
+        let origin = address.origin();
+        let to_self = origin.is_some_and(|origin| origin.identity.same_worker(&worker.identity));
+        if let Some(origin) = &origin {
+            check_releases(worker, origin, params.peer_failure && !to_self)?;
+        }
+        let endpoint = Self::build(worker, params, origin, to_self, None);
+        endpoint.peering.unclaimed.set(back.is_some());
+        endpoint.watch_process()?;
+        let kept = match back {
+            Some(place) => origin.and_then(|origin| worker.untouched.take_this(&origin, place)),
+            None => origin.and_then(|origin| worker.untouched.take(&origin, endpoint.peer_failure)),
+        };
+        match kept {
+            Some(end) => endpoint.take_over(end),
+            None => endpoint.create_from_address(address, back)?,
+        }
+        endpoint.register();
+        if to_self {
+            endpoint.learn_number(endpoint.peering.number.get());
+        }
+        if back.is_none() && origin.is_some() && !to_self {
+            endpoint.say_hello_in_time(params);
+        }
+        Ok(endpoint)
+    }
+
+    /// An endpoint that UCP knows nothing of yet.
+    pub(crate) fn build(
+        worker: &Arc<Worker>,
+        params: &EndpointParams,
+        origin: Option<Origin>,
+        to_self: bool,
+        connection: Option<Box<Connection>>,
+    ) -> Arc<Self> {
+        let endpoint = Arc::new(Endpoint {
+            _owned: CacheLine,
+            worker: worker.clone(),
+            ucp: Cell::new(std::ptr::null_mut()),
+            status: AtomicI32::new(Status::OK.0),
+            phase: AtomicU8::new(Phase::Open as u8),
+            // UCP has no failure detection within one worker, and would leave shared memory for TCP to get it.
+            peer_failure: params.peer_failure && !to_self,
+            to_self,
+            origin: origin.map_or_else(OnceLock::new, OnceLock::from),
+            peering: Peering::default(),
+            liveness: Liveness::default(),
+            credits: Credits::default(),
+            order: Order::default(),
+            fast_box: FastBox::default(),
+            arrivals: Arrivals::default(),
+            queue: MessageQueue::default(),
+            watched: Cell::new(false),
+            connection,
+            reports: RefCell::default(),
+            key: Cell::new(usize::MAX),
+            spare: Cell::new(false),
+            handles: AtomicU32::new(1),
+            sends: Cell::new(0),
+            window: SendWindow::new(params.window),
+            writable: Writable::default(),
+            due: Due::default(),
+            watchers: Cell::new(0),
+            controls: Cell::new(0),
+            sayings: Cell::new(0),
+            ucp_flushes: Cell::new(0),
+            flushes: RefCell::default(),
+            unreported: Cell::new(None),
+            stream: Stream::default(),
+            on_open: Cell::new(params.on_open.map(|callback| (callback, params.on_open_arg))),
+            on_close: Cell::new(params.told_of_end()),
+            connect_deadline: Cell::new(0),
+            closing: crate::engine::core::endpoint::close::Closing::default(),
+            operations_sent: Counter::default(),
+            one_sided: Cell::new(0),
+            has_read: Cell::new(false),
+            flushed_at: Cell::new(u64::MAX),
+            bytes_sent: Counter::default(),
+            asked: Asked::new(params.window),
+            accounts: Accounts::default(),
+        });
+        endpoint.watch_for_silence(params.liveness_ns);
+        endpoint
+    }
+
+    /// Makes UCP's endpoint; else its status, and what it logged.
+    pub(crate) fn create_in_ucp(
+        &self,
+        params: &sys::ucp_ep_params_t,
+    ) -> std::result::Result<(), (Status, Vec<(i32, String)>)> {
+        let mut ucp = std::ptr::null_mut();
+        let (status, logged) = crate::engine::base::log::capture(|| {
+            // SAFETY: a live worker inside its gate; addresses were checked or vouched for, and are read during the call; the
+            // callback's argument outlives UCP's endpoint, as the worker keeps it registered until then.
+            unsafe { sys::ucp_ep_create(self.worker.ucp(), params, &mut ucp) }
+        });
+        crate::engine::base::log::hand_on(&logged);
+        if status != sys::UCS_OK {
+            // A peer that is gone looks different on each transport.
+            let status = match Status(status.into()) {
+                Status::SHMEM_SEGMENT | Status::NO_DEVICE | Status::IO_ERROR => Status::UNREACHABLE,
+                other => other,
+            };
+            return Err((status, logged));
+        }
+        self.ucp.set(ucp);
+        // Receives may have been posted while another attempt to connect was under way.
+        self.name_stream();
+        Ok(())
+    }
+
+    pub(crate) fn await_answer_if_asked(&self, params: &EndpointParams) {
+        if params.on_open.is_some() || params.connect_timeout_ns != 0 {
+            if params.connect_timeout_ns != 0 && params.connect_timeout_ns != u64::MAX {
+                self.connect_deadline.set(clock::deadline_after(params.connect_timeout_ns));
+            }
+            self.await_answer();
+        }
+    }
+
+    /// Has the end of the peer's process noticed, where it is one of this host and not this one. Without error handling only for ends that nobody here knows of, and so nobody can
+    /// destroy.
+    fn watch_process(&self) -> Result<()> {
+        let here = &self.worker.identity;
+        let wanted = self.peer_failure || self.peering.unclaimed.get();
+        let Some(origin) = self.origin().filter(|_| wanted && !self.watched.get()) else { return Ok(()) };
+        if !origin.identity.shares_host_with(here) || origin.identity.same_process(here) {
+            return Ok(());
+        }
+        match self.worker.watch_process(&origin.identity) {
+            Found::Alive => self.watched.set(true),
+            Found::Gone => {
+                let text = format!("address: no endpoint to {}: it has ended", self.peer_text());
+                return Err(Error::new(Status::UNREACHABLE, text));
+            }
+            // UCX's keepalive remains.
+            Found::Unknown => {}
+        }
+        Ok(())
+    }
+
+    pub(crate) fn unwatch_process(&self) {
+        if let (true, Some(origin)) = (self.watched.replace(false), self.origin()) {
+            self.worker.unwatch_process(&origin.identity);
+        }
+    }
+
+    /// The peer's process, if its end is watched for.
+    pub(crate) fn watched_process(&self) -> Option<&Identity> {
+        self.origin().filter(|_| self.watched.get()).map(|origin| &origin.identity)
+    }
+
+    pub(crate) fn ucp_params(&self) -> sys::ucp_ep_params_t {
+        // SAFETY: all-zero is valid: the mask says which fields count.
+        let mut params: sys::ucp_ep_params_t = unsafe { std::mem::zeroed() };
+        params.field_mask = u64::from(sys::UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE);
+        if self.peer_failure {
+            params.err_mode = sys::UCP_ERR_HANDLING_MODE_PEER;
+            params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_ERR_HANDLER);
+            params.err_handler.cb = Some(crate::engine::core::endpoint::failure::on_ucp_error);
+            params.err_handler.arg = self.reports_pointer();
+        } else {
+            params.err_mode = sys::UCP_ERR_HANDLING_MODE_NONE;
+        }
+        params
+    }
+
+    /// The worker keeps its endpoints, so that UCP's callbacks and requests in flight find them.
+    pub(crate) fn register(self: &Arc<Self>) {
+        let mut endpoints = self.worker.endpoints.borrow_mut();
+        let key = endpoints.iter().position(Option::is_none).unwrap_or(endpoints.len());
+        if key == endpoints.len() {
+            endpoints.push(None);
+        }
+        endpoints[key] = Some(self.clone());
+        self.key.set(key);
+        let made = self.worker.endpoints_made.get();
+        self.worker.endpoints_made.set(made + 1);
+        self.peering.number(key, made);
+        if !self.peering.unclaimed.get() {
+            self.worker.stats.endpoints.add(1);
+        }
+    }
+
+    /// The other half of `register`, when nothing in flight names the endpoint any more.
+    pub(crate) fn unregister(&self) {
+        // A flush of the worker may still tell what no flush of the endpoint has told.
+        if self.worker.unreported.get().is_none() {
+            self.worker.unreported.set(self.unreported.take());
+        }
+        self.worker.drop_promises_of(self);
+        self.unwatch_process();
+        self.shut_fast_box();
+        self.drop_early();
+        self.drop_spare();
+        // Once only: the place may be another's by the second time.
+        let key = self.key.replace(usize::MAX);
+        self.worker.named.set(std::ptr::null());
+        let entry = self.worker.endpoints.borrow_mut().get_mut(key).and_then(Option::take);
+        if entry.is_some() && !self.peering.unclaimed.get() {
+            self.worker.stats.endpoints.subtract(1);
+        }
+        if self.worker.thread.is_running() {
+            // As of a handle that is destroyed.
+            self.worker.thread.graves.borrow_mut().extend(entry);
+        }
+    }
+
+    /// Where it stands in the worker's list.
+    pub(crate) fn place(&self) -> usize {
+        self.key.get()
+    }
+
+    /// Finds the reference that the worker keeps.
+    pub(crate) fn registered(&self) -> Option<Arc<Endpoint>> {
+        self.worker.endpoints.borrow().get(self.key.get()).cloned().flatten()
+    }
+
+    /// Another reference to it.
+    pub(crate) fn shared(&self) -> Arc<Endpoint> {
+        // SAFETY: endpoints are made in `build` only, inside an `Arc`, and somebody holds it who has called us.
+        unsafe {
+            Arc::increment_strong_count(std::ptr::from_ref(self));
+            Arc::from_raw(self)
+        }
+    }
+
+    /// Another handle for the caller, to be destroyed as well. Any thread.
+    pub fn retain(self: Arc<Self>) -> Arc<Self> {
+        self.handles.fetch_add(1, Ordering::Relaxed);
+        self
+    }
+
+    /// Gives a handle back. True if it was the last one.
+    pub(crate) fn release(&self) -> bool {
+        self.handles.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Open,
+            1 => Phase::Flushing,
+            2 => Phase::Ending,
+            _ => Phase::Closed,
+        }
+    }
+
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Release);
+    }
+
+    pub(crate) fn note_unreported(&self, sequence: u64, status: Status) {
+        if self.unreported.get().is_none() {
+            self.unreported.set(Some((sequence, status)));
+        }
+    }
+
+    /// Who is at the other end, for messages.
+    pub(crate) fn peer_text(&self) -> String {
+        if let Some(connection) = &self.connection {
+            return connection.peer_text();
+        }
+        match self.origin() {
+            None => "a foreign UCX worker".to_owned(),
+            Some(_) if self.to_self => "this worker itself".to_owned(),
+            Some(origin) => {
+                let place = if self.same_host() { "this host" } else { "another host" };
+                format!("process {} on {place} (worker {})", origin.identity.pid, origin.identity.worker)
+            }
+        }
+    }
+
+    pub(crate) fn origin(&self) -> Option<&Origin> {
+        self.origin.get()
+    }
+
+    /// Who the peer is, where it was only known where it is.
+    pub(crate) fn learn_origin(&self, origin: Origin) {
+        if self.origin.set(origin).is_ok() && self.watch_process().is_err() {
+            self.process_ended(clock::now_ns());
+        }
+    }
+
+    /// On this host, as far as can be told.
+    pub fn same_host(&self) -> bool {
+        self.origin().is_some_and(|origin| origin.identity.same_host(&self.worker.identity))
+            || self.connection.as_ref().is_some_and(|connection| connection.same_host())
+    }
+
+    /// What it sends does not go through shared memory.
+    pub(crate) fn is_remote(&self) -> bool {
+        !(self.to_self || self.same_host() && self.worker.context.shares_memory)
+    }
+
+    /// A number for the peer's worker, the same wherever it is asked; 0 for a foreign one.
+    pub fn peer_id(&self) -> u64 {
+        self.origin().map_or(0, |origin| origin.identity.peer_id())
+    }
+
+    /// The worker of the endpoint.
+    pub fn worker(&self) -> &Arc<Worker> {
+        &self.worker
+    }
+
+    /// Refuses use in a forked child.
+    pub fn check_fork(&self) -> Result<()> {
+        if self.worker.generation.is_past() {
+            return Err(crate::engine::ucx::context::forked("endpoint"));
+        }
+        Ok(())
+    }
+}
+
+/// Pairs of releases that do not understand each other over TCP, and can take the process down in the attempt.
+fn check_releases(worker: &Worker, origin: &Origin, peer_failure: bool) -> Result<()> {
+    let (mine, theirs) = (runtime::ucx_release(), origin.release);
+    let (older, newer) = if mine <= theirs { (mine, theirs) } else { (theirs, mine) };
+    let old = older < Release::new(1, 14);
+    let bad = old && (newer >= Release::new(1, 22) || (newer >= Release::new(1, 21) && !peer_failure));
+    if !bad || (origin.identity.shares_host_with(&worker.identity) && worker.context.shares_memory) {
+        return Ok(());
+    }
+    Err(Error::new(
+        Status::UNSUPPORTED,
+        format!("address: UCX {mine} here and UCX {theirs} at the peer do not work together over TCP; use the same release on both"),
+    ))
+}

@@ -1,0 +1,152 @@
+//! How an endpoint fails: what UCX, the watch on processes, a silence or a deadline report, and what that leads to.
+
+use crate::engine::base::log;
+use crate::engine::base::status::Status;
+use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::worker::attention;
+use crate::engine::os::process_identity;
+use crate::sys;
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Whom UCP's end of a connection reports its failure to. Nobody while no endpoint has it: see `untouched`.
+#[derive(Default)]
+pub(crate) struct Reports {
+    endpoint: Cell<Option<NonNull<Endpoint>>>,
+    failed: Cell<bool>,
+}
+
+impl Reports {
+    pub(crate) fn to(&self, endpoint: &Endpoint) {
+        self.endpoint.set(Some(NonNull::from(endpoint)));
+    }
+
+    pub(crate) fn to_nobody(&self) {
+        self.endpoint.set(None);
+    }
+
+    /// While it was nobody's.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.get()
+    }
+}
+
+/// Runs inside `ucp_worker_progress`: only notes what happened. What follows waits for the end of the pass.
+pub(crate) unsafe extern "C" fn on_ucp_error(arg: *mut c_void, _ucp: sys::ucp_ep_h, status: sys::ucs_status_t) {
+    let _ = std::panic::catch_unwind(|| {
+        // SAFETY: kept by whoever has UCP's end, until UCP has let go of that, after which this cannot run.
+        let reports = unsafe { &*arg.cast::<Reports>() };
+        let Some(endpoint) = reports.endpoint.get() else { return reports.failed.set(true) };
+        // SAFETY: it stays registered while it has UCP's end.
+        let endpoint = unsafe { endpoint.as_ref() };
+        if endpoint.is_connecting() {
+            return endpoint.unanswered(endpoint.attempt(), Status(status.into()));
+        }
+        endpoint.lost(Status(status.into()));
+    });
+}
+
+impl Endpoint {
+    /// What UCP is to hand to `on_ucp_error`.
+    pub(crate) fn reports_pointer(&self) -> *mut c_void {
+        let reports = self.reports.borrow();
+        reports.to(self);
+        Rc::as_ptr(&reports).cast_mut().cast()
+    }
+
+    /// UCX has lost the peer.
+    fn lost(&self, ucx: Status) {
+        self.closing.given_up.set(!self.has_taken_leave());
+        self.gone(self.loss(), &ucx.to_string());
+    }
+
+    /// What it means that UCX has lost the peer. One whose process lives has closed its end: UCX has told it to, and Bye has not come
+    /// through in time. What UCX calls it depends on the transport and on the moment. Found out once, as it takes a look at the process.
+    pub(crate) fn loss(&self) -> Status {
+        let known = self.closing.loss.get();
+        if known.is_error() {
+            return known;
+        }
+        // Watched or not: one that was made a moment ago may not be yet.
+        let process = self.origin().map(|origin| &origin.identity);
+        let lives = process.is_some_and(|process| {
+            process.shares_host_with(&self.worker.identity) && process_identity::goes_on(process)
+        });
+        let status = if lives { Status::CONNECTION_RESET } else { Status::PEER_FAILED };
+        self.closing.loss.set(status);
+        status
+    }
+
+    /// The peer is gone. What that leads to waits for the end of the pass.
+    pub(crate) fn gone(&self, status: Status, how: &str) {
+        let Some(endpoint) = self.registered() else { return };
+        if self.has_taken_leave() {
+            return;
+        }
+        log::write(log::INFO, c"endpoint", &format!("lost {}: {how}", self.peer_text()));
+        self.empty_fast_box();
+        // Visible at once: requests that come back in this same pass are to say what happened.
+        self.note_failure(status);
+        self.worker.push_event(Event::Failed(endpoint, status));
+    }
+
+    /// What operations get from here on, and how the endpoint ends: the first failure counts, and one that is being closed stays CLOSED.
+    fn note_failure(&self, status: Status) {
+        if self.phase() == Phase::Open {
+            self.set_status(status);
+        }
+        self.closing.note_outcome(status);
+    }
+
+    /// The peer failed, or a deadline demands the end: no new operations, and UCP is told to let go.
+    pub(crate) fn fail(&self, status: Status) {
+        if self.phase() >= Phase::Ending {
+            return;
+        }
+        self.note_failure(status);
+        if status != Status::PEER_FAILED && self.fails_later(status) {
+            return;
+        }
+        if !self.peering.unclaimed.get() {
+            self.worker.stats.endpoint_failures.add(1);
+        }
+        self.connect_deadline.set(0);
+        if status == Status::TIMED_OUT && self.is_amid_wire_up() {
+            // Force comes as soon as that is safe.
+            if self.phase() == Phase::Open {
+                self.cancel_watchers(status);
+                self.end_queue(self.cut_short());
+                self.begin_close(true);
+            } else {
+                self.force_when_safe();
+            }
+            return self.set_status(status);
+        }
+        if status == Status::TIMED_OUT {
+            // Whether it hears or not: it may only have been stopped.
+            self.has_parted(0);
+        }
+        self.end_by_force();
+        self.watch();
+    }
+
+    /// UCX would not take a close by force well at the moment, and will soon.
+    fn is_amid_wire_up(&self) -> bool {
+        let settled = self.closing.connected.get() && self.ucp_flushes.get() == 0;
+        !settled && !self.is_connecting() && (self.phase() == Phase::Open || !self.may_force())
+    }
+
+    /// Has the next passes look at this endpoint until it is closed.
+    pub(crate) fn watch(&self) {
+        let Some(endpoint) = self.registered() else { return };
+        let mut changing = self.worker.changing.borrow_mut();
+        if !changing.iter().any(|known| Arc::ptr_eq(known, &endpoint)) {
+            changing.push(endpoint);
+        }
+        self.worker.attend(attention::CHANGING);
+    }
+}

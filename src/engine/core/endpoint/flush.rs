@@ -1,0 +1,407 @@
+//! Flush: an operation that completes after everything submitted before it.
+//!
+//! UCP's own flush does not wait for a rendezvous send that nobody has received yet, and when such a send
+//! has ended UCX may still have its last bytes. So a flush here waits for two things, one after the other:
+//! the sends that were in flight when it was submitted, with their callbacks, and UCP's flush. The second
+//! one begins after a pass (see `Event::SendsEnded`), as UCP may not be asked for it from inside its own
+//! callbacks. A flush also reports the first error of a send that kept neither request nor callback.
+
+use crate::engine::base::status::{Result, Status};
+use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer, Phase};
+use crate::engine::core::request::inflight::Out;
+use crate::engine::core::request::operation::{flag, OpParams, Submitted};
+use crate::engine::core::request::request::{mark, Kind, Part, Slot, Ticket, UCP};
+use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::wait;
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::ucx::request_param::Param;
+use crate::sys::{self, Posted};
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+impl Endpoint {
+    /// Flushes this endpoint.
+    pub fn flush(&self, params: &OpParams, out: Out) -> Result<Submitted> {
+        params.check(&self.worker.context, "flush", 0)?;
+        wait::submit(params, out, |params, out| {
+            if self.worker.thread.is_foreign() {
+                self.check_open_outside()?;
+            }
+            let endpoint = EndpointPointer(self);
+            let timeout_ns = params.timeout_ns;
+            let later = self.worker.post_operation(Kind::EndpointFlush, params, out, move |inside, slot| {
+                let endpoint = endpoint;
+                // SAFETY: the end of an endpoint comes after what was handed over before it.
+                let endpoint = unsafe { &*endpoint.0 };
+                if endpoint.phase() != Phase::Open {
+                    return inside.never_started(slot, Some(endpoint), endpoint.status());
+                }
+                let params = OpParams { timeout_ns, ..OpParams::default() };
+                let _ = inside.begin_flush(Some(endpoint), Some(slot), &params, Out::NOWHERE);
+            })?;
+            if let Some(submitted) = later {
+                return Ok(submitted);
+            }
+            let inside = self.worker.enter()?;
+            self.check_open()?;
+            inside.begin_flush(Some(self), None, params, out)
+        })
+    }
+
+    /// Sends that a flush of this endpoint waits for.
+    fn unflushed(&self) -> u32 {
+        self.sends.get() + self.due.sends.get()
+    }
+
+    /// Nothing was sent since a flush that found everything done: what was put in the call asks for no more.
+    fn has_nothing_to_flush(&self) -> bool {
+        self.unflushed() == 0
+            && self.flushed_at.get() == self.operations_sent()
+            && self.unreported.get().is_none()
+            && !self.holds_flushes()
+    }
+
+    /// UCP's half of this flush. How many there are that end later.
+    fn begin_half(&self, flush: &Slot) -> u32 {
+        if self.holds_flushes() {
+            // It comes when there is a connection to flush, and it has what was sent before.
+            self.queue_flush(flush);
+            return 1;
+        }
+        if self.is_untouched() {
+            // Nothing has been given to UCP, which would connect for it.
+            return 0;
+        }
+        match self.start_flush(Part::Flush(flush.ticket())) {
+            None => return 1,
+            Some(status) if status.is_error() => flush.note_reason(self.worker.status_from_ucx(status, Some(self))),
+            Some(_) if self.unflushed() == 0 => self.flushed_at.set(self.operations_sent()),
+            Some(_) => {}
+        }
+        0
+    }
+}
+
+impl Worker {
+    /// Flushes every endpoint of this worker.
+    pub fn flush(&self, params: &OpParams, out: Out) -> Result<Submitted> {
+        params.check(&self.context, "flush", 0)?;
+        wait::submit(params, out, |params, out| {
+            let timeout_ns = params.timeout_ns;
+            let later = self.post_operation(Kind::WorkerFlush, params, out, move |inside, slot| {
+                let params = OpParams { timeout_ns, ..OpParams::default() };
+                let _ = inside.begin_flush(None, Some(slot), &params, Out::NOWHERE);
+            })?;
+            if let Some(submitted) = later {
+                return Ok(submitted);
+            }
+            self.enter()?.begin_flush(None, None, params, out)
+        })
+    }
+
+    /// Starts a flush. `begun` is the request where the caller has got one already.
+    fn begin_flush(
+        &self,
+        endpoint: Option<&Endpoint>,
+        begun: Option<&Slot>,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        let done = || {
+            self.stats.submitted.add(1);
+            self.stats.completed.add(1);
+            out.store_null();
+            Ok(Submitted::Done)
+        };
+        let may_end = begun.is_none() && params.flags & flag::ALWAYS_CALLBACK == 0;
+        if may_end && endpoint.is_some_and(Endpoint::has_nothing_to_flush) {
+            return done();
+        }
+        let kind = if endpoint.is_some() { Kind::EndpointFlush } else { Kind::WorkerFlush };
+        let slot = begun.unwrap_or_else(|| self.take_flush(kind, params, out.is_wanted()));
+        let sends = endpoint.map_or_else(|| self.unflushed(), Endpoint::unflushed);
+        let halves = if sends == 0 { self.begin_halves(endpoint, slot) } else { 0 };
+        if may_end && sends + halves == 0 && slot.reason.get() == 0 && !self.has_unreported(endpoint) {
+            self.return_slot(slot);
+            return done();
+        }
+        self.start(slot, endpoint, params, out);
+        if sends > 0 {
+            slot.part.set(Part::SendsFirst);
+        }
+        self.flush_waits(endpoint, slot, sends + halves);
+        Ok(Submitted::Pending)
+    }
+
+    /// A flush of what UCP has by now, whatever becomes of the sends that are under way: a rendezvous send
+    /// that nobody receives would hold it up. The caller lets it go.
+    pub(crate) fn begin_brief_flush(&self) -> &Slot {
+        let slot = self.take_flush(Kind::WorkerFlush, &OpParams::default(), true);
+        let halves = self.begin_halves(None, slot);
+        self.start(slot, None, &OpParams::default(), Out::NOWHERE);
+        self.flush_waits(None, slot, halves);
+        slot
+    }
+
+    fn take_flush(&self, kind: Kind, params: &OpParams, given: bool) -> &Slot {
+        let slot = self.take_slot();
+        slot.begin(kind, params, 0, 0, given);
+        slot
+    }
+
+    fn flush_waits(&self, endpoint: Option<&Endpoint>, flush: &Slot, for_how_many: u32) {
+        flush.remaining.set(for_how_many);
+        self.flush_list(endpoint, |list| list.push(flush));
+        self.flushes_active.set(self.flushes_active.get() + 1);
+        self.complete_flushes();
+    }
+
+    /// UCP's half of a flush that waits for no sends. How many there are that end later.
+    fn begin_halves(&self, endpoint: Option<&Endpoint>, flush: &Slot) -> u32 {
+        match endpoint {
+            Some(endpoint) => endpoint.begin_half(flush),
+            // UCP's own of a worker would wait for ends that nobody has, of peers that may not look.
+            None if self.untouched.are_some() => self.flush_each(flush),
+            None => self.flush_all(flush),
+        }
+    }
+
+    /// By UCP's flush of a worker: it needs no peer that makes progress where UCX has nothing left to send.
+    fn flush_all(&self, flush: &Slot) -> u32 {
+        let queue = |endpoint: &&Arc<Endpoint>| endpoint.window.is_queueing();
+        let endpoints = self.endpoints.borrow();
+        let queued: u32 = endpoints.iter().flatten().filter(queue).map(|known| known.begin_half(flush)).sum();
+        drop(endpoints);
+        match self.flush_in_ucp(Part::Flush(flush.ticket())) {
+            Ok(_) => return queued + 1,
+            Err(status) if status.is_error() => flush.note_reason(self.status_from_ucx(status, None)),
+            Err(_) => {}
+        }
+        queued
+    }
+
+    /// UCP's flush of the worker, as a part of something: what names it until it ends, or its status if it ended inside the call.
+    pub(crate) fn flush_in_ucp(&self, part: Part) -> std::result::Result<Ticket, Status> {
+        let (ucp, mut flush) = (self.ucp(), None);
+        let ended = self.start_part(None, part, |slot| {
+            flush = Some(slot.ticket());
+            // SAFETY: a live worker inside its gate; `start_part` keeps the slot until UCP calls back.
+            unsafe { sys::ucp_worker_flush_nbx(ucp, Param::new(slot).as_ptr()) }
+        });
+        ended.map_or(flush.ok_or(Status::OK), Err)
+    }
+
+    /// Of those endpoints that have something to flush.
+    fn flush_each(&self, flush: &Slot) -> u32 {
+        let stands = |endpoint: &Endpoint| endpoint.phase() <= Phase::Flushing && !endpoint.is_connecting();
+        let (mut halves, mut place) = (0, 0);
+        // Not borrowed while UCP is called.
+        loop {
+            let known = self.endpoints.borrow().get(place).cloned();
+            let Some(known) = known else { return halves };
+            place += 1;
+            if let Some(endpoint) = known.filter(|known| stands(known) && !known.has_nothing_to_flush()) {
+                halves += endpoint.begin_half(flush);
+            }
+        }
+    }
+
+    /// The sends that this flush waited for have ended.
+    pub(crate) fn flush_after_sends(&self, flush: Ticket) {
+        let Some(slot) = flush.current() else { return };
+        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+        let endpoint = unsafe { slot.endpoint.get().as_ref() };
+        let halves = match endpoint {
+            Some(endpoint) if endpoint.phase() > Phase::Flushing => {
+                slot.note_reason(endpoint.cut_short());
+                0
+            }
+            Some(endpoint) => endpoint.begin_half(slot),
+            None => self.flush_each(slot),
+        };
+        slot.remaining.set(halves);
+        self.complete_flushes();
+    }
+
+    /// A slot for an operation that nobody but the engine sees.
+    fn take_internal_slot(&self) -> &Slot {
+        let slot = self.take_slot();
+        slot.begin(Kind::Internal, &OpParams::default(), 0, 0, false);
+        slot.add_mark(mark::SUBMITTING);
+        slot
+    }
+
+    fn flush_list<T>(&self, endpoint: Option<&Endpoint>, change: impl FnOnce(&mut Vec<*const Slot>) -> T) -> T {
+        change(&mut endpoint.map_or(&self.flushes, |endpoint| &endpoint.flushes).borrow_mut())
+    }
+
+    /// UCP's half of a flush has ended.
+    pub(crate) fn flush_part_ended(&self, flush: Ticket, status: Status) {
+        let Some(slot) = flush.current() else { return };
+        if status.is_error() {
+            // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+            let endpoint = unsafe { slot.endpoint.get().as_ref() };
+            slot.note_reason(self.status_from_ucx(status, endpoint));
+        }
+        slot.remaining.set(slot.remaining.get() - 1);
+        self.complete_flushes();
+    }
+
+    /// A send with this position has ended: the flushes after it wait for one less.
+    pub(crate) fn flushes_move_on(&self, endpoint: Option<&Endpoint>, sequence: u64) {
+        let move_on = |list: &mut Vec<*const Slot>| {
+            for flush in list {
+                // SAFETY: a flush is in the list exactly as long as it is in flight.
+                let flush = unsafe { &**flush };
+                if flush.sequence.get() > sequence {
+                    flush.remaining.set(flush.remaining.get() - 1);
+                }
+            }
+        };
+        self.flush_list(None, move_on);
+        if endpoint.is_some() {
+            self.flush_list(endpoint, move_on);
+        }
+        self.complete_flushes();
+    }
+
+    /// Completes the flushes that wait for nothing any more.
+    fn complete_flushes(&self) {
+        while let Some(slot) = self.next_complete_flush() {
+            if matches!(slot.part.get(), Part::SendsFirst) {
+                slot.part.set(Part::Nothing);
+                // For the half that is still to come.
+                slot.remaining.set(1);
+                self.push_event(Event::SendsEnded(slot.ticket()));
+                continue;
+            }
+            self.forget_flush(slot);
+            let status = self.take_unreported(slot).unwrap_or(Status(slot.reason.get()));
+            slot.reason.set(status.0);
+            self.complete(slot, status);
+        }
+    }
+
+    fn next_complete_flush(&self) -> Option<&Slot> {
+        let complete_one = |list: &mut Vec<*const Slot>| {
+            // SAFETY: as in flushes_move_on.
+            list.iter().find(|slot| unsafe { &***slot }.remaining.get() == 0).copied()
+        };
+        let found = self.flush_list(None, complete_one).or_else(|| {
+            let endpoints = self.endpoints.borrow();
+            let found = endpoints.iter().flatten().find_map(|endpoint| self.flush_list(Some(endpoint), complete_one));
+            found
+        })?;
+        // SAFETY: as above.
+        Some(unsafe { &*found })
+    }
+
+    /// Takes a flush off the list of those under way.
+    pub(crate) fn forget_flush(&self, slot: &Slot) {
+        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+        let endpoint = unsafe { slot.endpoint.get().as_ref() };
+        self.flush_list(endpoint, |list| list.retain(|known| !std::ptr::eq(*known, slot)));
+        self.flushes_active.set(self.flushes_active.get() - 1);
+    }
+
+    fn has_unreported(&self, endpoint: Option<&Endpoint>) -> bool {
+        match endpoint {
+            Some(endpoint) => endpoint.unreported.get().is_some(),
+            None => {
+                let endpoints = self.endpoints.borrow();
+                self.unreported.get().is_some()
+                    || endpoints.iter().flatten().any(|known| known.unreported.get().is_some())
+            }
+        }
+    }
+
+    /// The first error before this flush that nobody was told of. It is told once.
+    fn take_unreported(&self, flush: &Slot) -> Option<Status> {
+        let take = |cell: &Cell<Option<(u64, Status)>>| {
+            let told = cell.get().filter(|(sequence, _)| *sequence < flush.sequence.get())?;
+            cell.set(None);
+            Some(told)
+        };
+        // SAFETY: as above.
+        if let Some(endpoint) = unsafe { flush.endpoint.get().as_ref() } {
+            return take(&endpoint.unreported).map(|(_, status)| status);
+        }
+        let endpoints = self.endpoints.borrow();
+        let told =
+            endpoints.iter().flatten().filter_map(|endpoint| take(&endpoint.unreported)).chain(take(&self.unreported));
+        told.min_by_key(|(sequence, _)| *sequence).map(|(_, status)| status)
+    }
+}
+
+/// How an internal operation left its call. UCP may have called back before it returned.
+fn posted(slot: &Slot, pointer: sys::ucs_status_ptr_t) -> Posted {
+    match Posted::from_pointer(pointer) {
+        Posted::Pending if slot.has_mark(mark::INLINE) => match slot.reason.get() {
+            0 => Posted::Done,
+            status => Posted::Failed(status as sys::ucs_status_t),
+        },
+        other => other,
+    }
+}
+
+impl Worker {
+    /// Gives UCP an operation that nobody but the engine sees, with a slot for it. Its status if it ended inside the call.
+    pub(crate) fn start_part(
+        &self,
+        endpoint: Option<&Endpoint>,
+        part: Part,
+        call: impl FnOnce(&Slot) -> sys::ucs_status_ptr_t,
+    ) -> Option<Status> {
+        let slot = self.take_internal_slot();
+        slot.part.set(part);
+        let ended = match posted(slot, call(slot)) {
+            Posted::Pending => None,
+            Posted::Done => Some(Status::OK),
+            Posted::Failed(status) => Some(Status(status.into())),
+        };
+        if ended.is_none() {
+            self.start(slot, endpoint, &OpParams::default(), Out::NOWHERE);
+        } else {
+            self.return_slot(slot);
+        }
+        ended
+    }
+
+    /// How a part of an operation that nobody sees, which `prepare` readied, left its call: what it ended with, its slot free again. None while it is under way, and the caller's to
+    /// begin.
+    pub(crate) fn part_posted(&self, slot: &Slot, pointer: sys::ucs_status_ptr_t) -> Option<Status> {
+        let status = match posted(slot, pointer) {
+            Posted::Pending => return None,
+            Posted::Done => Status::OK,
+            Posted::Failed(status) => Status(status.into()),
+        };
+        slot.reason.set(0);
+        slot.kind.set(Kind::Free);
+        self.slab.push(slot);
+        Some(status)
+    }
+}
+
+/// UCP is done with an operation; perhaps before the call that started it has returned, which is left to that call.
+pub(crate) fn ended(slot: &Slot, status: Status) {
+    if slot.worker().is_over.get() {
+        // A late worker of UCP's (see `late_workers`): everybody has been told.
+    } else if slot.hold.get() & UCP != 0 {
+        slot.worker().abandoned_is_back(slot);
+    } else if slot.has_mark(mark::SUBMITTING) {
+        slot.add_mark(mark::INLINE);
+        slot.reason.set(status.0);
+    } else {
+        slot.worker().complete(slot, status);
+    }
+}
+
+/// UCP is done with a send, a flush or a close.
+pub(crate) unsafe extern "C" fn on_sent(request: *mut c_void, status: sys::ucs_status_t, _user_data: *mut c_void) {
+    let _ = std::panic::catch_unwind(|| {
+        // SAFETY: the request memory that UCP was given is a slot, and stays one until it completes, here. UCP calls back
+        // inside progress or another call of ours, hence inside the gate.
+        ended(unsafe { &*request.cast::<Slot>() }, Status(status.into()));
+    });
+}

@@ -1,0 +1,364 @@
+//! How two endpoints get to know each other: Hello, Welcome, or a refusal.
+//!
+//! A Hello is the first message on each endpoint to a worker of this library. It tells the place of the sender's end among those that it has made for the receiver, whose
+//! end with the same place belongs to it: UCP joins its ends by that, too. Where the receiver has not made as many it makes one to own, for the next
+//! `ucxx_endpoint_create` to that worker to find. Where it has, and that one is gone, the Hello has come too late, as the other side will hear.
+//! A connection by host and port has two ends from the beginning: the receiver's is the one that UCP names as the sender's.
+//! So each end learns of the end of the other.
+
+use crate::engine::base::clock;
+use crate::engine::base::log;
+use crate::engine::base::status::Status;
+use crate::engine::core::channel::dispatch::{complain, other_version, Reply};
+use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, Phase};
+use crate::engine::core::request::request::Part;
+use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::ucx::context::feature;
+use crate::engine::wire::address::Origin;
+use crate::engine::wire::header::{flag, Hello, Kind};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::Arc;
+
+/// How many endpoints a worker can number: the rest of a number tells the uses of one place apart.
+const PLACES: u32 = 1 << 20;
+
+/// What the two ends of a connection know of each other. Cells belong to whoever is inside the worker's gate.
+#[derive(Default)]
+pub(crate) struct Peering {
+    /// What the peer calls the connection by when it speaks to us; 0 while it has none.
+    pub(crate) number: Cell<u32>,
+    /// What we call it by when we speak to the peer; 0 until the peer has told.
+    pub(crate) theirs: Cell<u32>,
+    /// The same where the quick way of messages and fetches may be open: see `Endpoint::learn_number`.
+    pub(crate) quick: Cell<u32>,
+    /// The peer is this worker itself.
+    pub(crate) own: Cell<bool>,
+    /// In the order of making.
+    made: Cell<u64>,
+    /// Of UCP's end among those that were made here for the peer, from 1 on; 0 for a connection by host and port.
+    pub(crate) place: Cell<u32>,
+    /// Hello has not been said yet.
+    pub(crate) silent: Cell<bool>,
+    /// The peer has said Hello, which is looked at after UCP's pass.
+    pub(crate) greeted_by_peer: Cell<bool>,
+    /// UCP's end on which the peer has said Hello, where UCP has given out another one for this endpoint; else null.
+    pub(crate) heard_on: Cell<Reply>,
+    /// The peer is a worker of this library: it can be spoken to.
+    pub(crate) speaks: Cell<bool>,
+    /// When Hello was said to whoever is behind a host and port; 0 for not, or not to be answered any more.
+    greeted: Cell<u64>,
+    /// Made for a peer that said Hello; the user knows nothing of it.
+    pub(crate) unclaimed: Cell<bool>,
+    /// The version that the peer speaks, where that is not ours; else 0. Read by any thread.
+    other_version: AtomicU8,
+}
+
+impl Peering {
+    /// Numbers an endpoint that stands at this place of the worker's list.
+    pub(crate) fn number(&self, place: usize, made: u64) {
+        self.made.set(made);
+        if let Some(place) = u32::try_from(place + 1).ok().filter(|place| *place < PLACES) {
+            self.number.set(place | (made as u32).wrapping_mul(PLACES));
+        }
+    }
+}
+
+impl Worker {
+    /// The endpoint that a peer means, to be looked at: not for longer than none can have ended.
+    #[inline(always)]
+    pub(crate) fn endpoint_named(&self, number: u32) -> Option<&Endpoint> {
+        match self.named_last(number) {
+            None => self.find_endpoint(number),
+            named => named,
+        }
+    }
+
+    /// The same if it was also the last one that was meant.
+    #[inline(always)]
+    pub(crate) fn named_last(&self, number: u32) -> Option<&Endpoint> {
+        // SAFETY: one that the worker keeps, which `unregister` takes back before it is let go of.
+        match unsafe { self.named.get().as_ref() } {
+            Some(endpoint) if endpoint.peering.number.get() == number => Some(endpoint),
+            _ => None,
+        }
+    }
+
+    /// The same where it is another one than the last time.
+    #[inline(never)]
+    fn find_endpoint(&self, number: u32) -> Option<&Endpoint> {
+        let place = (number % PLACES).checked_sub(1)? as usize;
+        let endpoints = self.endpoints.borrow();
+        let endpoint = Arc::as_ptr(endpoints.get(place)?.as_ref()?);
+        // SAFETY: the worker keeps it for as long as `endpoint_named` says.
+        let endpoint = unsafe { &*endpoint };
+        if endpoint.peering.number.get() != number {
+            return None;
+        }
+        self.named.set(endpoint);
+        Some(endpoint)
+    }
+
+    /// The same to keep.
+    pub(crate) fn endpoint_numbered(&self, number: u32) -> Option<Arc<Endpoint>> {
+        self.endpoint_named(number).map(Endpoint::shared)
+    }
+
+    /// A peer has made an endpoint to us. After UCP's pass.
+    pub(crate) fn hello_came(&self, named: Option<Arc<Endpoint>>, hello: &Hello, reply: Reply) {
+        let peer = hello.address.origin().filter(|origin| !origin.identity.same_worker(&self.identity));
+        let end = match (hello.place, peer) {
+            (0, _) => named.or_else(|| self.endpoint_of(reply.0)),
+            (_, None) => None,
+            (_, Some(peer)) => self.end_at(&peer, hello.place),
+        };
+        let end = match (end.filter(|end| end.is_end_for(hello, reply)), peer) {
+            (Some(end), _) => end,
+            (None, Some(peer)) if hello.place != 0 => match Endpoint::create_back(&self.shared(), &peer, hello) {
+                Ok(Some(end)) => end,
+                // It was here, and is gone.
+                Ok(None) => return,
+                Err(error) => {
+                    let text = format!("a peer cannot be answered: {}", error.message());
+                    return log::write(log::INFO, c"worker", &text);
+                }
+            },
+            _ => return complain("a Hello of nobody"),
+        };
+        if hello.place != 0 {
+            self.hear_on(&end, reply);
+        }
+        end.welcome(hello);
+    }
+
+    /// This side's end with that place among those for the peer, while it is an endpoint.
+    fn end_at(&self, peer: &Origin, place: u32) -> Option<Arc<Endpoint>> {
+        let is_there = |end: &&Arc<Endpoint>| end.peering.place.get() == place && end.origin() == Some(peer);
+        self.endpoints.borrow().iter().flatten().find(is_there).cloned()
+    }
+
+    /// What comes on this end of UCP's is from that endpoint's peer, and nobody else's any more: UCP may have given its place in memory to another end.
+    fn hear_on(&self, endpoint: &Arc<Endpoint>, reply: Reply) {
+        for other in self.endpoints.borrow().iter().flatten().filter(|other| other.peering.heard_on.get() == reply) {
+            other.peering.heard_on.set(Reply::default());
+        }
+        if endpoint.ucp.get() != reply.0 {
+            endpoint.peering.heard_on.set(reply);
+        }
+    }
+}
+
+impl Endpoint {
+    /// UCP may have given the place of its end in memory to another peer's since.
+    fn is_end_for(&self, hello: &Hello, reply: Reply) -> bool {
+        let of_peer = self.origin().is_none_or(|known| hello.address.origin().is_some_and(|origin| *known == origin));
+        let theirs = self.peering.theirs.get();
+        // One that was found by its place is to be unmet.
+        let fits = if hello.place == 0 { self.ucp.get() == reply.0 } else { theirs == 0 };
+        of_peer && (fits || theirs == hello.sender)
+    }
+
+    fn welcome(&self, hello: &Hello) {
+        match self.phase() {
+            Phase::Open => {
+                self.met(hello);
+                self.say(Kind::Welcome, 0, Part::Nothing);
+            }
+            Phase::Flushing if self.is_unheard() => self.note_heard(),
+            // Nothing was to be flushed, and UCP is connecting now.
+            Phase::Flushing if self.peering.silent.replace(false) => self.start_flush_before_close(),
+            _ => {}
+        }
+    }
+
+    /// A Hello has come. In UCP's handler: what follows waits for the end of the pass.
+    pub(crate) fn note_hello(&self) {
+        self.peering.greeted_by_peer.set(true);
+        if self.phase() == Phase::Flushing && self.peering.silent.get() {
+            self.closing.flushed.set(false);
+        }
+    }
+
+    /// Has `on_open` called when the peer has answered: a worker of this library does so itself, of a foreign one UCP's flush of a
+    /// fresh endpoint tells.
+    pub(crate) fn await_answer(&self) {
+        if self.peering.speaks.get() {
+            return self.watch();
+        }
+        match self.start_flush(Part::Answer) {
+            None => self.watch(),
+            Some(status) => self.part_ended(Part::Answer, status),
+        }
+    }
+
+    pub(crate) fn answered(&self, attempt: u32) {
+        let Some(endpoint) = self.registered() else { return };
+        if self.attempt() != attempt {
+            return;
+        }
+        self.connect_deadline.set(0);
+        if self.is_connecting() {
+            self.worker.push_event(Event::Connected(endpoint.clone(), attempt));
+        }
+        self.worker.push_event(Event::Opened(endpoint));
+    }
+
+    /// An attempt to connect came to nothing.
+    pub(crate) fn unanswered(&self, attempt: u32, status: Status) {
+        if let (true, Some(endpoint)) = (self.is_connecting(), self.registered()) {
+            self.worker.push_event(Event::Unanswered(endpoint, attempt, status));
+        }
+    }
+
+    /// Says Hello in the next pass, or, where nobody has asked to be told anything, before the first operation: it makes UCX connect, which is
+    /// when an end is dangerous. UCX 1.13 has been seen to abort when a worker ends while TCP connects to it; 1.21 and 1.22 crash when a
+    /// process has ended before its connection by shared memory is looked at (`ucp_ep_set_lanes_failed`, of an endpoint
+    /// that was not configured).
+    pub(crate) fn say_hello_in_time(self: &Arc<Self>, params: &EndpointParams) {
+        let asked = params.on_open.is_some() || params.on_close.is_some() || !params.notifier.is_null();
+        self.peering.speaks.set(true);
+        self.peering.silent.set(true);
+        self.set_status(Self::SILENT);
+        if asked || params.connect_timeout_ns != 0 || params.liveness_ns != 0 {
+            self.worker.push_event(Event::Greet(self.clone()));
+        }
+    }
+
+    /// A send is about to go out: has to wait in the queue, or goes to UCP after the Hello that has to come first.
+    #[inline]
+    pub(crate) fn must_wait(&self) -> bool {
+        if self.is_open() {
+            return false;
+        }
+        self.break_silence();
+        self.is_held()
+    }
+
+    /// The first operation is about to go out.
+    #[cold]
+    pub(crate) fn break_silence(&self) {
+        if self.peering.silent.get() && self.phase() == Phase::Open {
+            self.say_hello();
+            self.end_silence();
+        }
+    }
+
+    fn end_silence(&self) {
+        if self.peering.silent.replace(false) {
+            self.open_status(Self::SILENT);
+        }
+    }
+
+    /// Says Hello: before anything else goes out.
+    pub(crate) fn say_hello(&self) {
+        match self.connection {
+            None => self.peering.speaks.set(true),
+            Some(_) => self.peering.greeted.set(clock::now_ns()),
+        }
+        let flags = if self.peer_failure { flag::PEER_FAILURE } else { 0 };
+        let part = Part::Hello(self.attempt());
+        if let Some(status) = self.say(Kind::Hello, flags, part) {
+            self.part_ended(part, status);
+        }
+    }
+
+    /// As far as is known, the peer is not of this library.
+    pub(crate) fn is_foreign(&self) -> bool {
+        !self.peering.speaks.get() && !self.to_self && self.peering.greeted.get() == 0
+    }
+
+    /// Up to when this peer may take in what is said to it, where it has not answered a Hello yet: a foreign one never does.
+    /// None for one that does not, as far as is known.
+    pub(crate) fn listens_until(&self, patience: u64) -> Option<u64> {
+        match self.peering.greeted.get() {
+            _ if self.peering.speaks.get() => Some(u64::MAX),
+            0 => None,
+            greeted => Some(greeted.saturating_add(patience)),
+        }
+    }
+
+    /// UCX's connection stands. A Hello that was said before could not be heard yet: its time begins now.
+    pub(crate) fn is_within_hearing(&self) {
+        if self.peering.greeted.get() != 0 {
+            self.peering.greeted.set(clock::now_ns());
+        }
+    }
+
+    /// Its peer is the worker itself, also by way of a listener of its own. What is sent to it may come in before UCP's call has returned.
+    fn is_own(&self) -> bool {
+        let own = &self.worker.identity;
+        let is_own = |origin: &Origin| origin.identity.same_worker(own);
+        self.to_self || self.origin().is_some_and(is_own)
+    }
+
+    /// The peer has told by which number it knows the connection.
+    pub(crate) fn learn_number(&self, theirs: u32) {
+        self.peering.theirs.set(theirs);
+        // What never changes of what the quick way asks for.
+        let worker = &self.worker;
+        self.peering.own.set(self.is_own());
+        let quick = worker.features & feature::AM != 0 && !self.peering.own.get() && worker.context.is_in_reach(None);
+        self.peering.quick.set(if quick { theirs } else { 0 });
+    }
+
+    /// The peer has said who it is. After UCP's pass.
+    pub(crate) fn met(&self, hello: &Hello) {
+        if self.phase() >= Phase::Ending {
+            return;
+        }
+        if let Some(origin) = hello.address.origin() {
+            self.learn_origin(origin);
+        }
+        self.learn_number(hello.sender);
+        self.peering.speaks.set(true);
+        self.end_silence();
+        self.note_heard();
+        self.note_answer(true);
+        self.answered(self.attempt());
+    }
+
+    /// The peer speaks another version: nothing can be had of it. After UCP's pass.
+    pub(crate) fn refused(&self, theirs: u8) {
+        self.peering.other_version.store(theirs, Ordering::Relaxed);
+        self.peering.speaks.set(false);
+        self.peering.greeted.set(0);
+        log::write(log::WARN, c"endpoint", &format!("{} {}", self.peer_text(), other_version(theirs)));
+        self.fail(Status::UNSUPPORTED);
+    }
+
+    /// Why the peer could not be spoken to, if that is so.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        match self.peering.other_version.load(Ordering::Relaxed) {
+            0 => None,
+            theirs => Some(other_version(theirs)),
+        }
+    }
+
+    /// The oldest end of a connection that this peer has made and nobody has claimed, for the user's endpoint to it.
+    pub(crate) fn claim(worker: &Arc<Worker>, origin: &Origin, params: &EndpointParams) -> Option<Arc<Self>> {
+        let fits = |endpoint: &&Arc<Endpoint>| {
+            endpoint.peering.unclaimed.get()
+                && endpoint.takes_operations()
+                && endpoint.peer_failure == params.peer_failure
+                && endpoint.origin() == Some(origin)
+        };
+        let found = {
+            let endpoints = worker.endpoints.borrow();
+            endpoints.iter().flatten().filter(fits).min_by_key(|endpoint| endpoint.peering.made.get()).cloned()?
+        };
+        found.peering.unclaimed.set(false);
+        if !found.peer_failure {
+            found.unwatch_process();
+        }
+        worker.stats.endpoints.add(1);
+        found.set_limits(params.window);
+        found.watch_for_silence(params.liveness_ns);
+        found.on_open.set(params.on_open.map(|callback| (callback, params.on_open_arg)));
+        found.on_close.set(params.told_of_end());
+        if params.on_open.is_some() {
+            worker.push_event(Event::Opened(found.clone()));
+        }
+        Some(found)
+    }
+}

@@ -1,0 +1,25 @@
+//! An endpoint: connecting, what is under way on it, closing, and the death of its peer.
+//!
+//! `connect` and `listener` make one, `handshake` tells both sides who they are, `flush` and
+//! `close` end what is under way, `failure` and `process_watch` notice a peer that has died,
+//! `send_window` and `credits` hold a fast sender back.
+
+pub(crate) mod admission;
+pub(crate) mod close;
+pub(crate) mod connect;
+pub(crate) mod credits;
+pub mod endpoint;
+pub(crate) mod failure;
+pub(crate) mod flush;
+pub(crate) mod goodbye;
+pub(crate) mod handshake;
+pub mod listener;
+pub(crate) mod listener_sockets;
+pub(crate) mod liveness;
+pub(crate) mod parked_endpoints;
+pub(crate) mod process_watch;
+pub mod send_window;
+pub(crate) mod status;
+pub mod traffic;
+pub(crate) mod transitions;
+pub(crate) mod writable;

@@ -1,0 +1,237 @@
+//! UCP's ends of connections on which nothing has been said, and that no endpoint has.
+//!
+//! UCP counts the ends that two workers make for each other, and joins the n-th of one side to the n-th of the other. This library keeps the same count
+//! (`Worker::places`, `Peering::place`), and a Hello tells the place of its end. So:
+//! - An endpoint that is closed before anything was said on it has its place in the count, of which the peer does not know. It is not closed in UCP, but kept for the
+//!   next one to the same peer, or for the Hello that comes for its place.
+//! - An endpoint that is closed before its peer has said anything, and without its Bye having left, has a place of which the peer may never hear, and which that takes for free: the Hello that comes for
+//!   it gets the next end here, and is known by the one that UCP has joined it to as well (`Peering::heard_on`), as messages before the first answer have no other sender. Only streams
+//!   are lost on it.
+//! - A peer that has given up before it was heard of has left a place in the count here. When the next one's Hello comes, the ends for the places before are made and put aside: one of
+//!   them may still be asked for, as endpoints need not say Hello in the order in which they were made.
+//!
+//! Neither kind is closed before its worker: UCX 1.13 asserts at the end of the worker for ends without error handling that are being closed. So both are bounded.
+
+use crate::engine::base::log;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams};
+use crate::engine::core::endpoint::failure::Reports;
+use crate::engine::core::request::request::Part;
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::os::resource_limits;
+use crate::engine::ucx::request_param::Param;
+use crate::engine::wire::address::{Address, Origin};
+use crate::engine::wire::header::Hello;
+use crate::sys;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Of each kind, for each worker.
+const MOST: usize = 64;
+/// So many may be put aside for one Hello.
+const TRIES: u32 = 16;
+
+/// UCP's ends for one peer.
+#[derive(Default)]
+pub(crate) struct Places {
+    /// So many were made.
+    made: u32,
+    /// Places of ends that are over, or serve for another place, of which the peer may not have heard. The last ones.
+    untold: Vec<u32>,
+}
+
+impl Places {
+    fn add_untold(&mut self, place: u32) {
+        if self.untold.len() >= MOST {
+            self.untold.remove(0);
+        }
+        self.untold.push(place);
+    }
+
+    fn take_untold(&mut self, place: u32) -> bool {
+        let found = self.untold.iter().position(|untold| *untold == place);
+        found.map(|at| self.untold.remove(at)).is_some()
+    }
+}
+
+/// UCP's end of a connection, and who is told when it fails.
+pub(crate) struct End {
+    ucp: sys::ucp_ep_h,
+    place: u32,
+    reports: Rc<Reports>,
+}
+
+struct Untouched {
+    peer: Origin,
+    peer_failure: bool,
+    /// For the Hello that comes on it, and for nobody else.
+    aside: bool,
+    end: End,
+}
+
+/// Those of a worker. Belongs to whoever is inside its gate.
+#[derive(Default)]
+pub(crate) struct UntouchedEnds(RefCell<Vec<Untouched>>);
+
+impl UntouchedEnds {
+    fn take_first(&self, fits: impl Fn(&Untouched) -> bool) -> Option<End> {
+        let mut ends = self.0.borrow_mut();
+        let place = ends.iter().position(|one| !one.end.reports.has_failed() && fits(one))?;
+        Some(ends.remove(place).end)
+    }
+
+    /// The oldest to this peer that was made here.
+    pub(crate) fn take(&self, peer: &Origin, peer_failure: bool) -> Option<End> {
+        self.take_first(|one| !one.aside && one.peer == *peer && one.peer_failure == peer_failure)
+    }
+
+    /// The one with this place.
+    pub(crate) fn take_this(&self, peer: &Origin, place: u32) -> Option<End> {
+        self.take_first(|one| one.end.place == place && one.peer == *peer)
+    }
+
+    /// Whether it reports failures, if it is here.
+    fn peer_failure_of(&self, peer: &Origin, place: u32) -> Option<bool> {
+        let ends = self.0.borrow();
+        ends.iter().find(|one| one.end.place == place && one.peer == *peer).map(|one| one.peer_failure)
+    }
+
+    pub(crate) fn are_some(&self) -> bool {
+        !self.0.borrow().is_empty()
+    }
+
+    /// UCP's worker has gone, and they with it.
+    pub(crate) fn clear(&self) {
+        self.0.take();
+    }
+}
+
+impl Worker {
+    /// Those that have failed are closed first. It comes back where there are too many.
+    fn keep_untouched(&self, kept: Untouched) -> std::result::Result<(), Untouched> {
+        let failed: Vec<_> = {
+            let mut ends = self.untouched.0.borrow_mut();
+            let (failed, left) = ends.drain(..).partition(|one| one.end.reports.has_failed());
+            *ends = left;
+            failed
+        };
+        failed.into_iter().for_each(|one| self.close_failed(one));
+        let mut ends = self.untouched.0.borrow_mut();
+        if ends.iter().filter(|one| one.aside == kept.aside).count() >= MOST {
+            return Err(kept);
+        }
+        ends.push(kept);
+        Ok(())
+    }
+
+    fn close_failed(&self, one: Untouched) {
+        self.resting.begin();
+        self.start_part(None, Part::Nothing, |slot| {
+            let mut param = Param::new(slot);
+            param.flags(sys::UCP_EP_CLOSE_FLAG_FORCE);
+            // SAFETY: an end that nobody has any more, inside its worker's gate; `start_part` keeps the slot until UCP calls back.
+            unsafe { sys::ucp_ep_close_nbx(one.end.ucp, param.as_ptr()) }
+        });
+    }
+}
+
+impl Endpoint {
+    /// To a peer that has said Hello on its end of a connection, of which this side has made none. None where it has, which is over by now.
+    pub(crate) fn create_back(worker: &Arc<Worker>, peer: &Origin, hello: &Hello) -> Result<Option<Arc<Self>>> {
+        let kept = worker.untouched.peer_failure_of(peer, hello.place);
+        let (made, untold) = {
+            // Not one more for each name that somebody thinks of.
+            let mut places = worker.places.borrow_mut();
+            places.get_mut(peer).map_or((0, false), |places| (places.made, places.take_untold(hello.place)))
+        };
+        if kept.is_none() && hello.place <= made && !untold {
+            return Ok(None);
+        }
+        if hello.place.saturating_sub(made) > TRIES {
+            let text = format!("its end is number {}, and {made} were made here", hello.place);
+            return Err(Error::new(Status::EXCEEDS_LIMIT, text));
+        }
+        let params = EndpointParams::quiet(kept.unwrap_or(hello.peer_failure));
+        let end = Self::create_for(worker, &hello.address, &params, Some(hello.place))?;
+        let joined = end.peering.place.replace(hello.place);
+        if joined != hello.place {
+            worker.places.borrow_mut().entry(*peer).or_default().add_untold(joined);
+        }
+        Ok(Some(end))
+    }
+
+    /// It is over in UCP.
+    pub(crate) fn leave_place(&self) {
+        let (place, Some(peer)) = (self.peering.place.get(), self.origin()) else { return };
+        let heard = self.peering.theirs.get() != 0 || self.peering.greeted_by_peer.get();
+        if place != 0 && !heard && !self.has_told_end() {
+            self.worker.places.borrow_mut().entry(*peer).or_default().add_untold(place);
+        }
+    }
+
+    /// Has UCP make an end to the peer: the next one, or as many as there are up to this place.
+    pub(crate) fn create_from_address(&self, address: &Address, place: Option<u32>) -> Result<()> {
+        let text = || format!("address: no endpoint to {}: is it still running?", self.peer_text());
+        loop {
+            let mut params = self.ucp_params();
+            params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_REMOTE_ADDRESS);
+            params.address = address.bytes().as_ptr().cast();
+            if let Some(peer) = self.origin() {
+                // Whatever comes of it: UCP has counted it before it can fail.
+                let mut places = self.worker.places.borrow_mut();
+                let Places { made, .. } = places.entry(*peer).or_default();
+                *made = made.saturating_add(1);
+                self.peering.place.set(*made);
+            }
+            self.create_in_ucp(&params).map_err(|(status, logged)| {
+                self.unwatch_process();
+                Error::new(status, resource_limits::with_shared_memory(log::with_reason(text(), &logged)))
+            })?;
+            if place.is_none_or(|place| place <= self.peering.place.get()) || !self.give_up_end(true) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Neither side has said anything on it, and no flush of UCP's is under way.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.peering.silent.get()
+            && !self.peering.greeted_by_peer.get()
+            && !self.closing.outcome.get().is_error()
+            && !self.closing.process_ended.get()
+            && self.flushes.borrow().is_empty()
+    }
+
+    /// UCP's end comes from an endpoint that has not used it.
+    pub(crate) fn take_over(&self, end: End) {
+        self.ucp.set(end.ucp);
+        self.peering.place.set(end.place);
+        end.reports.to(self);
+        self.reports.replace(end.reports);
+    }
+
+    /// Gives UCP's end up, if nothing has gone through it. False: it is to be closed.
+    pub(crate) fn leave_untouched(&self) -> bool {
+        self.is_untouched() && self.give_up_end(false)
+    }
+
+    /// Keeps UCP's end for others; `aside`: it is not the one that was wanted. False where nobody could ask for it.
+    fn give_up_end(&self, aside: bool) -> bool {
+        let Some(peer) = self.origin() else { return false };
+        let reports = self.reports.take();
+        reports.to_nobody();
+        let end = End { ucp: self.ucp.get(), place: self.peering.place.get(), reports };
+        let kept = Untouched { peer: *peer, peer_failure: self.peer_failure, aside, end };
+        match self.worker.keep_untouched(kept) {
+            Ok(()) => {
+                self.ucp.set(std::ptr::null_mut());
+                true
+            }
+            Err(Untouched { end, .. }) => {
+                self.take_over(end);
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Notices that a process on this host has ended, whichever transport leads to it and whatever state UCX is in.
+//!
+//! UCX finds a dead shared-memory peer by its keepalive, which has been seen to miss a peer that was killed with a large
+//! send under way, and one that nobody has reaped. Here each process that endpoints of a worker lead to is watched by one
+//! descriptor (pidfd), which the kernel makes readable when the process has ended. They stand behind the worker's own
+//! descriptor, so that a sleeper wakes at once; a worker that is busy looks ten times a second, by the clock that it reads
+//! anyway. Where the kernel, the namespaces or a limit do not allow it, UCX's keepalive remains.
+
+use crate::engine::base::clock;
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::worker::worker::{attention, Worker};
+use crate::engine::os::process_identity::{self, Identity};
+use crate::sys;
+use std::cell::{Cell, RefCell};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// Between two looks while the worker is busy.
+const INTERVAL_NS: u64 = 100_000_000;
+/// How long what an ended process has sent is read: others may go on sending.
+const READING_NS: u64 = 20_000_000;
+/// Descriptors taken in by one look; the others are found by the next.
+const MOST_AT_ONCE: usize = 32;
+
+/// A process, and what watches it.
+struct Watched {
+    pid: u32,
+    start_time: u64,
+    descriptor: OwnedFd,
+    /// Endpoints that lead there.
+    endpoints: u32,
+}
+
+/// The processes that a worker's endpoints lead to. Belongs to whoever is inside the gate.
+pub(crate) struct PeerWatch {
+    epoll: RefCell<Option<OwnedFd>>,
+    processes: RefCell<Vec<Watched>>,
+    /// When to look again; never, while nothing is watched.
+    next_look: Cell<u64>,
+}
+
+impl Default for PeerWatch {
+    fn default() -> Self {
+        PeerWatch { epoll: RefCell::default(), processes: RefCell::default(), next_look: Cell::new(u64::MAX) }
+    }
+}
+
+/// What is known of a process that is to be watched.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Found {
+    Alive,
+    /// It has ended, or a later process has got its number.
+    Gone,
+    /// It cannot be watched.
+    Unknown,
+}
+
+impl PeerWatch {
+    /// For an event loop, once something is watched.
+    pub(crate) fn descriptor(&self) -> Option<RawFd> {
+        self.epoll.borrow().as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    pub(crate) fn is_watching(&self) -> bool {
+        self.next_look.get() != u64::MAX
+    }
+
+    #[inline]
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        now >= self.next_look.get()
+    }
+
+    fn add(&self, process: &Identity) -> Found {
+        let known = |watched: &&mut Watched| watched.pid == process.pid && watched.start_time == process.start_time;
+        if let Some(watched) = self.processes.borrow_mut().iter_mut().find(known) {
+            watched.endpoints += 1;
+            return Found::Alive;
+        }
+        let (found, descriptor) = open(process);
+        let Some(descriptor) = descriptor else { return found };
+        let mut epoll = self.epoll.borrow_mut();
+        if epoll.is_none() {
+            // SAFETY: no precondition; what it returns is checked.
+            *epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) });
+        }
+        let Some(set) = epoll.as_ref() else { return Found::Unknown };
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: u64::from(process.pid) };
+        let (set, fd) = (set.as_raw_fd(), descriptor.as_raw_fd());
+        // SAFETY: two live descriptors and a valid event.
+        if unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, fd, &mut event) } != 0 {
+            return Found::Unknown;
+        }
+        let watched = Watched { pid: process.pid, start_time: process.start_time, descriptor, endpoints: 1 };
+        self.processes.borrow_mut().push(watched);
+        self.next_look.set(0);
+        found
+    }
+
+    fn remove(&self, process: &Identity) {
+        let mut processes = self.processes.borrow_mut();
+        let known = |watched: &Watched| watched.pid == process.pid && watched.start_time == process.start_time;
+        let Some(index) = processes.iter().position(known) else { return };
+        processes[index].endpoints -= 1;
+        if processes[index].endpoints == 0 {
+            // Closing it takes it out of the set: nobody else has a copy, but for a forked child, which must not matter.
+            let gone = processes.swap_remove(index);
+            self.forget(&gone.descriptor);
+        }
+        if processes.is_empty() {
+            self.next_look.set(u64::MAX);
+        }
+    }
+
+    /// Gives back what it holds.
+    pub(crate) fn clear(&self) {
+        self.next_look.set(u64::MAX);
+        self.processes.borrow_mut().clear();
+        self.epoll.replace(None);
+    }
+
+    fn forget(&self, descriptor: &OwnedFd) {
+        if let Some(set) = self.descriptor() {
+            // SAFETY: two live descriptors; the event is not looked at.
+            unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_DEL, descriptor.as_raw_fd(), std::ptr::null_mut()) };
+        }
+    }
+
+    /// The processes that have ended. They are not reported again.
+    fn ended(&self, now: u64) -> Vec<(u32, u64)> {
+        self.next_look.set(now.saturating_add(INTERVAL_NS));
+        let Some(set) = self.descriptor() else { return Vec::new() };
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST_AT_ONCE];
+        // SAFETY: a live descriptor, and room for so many events.
+        let count = unsafe { libc::epoll_wait(set, events.as_mut_ptr(), MOST_AT_ONCE as libc::c_int, 0) };
+        let processes = self.processes.borrow();
+        let mut ended = Vec::new();
+        for event in events.iter().take(usize::try_from(count).unwrap_or(0)) {
+            let pid = event.u64 as u32;
+            // Of several with one number at most one is alive: the descriptors of the others are readable as well.
+            for watched in processes.iter().filter(|watched| watched.pid == pid && is_readable(&watched.descriptor)) {
+                self.forget(&watched.descriptor);
+                ended.push((watched.pid, watched.start_time));
+            }
+        }
+        ended
+    }
+}
+
+pub(crate) fn is_readable(descriptor: &OwnedFd) -> bool {
+    let mut entry = libc::pollfd { fd: descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one live descriptor.
+    unsafe { libc::poll(&mut entry, 1, 0) == 1 }
+}
+
+fn owned(fd: RawFd) -> Option<OwnedFd> {
+    // SAFETY: just opened, nobody else's.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A descriptor that becomes readable when the process has ended.
+pub(crate) fn open(process: &Identity) -> (Found, Option<OwnedFd>) {
+    // SAFETY: a system call that takes numbers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process.pid, 0) } as RawFd;
+    let Some(descriptor) = owned(fd) else {
+        let gone = std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+        return (if gone { Found::Gone } else { Found::Unknown }, None);
+    };
+    // Opened first, then compared: from here on the number stays with this process.
+    match process_identity::start_time_of(process.pid) {
+        Some(start_time) if start_time == process.start_time => (Found::Alive, Some(descriptor)),
+        Some(_) => (Found::Gone, None),
+        None if is_readable(&descriptor) => (Found::Gone, None),
+        None => (Found::Unknown, None),
+    }
+}
+
+impl Worker {
+    /// Begins to watch the process, one more endpoint leading there. Inside the gate.
+    pub(crate) fn watch_process(&self, process: &Identity) -> Found {
+        let before = self.peers.descriptor();
+        let found = self.peers.add(process);
+        if let (None, Some(set), Some(wakeup)) = (before, self.peers.descriptor(), self.wakeup.get()) {
+            wakeup.add(set);
+        }
+        found
+    }
+
+    /// An endpoint that led there has gone. Inside the gate.
+    pub(crate) fn unwatch_process(&self, process: &Identity) {
+        self.peers.remove(process);
+    }
+
+    /// What a process has sent before it ended was sent: it is here, perhaps behind what others send.
+    fn read_what_is_left(&self) {
+        let deadline = clock::deadline_after(READING_NS);
+        // SAFETY: a live worker, and we are inside its gate.
+        while unsafe { sys::ucp_worker_progress(self.ucp()) } != 0 && clock::now_ns() < deadline {}
+    }
+
+    /// Has the endpoints fail whose processes have ended. True if there were any. Inside the gate.
+    pub(crate) fn look_at_peers(&self, now: u64) -> bool {
+        self.attention.set(self.attention.get() & !attention::PEERS);
+        let ended = self.peers.ended(now);
+        if ended.is_empty() {
+            return false;
+        }
+        self.read_what_is_left();
+        let endpoints = self.endpoints.borrow();
+        let lost = |endpoint: &&std::sync::Arc<Endpoint>| {
+            endpoint.watched_process().is_some_and(|process| ended.contains(&(process.pid, process.start_time)))
+        };
+        for endpoint in endpoints.iter().flatten().filter(lost) {
+            endpoint.process_ended(now);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_ends_is_reported_once() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let mut process = Identity::of_this_process(1);
+        process.pid = child.id();
+        process.start_time = process_identity::start_time_of(child.id()).unwrap();
+        let watch = PeerWatch::default();
+        assert!(!watch.is_due(1));
+        assert_eq!(watch.add(&process), Found::Alive);
+        assert_eq!(watch.add(&process), Found::Alive);
+        assert!(watch.is_due(1));
+        assert!(watch.ended(1).is_empty());
+        assert!(!watch.is_due(1) && watch.is_due(1 + INTERVAL_NS));
+        let another = Identity { start_time: process.start_time + 1, ..process };
+        assert_eq!(watch.add(&another), Found::Gone);
+        child.kill().unwrap();
+        let mut entry = libc::pollfd { fd: watch.descriptor().unwrap(), events: libc::POLLIN, revents: 0 };
+        // Not reaped yet: what counts is that it has ended.
+        // SAFETY: one live descriptor.
+        assert_eq!(unsafe { libc::poll(&mut entry, 1, 60_000) }, 1);
+        assert_eq!(watch.ended(2), [(process.pid, process.start_time)]);
+        assert!(watch.ended(3).is_empty());
+        child.wait().unwrap();
+        assert_eq!(watch.add(&Identity { start_time: process.start_time + 1, ..process }), Found::Gone);
+        watch.remove(&process);
+        watch.remove(&process);
+        assert!(!watch.is_due(u64::MAX - 1));
+    }
+}

@@ -1,0 +1,491 @@
+//! The send window of an endpoint, and the queue behind it.
+//!
+//! UCP takes any number of sends, and keeps in memory what its transport has no room for. So it is given only so many at a time;
+//! what comes on top waits here, in its order, and so does everything as long as no peer has answered. What waits is in flight for
+//! everyone else: counted, with its timer, to be cancelled at once. It goes out after a pass, never from inside UCP's progress,
+//! where messages lose their order.
+//!
+//! A send that UCP completes inside its call takes no place, and nobody looks at the window for it: the status word, which every
+//! send looks at, says when the next one has to come here.
+
+use crate::engine::base::counters::Counter;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::request::inflight::Out;
+use crate::engine::core::request::operation::{flag, OpParams, Submitted};
+use crate::engine::core::request::request::{mark, Kind, Part, Slot, Ticket};
+use crate::engine::core::worker::submission_ring::Queued;
+use crate::engine::core::worker::worker::{attention, Worker};
+use crate::engine::messaging::tag::tag;
+use crate::sys;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+/// How much an endpoint may have under way.
+#[derive(Clone, Copy)]
+pub struct WindowLimits {
+    /// Sends that UCP has and has not completed.
+    pub ops: u32,
+    /// Bytes in them. The send that reaches it goes out, too: so one always does that finds nothing under way.
+    pub bytes: u64,
+    /// Sends that wait behind those.
+    pub queue_ops: u32,
+    /// Bytes in them.
+    pub queue_bytes: u64,
+}
+
+impl WindowLimits {
+    /// Where nothing else was asked for.
+    pub const DEFAULT: WindowLimits =
+        WindowLimits { ops: 256, bytes: 256 << 20, queue_ops: 16384, queue_bytes: u64::MAX };
+}
+
+/// Sends that wait where those that are owed are refused as well: nobody who keeps to what members of groups may ask each other gets there.
+pub(crate) const MOST_OWED: u64 = 1 << 18;
+
+/// Entries of the queue beyond which those are looked for that have ended where they stood.
+const SWEEP: usize = 64;
+
+enum Waiting {
+    Send(Ticket),
+    /// A flush, which waits for UCP's half of it.
+    Flush(Ticket),
+}
+
+impl Waiting {
+    fn slot(&self) -> Option<&Slot> {
+        let (Waiting::Send(ticket) | Waiting::Flush(ticket)) = self;
+        ticket.current()
+    }
+}
+
+/// What waits, oldest first. Belongs to whoever is inside the worker's gate.
+struct Lane {
+    entries: RefCell<VecDeque<Waiting>>,
+    /// Look for entries that have ended at this length.
+    sweep_at: Cell<usize>,
+}
+
+impl Lane {
+    fn new() -> Self {
+        Lane { entries: RefCell::default(), sweep_at: Cell::new(SWEEP) }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.entries.borrow().is_empty()
+    }
+
+    fn push(&self, entry: Waiting) {
+        let mut entries = self.entries.borrow_mut();
+        if entries.len() >= self.sweep_at.get() {
+            entries.retain(|known| known.slot().is_some());
+            self.sweep_at.set(SWEEP.max(2 * entries.len()));
+        }
+        entries.push_back(entry);
+    }
+
+    /// Takes the oldest entry out, if it may go: a flush always may, as what was before it has gone.
+    fn next(&self, may: impl Fn(&Slot) -> bool) -> Option<Waiting> {
+        let mut entries = self.entries.borrow_mut();
+        loop {
+            let front = entries.front()?;
+            match (front.slot(), front) {
+                (None, _) => entries.pop_front(),
+                (Some(slot), Waiting::Send(_)) if !may(slot) => return None,
+                _ => return entries.pop_front(),
+            };
+        }
+    }
+}
+
+/// See the top of this file. Cells belong to whoever is inside the worker's gate.
+pub(crate) struct SendWindow {
+    limits: Cell<WindowLimits>,
+    /// What UCP has.
+    ops: Cell<u32>,
+    bytes: Cell<u64>,
+    /// What waits; read by any thread.
+    pub(crate) queued_ops: Counter,
+    pub(crate) queued_bytes: Counter,
+    waiting: Lane,
+    /// Active messages for which the peer has given no credit yet, and the flushes behind them: what needs none does not wait for them.
+    uncredited: Lane,
+    /// In `Worker::windows`.
+    listed: Cell<bool>,
+}
+
+impl SendWindow {
+    pub(crate) fn new(limits: WindowLimits) -> Self {
+        SendWindow {
+            limits: Cell::new(limits),
+            ops: Cell::new(0),
+            bytes: Cell::new(0),
+            queued_ops: Counter::default(),
+            queued_bytes: Counter::default(),
+            waiting: Lane::new(),
+            uncredited: Lane::new(),
+            listed: Cell::new(false),
+        }
+    }
+
+    /// Sends that UCP has, and bytes in them.
+    pub(crate) fn in_ucp(&self) -> (u64, u64) {
+        (self.ops.get().into(), self.bytes.get())
+    }
+
+    #[inline]
+    fn has_room(&self) -> bool {
+        let limits = self.limits.get();
+        self.ops.get() < limits.ops && self.bytes.get() < limits.bytes
+    }
+
+    /// Something waits.
+    pub(crate) fn is_queueing(&self) -> bool {
+        !self.waiting.is_empty() || !self.uncredited.is_empty()
+    }
+
+    /// There is a place for one more send, and nothing that would have to go before it.
+    pub(crate) fn is_free(&self) -> bool {
+        self.has_room() && self.waiting.is_empty()
+    }
+}
+
+impl Endpoint {
+    /// Before any other thread can know the endpoint.
+    pub(crate) fn set_limits(&self, limits: WindowLimits) {
+        self.window.limits.set(limits);
+        self.asked.limits.set(limits);
+    }
+
+    /// A send is in flight from now on: UCP has it, or the queue.
+    #[inline]
+    pub(crate) fn send_begun(&self, slot: &Slot) {
+        if !stands_before_others(slot) {
+            return self.send_begins_to_wait(slot);
+        }
+        self.stands(slot.length.get());
+        if slot.has_mark(mark::WAITING) {
+            self.send_begins_to_wait(slot);
+        } else {
+            self.given_to_ucp(slot);
+        }
+    }
+
+    fn send_begins_to_wait(&self, slot: &Slot) {
+        self.window.queued_ops.add(1);
+        self.window.queued_bytes.add(slot.length.get());
+        self.stands_in_queue(slot.length.get());
+    }
+
+    #[inline]
+    fn given_to_ucp(&self, slot: &Slot) {
+        let window = &self.window;
+        window.ops.set(window.ops.get() + 1);
+        window.bytes.set(window.bytes.get() + slot.length.get());
+        if !window.has_room() {
+            self.hold();
+        }
+    }
+
+    /// A send has ended. Inside UCP's progress perhaps: what has room now goes out after the pass.
+    #[inline]
+    pub(crate) fn send_ended(&self, slot: &Slot) {
+        let window = &self.window;
+        let waited = slot.has_mark(mark::WAITING);
+        if stands_before_others(slot) {
+            self.stood(slot.length.get());
+        }
+        if waited {
+            self.send_left_queue(slot);
+            if slot.has_mark(mark::CREDITED) {
+                self.credits.unspend(slot.queued.get().outgoing.charge);
+            }
+        } else {
+            window.ops.set(window.ops.get() - 1);
+            window.bytes.set(window.bytes.get() - slot.length.get());
+        }
+        if waited || window.is_queueing() || self.writable.is_armed() {
+            self.tend_later();
+        }
+        self.reopen();
+    }
+
+    fn send_left_queue(&self, slot: &Slot) {
+        self.window.queued_ops.subtract(1);
+        self.window.queued_bytes.subtract(slot.length.get());
+        self.stood_in_queue(slot.length.get());
+    }
+
+    /// UCP is about to get a send that waited.
+    pub(crate) fn send_goes_out(&self, slot: &Slot) {
+        self.send_left_queue(slot);
+        slot.clear_mark(mark::WAITING | mark::CREDITED);
+        self.given_to_ucp(slot);
+    }
+
+    /// No send may go straight to UCP.
+    pub(crate) fn is_held(&self) -> bool {
+        self.waits_for_peer() || !self.window.is_free()
+    }
+
+    /// Sends may go straight to UCP again, if there is no reason left why not.
+    fn reopen(&self) {
+        if self.has_status(Self::HELD) && !self.is_held() {
+            self.open_status(Self::HELD);
+        }
+    }
+
+    /// Refuses a send that would have to wait and may not, or for which the queue has no room. Inside the gate; what goes through the ring has been
+    /// promised its place (see `promise`).
+    pub(crate) fn check_queue(&self, params: &OpParams, length: usize) -> Result<()> {
+        let limits = self.window.limits.get();
+        let (ops, bytes) = self.waiting();
+        let full = ops >= limits.queue_ops.into() || bytes.saturating_add(length as u64) > limits.queue_bytes;
+        let owed = params.flags & flag::OWED != 0 && ops < MOST_OWED;
+        if params.flags & flag::NO_WAIT == 0 && (!full || owed) {
+            return Ok(());
+        }
+        Err(self.no_room(full, false))
+    }
+
+    /// `full`: of the queue. `credit`: there was none, whatever is known inside the gate.
+    #[cold]
+    pub(crate) fn no_room(&self, full: bool, credit: bool) -> Error {
+        const WINDOW: &str =
+            "its send window is full (send_window_ops, send_window_bytes), or the peer has not answered yet";
+        const CREDIT: &str = "the peer holds as many active messages and questions as it may, 256 or 8 MiB of them, whatever the send window: \
+            its handlers' messages have to be destroyed";
+        let text = match (credit || self.credits.is_short(), self.is_open()) {
+            _ if full => "its send queue is full (send_queue_ops, send_queue_bytes)".to_owned(),
+            (true, true) => CREDIT.to_owned(),
+            (true, false) => format!("{WINDOW}; and {CREDIT}"),
+            (false, _) => WINDOW.to_owned(),
+        };
+        let text = format!("endpoint: {text}; ucxx_endpoint_on_writable tells when to try again");
+        Error::new(Status::NO_RESOURCE, text)
+    }
+
+    /// A send that cannot go to UCP yet. Inside the gate.
+    #[cold]
+    pub(crate) fn queue_send(
+        &self,
+        kind: Kind,
+        parts: &[tag::Part],
+        tag: u64,
+        memory_type: Option<sys::ucs_memory_type_t>,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        let length: usize = parts.iter().map(|part| part.length).sum();
+        self.check_queue(params, length)?;
+        let describe = |slot: &Slot| {
+            let (buffer, count, scattered) = tag::describe_parts(slot, parts);
+            Queued { buffer, count, scattered, tag, memory_type, endpoint: self, ..Queued::NOTHING }
+        };
+        Ok(self.queue_described(kind, length as u64, params, out, describe))
+    }
+
+    /// The same for one that describes itself, and for which there is a place.
+    pub(crate) fn queue_described(
+        &self,
+        kind: Kind,
+        length: u64,
+        params: &OpParams,
+        out: Out,
+        describe: impl FnOnce(&Slot) -> Queued,
+    ) -> Submitted {
+        let slot = self.worker.take_slot();
+        let queued = describe(slot);
+        slot.begin(kind, params, length, queued.tag, out.is_wanted());
+        slot.queued.set(queued);
+        self.enqueue(slot, params, out);
+        Submitted::Pending
+    }
+
+    /// The same for one that is described in its slot, and has been promised its place.
+    pub(crate) fn enqueue(&self, slot: &Slot, params: &OpParams, out: Out) {
+        slot.add_mark(mark::WAITING);
+        self.worker.start(slot, Some(self), params, out);
+        if !slot.kind.get().needs_credit() {
+            return self.window.waiting.push(Waiting::Send(slot.ticket()));
+        }
+        self.window.uncredited.push(Waiting::Send(slot.ticket()));
+        self.credit_messages();
+        if !self.window.waiting.is_empty() {
+            // What comes next would overtake those that have just got the credit that they waited for.
+            self.hold();
+            self.tend_later();
+        }
+    }
+
+    /// As `must_wait`, for a send from the ring that is described in its slot; of a message the credit is taken.
+    pub(crate) fn must_queue(&self, slot: &Slot) -> bool {
+        self.must_wait() || (slot.kind.get().needs_credit() && !self.pay_from_ring(slot.queued.get().outgoing.charge))
+    }
+
+    /// Takes the credit for a message that is about to go out. False if there is none, or others wait for theirs.
+    #[inline]
+    pub(crate) fn pay(&self, charge: u16) -> bool {
+        let pays = self.may_pay(charge);
+        if pays {
+            self.credits.spend(charge);
+        }
+        pays
+    }
+
+    /// The same for one that has perhaps been promised it.
+    pub(crate) fn pay_from_ring(&self, charge: u16) -> bool {
+        let pays = self.may_pay(charge);
+        if pays {
+            self.spend(charge);
+        }
+        pays
+    }
+
+    #[inline(always)]
+    fn may_pay(&self, charge: u16) -> bool {
+        let may = self.credits.suffice(charge) && self.window.uncredited.is_empty();
+        if !may {
+            self.credits.refused(charge);
+        }
+        may
+    }
+
+    /// Lets the messages on for which there is credit now.
+    fn credit_messages(&self) {
+        let may = |slot: &Slot| {
+            let charge = slot.queued.get().outgoing.charge;
+            let may = self.credits.suffice(charge);
+            if may {
+                self.spend(charge);
+                slot.add_mark(mark::CREDITED);
+                self.stands(slot.length.get());
+            }
+            may
+        };
+        while let Some(next) = self.window.uncredited.next(may) {
+            self.window.waiting.push(next);
+        }
+        self.credits.look_again(!self.window.uncredited.is_empty());
+    }
+
+    /// The peer has given credit. Inside UCP's progress perhaps.
+    pub(crate) fn credits_came(&self) {
+        if self.awaits_credit() {
+            self.tend_later();
+        }
+    }
+
+    /// Somebody waits for credit, or may.
+    #[inline(always)]
+    pub(crate) fn awaits_credit(&self) -> bool {
+        // One that another thread was refused is not among those that are short inside.
+        self.credits.is_short() || self.writable.is_armed()
+    }
+
+    /// Flushes have to wait as well.
+    pub(crate) fn holds_flushes(&self) -> bool {
+        self.is_connecting() || self.window.is_queueing()
+    }
+
+    /// A flush that has been started, without UCP's half.
+    pub(crate) fn queue_flush(&self, flush: &Slot) {
+        let lane = if self.window.uncredited.is_empty() { &self.window.waiting } else { &self.window.uncredited };
+        lane.push(Waiting::Flush(flush.ticket()));
+    }
+
+    /// UCP's half of a flush that waited.
+    fn flush_part(&self, flush: Ticket) {
+        if let Some(ended) = self.start_flush(Part::Flush(flush)) {
+            self.worker.flush_part_ended(flush, ended);
+        }
+    }
+
+    /// Has a pass look at the queue, and at who waits for room.
+    pub(crate) fn tend_later(&self) {
+        if self.window.listed.get() {
+            return;
+        }
+        let Some(endpoint) = self.registered() else { return };
+        self.window.listed.set(true);
+        self.worker.windows.borrow_mut().push_back(endpoint);
+        self.worker.attend(attention::WINDOWS);
+    }
+
+    /// Gives UCP what there is room for. Not inside its progress. How much that was.
+    pub(crate) fn drain_queue(&self) -> u32 {
+        if self.waits_for_peer() || self.phase() > Phase::Flushing || self.closing.given_up.get() {
+            return 0;
+        }
+        self.credit_messages();
+        let mut count = 0;
+        while let Some(next) = self.window.waiting.next(|_| self.window.has_room()) {
+            count += 1;
+            match next {
+                Waiting::Send(ticket) => {
+                    if let Some(slot) = ticket.current() {
+                        self.worker.send_after_waiting(slot, self);
+                    }
+                }
+                Waiting::Flush(ticket) => self.flush_part(ticket),
+            }
+        }
+        if !self.window.is_queueing() {
+            self.flush_before_close();
+        }
+        self.reopen();
+        count
+    }
+
+    /// Nobody is to get what waits in the queue.
+    pub(crate) fn cut_queue(&self) {
+        if !self.is_connecting() {
+            self.end_queue(self.cut_short());
+            self.flush_before_close();
+        }
+    }
+
+    /// Ends what waits.
+    pub(crate) fn end_queue(&self, status: Status) {
+        let window = &self.window;
+        while let Some(next) = window.waiting.next(|_| true).or_else(|| window.uncredited.next(|_| true)) {
+            let Some(slot) = next.slot() else { continue };
+            match next {
+                Waiting::Send(_) => {
+                    slot.reason.set(status.0);
+                    self.worker.complete(slot, status);
+                }
+                // The sends before it tell a worker's flush what became of them.
+                Waiting::Flush(ticket) if slot.kind.get() == Kind::WorkerFlush => {
+                    self.worker.flush_part_ended(ticket, Status::OK);
+                }
+                Waiting::Flush(ticket) => {
+                    slot.note_reason(status);
+                    self.worker.flush_part_ended(ticket, Status::OK);
+                }
+            }
+        }
+    }
+}
+
+/// Does a next send that needs no credit find it before it? One that waits for its own credit is overtaken.
+#[inline(always)]
+fn stands_before_others(slot: &Slot) -> bool {
+    !slot.has_mark(mark::WAITING) || slot.has_mark(mark::CREDITED) || !slot.kind.get().needs_credit()
+}
+
+impl Worker {
+    /// Looks after the endpoints whose windows have changed: each once. After UCP's pass. How much there was to do.
+    pub(crate) fn tend_windows(&self) -> u32 {
+        let mut handled = 0;
+        let mut left = self.windows.borrow().len();
+        while left > 0 {
+            left -= 1;
+            let Some(endpoint) = self.windows.borrow_mut().pop_front() else { break };
+            handled += endpoint.drain_queue();
+            endpoint.window.listed.set(false);
+            handled += self.tell_if_writable(&endpoint);
+        }
+        handled
+    }
+}

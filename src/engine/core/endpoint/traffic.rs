@@ -1,0 +1,103 @@
+//! What is under way on an endpoint, and what has been sent there: counters that belong to whoever is inside the worker's gate.
+#![deny(unsafe_code)]
+
+use crate::engine::base::status::Result;
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::request::{Kind, Part, Slot};
+use std::cell::Cell;
+
+/// Figures of an endpoint.
+#[allow(missing_docs)]
+pub struct Traffic {
+    pub operations_sent: u64,
+    pub bytes_sent: u64,
+    pub in_flight: u64,
+    pub window_operations: u64,
+    pub window_bytes: u64,
+    pub queued_operations: u64,
+    pub queued_bytes: u64,
+}
+
+impl Endpoint {
+    #[inline]
+    pub(crate) fn in_flight_add(&self, slot: &Slot) {
+        let counter = self.counter(slot.kind.get());
+        counter.set(counter.get() + 1);
+        if let Some(counter) = self.counter_of_part(slot, slot.kind.get()) {
+            counter.set(counter.get() + 1);
+        }
+        if matches!(slot.kind.get(), Kind::Get | Kind::Atomic) {
+            self.has_read.set(true);
+        }
+        if slot.kind.get().is_send() {
+            self.one_sided.set(self.one_sided.get() + u32::from(slot.kind.get().is_one_sided()));
+            self.send_begun(slot);
+        }
+    }
+
+    /// `kind` is the slot's.
+    #[inline(always)]
+    pub(crate) fn in_flight_remove(&self, slot: &Slot, kind: Kind) {
+        let counter = self.counter(kind);
+        counter.set(counter.get() - 1);
+        if let Some(counter) = self.counter_of_part(slot, kind) {
+            counter.set(counter.get() - 1);
+        }
+        if kind.is_send() {
+            self.one_sided.set(self.one_sided.get() - u32::from(kind.is_one_sided()));
+            self.send_ended(slot);
+        }
+    }
+
+    #[inline(always)]
+    fn counter(&self, kind: Kind) -> &Cell<u32> {
+        if kind.is_flushed() {
+            &self.sends
+        } else if kind.is_recv() {
+            &self.watchers
+        } else {
+            &self.controls
+        }
+    }
+
+    /// Where some of the controls are counted once more.
+    #[inline(always)]
+    fn counter_of_part(&self, slot: &Slot, kind: Kind) -> Option<&Cell<u32>> {
+        if kind != Kind::Internal {
+            return None;
+        }
+        match slot.part.get() {
+            Part::Nothing => Some(&self.sayings),
+            Part::Flush(_) | Part::FlushBeforeClose | Part::Answer => Some(&self.ucp_flushes),
+            _ => None,
+        }
+    }
+
+    /// How far it has got with sending: the position after which nothing was sent.
+    pub(crate) fn operations_sent(&self) -> u64 {
+        self.operations_sent.get()
+    }
+
+    #[inline]
+    pub(crate) fn count_sent(&self, bytes: u64) {
+        self.operations_sent.add(1);
+        self.bytes_sent.add(bytes);
+    }
+
+    /// What has been sent, and where what is in flight stands.
+    pub fn traffic(&self) -> Result<Traffic> {
+        let _inside = self.worker.enter()?;
+        let (window_operations, window_bytes) = self.window.in_ucp();
+        // Not in the last expression, whose temporaries are dropped after `_inside`: another thread would find it borrowed.
+        let flushes = self.flushes.borrow().len() as u64;
+        Ok(Traffic {
+            operations_sent: self.operations_sent.get(),
+            bytes_sent: self.bytes_sent.get(),
+            in_flight: u64::from(self.sends.get()) + flushes,
+            window_operations,
+            window_bytes,
+            queued_operations: self.window.queued_ops.get(),
+            queued_bytes: self.window.queued_bytes.get(),
+        })
+    }
+}

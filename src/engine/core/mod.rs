@@ -1,0 +1,11 @@
+//! What all kinds of communication share: requests, workers, endpoints, and the library's own
+//! message channel.
+//!
+//! Uses the floors below. Its four folders are one subsystem, and use each other. Begin with
+//! `request::request` (what an operation is), `worker::gate` (who may touch a worker),
+//! `worker::progress` (what a pass does).
+
+pub mod channel;
+pub mod endpoint;
+pub mod request;
+pub mod worker;

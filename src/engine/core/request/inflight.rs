@@ -1,0 +1,550 @@
+//! What is in flight on a worker: taking slots, starting and completing operations, cancelling, letting go.
+//!
+//! The methods run inside the worker's gate, but for `may_act_at_once`.
+
+use crate::engine::base::remote_free_list::GivenBack;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::operation::{deadline_of, flag, OpParams, Submitted};
+use crate::engine::core::request::request::{mark, Kind, Part, Slot, ENGINE, UCP, USER};
+use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::worker::{attention, Worker};
+use crate::sys::{self, Posted};
+use std::sync::atomic::Ordering;
+
+/// Cancelled timeouts leave entries behind in the heap; beyond this many it is swept before it grows further.
+const SWEEP_TIMERS: usize = 1024;
+
+impl Worker {
+    /// A slot to begin an operation with.
+    #[inline(always)]
+    pub(crate) fn take_slot(&self) -> &Slot {
+        match self.slab.pop() {
+            Some(slot) => slot,
+            None => self.take_slot_slowly(),
+        }
+    }
+
+    #[cold]
+    fn take_slot_slowly(&self) -> &Slot {
+        self.drain_foreign();
+        loop {
+            if let Some(slot) = self.slab.pop() {
+                return slot;
+            }
+            self.slab.grow(self, false);
+        }
+    }
+
+    /// Gives back a slot whose operation was never started, or that completed inside its call.
+    #[inline(always)]
+    pub(crate) fn return_slot(&self, slot: &Slot) {
+        slot.hold.set(0);
+        slot.end();
+        if slot.pooled {
+            self.return_to_pool(slot);
+        } else {
+            self.slab.push(slot);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn next_sequence(&self) -> u64 {
+        let sequence = self.sequence.get() + 1;
+        self.sequence.set(sequence);
+        sequence
+    }
+
+    /// After a `*_nbx` call with the slot, which `prepare` readied, as its request memory: complete inside the call, failed, or
+    /// in flight from now on. `out` is written before anyone else can see the operation.
+    #[inline(always)]
+    pub(crate) fn submitted(
+        &self,
+        slot: &Slot,
+        pointer: sys::ucs_status_ptr_t,
+        submission: Submission<'_>,
+        out: Out,
+    ) -> Result<Submitted> {
+        let Submission { endpoint, params, length, tag } = submission;
+        match Posted::from_pointer(pointer) {
+            Posted::Done if params.flags & flag::ALWAYS_CALLBACK == 0 => {
+                self.count_inline(slot.kind.get(), length, endpoint);
+                self.slab.push(slot);
+                out.store_null();
+                Ok(Submitted::Done)
+            }
+            Posted::Pending if !slot.has_mark(mark::INLINE) => {
+                slot.begin(slot.kind.get(), params, length, tag, out.is_wanted());
+                self.start(slot, endpoint, params, out);
+                Ok(Submitted::Pending)
+            }
+            Posted::Failed(status) => Err(self.refused(slot, Status(status.into()), endpoint)),
+            Posted::Done => {
+                slot.begin(slot.kind.get(), params, length, tag, out.is_wanted());
+                self.start(slot, endpoint, params, out);
+                self.complete(slot, Status::OK);
+                Ok(Submitted::Pending)
+            }
+            Posted::Pending => self.completed_inline(slot, submission, out),
+        }
+    }
+
+    #[cold]
+    fn refused(&self, slot: &Slot, status: Status, endpoint: Option<&Endpoint>) -> Error {
+        let status = self.status_from_ucx(status, endpoint);
+        let what = slot.kind.get().describe();
+        self.slab.push(slot);
+        let message = match endpoint {
+            Some(endpoint) => format!("endpoint: UCX refused a {what} to {}", endpoint.peer_text()),
+            None => format!("UCX refused the {what}"),
+        };
+        Error::new(status, message)
+    }
+
+    /// A receive whose callback ran before the call that posted it returned. A failure becomes a request like any
+    /// other: a negative return would say that nothing was submitted, but the message is gone.
+    #[inline(never)]
+    fn completed_inline(&self, slot: &Slot, submission: Submission<'_>, out: Out) -> Result<Submitted> {
+        let Submission { endpoint, params, mut length, mut tag } = submission;
+        let status = Status(slot.reason.replace(0));
+        if slot.kind.get().is_recv() {
+            (length, tag) = (slot.length.get(), slot.tag.get());
+        }
+        slot.begin(slot.kind.get(), params, length, tag, out.is_wanted());
+        if status == Status::OK && params.flags & flag::ALWAYS_CALLBACK == 0 {
+            slot.store_recv_info();
+            self.count_inline(slot.kind.get(), length, endpoint);
+            slot.outcome.set(status);
+            self.release_rkey_of(slot);
+            self.return_slot(slot);
+            out.store_null();
+            return Ok(Submitted::Done);
+        }
+        self.start(slot, endpoint, params, out);
+        self.complete(slot, status);
+        Ok(Submitted::Pending)
+    }
+
+    #[inline(always)]
+    pub(crate) fn count_inline(&self, kind: Kind, length: u64, endpoint: Option<&Endpoint>) {
+        self.stats.submitted.add(1);
+        self.stats.completed.add(1);
+        if kind.brings_bytes() {
+            self.stats.bytes_received.add(length);
+            if let (Kind::Get, Some(endpoint)) = (kind, endpoint) {
+                endpoint.has_read.set(true);
+            }
+        } else if let Some(endpoint) = endpoint {
+            self.stats.bytes_sent.add(length);
+            endpoint.count_sent(length);
+        }
+    }
+
+    /// Links the slot into what is in flight, and stores it where the caller asked for it.
+    #[inline(always)]
+    pub(crate) fn start(&self, slot: &Slot, endpoint: Option<&Endpoint>, params: &OpParams, out: Out) {
+        slot.clear_mark(mark::SUBMITTING);
+        debug_assert!(!slot.has_mark(mark::LIVE) && slot.kind.get() != Kind::Free);
+        slot.sequence.set(self.next_sequence());
+        slot.started.set(self.coarse_now.get());
+        slot.add_mark(mark::LIVE);
+        if slot.pooled {
+            self.link(slot);
+        }
+        if let Some(endpoint) = endpoint {
+            slot.endpoint.set(endpoint);
+            endpoint.in_flight_add(slot);
+        }
+        if slot.kind.get().is_flushed() {
+            self.sends_in_flight.set(self.sends_in_flight.get() + 1);
+            if let Some(endpoint) = endpoint.filter(|_| slot.kind.get().takes_bytes()) {
+                self.stats.bytes_sent.add(slot.length.get());
+                endpoint.count_sent(slot.length.get());
+            }
+        }
+        if !slot.kind.get().is_internal() {
+            self.stats.submitted.add(1);
+        }
+        if params.timeout_ns != 0 {
+            self.start_timer(slot, params);
+        }
+        if let Some(notifier) = params.notifier() {
+            slot.name_notifier(notifier);
+        }
+        out.store(slot);
+        self.wake_sleeper();
+    }
+
+    #[cold]
+    fn start_timer(&self, slot: &Slot, params: &OpParams) {
+        let Some(deadline) = deadline_of(params) else { return };
+        let mut timers = self.timers.borrow_mut();
+        if timers.len() >= SWEEP_TIMERS && timers.len().is_power_of_two() {
+            timers.retain(|ticket| ticket.current().is_some());
+        }
+        timers.add(deadline, slot.ticket());
+        self.attend(attention::TIMERS);
+    }
+
+    /// The result of an operation that is in flight: everything but the callback, which waits for the end of the pass.
+    #[inline]
+    pub(crate) fn complete(&self, slot: &Slot, status: Status) {
+        if slot.pooled && slot.has_mark(mark::LIVE) {
+            self.unlink(slot);
+        }
+        slot.clear_mark(mark::LIVE);
+        let single = slot.endpoint.get().is_null() && slot.kind.get().is_single_recv();
+        if status == Status::OK && single && slot.reason.get() == 0 {
+            // A receive as most are: nothing waits for it but its caller.
+            slot.outcome.set(status);
+            self.ended(slot, status);
+        } else {
+            self.complete_slowly(slot, status);
+        }
+    }
+
+    fn complete_slowly(&self, slot: &Slot, status: Status) {
+        slot.clear_mark(mark::PLAIN);
+        if status.is_error() {
+            // A request that its caller let go of a moment ago is one that nobody watches.
+            self.drain_foreign();
+        }
+        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+        let endpoint = unsafe { slot.endpoint.get().as_ref() };
+        let ucx = status;
+        let reason = Status(slot.reason.get());
+        let status = match status {
+            Status::MESSAGE_TRUNCATED => status,
+            // UCX has read something to the end: whatever was there.
+            Status::OK => match endpoint.filter(|endpoint| endpoint.has_torn(slot)) {
+                Some(_) if reason.is_error() => reason,
+                Some(endpoint) => endpoint.cut_short(),
+                None => status,
+            },
+            // What UCX calls it says nothing of the peer.
+            _ if status.is_error() && reason.is_error() => reason,
+            _ => self.status_from_ucx(status, endpoint),
+        };
+        slot.outcome.set(status);
+        if slot.kind.get() == Kind::FetchAsk {
+            self.release_endpoint(slot, endpoint, Status::OK);
+            self.asked(slot, status);
+            return self.finish(slot);
+        }
+        if let (Part::Pull(number), Some(endpoint)) = (slot.part.get(), endpoint) {
+            self.release_endpoint(slot, Some(endpoint), Status::OK);
+            self.frames_pulled(endpoint, number, status);
+            return self.finish(slot);
+        }
+        if matches!(slot.kind.get(), Kind::TagSendPart | Kind::TagRecvPart) {
+            let unreported = if self.is_unwatched_part(slot) { status } else { Status::OK };
+            self.release_endpoint(slot, endpoint, unreported);
+            self.multi_part_ended(slot, status);
+            return self.finish(slot);
+        }
+        if slot.kind.get() == Kind::Internal {
+            let part = slot.part.get();
+            self.release_endpoint(slot, endpoint, status);
+            match (part, endpoint) {
+                (Part::Flush(flush), endpoint) => {
+                    if let Some(endpoint) = endpoint {
+                        endpoint.note_answer(status == Status::OK);
+                    }
+                    self.flush_part_ended(flush, status);
+                }
+                // An attempt to connect that came to nothing did so for a reason of its own.
+                (Part::Hello(_), Some(endpoint)) if endpoint.is_connecting() => endpoint.part_ended(part, ucx),
+                (Part::Refusal, _) => self.refusals.set(self.refusals.get() - 1),
+                (Part::Nothing, Some(endpoint)) => endpoint.part_left(),
+                (_, None) => {}
+                (_, Some(endpoint)) => {
+                    endpoint.part_ended(part, status);
+                }
+            }
+            return self.finish(slot);
+        }
+        if let (Kind::EndpointClose, Some(endpoint)) = (slot.kind.get(), endpoint) {
+            endpoint.forget_request(slot);
+        }
+        if status.is_error() {
+            slot.set_message(slot.describe_failure(status));
+        }
+        if slot.kind.get().is_multi() {
+            self.multi_ended(slot);
+        }
+        self.release_rkey_of(slot);
+        let unwatched = slot.callback.get().is_none() && slot.hold.get() & USER == 0;
+        if let (Kind::TagSendMulti, true, true, Some(endpoint)) =
+            (slot.kind.get(), unwatched, status.is_error(), endpoint)
+        {
+            endpoint.note_unreported(slot.sequence.get(), status);
+        }
+        let (kind, sequence) = (slot.kind.get(), slot.sequence.get());
+        // Flushes are told after whoever waits for this one; of one with a callback, after that.
+        let tells = kind.is_flushed() && slot.callback.get().is_none();
+        self.let_endpoint_go(slot, endpoint, if unwatched { status } else { Status::OK });
+        self.ended(slot, status);
+        if tells && self.flushes_active.get() > 0 {
+            self.flushes_move_on(endpoint, sequence);
+        }
+    }
+
+    /// The part of a completion that the caller sees.
+    #[inline]
+    pub(crate) fn ended(&self, slot: &Slot, status: Status) {
+        self.count_result(slot, status);
+        slot.store_recv_info();
+        if slot.callback.get().is_some() {
+            // SAFETY: the worker keeps the endpoint alive while something in flight names it, and, from here on, while a callback is due.
+            if let Some(endpoint) = unsafe { slot.endpoint.get().as_ref() } {
+                if endpoint.place() == usize::MAX {
+                    // The worker keeps it no longer, and its caller may let go of it before the callback runs.
+                    slot.endpoint.set(std::ptr::null());
+                } else {
+                    self.callback_is_due(endpoint, slot.kind.get());
+                }
+            }
+            self.ready.push(slot);
+            self.attend(attention::READY);
+        } else if !slot.notifier.get().is_null() {
+            let _ = self.report(slot);
+        } else {
+            self.finish(slot);
+        }
+    }
+
+    #[inline]
+    fn count_result(&self, slot: &Slot, status: Status) {
+        match status {
+            Status::OK => {
+                self.stats.completed.add(1);
+                if slot.kind.get().brings_bytes() {
+                    self.stats.bytes_received.add(slot.length.get());
+                }
+            }
+            Status::CANCELED => self.stats.canceled.add(1),
+            _ => self.stats.failed.add(1),
+        }
+    }
+
+    /// The last step of a completion: waiters may go, and the slot is free once the caller has let go as well.
+    #[inline]
+    pub(crate) fn finish(&self, slot: &Slot) {
+        slot.publish_status();
+        if !self.thread.is_used() {
+            slot.done.publish();
+        } else if slot.done.publish_and_wake() {
+            crate::engine::core::worker::wait::ANY_REQUEST.notify();
+        }
+        self.tell_event_loop();
+        self.give_up(slot, ENGINE);
+    }
+
+    /// One of those who hold the slot gives it up; the last one frees it. False if that was not the last.
+    #[inline(always)]
+    fn give_up(&self, slot: &Slot, holder: u8) -> bool {
+        slot.hold.set(slot.hold.get() & !holder);
+        let free = slot.hold.get() == 0;
+        if free {
+            if let Some(making) = slot.making.take() {
+                // Its buffers go by the user's code.
+                self.push_event(Event::Unmade(making));
+            }
+            self.return_slot(slot);
+        }
+        free
+    }
+
+    /// Tells the caller that an operation has ended which UCP does not give back: the peer is gone for good, so nothing touches
+    /// the buffer any more, but what is left of it stands behind others in a queue that nobody empties. The slot is UCP's until the
+    /// end of the worker.
+    pub(crate) fn abandon(&self, slot: &Slot, status: Status) {
+        self.keep_for_ucp(slot);
+        slot.hold.set(slot.hold.get() | UCP);
+        self.abandoned.set(self.abandoned.get() + 1);
+        slot.reason.set(status.0);
+        self.complete(slot, status);
+    }
+
+    /// UCP has given back what was abandoned.
+    #[cold]
+    pub(crate) fn abandoned_is_back(&self, slot: &Slot) {
+        self.abandoned.set(self.abandoned.get() - 1);
+        self.give_up(slot, UCP);
+    }
+
+    /// The caller lets go of the slot.
+    #[inline]
+    pub(crate) fn let_go(&self, slot: &Slot) {
+        if slot.kind.get() == Kind::AmMessage {
+            return self.message_gone(slot);
+        }
+        if !self.give_up(slot, USER) {
+            // Its end is nobody's to take note of: it has to free the slot.
+            slot.clear_mark(mark::PLAIN);
+        }
+    }
+
+    /// Slots of the pool are listed while they are in flight: those that are not may be in another thread's hands.
+    #[inline]
+    fn link(&self, slot: &Slot) {
+        slot.previous_live.set(std::ptr::null());
+        slot.next_live.set(self.live.get());
+        // SAFETY: the list holds live slots of this worker.
+        if let Some(next) = unsafe { self.live.get().as_ref() } {
+            next.previous_live.set(slot);
+        }
+        self.live.set(slot);
+    }
+
+    #[inline]
+    fn unlink(&self, slot: &Slot) {
+        let (previous, next) = (slot.previous_live.get(), slot.next_live.get());
+        // SAFETY: neighbours in the list are live slots of this worker.
+        match unsafe { previous.as_ref() } {
+            Some(previous) => previous.next_live.set(next),
+            None => self.live.set(next),
+        }
+        // SAFETY: as above.
+        if let Some(next) = unsafe { next.as_ref() } {
+            next.previous_live.set(previous);
+        }
+    }
+
+    /// The operation no longer needs its endpoint: flushes that waited for it move on. `unreported` is an error that
+    /// nobody but a flush can tell.
+    fn release_endpoint(&self, slot: &Slot, endpoint: Option<&Endpoint>, unreported: Status) {
+        let (kind, sequence) = (slot.kind.get(), slot.sequence.get());
+        self.let_endpoint_go(slot, endpoint, unreported);
+        if kind.is_flushed() && self.flushes_active.get() > 0 {
+            self.flushes_move_on(endpoint, sequence);
+        }
+    }
+
+    /// The same, but for the flushes.
+    fn let_endpoint_go(&self, slot: &Slot, endpoint: Option<&Endpoint>, unreported: Status) {
+        if slot.kind.get().is_flushed() {
+            self.sends_in_flight.set(self.sends_in_flight.get() - 1);
+            if let (true, Some(endpoint)) = (unreported.is_error(), endpoint) {
+                endpoint.note_unreported(slot.sequence.get(), unreported);
+            }
+        }
+        if let Some(endpoint) = endpoint {
+            endpoint.in_flight_remove(slot, slot.kind.get());
+        }
+    }
+
+    /// Calls `visit` for every operation in flight, in no order. It completes and starts none.
+    pub(crate) fn for_each_live(&self, mut visit: impl FnMut(&Slot)) {
+        self.slab.for_each(|slot| {
+            if slot.has_mark(mark::LIVE) {
+                visit(slot);
+            }
+        });
+        let mut next = self.live.get();
+        // SAFETY: the list holds live slots of this worker, and `next` is read before its predecessor is visited.
+        while let Some(slot) = unsafe { next.as_ref() } {
+            next = slot.next_live.get();
+            visit(slot);
+        }
+    }
+
+    /// Calls `act` for each operation in flight that `wanted` picks, if it is still in flight when its turn comes: `act` may complete
+    /// it, and others with it. In the order of their submission, in which UCX has its receives listed: it looks for one that is cancelled
+    /// from the beginning of its list.
+    pub(crate) fn for_each_picked(&self, wanted: impl Fn(&Slot) -> bool, act: impl FnMut(&Slot)) {
+        let mut picked = Vec::new();
+        self.for_each_live(|slot| {
+            if wanted(slot) {
+                picked.push((slot.sequence.get(), slot.ticket()));
+            }
+        });
+        picked.sort_unstable_by_key(|(sequence, _)| *sequence);
+        picked.iter().filter_map(|(_, ticket)| ticket.current()).for_each(act);
+    }
+
+    /// Takes in what callers let go of from outside.
+    #[inline(always)]
+    pub(crate) fn drain_foreign(&self) {
+        // SAFETY: slots of this worker, which keeps their memory.
+        unsafe { self.foreign.drain(|slot| self.let_go(slot)) };
+    }
+
+    /// May the calling thread act on the cells without entering? Only the one thread of a SINGLE worker ever may.
+    pub(crate) fn may_act_at_once(&self) -> bool {
+        self.gate.is_free_owner() && !self.closed.load(Ordering::Relaxed)
+    }
+
+    /// At the end of the worker: counts the requests that callers still hold, and makes letting go work without it.
+    /// Returns how many there are; the caller puts a reference into `keep` before.
+    pub(crate) fn shut_foreign(&self) {
+        let mut held = 0;
+        self.for_each_slot(|slot| held += usize::from(slot.hold.get() & USER != 0));
+        // SAFETY: slots of this worker; the caller of this function holds a reference of its own to it.
+        if unsafe { self.foreign.shut(held) } {
+            drop(self.keep.take());
+        }
+    }
+}
+
+/// Lets go of a request from outside the gate, on any thread.
+///
+/// # Safety
+/// The caller holds the request, and does not use it again. The worker's memory may be gone afterwards, and the request's
+/// with it: no reference to either may be alive.
+pub(crate) unsafe fn push_foreign(slot: *const Slot) {
+    // SAFETY: the slot is held by the caller, and keeps its worker's memory.
+    let worker = unsafe { (*slot).worker };
+    // SAFETY: as above, and as for this function.
+    if unsafe { GivenBack::push(&raw const (*worker).foreign, slot) } {
+        // SAFETY: the request has outlived its worker, and was the last of those that have: nobody else touches the cell now.
+        let keep = unsafe { (*worker).keep.take() };
+        drop(keep);
+    }
+}
+
+/// What was submitted, for `Worker::submitted`.
+#[derive(Clone, Copy)]
+pub(crate) struct Submission<'a> {
+    pub(crate) endpoint: Option<&'a Endpoint>,
+    pub(crate) params: &'a OpParams,
+    /// 0 for a receive, which learns both from the message.
+    pub(crate) length: u64,
+    pub(crate) tag: u64,
+}
+
+/// Where the caller wants its request; may be nowhere.
+#[derive(Clone, Copy)]
+pub struct Out(*mut *mut Slot);
+
+impl Out {
+    /// No request wanted.
+    pub const NOWHERE: Out = Out(std::ptr::null_mut());
+
+    /// # Safety
+    /// `place` is null or valid for a write during the call.
+    pub unsafe fn new(place: *mut *mut Slot) -> Self {
+        Out(place)
+    }
+
+    #[inline]
+    pub(crate) fn is_wanted(self) -> bool {
+        !self.0.is_null()
+    }
+
+    #[inline]
+    pub(crate) fn store(self, slot: &Slot) {
+        if self.is_wanted() {
+            // SAFETY: `new` was promised a valid place.
+            unsafe { self.0.write(std::ptr::from_ref(slot).cast_mut()) };
+        }
+    }
+
+    #[inline]
+    pub(crate) fn store_null(self) {
+        if self.is_wanted() {
+            // SAFETY: as above.
+            unsafe { self.0.write(std::ptr::null_mut()) };
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Memory for requests: chunks of slots, each slot with the bytes that UCP wants in front of it.
+
+use crate::engine::core::request::request::Slot;
+use crate::engine::core::worker::worker::Worker;
+use std::alloc::{alloc, dealloc, handle_alloc_error, Layout};
+use std::cell::{Cell, RefCell};
+
+/// Slots in one chunk. A worker begins with none, and never gives a chunk back before its end.
+const CHUNK: usize = 64;
+/// UCP wants its request memory aligned to a cache line, and a slot is aligned to one.
+const ALIGN: usize = 64;
+
+/// Owned by whoever is inside the worker's gate, like the cells of the slots themselves.
+pub(crate) struct Slab {
+    /// Distance from the start of one entry to the slot in it: UCP's bytes, rounded up.
+    front: usize,
+    chunks: RefCell<Vec<*mut u8>>,
+    free: Cell<*const Slot>,
+}
+
+impl Slab {
+    pub(crate) fn new(request_size: usize) -> Self {
+        Slab {
+            front: request_size.next_multiple_of(ALIGN),
+            chunks: RefCell::default(),
+            free: Cell::new(std::ptr::null()),
+        }
+    }
+
+    fn stride(&self) -> usize {
+        self.front + size_of::<Slot>()
+    }
+
+    fn layout(&self) -> Layout {
+        Layout::from_size_align(self.stride() * CHUNK, ALIGN).expect("a few kilobytes")
+    }
+
+    /// A free slot, if there is one.
+    #[inline]
+    pub(crate) fn pop(&self) -> Option<&Slot> {
+        // SAFETY: the list holds slots of our chunks, which live as long as we do.
+        let slot = unsafe { self.free.get().as_ref() }?;
+        self.free.set(slot.next.get());
+        Some(slot)
+    }
+
+    /// The one that `pop` would take, left where it is.
+    #[inline(always)]
+    pub(crate) fn first(&self) -> Option<&Slot> {
+        // SAFETY: as in `pop`.
+        unsafe { self.free.get().as_ref() }
+    }
+
+    /// Takes what `first` has shown a moment ago: nothing has been taken or given back in between.
+    #[inline(always)]
+    pub(crate) fn take_first(&self, slot: &Slot) {
+        debug_assert!(std::ptr::eq(self.free.get(), slot));
+        self.free.set(slot.next.get());
+    }
+
+    /// Takes what `first` has shown. In between nothing has taken slots, but some may have been given back: UCP's call ends other
+    /// operations, too, where a worker sends to itself.
+    #[inline(always)]
+    pub(crate) fn take(&self, slot: &Slot) {
+        if std::ptr::eq(self.free.get(), slot) {
+            self.free.set(slot.next.get());
+        } else {
+            self.take_from_within(slot);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_from_within(&self, slot: &Slot) {
+        let mut before = self.free.get();
+        // SAFETY: as in `pop`.
+        while let Some(free) = unsafe { before.as_ref() } {
+            if std::ptr::eq(free.next.get(), slot) {
+                return free.next.set(slot.next.get());
+            }
+            before = free.next.get();
+        }
+        debug_assert!(false, "the slot was not free");
+    }
+
+    #[inline]
+    pub(crate) fn push(&self, slot: &Slot) {
+        slot.next.set(self.free.get());
+        self.free.set(slot);
+    }
+
+    #[cold]
+    pub(crate) fn grow(&self, worker: *const Worker, pooled: bool) {
+        // SAFETY: the layout is not empty.
+        let chunk = unsafe { alloc(self.layout()) };
+        if chunk.is_null() {
+            handle_alloc_error(self.layout());
+        }
+        for index in (0..CHUNK).rev() {
+            // SAFETY: inside the chunk, aligned: chunk, stride and front are multiples of the alignment.
+            let slot = unsafe {
+                let slot = chunk.add(index * self.stride() + self.front).cast::<Slot>();
+                slot.write(Slot::new(worker, pooled));
+                &*slot
+            };
+            self.push(slot);
+        }
+        self.chunks.borrow_mut().push(chunk);
+    }
+
+    /// Every slot there is, free ones included.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(&Slot)) {
+        for chunk in self.chunks.borrow().iter() {
+            for index in 0..CHUNK {
+                // SAFETY: written by grow, alive as long as we are.
+                visit(unsafe { &*chunk.add(index * self.stride() + self.front).cast::<Slot>() });
+            }
+        }
+    }
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        for chunk in self.chunks.borrow().iter() {
+            for index in 0..CHUNK {
+                // SAFETY: written by grow, dropped once; the worker is going, so nobody holds a slot any more.
+                unsafe { chunk.add(index * self.stride() + self.front).cast::<Slot>().drop_in_place() };
+            }
+            // SAFETY: allocated by grow with this layout.
+            unsafe { dealloc(*chunk, self.layout()) };
+        }
+    }
+}

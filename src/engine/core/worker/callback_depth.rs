@@ -1,0 +1,99 @@
+//! Callbacks of SINGLE workers that are on the stack of the thread that made the workers.
+//!
+//! A worker counts them through a pointer of its own: to find the thread's storage takes longer than what else is done about a message. Neither owns
+//! the count, as the thread may end before its workers, or they before it, on another thread. So counts are never freed; one whose workers
+//! have all ended goes to the next thread that needs one.
+
+use crate::engine::base::lockdep::Mutex;
+use crate::engine::core::worker::gate::this_thread;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// A cache line of its own, as its thread writes it for each message.
+#[repr(align(64))]
+#[derive(Default)]
+pub(crate) struct OwnCallbacks {
+    /// `this_thread()` of the thread that made the workers.
+    thread: AtomicUsize,
+    /// How many workers it has. Changes under the lock of `ALL`.
+    workers: AtomicUsize,
+    /// Written by the thread alone.
+    running: AtomicU32,
+}
+
+static ALL: Mutex<Vec<&'static OwnCallbacks>> = Mutex::new(Vec::new());
+
+impl OwnCallbacks {
+    /// For one more worker of the calling thread.
+    pub(crate) fn take() -> &'static Self {
+        let mut all = ALL.lock();
+        let here = this_thread();
+        let is_mine = |own: &&&Self| own.thread.load(Ordering::Relaxed) == here && own.is_used();
+        let found = all.iter().find(is_mine).or_else(|| all.iter().find(|own| !own.is_used())).copied();
+        let own = found.unwrap_or_else(|| {
+            let own = Box::leak(Box::<Self>::default());
+            all.push(own);
+            own
+        });
+        if !own.is_used() {
+            own.running.store(0, Ordering::Relaxed);
+            own.thread.store(here, Ordering::Relaxed);
+        }
+        own.workers.fetch_add(1, Ordering::Relaxed);
+        own
+    }
+
+    /// A worker has ended, on whatever thread.
+    pub(crate) fn give_back(&self) {
+        let _all = ALL.lock();
+        self.workers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn is_used(&self) -> bool {
+        self.workers.load(Ordering::Relaxed) > 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn begin(&self) {
+        self.running.store(self.running.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(crate) fn end(&self) {
+        self.running.store(self.running.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+    }
+
+    /// Is the calling thread in one of its callbacks? Not if it has become another thread's.
+    pub(crate) fn are_running(&self) -> bool {
+        self.thread.load(Ordering::Relaxed) == this_thread() && self.running.load(Ordering::Relaxed) > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_one_threads_while_it_has_workers() {
+        let first = OwnCallbacks::take();
+        assert!(std::ptr::eq(first, OwnCallbacks::take()));
+        first.begin();
+        first.begin();
+        first.end();
+        assert!(first.are_running());
+        let others = std::thread::spawn(move || {
+            let others = OwnCallbacks::take();
+            assert!(!std::ptr::eq(first, others) && !first.are_running() && !others.are_running());
+            others.begin();
+            others
+        });
+        // Its thread has ended in a callback.
+        let others = others.join().unwrap();
+        assert!(!others.are_running());
+        first.end();
+        assert!(!first.are_running());
+        first.give_back();
+        others.give_back();
+        assert!(first.is_used());
+        first.give_back();
+    }
+}

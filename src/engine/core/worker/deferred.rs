@@ -1,0 +1,304 @@
+//! What a progress pass still has to do after UCP's own progress has returned.
+
+use crate::engine::base::callback_frame::CallOut;
+use crate::engine::base::lasting::lasting;
+use crate::engine::base::status::Status;
+use crate::engine::core::channel::dispatch::Reply;
+use crate::engine::core::channel::handler_table::Handler;
+use crate::engine::core::endpoint::endpoint::{Callback, Endpoint, OnClose, Phase};
+use crate::engine::core::endpoint::listener::ConnRequest;
+use crate::engine::core::request::notifier_events::Happened;
+use crate::engine::core::request::request::{Part, SlotPointer, Ticket};
+use crate::engine::core::worker::callback_depth::OwnCallbacks;
+use crate::engine::core::worker::takeover::Assistant;
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::messaging::am::multi::MultiHandler;
+use crate::engine::messaging::fetch::request::Making;
+use crate::engine::os::shared_segment::SegmentName;
+use crate::engine::wire::header::{Header, Hello, Kind};
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+pub(crate) enum Event {
+    /// UCP reported that the peer is gone.
+    Failed(Arc<Endpoint>, Status),
+    /// An attempt to connect, by its number, has ended in vain: the next address is tried.
+    Unanswered(Arc<Endpoint>, u32, Status),
+    /// An attempt to connect has been answered: what waited for it goes out.
+    Connected(Arc<Endpoint>, u32),
+    /// The peer has answered: `on_open` is due.
+    Opened(Arc<Endpoint>),
+    /// UCP has let go of it: `on_close` is due, with this status.
+    Closed(Arc<Endpoint>, Status),
+    /// `ucxx_endpoint_destroy` was called from a callback.
+    DestroyEndpoint(Arc<Endpoint>),
+    /// Somebody asks for a connection: `on_connect` is due.
+    Asked(Arc<ConnRequest>),
+    /// A peer has made an endpoint to this worker; with this side's end of it, if there is one, or what UCP has in its place.
+    Hello(Option<Arc<Endpoint>>, Box<Hello>, Reply),
+    /// The peer has answered our Hello.
+    Welcome(Arc<Endpoint>, Box<Hello>),
+    /// The peer speaks this version, and not ours.
+    Refused(Arc<Endpoint>, u8),
+    /// Its peer is to learn of it.
+    Greet(Arc<Endpoint>),
+    /// A peer has closed its end of a connection, of which this side's end may not have been made yet.
+    Bye(Option<Arc<Endpoint>>, Header, Reply),
+    /// The peer asks for a sign of life.
+    Ping(Arc<Endpoint>),
+    /// The answer to a fetch that needs buffers, in a slot.
+    Answered(Ticket, SlotPointer),
+    /// The header of a multi-buffer receive has come.
+    Announced(Ticket),
+    /// Multi-buffer receives may go on that waited for others.
+    NextHeaders,
+    /// A multi-buffer message of its peer's has been pulled.
+    MultiPulled(Arc<Endpoint>),
+    /// A message for an endpoint's queue, or for a handler that it names, has come in from this end.
+    QueueMessage(SlotPointer, Option<Rc<Handler<MultiHandler>>>, Reply),
+    /// There are messages in its queue, and receives that wait for some.
+    Queued(Arc<Endpoint>),
+    /// The sends that this flush waits for have ended: UCP's half of it begins.
+    SendsEnded(Ticket),
+    /// Buffers that nobody has taken.
+    Unmade(Box<Making>),
+    /// The peer does not keep to the rules.
+    Broken(Arc<Endpoint>, &'static str),
+    /// The peer has offered a fast box; or is to be offered one.
+    FastBox(Arc<Endpoint>, Option<SegmentName>),
+    /// The peer is to be told what has been taken in, which could not be told before.
+    Untold(Arc<Endpoint>),
+}
+
+impl Event {
+    /// What a peer has said, and what UCP is needed for.
+    fn is_of_peer(&self) -> bool {
+        use Event::{
+            Announced, Broken, Bye, FastBox, Greet, Hello, MultiPulled, NextHeaders, Ping, Queued, Refused, Welcome,
+        };
+        matches!(self, Hello(..) | Welcome(..) | Refused(..) | Greet(_) | Bye(..) | Ping(..) | Broken(..))
+            || matches!(self, FastBox(..) | Announced(_) | NextHeaders | MultiPulled(_) | Queued(_))
+    }
+}
+
+/// What a thread is in the midst of.
+struct Here {
+    /// User callbacks on its stack, but for those that are counted by `own`.
+    callbacks: Cell<u32>,
+    /// Of the SINGLE workers that it has made.
+    own: Cell<Option<&'static OwnCallbacks>>,
+    /// What it is to stop being before it enters another one; or null.
+    assistant: Cell<*const Assistant<'static>>,
+}
+
+lasting! {
+    static HERE: Here = const {
+        Here { callbacks: Cell::new(0), own: Cell::new(None), assistant: Cell::new(std::ptr::null()) }
+    };
+}
+
+/// Is this thread inside a user callback?
+pub(crate) fn in_callback() -> bool {
+    HERE.with(|here| here.callbacks.get() > 0 || here.own.get().is_some_and(OwnCallbacks::are_running))
+}
+
+/// This thread makes a SINGLE worker, which counts its callbacks there.
+pub(crate) fn own_callbacks() -> &'static OwnCallbacks {
+    let own = OwnCallbacks::take();
+    HERE.with(|here| here.own.set(Some(own)));
+    own
+}
+
+/// Marks this thread as inside a user callback for as long as it lives. Stays on its thread.
+pub(crate) struct CallbackScope(*const Here);
+
+impl CallbackScope {
+    #[inline]
+    pub(crate) fn new() -> Self {
+        HERE.with(|here| {
+            here.callbacks.set(here.callbacks.get() + 1);
+            if !here.assistant.get().is_null() {
+                leave_to_its_thread(here);
+            }
+            CallbackScope(here)
+        })
+    }
+}
+
+impl Drop for CallbackScope {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: this thread's own, which lasts as long as the thread; a raw pointer keeps the scope on it.
+        let here = unsafe { &*self.0 };
+        here.callbacks.set(here.callbacks.get() - 1);
+    }
+}
+
+#[cold]
+fn leave_to_its_thread(here: &Here) {
+    let assistant = here.assistant.replace(std::ptr::null());
+    // SAFETY: of a call of `until_callback` on this thread's stack, or null.
+    if let Some(assistant) = unsafe { assistant.as_ref() } {
+        assistant.leave();
+    }
+}
+
+/// Does something in which the assistant leaves before the first user callback, if there is one.
+pub(crate) fn until_callback(assistant: &Assistant, work: &dyn Fn()) {
+    /// What was there before is there again.
+    struct Again(*const Assistant<'static>);
+    impl Drop for Again {
+        fn drop(&mut self) {
+            HERE.with(|here| here.assistant.set(self.0));
+        }
+    }
+    let this = std::ptr::from_ref(assistant).cast();
+    let _again = Again(HERE.with(|here| here.assistant.replace(this)));
+    work();
+}
+
+impl Worker {
+    /// Handles what has been queued up to now. Inside the gate, which is left around each user callback.
+    pub(crate) fn handle_events(&self) -> u32 {
+        let mut handled = 0;
+        let mut left = self.events.borrow().len();
+        while left > 0 {
+            left -= 1;
+            let Some(event) = self.events.borrow_mut().pop_front() else { break };
+            handled += 1;
+            if self.is_over.get() && event.is_of_peer() {
+                if let Event::MultiPulled(endpoint) = event {
+                    endpoint.drop_multis();
+                }
+                continue;
+            }
+            match event {
+                Event::Failed(endpoint, status) => endpoint.fail(status),
+                Event::Unanswered(endpoint, attempt, status) => endpoint.attempt_failed(attempt, status),
+                Event::Connected(endpoint, attempt) => endpoint.connected(attempt),
+                Event::Asked(request) => self.hand_out(request),
+                Event::Hello(endpoint, hello, reply) => self.hello_came(endpoint, &hello, reply),
+                Event::Greet(endpoint) => endpoint.break_silence(),
+                Event::Welcome(endpoint, hello) => endpoint.met(&hello),
+                Event::Refused(endpoint, version) => endpoint.refused(version),
+                Event::Bye(Some(endpoint), header, reply) if endpoint.may_postpone_bye() && self.awaits_headers() => {
+                    // What a receive of frames is still to post may have come before it.
+                    self.events.borrow_mut().push_back(Event::Bye(Some(endpoint), header, reply));
+                }
+                bye @ Event::Bye(..) if self.inbox.is_behind() => self.inbox.keep_bye(bye),
+                Event::Bye(endpoint, header, reply) => self.bye_came(endpoint, &header, reply),
+                Event::Ping(endpoint) => {
+                    endpoint.say(Kind::Pong, 0, Part::Nothing);
+                }
+                Event::Broken(endpoint, why) => endpoint.broken(why),
+                Event::Untold(endpoint) => endpoint.grant(),
+                Event::FastBox(endpoint, None) => endpoint.offer_fast_box(),
+                Event::FastBox(endpoint, Some(name)) => endpoint.fast_box_came(&name),
+                Event::Answered(fetch, message) => {
+                    // SAFETY: a slot of ours that came with the event.
+                    let message = unsafe { &*message.0 };
+                    if !self.make_room(fetch, message) {
+                        self.message_gone(message);
+                    }
+                }
+                Event::QueueMessage(message, handler, from) => self.queue_message_came(message, handler, from),
+                Event::Queued(endpoint) => endpoint.match_queue(),
+                Event::Announced(ticket) => self.announced(ticket),
+                Event::NextHeaders => self.post_headers(),
+                Event::MultiPulled(endpoint) => endpoint.deliver_multis(),
+                Event::SendsEnded(flush) => self.flush_after_sends(flush),
+                Event::Unmade(making) => self.outside(|| drop(making)),
+                Event::Opened(endpoint) => {
+                    if endpoint.phase() == Phase::Open {
+                        self.call_endpoint(&endpoint, endpoint.on_open.take(), Status::OK);
+                    }
+                }
+                Event::Closed(endpoint, status) => {
+                    endpoint.drop_queue();
+                    self.tell_never_writable(&endpoint);
+                    self.end_hub_streams(|other| std::ptr::eq(other, Arc::as_ptr(&endpoint)));
+                    match endpoint.on_close.take() {
+                        Some(OnClose::Callback(callback, arg)) => {
+                            self.call_endpoint(&endpoint, Some((callback, arg)), status);
+                        }
+                        Some(OnClose::Notifier(target)) => {
+                            self.report_event(&target, Happened::EndpointClosed, status);
+                        }
+                        None => {}
+                    }
+                    endpoint.closing.reported.store(true, Ordering::Release);
+                    if self.thread.is_used() {
+                        self.thread.room.notify();
+                    }
+                }
+                Event::DestroyEndpoint(endpoint) => {
+                    endpoint.begin_destroy();
+                    if self.thread.is_running() {
+                        // Other threads may have put into the ring what names it.
+                        self.thread.graves.borrow_mut().push(endpoint);
+                    }
+                }
+            }
+        }
+        handled
+    }
+
+    fn awaits_headers(&self) -> bool {
+        self.events.borrow().iter().any(|event| matches!(event, Event::Announced(_) | Event::NextHeaders))
+    }
+
+    /// Handles what peers have said, and leaves the rest.
+    pub(crate) fn listen_to_peers(&self) {
+        let count = self.events.borrow().len();
+        for _ in 0..count {
+            let Some(event) = self.events.borrow_mut().pop_front() else { break };
+            match event {
+                Event::Hello(endpoint, hello, reply) => self.hello_came(endpoint, &hello, reply),
+                other => self.events.borrow_mut().push_back(other),
+            }
+        }
+    }
+
+    pub(crate) fn call_endpoint(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        callback: Option<(Callback, *mut c_void)>,
+        status: Status,
+    ) {
+        let Some((callback, arg)) = callback else { return };
+        endpoint.closing.running.fetch_add(1, Ordering::AcqRel);
+        // SAFETY: a callback and its argument as the user registered them; the endpoint is valid during the call.
+        self.outside(|| unsafe { callback.call_out((arg, Arc::as_ptr(endpoint).cast_mut(), status.0)) });
+        endpoint.closing.running.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Leaves the gate, runs user code, and enters again.
+    #[inline]
+    pub(crate) fn outside(&self, user_code: impl FnOnce()) {
+        self.outside_as::<false>(user_code);
+    }
+
+    /// The same; `ALONE` on the thread of a SINGLE worker, in a pass of its caller's, in which that assists nobody.
+    #[inline(always)]
+    pub(crate) fn outside_as<const ALONE: bool>(&self, user_code: impl FnOnce()) {
+        self.delivering.set(self.delivering.get() + 1);
+        if let Some(own) = self.own_callbacks.filter(|_| ALONE) {
+            own.begin();
+            self.gate.leave_quickly();
+            user_code();
+            self.gate.come_back_quickly();
+            own.end();
+        } else {
+            self.leave();
+            {
+                let _scope = CallbackScope::new();
+                user_code();
+            }
+            self.gate.enter_again();
+        }
+        self.delivering.set(self.delivering.get() - 1);
+    }
+}

@@ -1,0 +1,173 @@
+//! What UCX prints, as text, and the account of a worker that seems to hang.
+
+use crate::engine::base::clock;
+use crate::engine::base::status::Result;
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::request::Kind;
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::ucx::runtime::ucx_release;
+use crate::sys;
+
+/// What `print` writes to the stream that it is given.
+pub(crate) fn printed(print: impl FnOnce(*mut libc::FILE)) -> String {
+    let (mut text, mut length) = (std::ptr::null_mut(), 0);
+    // SAFETY: both places outlive the stream, which is closed below.
+    let stream = unsafe { libc::open_memstream(&mut text, &mut length) };
+    if stream.is_null() {
+        return String::new();
+    }
+    print(stream);
+    // SAFETY: opened above, closed once; afterwards text and length stand.
+    unsafe { libc::fclose(stream) };
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: the stream's memory, of that length.
+    let copy = String::from_utf8_lossy(unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) }).into_owned();
+    // SAFETY: allocated by the C library for us to free.
+    unsafe { libc::free(text.cast()) };
+    copy
+}
+
+/// The transports in UCP's description of an endpoint, each once, in the order of its lanes. The lines look alike in every
+/// release: `lane[0]:  3:posix/memory.0 md[2] -> ...`.
+fn transports_in(description: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for line in description.lines() {
+        let Some((_, lane)) = line.split_once("lane[") else { continue };
+        let Some((_, resource)) = lane.split_once("]:") else { continue };
+        let Some(resource) = resource.split_whitespace().next() else { continue };
+        let name = resource.split_once(':').map_or(resource, |(_, name)| name);
+        // The device's number follows the last dot.
+        let name = name.rsplit_once('.').map_or(name, |(name, _)| name);
+        if name.contains('/') && !found.iter().any(|known| known == name) {
+            found.push(name.to_owned());
+        }
+    }
+    found
+}
+
+impl Endpoint {
+    /// The transports in use, such as "posix/memory,cma/memory"; empty before the endpoint is connected or after its end.
+    pub fn transports(&self) -> Result<String> {
+        self.worker.on_owner(|_inside| Ok(self.transports_inside()))
+    }
+
+    fn transports_inside(&self) -> String {
+        let ucp = self.ucp.get();
+        // UCX 1.22 crashes on one that was made by host and port and has not got through to its peer: its lanes lead nowhere yet.
+        if ucp.is_null() || self.is_connecting() {
+            return String::new();
+        }
+        // SAFETY: a live endpoint inside its worker's gate, and an open stream.
+        let text = printed(|stream| unsafe { sys::ucp_ep_print_info(ucp, stream.cast()) });
+        transports_in(&text).join(",")
+    }
+}
+
+impl Worker {
+    fn progress_text(&self) -> String {
+        if !self.has_progress_thread() {
+            return "manual progress".to_owned();
+        }
+        let delayed = if self.delays_submission() { "delayed" } else { "direct" };
+        format!("{:?} progress thread {}, {delayed} submission", self.progress_mode(), self.progress_thread_id())
+    }
+
+    /// A readable account of what is going on: the worker, its endpoints, and what is in flight, oldest first.
+    pub fn dump(&self) -> Result<Vec<String>> {
+        self.on_owner(|inside| Ok(inside.dump_inside()))
+    }
+
+    fn dump_inside(&self) -> Vec<String> {
+        let inside = self;
+        let stats = &self.stats;
+        let operations = stats.operations(0);
+        let mut lines = vec![
+            format!(
+                "worker \"{}\": UCX {}, {:?}, {}, {} passes, {} submitted, {} in flight",
+                self.display_name().to_string_lossy(),
+                ucx_release(),
+                self.thread_mode(),
+                self.progress_text(),
+                stats.progress_calls.get(),
+                operations.submitted,
+                operations.in_flight
+            ),
+            format!(
+                "  completed {}, failed {}, cancelled {}, sent {} bytes, received {} bytes, slept {} times",
+                operations.completed,
+                operations.failed,
+                operations.canceled,
+                stats.bytes_sent.get(),
+                stats.bytes_received.get(),
+                stats.sleeps.get()
+            ),
+        ];
+        if self.thread.is_used() {
+            let (high_water, full, waiting) = self.queue_stats();
+            lines.push(format!(
+                "  submission queue: {waiting} waiting, at most {high_water} so far, full {full} times, {} through it",
+                stats.delayed.get()
+            ));
+        }
+        for endpoint in inside.endpoints.borrow().iter().flatten() {
+            lines.push(format!(
+                "  endpoint to {}: {}, {:?}{}, {} sends in flight, {} of them queued, over {}{}",
+                endpoint.peer_text(),
+                endpoint.status(),
+                endpoint.phase(),
+                if endpoint.peering.unclaimed.get() { ", unclaimed" } else { "" },
+                endpoint.sends.get(),
+                endpoint.window.queued_ops.get(),
+                endpoint.transports_inside(),
+                endpoint.fast_box.text()
+            ));
+        }
+        let now = clock::now_ns();
+        let mut in_flight = Vec::new();
+        inside.for_each_live(|slot| {
+            if slot.kind.get() == Kind::Internal {
+                return;
+            }
+            // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+            let peer = unsafe { slot.endpoint.get().as_ref() }.map(|endpoint| format!(", {}", endpoint.peer_text()));
+            // A receive learns both of these from its message.
+            let (length, tag) = if slot.kind.get().is_recv() { (0, 0) } else { (slot.length.get(), slot.tag.get()) };
+            let text = format!(
+                "  {} {}: {length} bytes, tag 0x{tag:x}, for about {} ms{}",
+                slot.sequence.get(),
+                slot.kind.get().describe(),
+                now.saturating_sub(slot.started.get()) / 1_000_000,
+                peer.unwrap_or_default()
+            );
+            in_flight.push((slot.sequence.get(), text));
+        });
+        in_flight.sort_unstable();
+        lines.extend(in_flight.into_iter().map(|(_, text)| text));
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transports_are_found_in_the_output_of_every_release() {
+        let text = "# lane[0]:  3:sysv/memory.0 md[2]     -> md[2]/sysv/sysdev[255] am am_bw#0\n\
+                    # lane[1]:  5:cma/memory.0 md[4] -> x\n#  lane[2]:  1:tcp/eth0.12.0 md[0] -> y\n\
+                    # lane[3]:  5:cma/memory.0 md[4] -> x\n";
+        assert_eq!(transports_in(text), ["sysv/memory", "cma/memory", "tcp/eth0.12"]);
+        assert!(transports_in("# UCP endpoint\n").is_empty());
+    }
+
+    #[test]
+    fn what_is_printed_comes_back() {
+        // SAFETY: an open stream and a terminated string.
+        let text = printed(|stream| unsafe {
+            libc::fputs(c"one\ntwo".as_ptr(), stream);
+        });
+        assert_eq!(text, "one\ntwo");
+    }
+}

@@ -1,0 +1,28 @@
+//! A worker: its gate, its passes, its progress thread, and how others wait for it or wake it.
+//!
+//! `gate` says who is inside; `progress` is a pass; `submission_ring` and `remote_call` hand work
+//! to the thread that may enter UCP; `wait`, `wakeup` and `event_loop` are the three ways to sleep;
+//! `shutdown` is the end.
+
+pub(crate) mod callback_depth;
+pub(crate) mod control_list;
+pub mod deferred;
+pub mod deferred_end;
+pub(crate) mod dump;
+pub(crate) mod event_loop;
+pub mod gate;
+pub(crate) mod progress;
+pub mod progress_thread;
+pub mod remote_call;
+pub(crate) mod shutdown;
+pub(crate) mod sleep_flag;
+pub(crate) mod stuck_descriptor;
+pub mod submission_ring;
+pub(crate) mod takeover;
+#[cfg(test)]
+pub(crate) mod test_workers;
+pub(crate) mod thread_state;
+pub mod wait;
+pub(crate) mod wake_hint;
+pub mod wakeup;
+pub mod worker;

@@ -1,0 +1,200 @@
+//! A progress pass: UCP's progress, then callbacks, deadlines, and what else has been queued.
+//!
+//! User callbacks run after `ucp_worker_progress` has returned, as UCP reorders messages that are sent from inside its own
+//! callbacks, and outside the gate, so that they may call anything.
+
+use crate::engine::base::callback_frame::CallOut;
+use crate::engine::base::clock;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::request::request::{mark, USER};
+use crate::engine::core::worker::deferred;
+use crate::engine::core::worker::worker::{attention, Worker};
+use crate::sys;
+
+/// Passes between two looks at the clock, for the ages in a dump and for peers that may have ended: often enough for
+/// those, too seldom to cost.
+const PASSES_PER_LOOK: u64 = 128;
+
+/// While messages come in without it UCP has its turn in each of so many passes.
+const PASSES_PER_TURN: u64 = 4;
+
+impl Worker {
+    /// One pass. Returns how many events it handled; 0 when there was nothing to do.
+    #[inline(always)]
+    pub fn progress(&self) -> Result<u32> {
+        let inside = self.enter_for(true)?;
+        if self.delivering.get() != 0 && (!self.gate.is_lock() || deferred::in_callback()) {
+            return Err(from_callback());
+        }
+        Ok(inside.pass())
+    }
+}
+
+#[cold]
+pub(crate) fn from_callback() -> Error {
+    Error::new(Status::BUSY, "worker: a callback may not progress or wait; it returns, and progress goes on")
+}
+
+/// Inside the gate.
+impl Worker {
+    #[inline(always)]
+    pub(crate) fn pass(&self) -> u32 {
+        let alone = !self.gate.is_shared();
+        let mut handled = self.pass_through_ucp(alone);
+        if self.attention.get() != 0 {
+            handled += self.attend_to(handled);
+        }
+        if handled > 0 {
+            self.back_off.end();
+            if !alone {
+                self.tell_event_loop();
+            }
+        }
+        handled
+    }
+
+    /// UCP's part of a pass. `alone`: no other thread uses the worker.
+    #[inline(always)]
+    pub(crate) fn pass_through_ucp(&self, alone: bool) -> u32 {
+        if self.armed.get() {
+            self.event_loop.pass_begins();
+            if alone {
+                // Elsewhere it may be another thread that has armed, and sleeps.
+                self.armed.set(false);
+            }
+        }
+        let mut handled = self.look_into_fast_boxes();
+        if handled == 0 || self.stats.progress_calls.get() % PASSES_PER_TURN == 0 {
+            // SAFETY: a live worker, and we are inside its gate.
+            handled += unsafe { sys::ucp_worker_progress(self.ucp()) };
+        }
+        if self.stats.progress_calls.count() % PASSES_PER_LOOK == 0 {
+            self.look_at_clock();
+        }
+        handled
+    }
+
+    #[cold]
+    fn look_at_clock(&self) {
+        let now = clock::now_ns();
+        self.coarse_now.set(now);
+        self.drain_foreign();
+        self.tend_fast_boxes(now);
+        if self.peers.is_due(now) {
+            self.attend(attention::PEERS);
+        }
+        if self.liveness.is_due(now) {
+            self.attend(attention::SILENCE);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn attend_to(&self, by_ucp: u32) -> u32 {
+        let mut handled = 0;
+        if self.attention.get() & attention::STREAMS != 0 {
+            // First: what has come in time is no timeout.
+            handled += self.read_streams();
+        }
+        if self.attention.get() & (attention::TIMERS | attention::CHANGING) != 0 {
+            let now = clock::now_ns();
+            self.coarse_now.set(now);
+            handled += self.expire_timers(now);
+            if self.attention.get() & attention::CHANGING != 0 {
+                self.ucp_was_busy.set(by_ucp > 0);
+                handled += self.advance_changing(now);
+            }
+        }
+        if self.attention.get() & attention::LOCKS != 0 {
+            handled += self.look_for_window_ends();
+            handled += self.look_for_locks(clock::now_ns());
+        }
+        if self.attention.get() & attention::PEERS != 0 {
+            self.look_at_peers(self.coarse_now.get());
+        }
+        if self.attention.get() & attention::SILENCE != 0 {
+            self.attention.set(self.attention.get() & !attention::SILENCE);
+            self.look_for_silence(self.coarse_now.get());
+        }
+        if self.attention.get() & attention::INBOX != 0 {
+            self.attention.set(self.attention.get() & !attention::INBOX);
+            handled += self.deliver_messages();
+        }
+        if self.attention.get() & attention::READY != 0 {
+            self.attention.set(self.attention.get() & !attention::READY);
+            handled += self.deliver();
+        }
+        if self.attention.get() & attention::HUBS != 0 {
+            handled += self.tend_hub_streams();
+        }
+        if self.attention.get() & attention::WINDOWS != 0 {
+            self.attention.set(self.attention.get() & !attention::WINDOWS);
+            handled += self.tend_windows();
+        }
+        if self.attention.get() & attention::EVENTS != 0 {
+            self.attention.set(self.attention.get() & !attention::EVENTS);
+            handled += self.handle_events();
+            if !self.events.borrow().is_empty() {
+                self.attend(attention::EVENTS);
+            }
+        }
+        handled
+    }
+
+    fn expire_timers(&self, now: u64) -> u32 {
+        let mut expired = 0;
+        loop {
+            let Some(ticket) = self.timers.borrow_mut().pop_expired(now) else { break };
+            if let Some(slot) = ticket.current() {
+                self.cancel_slot(slot, Status::TIMED_OUT);
+                expired += 1;
+            }
+        }
+        if self.timers.borrow().len() == 0 {
+            self.attention.set(self.attention.get() & !attention::TIMERS);
+        }
+        expired
+    }
+
+    /// Makes the callbacks that were due when it began; what they cause comes in the next pass.
+    fn deliver(&self) -> u32 {
+        let delivered = self.ready.drain_present(|slot| self.call_back(slot));
+        if !self.ready.is_empty() {
+            self.attend(attention::READY);
+        }
+        delivered
+    }
+
+    /// Runs the callback of a request that has its result, then releases its waiters.
+    pub(crate) fn call_back(&self, slot: &crate::engine::core::request::request::Slot) {
+        self.drain_foreign();
+        let Some(callback) = slot.callback.take() else { return self.finish(slot) };
+        let (endpoint, kind, sequence) = (slot.endpoint.get(), slot.kind.get(), slot.sequence.get());
+        let given = slot.has_mark(mark::GIVEN);
+        let let_go = given && slot.hold.get() & USER == 0;
+        // One that a notifier is to report as well is held for that: its callback is the library's.
+        let reported = !slot.notifier.get().is_null();
+        if !given && !reported {
+            // Lent for the length of the call, so that destroying it there does no harm.
+            slot.hold.set(slot.hold.get() | USER);
+        }
+        slot.publish_status();
+        let (arg, status) = (slot.callback_arg.get(), slot.outcome.get());
+        let request = if let_go { std::ptr::null_mut() } else { std::ptr::from_ref(slot).cast_mut() };
+        // SAFETY: a callback and its argument as the caller gave them; the request is valid during the call.
+        self.outside(|| unsafe { callback.call_out((arg, request, status.0)) });
+        if reported {
+            let _ = self.report(slot);
+        } else {
+            if !given {
+                self.drain_foreign();
+                slot.hold.set(slot.hold.get() & !USER);
+            }
+            self.finish(slot);
+        }
+        // SAFETY: kept while a callback is due, which this one was until now.
+        if let Some(endpoint) = unsafe { endpoint.as_ref() } {
+            self.callback_has_returned(endpoint, kind, sequence);
+        }
+    }
+}

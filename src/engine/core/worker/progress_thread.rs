@@ -1,0 +1,499 @@
+//! The progress thread: its loop, how it sleeps, how it is started and stopped.
+//!
+//! While it runs it is the one that progresses. With delayed submission it is also the only one that calls UCP: others put
+//! transfers into the ring and everything else onto the control list. Without, they enter the gate, which is a lock then.
+
+use crate::engine::base::backoff::Pause;
+use crate::engine::base::cache_line::CacheLine;
+use crate::engine::base::callback_frame::CallOut;
+use crate::engine::base::clock;
+use crate::engine::base::event_count::EventCount;
+use crate::engine::base::lockdep::Mutex;
+use crate::engine::base::log;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::worker::control_list::Control;
+use crate::engine::core::worker::deferred::{self, CallbackScope};
+use crate::engine::core::worker::deferred_end;
+use crate::engine::core::worker::gate::{this_thread, Gate, ThreadMode};
+use crate::engine::core::worker::progress::from_callback;
+use crate::engine::core::worker::remote_call::Lists;
+use crate::engine::core::worker::sleep_flag::SleepFlag;
+use crate::engine::core::worker::submission_ring::{self, Queue};
+use crate::engine::core::worker::takeover::Assistants;
+use crate::engine::core::worker::thread_state::Presence;
+use crate::engine::core::worker::wakeup::Armed;
+use crate::engine::core::worker::worker::{Inside, Worker};
+use crate::engine::os::scheduling::{pin, prefer_short_slices};
+use crate::engine::ucx::context::feature;
+use crate::engine::ucx::runtime;
+use std::cell::RefCell;
+use std::ffi::{c_void, CStr};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, AtomicUsize, Ordering};
+use std::sync::mpsc::{sync_channel, SyncSender};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Rounds without work after which other threads are let run: a peer may need this very core to give us work.
+pub(crate) const ROUNDS_PER_YIELD: u32 = 8;
+/// Rounds without work between two looks at the clock.
+pub(crate) const ROUNDS_PER_LOOK: u32 = 16;
+/// While an endpoint is being opened or closed a sleep is this short: what UCP does then need not raise an event.
+const NAP: Duration = Duration::from_millis(5);
+/// While another thread works in its place it looks after its own part this often.
+const ASSISTED_NAP: Duration = Duration::from_micros(200);
+/// The kernel keeps 15 bytes of a thread's name.
+const DEFAULT_NAME: &CStr = c"ucxx_progress";
+
+/// What drives a worker. Numbers as in the C header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProgressMode {
+    /// Its callers.
+    Manual = 0,
+    /// A thread that polls for a while, and then sleeps until there is an event.
+    Adaptive = 1,
+    /// A thread that never sleeps.
+    Polling = 2,
+    /// A thread that sleeps whenever there is nothing to do.
+    Blocking = 3,
+}
+
+/// A user's function with its argument.
+pub type Start = (unsafe extern "C" fn(*mut c_void), *mut c_void);
+
+/// What a progress thread is made with, checked.
+#[derive(Clone, Copy)]
+pub struct ThreadParams {
+    /// Do other threads submit through the ring? None: as the environment says, or yes.
+    pub delayed: Option<bool>,
+    /// Places in the ring; 0 for the default.
+    pub depth: u32,
+    /// Where it may run; none for anywhere.
+    pub cpu: Option<usize>,
+    /// Runs first on it.
+    pub start: Option<Start>,
+}
+
+/// The progress thread of a worker, or the place for one.
+#[repr(C)]
+pub(crate) struct ProgressThread {
+    params: ThreadParams,
+    presence: Presence,
+    mode: AtomicU8,
+    /// `this_thread()` on it; 0 while there is none.
+    owner: AtomicUsize,
+    kernel_id: AtomicU64,
+    stop: AtomicBool,
+    sleep: SleepFlag,
+    pub(crate) control: Control<Lists>,
+    pub(crate) queue: OnceLock<Queue>,
+    /// Threads that make passes in its place.
+    pub(crate) assistants: Assistants,
+    /// Held by whoever starts or stops it.
+    handle: Mutex<Option<JoinHandle<()>>>,
+
+    _written: CacheLine,
+    /// Where threads wait for jobs, and for endpoints to end.
+    pub(crate) room: EventCount,
+    /// References that were given back while the ring could still name them: of handles, by a callback, and the worker's own to what has ended.
+    /// Belongs to whoever is inside the gate.
+    pub(crate) graves: RefCell<Vec<Arc<Endpoint>>>,
+}
+
+impl ProgressThread {
+    pub(crate) fn new(params: ThreadParams) -> Self {
+        ProgressThread {
+            params,
+            _written: CacheLine,
+            presence: Presence::default(),
+            mode: AtomicU8::new(0),
+            owner: AtomicUsize::new(0),
+            kernel_id: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            sleep: SleepFlag::new(),
+            control: Control::default(),
+            queue: OnceLock::new(),
+            assistants: Assistants::default(),
+            room: EventCount::new(),
+            graves: RefCell::default(),
+            handle: Mutex::new(None),
+        }
+    }
+
+    /// There has been a progress thread.
+    #[inline]
+    pub(crate) fn is_used(&self) -> bool {
+        self.presence.is_used()
+    }
+
+    /// There is one, and it progresses.
+    pub(crate) fn is_running(&self) -> bool {
+        self.presence.is_running()
+    }
+
+    /// Do other threads leave UCP to it?
+    pub(crate) fn delays(&self) -> bool {
+        self.presence.delays()
+    }
+
+    /// How many there have been.
+    pub(crate) fn count(&self) -> u32 {
+        self.presence.count()
+    }
+
+    pub(crate) fn is_current(&self) -> bool {
+        self.owner.load(Ordering::Relaxed) == this_thread()
+    }
+
+    /// Has the calling thread to leave UCP to the progress thread?
+    #[inline(always)]
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.delays() && !self.is_current()
+    }
+
+    pub(crate) fn mode(&self) -> ProgressMode {
+        match self.mode.load(Ordering::Relaxed) {
+            1 => ProgressMode::Adaptive,
+            2 => ProgressMode::Polling,
+            3 => ProgressMode::Blocking,
+            _ => ProgressMode::Manual,
+        }
+    }
+
+    pub(crate) fn kernel_id(&self) -> u64 {
+        self.kernel_id.load(Ordering::Relaxed)
+    }
+
+    fn wanted_delay(&self) -> bool {
+        self.params
+            .delayed
+            .unwrap_or_else(|| std::env::var_os("UCXX_RS_DELAYED_SUBMISSION").is_none_or(|set| set != "0"))
+    }
+}
+
+#[cold]
+pub(crate) fn has_thread() -> Error {
+    Error::new(Status::BUSY, "worker: its progress thread does that")
+}
+
+impl Worker {
+    /// Starts a progress thread.
+    pub fn start_progress_thread(self: &Arc<Self>, mode: ProgressMode) -> Result<()> {
+        self.check_usable()?;
+        if deferred::in_callback() {
+            return Err(from_callback());
+        }
+        if mode == ProgressMode::Manual {
+            return Err(Error::invalid("progress_mode: UCXX_PROGRESS_MANUAL is to have no thread"));
+        }
+        self.need(feature::WAKEUP)?;
+        if self.gate.declared() == ThreadMode::Single {
+            return Err(Error::invalid("thread_mode: UCXX_THREAD_SINGLE leaves no room for a progress thread"));
+        }
+        let thread = &self.thread;
+        let mut handle = thread.handle.lock();
+        if handle.is_some() {
+            return Err(Error::new(Status::ALREADY_EXISTS, "worker: has a progress thread"));
+        }
+        self.gate.become_lock();
+        {
+            let inside = self.enter()?;
+            inside.wakeup()?;
+            // Asked for once, so that nobody has to wait for the thread to learn it.
+            inside.address_inside()?;
+            inside.max_am_header_inside()?;
+            thread.presence.announce();
+            self.special.store(true, Ordering::SeqCst);
+        }
+        let depth = if thread.params.depth == 0 { submission_ring::DEFAULT_DEPTH } else { thread.params.depth };
+        thread.queue.get_or_init(|| Queue::new(depth as usize, self.context.request_size));
+        thread.stop.store(false, Ordering::SeqCst);
+        thread.mode.store(mode as u8, Ordering::Relaxed);
+        thread.control.open();
+        thread.presence.come(thread.wanted_delay());
+        // Whoever sleeps on the descriptor is to wait for the thread from now on.
+        while self.waiting.anyone_asleep() {
+            self.kick();
+            std::thread::yield_now();
+        }
+        match self.spawn(mode) {
+            Ok(spawned) => *handle = Some(spawned),
+            Err(error) => {
+                // What others have left to it meanwhile.
+                self.last_round(&mut Lists::default());
+                drop(handle);
+                self.change_over_hubs();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn spawn(self: &Arc<Self>, mode: ProgressMode) -> Result<JoinHandle<()>> {
+        let worker = self.clone();
+        let (report, reported) = sync_channel(1);
+        let builder = std::thread::Builder::new();
+        let spawned = runtime::with_signals_blocked(|| builder.spawn(move || worker.thread_main(mode, report)));
+        let handle = spawned.map_err(|cause| {
+            Error::new(Status::NO_RESOURCE, format!("worker: its progress thread could not be made: {cause}"))
+        })?;
+        match reported.recv() {
+            Ok(Ok(())) => Ok(handle),
+            failed => {
+                let _ = handle.join();
+                Err(failed.map_or_else(
+                    |_| Error::new(Status::PANIC, "worker: its thread ended"),
+                    |result| result.err().unwrap_or_else(|| Error::new(Status::PANIC, "worker: its thread ended")),
+                ))
+            }
+        }
+    }
+
+    /// Stops the progress thread, after a last round. Afterwards progress is manual.
+    pub fn stop_progress_thread(&self) -> Result<()> {
+        self.check_usable()?;
+        if deferred::in_callback() {
+            return Err(from_callback());
+        }
+        if self.join_thread() {
+            Ok(())
+        } else {
+            Err(Error::new(Status::NO_ELEM, "worker: has no progress thread"))
+        }
+    }
+
+    /// Ends the thread if there is one. Not on it, nor inside the gate.
+    pub(crate) fn join_thread(&self) -> bool {
+        let mut handle = self.thread.handle.lock();
+        let Some(running) = handle.take() else { return false };
+        self.thread.stop.store(true, Ordering::SeqCst);
+        self.thread.sleep.awake();
+        self.kick();
+        let _ = running.join();
+        drop(handle);
+        self.change_over_hubs();
+        true
+    }
+
+    /// Makes the thread look around if it sleeps.
+    #[inline]
+    pub(crate) fn wake_thread(&self) {
+        if self.thread.sleep.must_wake() {
+            self.kick();
+        }
+    }
+
+    /// What drives it now.
+    pub fn progress_mode(&self) -> ProgressMode {
+        self.thread.mode()
+    }
+
+    /// Is there a progress thread?
+    pub fn has_progress_thread(&self) -> bool {
+        self.thread.is_running()
+    }
+
+    /// Do other threads submit through the ring?
+    pub fn delays_submission(&self) -> bool {
+        self.thread.delays()
+    }
+
+    /// The kernel's number for the progress thread; 0 without one.
+    pub fn progress_thread_id(&self) -> u64 {
+        self.thread.kernel_id()
+    }
+
+    /// The ring: greatest length seen, times that it was full, present length.
+    pub fn queue_stats(&self) -> (u64, u64, u64) {
+        self.thread.queue.get().map_or((0, 0, 0), |queue| {
+            (queue.high_water.get(), queue.times_full.load(Ordering::Relaxed), queue.len() as u64)
+        })
+    }
+
+    fn thread_main(self: Arc<Self>, mode: ProgressMode, report: SyncSender<Result<()>>) {
+        let thread = &self.thread;
+        let name = self.name.as_deref().unwrap_or(DEFAULT_NAME);
+        // SAFETY: a terminated string, of which the kernel takes the first 15 bytes.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+        let pinned = thread.params.cpu.map_or(Ok(()), pin);
+        if mode != ProgressMode::Polling {
+            prefer_short_slices();
+        }
+        let failed = pinned.is_err();
+        if !failed {
+            thread.owner.store(this_thread(), Ordering::Relaxed);
+            // SAFETY: no precondition.
+            thread.kernel_id.store(unsafe { libc::gettid() } as u64, Ordering::Relaxed);
+        }
+        let _ = report.send(pinned);
+        if failed {
+            return;
+        }
+        if let Some((function, arg)) = thread.params.start {
+            let _scope = CallbackScope::new();
+            // SAFETY: a function and its argument as the user gave them.
+            unsafe { function.call_out((arg,)) };
+        }
+        let mut lists = Lists::default();
+        let mut idle = Idle { mode, spin_ns: self.spin_ns, rounds: 0, since: 0 };
+        while !thread.stop.load(Ordering::Acquire) {
+            if thread.assistants.are_there() {
+                // Two would be in each other's way. Not armed meanwhile, so that no peer takes the trouble to wake it.
+                std::thread::sleep(ASSISTED_NAP);
+                continue;
+            }
+            let worked = guarded(|| self.round(&mut lists)).unwrap_or(0);
+            deferred_end::hand_over_doomed();
+            match idle.after(worked) {
+                Next::Go => {}
+                Next::Yield => std::thread::yield_now(),
+                Next::Sleep => {
+                    if !self.doze() {
+                        idle.stay_idle();
+                    }
+                }
+            }
+        }
+        guarded(|| self.last_round(&mut lists));
+        deferred_end::hand_over_doomed();
+    }
+
+    /// Everything there is to do, once. Returns how much there was.
+    fn round(&self, lists: &mut Lists) -> u32 {
+        self.gate.enter_any();
+        let inside = ManuallyLeft(std::mem::ManuallyDrop::new(Inside { worker: self }));
+        let inside = &*inside.0;
+        // Only this thread sleeps on the descriptor while it runs.
+        inside.armed.set(false);
+        let graves = self.thread.graves.take();
+        if self.thread.control.is_pending() {
+            self.thread.control.take(lists, false);
+        }
+        let mut worked = inside.drain_ring();
+        worked += inside.run_jobs(&mut lists.jobs);
+        worked += inside.run_errands(&mut lists.before);
+        inside.drain_foreign();
+        worked += inside.pass();
+        worked += inside.run_errands(&mut lists.after);
+        // Whatever named them has been submitted above.
+        drop(graves);
+        worked
+    }
+
+    fn last_round(&self, lists: &mut Lists) {
+        let thread = &self.thread;
+        self.gate.enter_any();
+        let inside = Inside { worker: self };
+        thread.mode.store(0, Ordering::Relaxed);
+        thread.kernel_id.store(0, Ordering::Relaxed);
+        thread.presence.go();
+        thread.control.take(lists, true);
+        inside.drain_ring();
+        inside.run_jobs(&mut lists.jobs);
+        inside.run_errands(&mut lists.before);
+        inside.run_errands(&mut lists.after);
+        thread.graves.borrow_mut().clear();
+        thread.owner.store(0, Ordering::Relaxed);
+        inside.disturb_waiters();
+    }
+
+    /// Has those who waited for the thread look around: they progress from now on.
+    fn disturb_waiters(&self) {
+        self.for_each_slot(|slot| slot.done.disturb());
+        self.thread.room.notify();
+        crate::engine::core::worker::wait::ANY_REQUEST.notify();
+    }
+
+    /// Sleeps until there is something to do. False if it may not.
+    fn doze(&self) -> bool {
+        let thread = &self.thread;
+        thread.sleep.announce();
+        let queued = thread.queue.get().is_some_and(|queue| !queue.is_empty());
+        if queued || thread.control.is_pending() || thread.stop.load(Ordering::SeqCst) {
+            thread.sleep.awake();
+            return false;
+        }
+        self.gate.enter_any();
+        let inside = Inside { worker: self };
+        let sleeps = matches!(inside.arm_inside(), Ok(Armed::Ready));
+        let pause = if sleeps { Pause::Nothing } else { inside.back_off.pause() };
+        let longest = (!inside.changing.borrow().is_empty()).then_some(NAP);
+        self.stats.sleeps.add(sleeps.into());
+        self.stats.wakeups.add(sleeps.into());
+        drop(inside);
+        if let Some(wakeup) = self.wakeup.get() {
+            if sleeps {
+                wakeup.sleep(longest);
+            } else {
+                wakeup.pause(pause);
+            }
+        }
+        thread.sleep.awake();
+        sleeps
+    }
+}
+
+/// Leaves the gate for those who wait at it.
+struct ManuallyLeft<'a>(std::mem::ManuallyDrop<Inside<'a>>);
+
+impl Drop for ManuallyLeft<'_> {
+    fn drop(&mut self) {
+        self.0.worker.leave_by(Gate::leave_fairly);
+    }
+}
+
+/// A panic is a bug, and must not take the thread away from those who rely on it.
+pub(crate) fn guarded<T>(f: impl FnOnce() -> T) -> Option<T> {
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+    if result.is_err() {
+        log::write(log::ERROR, c"worker", "a bug in ucxx_rs, please report it: a panic on the progress thread");
+    }
+    result.ok()
+}
+
+/// What the thread does after a round.
+struct Idle {
+    mode: ProgressMode,
+    spin_ns: u64,
+    /// Rounds without work, up to now.
+    rounds: u32,
+    since: u64,
+}
+
+enum Next {
+    Go,
+    Yield,
+    Sleep,
+}
+
+impl Idle {
+    fn after(&mut self, worked: u32) -> Next {
+        if worked > 0 {
+            self.rounds = 0;
+            return Next::Go;
+        }
+        if self.mode == ProgressMode::Blocking {
+            return Next::Sleep;
+        }
+        self.rounds = self.rounds.wrapping_add(1);
+        if self.mode == ProgressMode::Adaptive && self.rounds % ROUNDS_PER_LOOK == 1 {
+            let now = clock::now_ns();
+            if self.rounds == 1 {
+                self.since = now;
+            } else if now - self.since >= self.spin_ns {
+                self.rounds = 0;
+                return Next::Sleep;
+            }
+        }
+        if self.rounds % ROUNDS_PER_YIELD == 0 {
+            return Next::Yield;
+        }
+        Next::Go
+    }
+
+    /// It could not sleep: it tries again after the next round.
+    fn stay_idle(&mut self) {
+        self.rounds = ROUNDS_PER_LOOK;
+    }
+}

@@ -1,0 +1,460 @@
+//! The ring: transfers that other threads hand to the progress thread, without a lock and without an allocation.
+//!
+//! A thread takes a place, then a slot of the pool, which is its own until it has pushed it into the ring; from then on the slot
+//! belongs to whoever is inside the gate, which drains the ring before each pass. Slots come back to the pool when their use ends. Pushing and popping publish a slot's cells, in either direction.
+
+use crate::engine::base::clock;
+use crate::engine::base::counters::Counter;
+use crate::engine::base::lockdep::Mutex;
+use crate::engine::base::permit_queue::Places;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::channel::message::{on_pulled, Pulled};
+use crate::engine::core::endpoint::admission::Promise;
+use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::request::inflight::Out;
+use crate::engine::core::request::operation::{flag, OpParams, Submitted};
+use crate::engine::core::request::request::{mark, Kind, Slot, SlotPointer};
+use crate::engine::core::request::slab::Slab;
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::messaging::am::send::Outgoing;
+use crate::engine::rma::remote_key::Rkey;
+use crate::engine::ucx::request_param::Param;
+use crate::sys::{self, Posted};
+use crossbeam_queue::ArrayQueue;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Places in the ring unless the worker's parameters say otherwise.
+pub(crate) const DEFAULT_DEPTH: u32 = 4096;
+/// More than this is not a number of operations.
+pub const LARGEST_DEPTH: u32 = 1 << 20;
+
+/// A transfer as its caller described it.
+#[derive(Clone, Copy)]
+pub(crate) struct Queued {
+    pub(crate) buffer: *mut c_void,
+    /// Bytes, or parts in the slot's own list.
+    pub(crate) count: usize,
+    pub(crate) scattered: bool,
+    /// A stream receive that takes what there is.
+    pub(crate) partial: bool,
+    pub(crate) tag: u64,
+    pub(crate) tag_mask: u64,
+    pub(crate) memory_type: Option<sys::ucs_memory_type_t>,
+    /// `u64::MAX` for none.
+    pub(crate) deadline: u64,
+    /// Where it goes, or what it ends with. Alive: the end of an endpoint comes after what was submitted before it.
+    pub(crate) endpoint: *const Endpoint,
+    /// For the receive of a probed message.
+    pub(crate) message: sys::ucp_tag_message_h,
+    /// For an active message.
+    pub(crate) outgoing: Outgoing,
+    /// For the pull of one.
+    pub(crate) pulled: Pulled,
+    /// By which a put or a get goes: a reference of its own, or null.
+    pub(crate) rkey: *const Rkey,
+    /// Of a send in the ring.
+    pub(crate) promise: Promise,
+}
+
+impl Queued {
+    pub(crate) const NOTHING: Queued = Queued {
+        buffer: std::ptr::null_mut(),
+        count: 0,
+        scattered: false,
+        partial: false,
+        tag: 0,
+        tag_mask: 0,
+        memory_type: None,
+        deadline: u64::MAX,
+        endpoint: std::ptr::null(),
+        message: std::ptr::null_mut(),
+        outgoing: Outgoing::NOTHING,
+        pulled: Pulled::NOTHING,
+        rkey: std::ptr::null(),
+        promise: Promise::NOTHING,
+    };
+}
+
+/// The ring of a worker, and the slots for what goes through it.
+#[repr(C)]
+pub(crate) struct Queue {
+    ring: Places<SlotPointer>,
+    /// Free slots. What does not fit, and what was made but not needed yet, stands in `rest`.
+    pool: ArrayQueue<SlotPointer>,
+    rest: Mutex<Slab>,
+    pub(crate) times_full: AtomicU64,
+    /// Written inside the gate.
+    pub(crate) high_water: Counter,
+}
+
+impl Queue {
+    pub(crate) fn new(depth: usize, request_size: usize) -> Self {
+        Queue {
+            ring: Places::new(depth),
+            pool: ArrayQueue::new((2 * depth).max(64)),
+            rest: Mutex::new(Slab::new(request_size)),
+            times_full: AtomicU64::new(0),
+            high_water: Counter::default(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ring.len()
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.ring.has_room()
+    }
+
+    /// Nobody is on the way into the ring, and nothing is in it.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.ring.is_settled()
+    }
+
+    /// A free slot, for a thread outside the gate.
+    #[inline]
+    pub(crate) fn take_slot(&self, worker: &Worker) -> &Slot {
+        match self.pool.pop() {
+            // SAFETY: slots of ours, which live as long as we do.
+            Some(SlotPointer(slot)) => unsafe { &*slot },
+            None => self.take_slot_slowly(worker),
+        }
+    }
+
+    #[cold]
+    fn take_slot_slowly(&self, worker: &Worker) -> &Slot {
+        let rest = self.rest.lock();
+        let slot: *const Slot = loop {
+            match rest.pop() {
+                Some(slot) => break slot,
+                None => rest.grow(worker, true),
+            }
+        };
+        while let Some(more) = rest.pop() {
+            if self.pool.push(SlotPointer(more)).is_err() {
+                rest.push(more);
+                break;
+            }
+        }
+        // SAFETY: as above.
+        unsafe { &*slot }
+    }
+
+    fn return_slot(&self, slot: &Slot) {
+        if self.pool.push(SlotPointer(slot)).is_err() {
+            self.rest.lock().push(slot);
+        }
+    }
+
+    /// Takes a place in the ring. It is given back when its entry has been taken out.
+    #[inline]
+    fn take_place(&self) -> Result<()> {
+        if self.ring.take() {
+            Ok(())
+        } else {
+            Err(self.full())
+        }
+    }
+
+    #[cold]
+    fn full(&self) -> Error {
+        self.times_full.fetch_add(1, Ordering::Relaxed);
+        Error::new(
+            Status::NO_RESOURCE,
+            "worker: its submission queue is full (submission_queue_depth); try again when operations have completed",
+        )
+    }
+}
+
+impl Worker {
+    /// Has the operation to go through the ring?
+    #[inline(always)]
+    pub(crate) fn goes_through_ring(&self, params: &OpParams) -> bool {
+        (self.special.load(Ordering::Relaxed) | (params.flags & flag::DELAYED != 0)) && self.goes_specially(params)
+    }
+
+    #[cold]
+    fn goes_specially(&self, params: &OpParams) -> bool {
+        self.thread.is_foreign() || params.flags & flag::DELAYED != 0
+    }
+
+    #[inline]
+    pub(crate) fn check_delayed_flag(&self, params: &OpParams) -> Result<()> {
+        if params.flags & flag::DELAYED != 0 && !self.thread.is_running() {
+            return Err(Error::new(Status::UNSUPPORTED, "flags: UCXX_FLAG_DELAYED needs a progress thread"));
+        }
+        Ok(())
+    }
+
+    /// Hands a transfer, whose arguments are checked, to the progress thread. `prepare` may fill the slot further.
+    pub(crate) fn delay(
+        &self,
+        kind: Kind,
+        length: u64,
+        params: &OpParams,
+        out: Out,
+        prepare: impl FnOnce(&Slot) -> Queued,
+    ) -> Result<Submitted> {
+        self.check_fork()?;
+        self.check_delayed_flag(params)?;
+        let thread = &self.thread;
+        let Some(queue) = thread.queue.get() else {
+            return Err(Error::new(Status::UNSUPPORTED, "worker: has no progress thread"));
+        };
+        queue.take_place()?;
+        // After taking the place: the end of the worker waits for us, or we see it.
+        if self.closed.load(Ordering::SeqCst) {
+            queue.ring.give_back(1);
+            return Err(self.closed_error());
+        }
+        let slot = queue.take_slot(self);
+        slot.begin_in_full(kind, params, length, out);
+        let deadline = crate::engine::core::request::operation::deadline_of(params).unwrap_or(u64::MAX);
+        let queued = Queued { deadline, ..prepare(slot) };
+        if kind.is_send() {
+            slot.tag.set(queued.tag);
+        }
+        slot.queued.set(queued);
+        slot.stage.enqueue();
+        queue.ring.push(SlotPointer(slot));
+        self.wake_thread();
+        if !thread.is_running() {
+            // It was stopped meanwhile. Whoever enters from now on drains the ring first.
+            drop(self.enter());
+        }
+        Ok(Submitted::Pending)
+    }
+
+    /// Submits what is in the ring. Inside the gate. Returns how many entries there were.
+    pub(crate) fn drain_ring(&self) -> u32 {
+        let Some(queue) = self.thread.queue.get() else { return 0 };
+        if queue.is_empty() {
+            return 0;
+        }
+        let waiting = queue.len() as u64;
+        if waiting > queue.high_water.get() {
+            queue.high_water.add(waiting - queue.high_water.get());
+        }
+        // Bounded, so that what keeps coming does not keep UCP from progressing.
+        // SAFETY: a slot that was handed to us with its entry.
+        queue.ring.drain(|SlotPointer(slot)| self.dispatch(unsafe { &*slot })) as u32
+    }
+
+    fn dispatch(&self, slot: &Slot) {
+        let queued = slot.queued.get();
+        self.stats.delayed.add(1);
+        // The endpoint may be gone once the worker has been closed.
+        let promise = if self.closed.load(Ordering::Relaxed) { Promise::NOTHING } else { queued.promise };
+        let promised = self.begin_promise(queued.endpoint, promise);
+        self.take_over(slot, &queued);
+        if promised {
+            self.end_promise();
+        }
+    }
+
+    #[inline(always)]
+    fn take_over(&self, slot: &Slot, queued: &Queued) {
+        // SAFETY: see `Queued`; not looked at once the worker has been closed.
+        let endpoint = || unsafe { queued.endpoint.as_ref() };
+        if !slot.stage.dequeue() {
+            return self.drop_queued(slot, queued, Status::CANCELED);
+        }
+        if self.closed.load(Ordering::Relaxed) {
+            return self.drop_queued(slot, queued, Status::CANCELED);
+        }
+        let now = if queued.deadline == u64::MAX { 0 } else { clock::now_ns() };
+        if now >= queued.deadline {
+            return self.drop_queued(slot, queued, Status::TIMED_OUT);
+        }
+        let sender;
+        let endpoint = if slot.kind.get() == Kind::AmRecv {
+            sender = self.endpoint_numbered(queued.pulled.connection).filter(|sender| sender.takes_messages());
+            if sender.is_none() {
+                return self.drop_queued(slot, queued, Status::CONNECTION_RESET);
+            }
+            sender.as_deref()
+        } else {
+            endpoint()
+        };
+        let (streams, pulls) = (slot.kind.get() == Kind::StreamRecv, slot.kind.get() == Kind::AmRecv);
+        // The phase, not the status: a close that was submitted after this has set that already. What is pulled comes also while it ends.
+        let over = |endpoint: &&Endpoint| {
+            endpoint.phase() != Phase::Open && !pulls && !(streams && endpoint.has_stream_left())
+        };
+        if let Some(endpoint) = endpoint.filter(over) {
+            return self.drop_queued(slot, queued, endpoint.status());
+        }
+        let left = OpParams {
+            timeout_ns: if queued.deadline == u64::MAX { 0 } else { queued.deadline - now },
+            ..OpParams::default()
+        };
+        let speaks = matches!(slot.kind.get(), Kind::AmSend | Kind::Fetch | Kind::Atomic);
+        if speaks && endpoint.is_some_and(Endpoint::is_foreign) {
+            return self.drop_queued(slot, queued, Status::UNSUPPORTED);
+        }
+        if let Some(endpoint) = endpoint.filter(|to| slot.kind.get().is_send() && to.must_queue(slot)) {
+            if slot.kind.get() == Kind::FetchReply && endpoint.takes_no_answers() {
+                return self.drop_queued(slot, queued, endpoint.status());
+            }
+            return endpoint.enqueue(slot, &left, Out::NOWHERE);
+        }
+        if let (true, Some(endpoint)) = (slot.kind.get().is_question(), endpoint) {
+            return endpoint.fetch_from_ring(slot, queued, &left);
+        }
+        if let Some(endpoint) = endpoint.filter(|_| streams) {
+            return endpoint.stream_recv_from_ring(slot, &left);
+        }
+        if let (Kind::TagSendMulti, Some(endpoint)) = (slot.kind.get(), endpoint) {
+            return endpoint.send_multi_from_ring(slot, &left);
+        }
+        if let (Kind::AmQueueRecv, Some(endpoint)) = (slot.kind.get(), endpoint) {
+            self.start(slot, Some(endpoint), &left, Out::NOWHERE);
+            return endpoint.await_message(slot);
+        }
+        if slot.kind.get() == Kind::TagRecvMulti {
+            self.start(slot, endpoint, &left, Out::NOWHERE);
+            return self.recv_multi_from_ring(slot);
+        }
+        slot.add_mark(mark::SUBMITTING);
+        let pointer = self.call_ucp(slot, queued, endpoint);
+        let posted = Posted::from_pointer(pointer);
+        if let (Posted::Done, true) = (&posted, slot.kind.get().is_send()) {
+            return self.sent_at_once(slot, endpoint);
+        }
+        let inline = slot.has_mark(mark::INLINE).then(|| Status(slot.reason.replace(0)));
+        self.start(slot, endpoint, &left, Out::NOWHERE);
+        match posted {
+            Posted::Pending => {
+                if let Some(status) = inline {
+                    self.complete(slot, status);
+                }
+            }
+            Posted::Done => self.complete(slot, Status::OK),
+            Posted::Failed(status) => self.complete(slot, Status(status.into())),
+        }
+    }
+
+    /// Gives UCP a send that has waited in its endpoint's queue.
+    pub(crate) fn send_after_waiting(&self, slot: &Slot, endpoint: &Endpoint) {
+        endpoint.send_goes_out(slot);
+        slot.add_mark(mark::SUBMITTING);
+        let pointer = self.call_ucp(slot, &slot.queued.get(), Some(endpoint));
+        slot.clear_mark(mark::SUBMITTING);
+        let inline = slot.has_mark(mark::INLINE).then(|| Status(slot.reason.replace(0)));
+        match Posted::from_pointer(pointer) {
+            Posted::Pending => {
+                if let Some(status) = inline {
+                    self.complete(slot, status);
+                }
+            }
+            Posted::Done => self.complete(slot, Status::OK),
+            Posted::Failed(status) => self.complete(slot, Status(status.into())),
+        }
+    }
+
+    #[inline]
+    fn call_ucp(&self, slot: &Slot, queued: &Queued, endpoint: Option<&Endpoint>) -> sys::ucs_status_ptr_t {
+        match (slot.kind.get(), endpoint) {
+            (Kind::AmSend | Kind::FetchAsk | Kind::FetchReply, Some(endpoint)) => {
+                return endpoint.post_message(slot, queued)
+            }
+            (Kind::AmQueueSend, Some(endpoint)) => return endpoint.post_to_queue(slot, queued),
+            (Kind::AmRecv, _) => return self.post_pull(slot, queued.pulled.data, queued, on_pulled),
+            _ => {}
+        }
+        let mut param = Param::new(slot);
+        param.memory_type(queued.memory_type);
+        param.scattered(queued.scattered);
+        let (ucp, buffer, count, tag) = (self.ucp(), queued.buffer, queued.count, queued.tag);
+        if let kind @ (Kind::Put | Kind::Get) = slot.kind.get() {
+            // SAFETY: the operation's own reference.
+            return unsafe { &*queued.rkey }.post(slot, kind, buffer, count, tag, &param);
+        }
+        if let (Kind::StreamSend, Some(endpoint)) = (slot.kind.get(), endpoint) {
+            return endpoint.stream_to_ucp(buffer, count, &param);
+        }
+        let to = endpoint.map_or(std::ptr::null_mut(), |endpoint| endpoint.ucp.get());
+        // SAFETY: inside the gate of a live worker; a send's endpoint is open; the caller keeps the buffer, the worker the
+        // slot; a message is handed over once.
+        unsafe {
+            match slot.kind.get() {
+                Kind::TagSend | Kind::TagSendPart => sys::ucp_tag_send_nbx(to, buffer, count, tag, param.as_ptr()),
+                Kind::TagSendSync => sys::ucp_tag_send_sync_nbx(to, buffer, count, tag, param.as_ptr()),
+                Kind::TagMessageRecv => {
+                    param.receive(Some(crate::engine::messaging::tag::tag::on_received));
+                    sys::ucp_tag_msg_recv_nbx(ucp, buffer, count, queued.message, param.as_ptr())
+                }
+                _ => {
+                    param.receive(Some(crate::engine::messaging::tag::tag::on_received));
+                    sys::ucp_tag_recv_nbx(ucp, buffer, count, tag, queued.tag_mask, param.as_ptr())
+                }
+            }
+        }
+    }
+
+    /// A send that ended inside UCP's call: what `start` and `complete` would come to.
+    fn sent_at_once(&self, slot: &Slot, endpoint: Option<&Endpoint>) {
+        slot.clear_mark(mark::SUBMITTING);
+        self.stats.submitted.add(1);
+        if slot.kind.get().takes_bytes() {
+            self.stats.bytes_sent.add(slot.length.get());
+            if let Some(endpoint) = endpoint {
+                endpoint.count_sent(slot.length.get());
+            }
+        }
+        self.release_rkey_of(slot);
+        slot.outcome.set(Status::OK);
+        if let (Some(endpoint), true) = (endpoint, slot.callback.get().is_some()) {
+            // Flushes that come after it wait for its callback.
+            slot.sequence.set(self.next_sequence());
+            slot.endpoint.set(endpoint);
+        }
+        self.ended(slot, Status::OK);
+    }
+
+    /// A transfer ends in the ring.
+    fn drop_queued(&self, slot: &Slot, queued: &Queued, status: Status) {
+        let closed = self.closed.load(Ordering::Relaxed);
+        if !queued.message.is_null() && !closed {
+            self.drop_message(queued.message);
+        }
+        self.release_data(queued.pulled.data);
+        // SAFETY: see `Queued`.
+        let endpoint = if closed { None } else { unsafe { queued.endpoint.as_ref() } };
+        if let Some(endpoint) = endpoint {
+            endpoint.answer_is_dropped(slot, queued);
+        }
+        self.never_started(slot, endpoint, status);
+    }
+
+    /// Completes an operation that UCP was never given.
+    pub(crate) fn never_started(&self, slot: &Slot, endpoint: Option<&Endpoint>, status: Status) {
+        self.start(slot, endpoint, &OpParams::default(), Out::NOWHERE);
+        if slot.kind.get().is_question() {
+            // The room for an answer, until there is one.
+            slot.length.set(0);
+        }
+        slot.reason.set(status.0);
+        self.complete(slot, status);
+    }
+
+    #[inline(never)]
+    pub(crate) fn return_to_pool(&self, slot: &Slot) {
+        if let Some(queue) = self.thread.queue.get() {
+            queue.return_slot(slot);
+        }
+    }
+
+    /// Every slot there is, free ones included.
+    pub(crate) fn for_each_slot(&self, mut visit: impl FnMut(&Slot)) {
+        self.slab.for_each(&mut visit);
+        if let Some(queue) = self.thread.queue.get() {
+            queue.rest.lock().for_each(visit);
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Workers of tests that look inside, and endpoints between them.
+
+use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams};
+use crate::engine::core::worker::gate::ThreadMode;
+use crate::engine::core::worker::progress_thread::{ProgressMode, ThreadParams};
+use crate::engine::core::worker::worker::{Worker, WorkerParams};
+use crate::engine::ucx::context::Context;
+use std::sync::Arc;
+
+/// Of this thread, which progresses it.
+pub(crate) fn new_worker(context: &Arc<Context>) -> Arc<Worker> {
+    let thread = ThreadParams { delayed: None, depth: 0, cpu: None, start: None };
+    let (thread_mode, progress_mode) = (ThreadMode::Single, ProgressMode::Manual);
+    Worker::new(context, WorkerParams { thread_mode, spin_ns: 0, name: None, progress_mode, thread }).unwrap()
+}
+
+/// Without failure detection.
+pub(crate) fn connect(from: &Arc<Worker>, to: &Worker) -> Arc<Endpoint> {
+    Endpoint::new(from, &to.address().unwrap(), &EndpointParams::quiet(false)).unwrap()
+}

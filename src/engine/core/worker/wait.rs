@@ -1,0 +1,577 @@
+//! Waiting. Where progress is manual, whoever waits also progresses; with a progress thread it sleeps until that has
+//! completed what it waits for.
+//!
+//! Under SINGLE and SERIALIZED the thread that waits is alone. Under MULTI one of the waiting threads drives: it progresses and
+//! sleeps on the descriptor; the others sleep on a condition variable until something has completed or the driver's place
+//! is free. A thread that progresses by itself wakes them when it has completed anything.
+//!
+//! A progress thread may start and stop while others wait: then they change over from the one to the other.
+
+use crate::engine::base::clock;
+use crate::engine::base::condition::Condition;
+use crate::engine::base::event_count::EventCount;
+use crate::engine::base::futex::{self, Slept};
+use crate::engine::base::lockdep::{Mutex, MutexGuard};
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::base::uncancelled::Uncancelled;
+use crate::engine::core::request::completion_flag::Marked;
+use crate::engine::core::request::inflight::Out;
+use crate::engine::core::request::operation::{flag, OpParams, Submitted};
+use crate::engine::core::request::request::Slot;
+use crate::engine::core::worker::deferred;
+use crate::engine::core::worker::deferred_end;
+use crate::engine::core::worker::progress::from_callback;
+use crate::engine::core::worker::wakeup::Armed;
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::ucx::context::feature;
+use std::sync::atomic::{fence, AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Between two looks at what another thread's end of a worker completes.
+const NAP: Duration = Duration::from_millis(1);
+
+/// Polls between two looks at the clock.
+const POLLS_PER_LOOK: u32 = 32;
+
+/// Where the threads of a MULTI worker meet.
+#[derive(Default)]
+pub(crate) struct WaitRoom {
+    /// Somebody drives.
+    driven: Mutex<bool>,
+    changed: Condition,
+    /// Threads on the condition variable. Raised before they look at their request for the last time.
+    waiting: AtomicU32,
+    /// Threads that sleep on the descriptor, or are about to.
+    asleep: AtomicU32,
+}
+
+impl WaitRoom {
+    pub(crate) fn anyone_asleep(&self) -> bool {
+        self.asleep.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// Threads that wait for one of several requests, of whichever workers.
+pub(crate) static ANY_REQUEST: EventCount = EventCount::new();
+
+enum Idle {
+    Woken,
+    Nothing,
+    /// It may not sleep: there may be something to do.
+    Refused,
+}
+
+impl Worker {
+    /// Is there somebody who progresses or, at its end, completes everything?
+    fn others_progress(&self) -> bool {
+        self.thread.is_running() || (self.thread.is_used() && self.closed.load(Ordering::SeqCst))
+    }
+
+    /// Is the calling thread, which is in no callback, to progress while it waits for what a pass may bring? Not where it cannot know that it may: the one thread
+    /// of a SINGLE worker is known, and under SERIALIZED another one may be inside.
+    pub(crate) fn is_to_be_driven(&self) -> bool {
+        let may = self.gate.is_lock() || self.gate.is_free_owner();
+        may && !self.closed.load(Ordering::Acquire) && !self.others_progress()
+    }
+
+    /// Waits until `done`, at most until `deadline`: progresses, or lets the progress thread do so, which then has to notify
+    /// its room when it makes `done` true. False when the time ran out.
+    pub(crate) fn drive(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<bool> {
+        let _whole = Uncancelled::new();
+        loop {
+            if self.others_progress() {
+                let room = &self.thread.room;
+                let in_time = room.wait_until(&|| done() || !self.others_progress(), deadline);
+                if done() || !in_time {
+                    return Ok(done());
+                }
+            }
+            if let Some(finished) = self.drive_manually(done, deadline)? {
+                return Ok(finished);
+            }
+        }
+    }
+
+    /// Progresses until `done`. None when a progress thread has taken that over.
+    fn drive_manually(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<Option<bool>> {
+        let threads = self.thread.count();
+        let result = if self.gate.is_lock() {
+            self.drive_among_others(done, deadline)
+        } else {
+            self.drive_by_itself(done, deadline).map(Some)
+        };
+        // The calls that progress refuse to when there is a thread, which may have gone again.
+        let refused = self.others_progress() || self.thread.count() != threads;
+        if refused && !matches!(result, Ok(Some(true))) {
+            return Ok(None);
+        }
+        result
+    }
+
+    /// The same for requests, which another thread's end of the worker completes: soon, and without anybody's help.
+    fn drive_requests(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<Option<bool>> {
+        let result = self.drive_manually(done, deadline);
+        let ends = result.as_ref().is_err_and(|error| error.status() == Status::CLOSED);
+        if !ends || !self.closed.load(Ordering::Acquire) || self.generation.is_past() {
+            return result;
+        }
+        while !done() && clock::now_ns() < deadline {
+            std::thread::sleep(NAP);
+        }
+        Ok(Some(done()))
+    }
+
+    fn drive_by_itself(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<bool> {
+        let mut patience = Patience::new(self.spin_ns, deadline);
+        while !done() {
+            let handled = self.progress()?;
+            deferred_end::end_doomed();
+            match patience.after_pass(handled) {
+                Next::Poll => {}
+                Next::Yield => std::thread::yield_now(),
+                Next::Sleep => patience.note(self.sleep_until_event(done, deadline)?),
+                Next::GiveUp => return Ok(done()),
+            }
+        }
+        Ok(true)
+    }
+
+    fn drive_among_others(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<Option<bool>> {
+        let room = &self.waiting;
+        let mut patience = Patience::new(self.spin_ns, deadline);
+        loop {
+            if done() {
+                return Ok(Some(true));
+            }
+            if self.others_progress() {
+                return Ok(None);
+            }
+            let mut driven = room.driven.lock();
+            if *driven {
+                room.waiting.fetch_add(1, Ordering::SeqCst);
+                // Pairs with the fence in `tell_waiters`: either we see the completion here, or it sees us waiting.
+                fence(Ordering::SeqCst);
+                let mut timed_out = false;
+                while *driven && !done() && !timed_out {
+                    let slept;
+                    (driven, slept) = room.changed.sleep(&room.driven, driven, clock::remaining(deadline));
+                    timed_out = slept == Slept::Long;
+                }
+                room.waiting.fetch_sub(1, Ordering::SeqCst);
+                if timed_out {
+                    return Ok(Some(done()));
+                }
+                continue;
+            }
+            *driven = true;
+            drop(driven);
+            let result = self.drive_alone(done, &mut patience);
+            *room.driven.lock() = false;
+            room.changed.notify_all();
+            if let Some(finished) = result? {
+                return Ok(Some(finished));
+            }
+        }
+    }
+
+    /// The driver's turn, which ends with every sleep. None: it goes on.
+    fn drive_alone(&self, done: &dyn Fn() -> bool, patience: &mut Patience) -> Result<Option<bool>> {
+        while !done() {
+            let handled = self.progress_and_tell()?;
+            deferred_end::end_doomed();
+            match patience.after_pass(handled) {
+                Next::Poll => {}
+                Next::Yield => std::thread::yield_now(),
+                Next::Sleep => {
+                    patience.note(self.sleep_until_event(done, patience.deadline)?);
+                    return Ok(None);
+                }
+                Next::GiveUp => return Ok(Some(done())),
+            }
+        }
+        Ok(Some(true))
+    }
+
+    /// A pass, after which threads that wait for what it completed are woken.
+    #[inline(always)]
+    pub fn progress_and_tell(&self) -> Result<u32> {
+        let handled = self.progress()?;
+        if handled > 0 && self.gate.is_lock() {
+            self.tell_waiters();
+        }
+        Ok(handled)
+    }
+
+    #[inline(never)]
+    fn tell_waiters(&self) {
+        let room = &self.waiting;
+        fence(Ordering::SeqCst);
+        if room.waiting.load(Ordering::SeqCst) > 0 {
+            drop(room.driven.lock());
+            room.changed.notify_all();
+        }
+        if room.asleep.load(Ordering::SeqCst) > 0 {
+            self.kick();
+        }
+    }
+
+    /// Tells the threads that wait on a MULTI worker that something has happened.
+    pub(crate) fn tell_others(&self) {
+        if self.gate.is_lock() {
+            self.tell_waiters();
+        }
+    }
+
+    /// Has whoever drives this worker until something becomes true look again. Any thread.
+    pub(crate) fn disturb(&self) {
+        self.thread.room.notify();
+        self.tell_waiters();
+    }
+
+    fn sleep_until_event(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<Idle> {
+        if !self.context.has(feature::WAKEUP) {
+            std::thread::yield_now();
+            return Ok(Idle::Nothing);
+        }
+        if self.wakeup.get().is_none() {
+            // Before anybody may want to wake us by it.
+            self.enter()?.wakeup()?;
+        }
+        self.waiting.asleep.fetch_add(1, Ordering::SeqCst);
+        // Pairs with the fence in `tell_waiters`: either we see the completion, or it sees us asleep and signals.
+        fence(Ordering::SeqCst);
+        let result = if done() || self.others_progress() { Ok(Idle::Woken) } else { self.arm_and_sleep(deadline) };
+        self.waiting.asleep.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+
+    fn arm_and_sleep(&self, deadline: u64) -> Result<Idle> {
+        let inside = self.enter()?;
+        let wakeup = inside.worker.wakeup()?;
+        if inside.arm_inside()? == Armed::Busy {
+            let pause = inside.back_off.pause();
+            drop(inside);
+            wakeup.pause(pause);
+            return Ok(Idle::Refused);
+        }
+        drop(inside);
+        self.stats.sleeps.add(1);
+        let woken = wakeup.sleep(clock::remaining(deadline));
+        self.stats.wakeups.add(1);
+        Ok(if woken { Idle::Woken } else { Idle::Nothing })
+    }
+
+    /// Polls for a while and sleeps then, until there is an event, and handles it, or a signal handler has run on this thread. False when
+    /// the time ran out first.
+    pub fn wait(&self, timeout_ns: u64) -> Result<bool> {
+        may_wait()?;
+        self.check_usable()?;
+        self.need(feature::WAKEUP)?;
+        let _whole = Uncancelled::new();
+        let deadline = until(timeout_ns);
+        if self.gate.is_lock() {
+            let room = &self.waiting;
+            let mut driven = room.driven.lock();
+            if *driven {
+                return Ok(self.wait_for_driver(driven, deadline));
+            }
+            *driven = true;
+            drop(driven);
+            let woken = self.wait_alone(deadline);
+            *room.driven.lock() = false;
+            room.changed.notify_all();
+            return woken;
+        }
+        self.wait_alone(deadline)
+    }
+
+    /// Another thread drives: whatever it handles, or its leaving, is the event that is waited for, or a signal handler's run.
+    fn wait_for_driver<'a>(&'a self, driven: MutexGuard<'a, bool>, deadline: u64) -> bool {
+        let room = &self.waiting;
+        room.waiting.fetch_add(1, Ordering::SeqCst);
+        let (driven, slept) = room.changed.sleep(&room.driven, driven, clock::remaining(deadline));
+        drop(driven);
+        room.waiting.fetch_sub(1, Ordering::SeqCst);
+        slept != Slept::Long
+    }
+
+    fn wait_alone(&self, deadline: u64) -> Result<bool> {
+        let mut patience = Patience::new(self.spin_ns, deadline);
+        loop {
+            if self.progress_and_tell()? > 0 {
+                return Ok(true);
+            }
+            match patience.after_pass(0) {
+                Next::Poll => {}
+                Next::Yield => std::thread::yield_now(),
+                Next::GiveUp => return Ok(false),
+                Next::Sleep => {
+                    // A signal is among what refuses a sleep.
+                    if let Idle::Woken | Idle::Refused = self.sleep_until_event(&|| false, deadline)? {
+                        self.progress_and_tell()?;
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How long a thread polls before it sleeps, and how long it waits at all.
+struct Patience {
+    spin_ns: u64,
+    deadline: u64,
+    polls: u32,
+    /// When the worker was first found idle; 0 while it is not.
+    idle_since: u64,
+    /// What it does between two looks at the clock that find it idle: it lets others run once it has been
+    /// refused a sleep, as then a peer may need this very core to give it work.
+    while_idle: Next,
+}
+
+#[derive(Clone, Copy)]
+enum Next {
+    Poll,
+    Yield,
+    Sleep,
+    GiveUp,
+}
+
+impl Patience {
+    fn new(spin_ns: u64, deadline: u64) -> Self {
+        Patience { spin_ns, deadline, polls: 0, idle_since: 0, while_idle: Next::Poll }
+    }
+
+    /// What to do after a pass that handled so many events. Looks at the clock now and then only, but also while events
+    /// keep coming: a busy worker must not hide the deadline.
+    fn after_pass(&mut self, handled: u32) -> Next {
+        if self.deadline == 0 {
+            return Next::GiveUp;
+        }
+        self.polls = self.polls.wrapping_add(1);
+        if handled > 0 {
+            self.idle_since = 0;
+        }
+        if self.polls % POLLS_PER_LOOK != 0 {
+            return Next::Poll;
+        }
+        let now = clock::now_ns();
+        if now >= self.deadline {
+            return Next::GiveUp;
+        }
+        if handled == 0 && self.idle_since == 0 {
+            self.idle_since = now;
+        }
+        if self.idle_since != 0 && now - self.idle_since >= self.spin_ns {
+            return Next::Sleep;
+        }
+        if handled > 0 {
+            Next::Poll
+        } else {
+            self.while_idle
+        }
+    }
+
+    /// How a sleep ended.
+    fn note(&mut self, idle: Idle) {
+        if let Idle::Refused = idle {
+            // One pass, and then it tries again.
+            self.polls = POLLS_PER_LOOK - 1;
+            self.while_idle = Next::Yield;
+        }
+    }
+}
+
+impl Slot {
+    /// Waits for the operation. INPROGRESS when the time ran out first, else its status.
+    pub fn wait(&self, timeout_ns: u64) -> Result<Status> {
+        if self.is_done() {
+            self.check_fork()?;
+            return Ok(self.status());
+        }
+        self.ready_to_wait()?;
+        match self.wait_until(until(timeout_ns)) {
+            _ if self.is_done() => Ok(self.status()),
+            Ok(_) => Ok(Status::INPROGRESS),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// False when `deadline` came first.
+    fn wait_until(&self, deadline: u64) -> Result<bool> {
+        let _whole = Uncancelled::new();
+        let worker = self.worker();
+        let done = || self.is_done();
+        loop {
+            if worker.others_progress() {
+                if let Some(done) = self.sleep_until(deadline) {
+                    return Ok(done);
+                }
+            }
+            if let Some(finished) = worker.drive_requests(&done, deadline)? {
+                return Ok(finished);
+            }
+        }
+    }
+
+    /// Sleeps while the progress thread works. None when that has gone.
+    fn sleep_until(&self, deadline: u64) -> Option<bool> {
+        if deadline == 0 || futex::look_shortly(&|| self.is_done()) {
+            return Some(self.is_done());
+        }
+        let finished = self.done.wait(|| self.worker().others_progress(), || clock::remaining(deadline));
+        if finished.is_none() {
+            // A mark was taken back that they may have relied on.
+            ANY_REQUEST.notify();
+        }
+        finished
+    }
+
+    /// Will its completion, or the going of the thread that completes it, wake those who wait for any?
+    fn will_notify(&self) -> bool {
+        let marked = self.done.mark(|| self.worker().others_progress());
+        if marked == Marked::Alone {
+            ANY_REQUEST.notify();
+        }
+        marked == Marked::Yes
+    }
+
+    fn ready_to_wait(&self) -> Result<()> {
+        self.check_fork()?;
+        may_wait()
+    }
+}
+
+/// 0 polls: one pass.
+fn until(timeout_ns: u64) -> u64 {
+    if timeout_ns == 0 {
+        0
+    } else {
+        clock::deadline_after(timeout_ns)
+    }
+}
+
+/// Waits for every request; the first error, in the order of the list, after all have completed. INPROGRESS when the time
+/// ran out first.
+pub fn wait_all(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Status> {
+    if requests.iter().flatten().next().is_none() {
+        return Err(none_left());
+    }
+    let deadline = until(timeout_ns);
+    for slot in requests.iter().flatten() {
+        if slot.is_done() {
+            slot.check_fork()?;
+            continue;
+        }
+        slot.ready_to_wait()?;
+        if !slot.wait_until(deadline)? {
+            return Ok(Status::INPROGRESS);
+        }
+    }
+    let failed = requests.iter().flatten().map(|slot| slot.status()).find(|status| status.is_error());
+    Ok(failed.unwrap_or(Status::OK))
+}
+
+#[cold]
+fn none_left() -> Error {
+    Error::new(Status::NO_ELEM, "requests: none is left to wait for")
+}
+
+/// Waits for one of the requests: its index and status, or none when the time ran out first.
+pub fn wait_any(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Option<(usize, Status)>> {
+    let mut present = requests.iter().flatten();
+    let Some(first) = present.next() else {
+        return Err(none_left());
+    };
+    let complete = || requests.iter().position(|slot| slot.is_some_and(Slot::is_done));
+    let found = |index: usize| requests[index].map(|slot| (index, slot.status()));
+    first.check_fork()?;
+    if let Some(index) = complete() {
+        return Ok(found(index));
+    }
+    first.ready_to_wait()?;
+    let _whole = Uncancelled::new();
+    let deadline = until(timeout_ns);
+    let of_one_worker = present.all(|slot| std::ptr::eq(slot.worker, first.worker));
+    let all_running = || requests.iter().flatten().all(|slot| slot.worker().others_progress());
+    loop {
+        if all_running() {
+            // Marked anew at each look: a thread that goes takes the marks back, and another one may come before we look.
+            let over = || !requests.iter().flatten().all(|slot| slot.will_notify());
+            let complete_soon = deadline == 0 || futex::look_shortly(&|| complete().is_some());
+            let in_time = complete_soon || ANY_REQUEST.sleep_until(&over, deadline);
+            if complete().is_some() || !in_time || deadline == 0 {
+                return Ok(complete().and_then(found));
+            }
+        }
+        if !of_one_worker && !all_running() {
+            return Err(Error::invalid("requests: of several workers, of which one has manual progress"));
+        }
+        if of_one_worker && first.worker().drive_requests(&|| complete().is_some(), deadline)?.is_some() {
+            return Ok(complete().and_then(found));
+        }
+    }
+}
+
+/// Submits an operation, and waits for it if its flags say so (`UCXX_FLAG_WAIT`); then no request is left behind.
+#[inline(always)]
+pub(crate) fn submit(
+    params: &OpParams,
+    out: Out,
+    operation: impl FnOnce(&OpParams, Out) -> Result<Submitted>,
+) -> Result<Submitted> {
+    let mut place: *mut Slot = std::ptr::null_mut();
+    let blocking = params.flags & flag::WAIT != 0;
+    if blocking {
+        may_wait()?;
+    }
+    // SAFETY: `place` outlives the call.
+    let own = unsafe { Out::new(&raw mut place) };
+    // Called in one place only, so that the whole of an operation becomes one function.
+    let submitted = operation(params, if blocking { own } else { out })?;
+    if blocking {
+        // SAFETY: stored by the operation, or null.
+        unsafe { wait_and_destroy(place) }?;
+        out.store_null();
+        return Ok(Submitted::Done);
+    }
+    Ok(submitted)
+}
+
+/// Refuses to wait from a callback.
+#[cold]
+#[inline(never)]
+fn may_wait() -> Result<()> {
+    if deferred::in_callback() {
+        return Err(from_callback());
+    }
+    Ok(())
+}
+
+/// # Safety
+/// Null, or a request that the caller holds; it is gone afterwards.
+#[cold]
+#[inline(never)]
+unsafe fn wait_and_destroy(place: *mut Slot) -> Result<()> {
+    // SAFETY: as for this function.
+    let Some(slot) = (unsafe { place.as_ref() }) else { return Ok(()) };
+    let mut waited = Ok(true);
+    while !slot.is_done() {
+        waited = slot.wait_until(u64::MAX);
+        if slot.check_fork().is_err() {
+            break;
+        }
+        if waited.is_err() {
+            // Another call was inside: the buffer is in use until the operation has ended, whatever comes between.
+            std::thread::yield_now();
+        }
+    }
+    let result = match slot.status() {
+        status if status.is_error() => Err(Error::new(status, slot.error_message().to_string_lossy().into_owned())),
+        Status::OK => Ok(()),
+        _ => waited.map(drop),
+    };
+    // SAFETY: as for this function.
+    unsafe { crate::engine::core::request::request::destroy(place) };
+    result
+}

@@ -1,0 +1,41 @@
+//! Wakes whoever sleeps on a worker, for what other threads leave there without coming inside its gate.
+//!
+//! Who leaves something sets a mark of its own, and gives a nudge. Who is about to sleep says so, and looks at the marks then: either it sees the mark, or the nudge
+//! sees the sleeper. Nobody is woken without need, as that takes system calls.
+
+use crate::engine::base::lockdep::Mutex;
+use crate::engine::core::worker::worker::Worker;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Nudge {
+    /// Somebody sleeps on the worker, or is about to.
+    asleep: AtomicBool,
+    /// Held by who wakes the worker, whose end waits for that. True after the end.
+    ended: Mutex<bool>,
+}
+
+impl Nudge {
+    /// Before the marks are looked at for the last time.
+    pub(crate) fn about_to_sleep(&self) {
+        self.asleep.store(true, Ordering::SeqCst);
+    }
+
+    /// After a mark was set, in one order with the above. Any thread.
+    pub(crate) fn give(&self, worker: &Worker) {
+        if !self.asleep.load(Ordering::SeqCst) || !self.asleep.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        let ended = self.ended.lock();
+        if !*ended {
+            // Without WAKEUP nobody sleeps.
+            let _ = worker.signal();
+        }
+    }
+
+    /// Nobody is woken any more: UCP's worker is about to go.
+    pub(crate) fn end(&self) {
+        *self.ended.lock() = true;
+    }
+}

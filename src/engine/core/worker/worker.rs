@@ -1,0 +1,602 @@
+//! The worker: one UCP worker, the requests that run on it, and the endpoints that belong to it.
+
+use crate::engine::base::backoff::BackOff;
+use crate::engine::base::cache_line::CacheLine;
+use crate::engine::base::clock::{self, Timers};
+use crate::engine::base::counters::Stats;
+use crate::engine::base::remote_free_list::GivenBack;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::channel::buffer_cache::FrameStore;
+use crate::engine::core::channel::handler_table::Handlers;
+use crate::engine::core::channel::message::MessageHandler;
+use crate::engine::core::channel::receive::Inbox;
+use crate::engine::core::channel::shm_channel::FastBoxes;
+use crate::engine::core::endpoint::admission::Hand;
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::listener::Listener;
+use crate::engine::core::endpoint::liveness::LivenessClock;
+use crate::engine::core::endpoint::parked_endpoints::{Places, UntouchedEnds};
+use crate::engine::core::endpoint::process_watch::PeerWatch;
+use crate::engine::core::request::inflight::Out;
+use crate::engine::core::request::operation::{self, OpParams};
+use crate::engine::core::request::pending_callbacks::Due;
+use crate::engine::core::request::request::Slot;
+use crate::engine::core::request::slab::Slab;
+use crate::engine::core::request::slot_list::SlotList;
+use crate::engine::core::worker::callback_depth::OwnCallbacks;
+use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::event_loop::EventLoop;
+use crate::engine::core::worker::gate::{this_thread, Gate, ThreadMode};
+use crate::engine::core::worker::progress_thread::{has_thread, ProgressMode, ProgressThread, ThreadParams};
+use crate::engine::core::worker::stuck_descriptor::Stuck;
+use crate::engine::core::worker::wait::WaitRoom;
+use crate::engine::core::worker::wake_hint::Nudge;
+use crate::engine::core::worker::wakeup::{Resting, Wakeup};
+use crate::engine::hub::stream::registry::HubStreams;
+use crate::engine::messaging::am::multi::MultiHandler;
+use crate::engine::messaging::am::queue_callbacks::QueueHandlers;
+use crate::engine::messaging::fetch::pending_table::Fetches;
+use crate::engine::messaging::fetch::reply::FetchTo;
+use crate::engine::messaging::stream::Streams;
+use crate::engine::messaging::tag::multi_common::Multis;
+use crate::engine::os::fork::{Generation, Token};
+use crate::engine::os::process_identity::Identity;
+use crate::engine::rma::remote_key::Rkeys;
+use crate::engine::ucx::context::{self, feature, Context};
+use crate::engine::ucx::request_param::Templates;
+use crate::engine::ucx::runtime;
+use crate::engine::window::lock_request::LockWait;
+use crate::engine::window::pending_requests::WindowEnds;
+use crate::engine::wire::address::{Address, Origin};
+use crate::engine::wire::header::{Question, HEADER};
+use crate::sys;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{fence, AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// How long a call that waits polls before it sleeps, when the worker's parameters do not say.
+const DEFAULT_SPIN_NS: u64 = 50_000;
+
+/// What a worker is made from, checked.
+pub struct WorkerParams {
+    /// Who may call.
+    pub thread_mode: ThreadMode,
+    /// How long waiting calls poll before they sleep; 0 for the default.
+    pub spin_ns: u64,
+    /// Shown in dumps; the progress thread's.
+    pub name: Option<CString>,
+    /// What drives it from the beginning.
+    pub progress_mode: ProgressMode,
+    /// For progress threads, now or later.
+    pub thread: ThreadParams,
+}
+
+/// A UCP worker and all that happens on it.
+///
+/// Whoever is inside the gate owns every `Cell` and `RefCell` here. `closed` is set inside the gate and read anywhere;
+/// `foreign` is pushed to by anyone and drained inside; `stats` are written inside and read anywhere. `thread` has rules of its
+/// own.
+#[repr(C)]
+pub struct Worker {
+    // Read by every thread, and hardly ever written.
+    pub(crate) context: Arc<Context>,
+    pub(crate) generation: Generation,
+    ucp: sys::ucp_worker_h,
+    /// No new operation is taken. Set before UCP goes away.
+    pub(crate) closed: AtomicBool,
+    /// Who may go the quick way: the one thread of a SINGLE worker until that is closed, and nobody in a forked child.
+    pub(crate) quick: Token,
+    /// Features of the context.
+    pub(crate) features: u64,
+    /// The worker has been closed, or has had a progress thread: the one look that every call takes. Never cleared.
+    pub(crate) special: AtomicBool,
+    pub(crate) spin_ns: u64,
+    pub(crate) name: Option<CString>,
+    pub(crate) identity: Identity,
+    pub(crate) wakeup: OnceLock<Wakeup>,
+    /// What UCP tells of the worker never changes: once asked for, it is here for every thread.
+    address: OnceLock<Address>,
+    pub(crate) max_am_header: OnceLock<usize>,
+
+    _thread: CacheLine,
+    pub(crate) thread: ProgressThread,
+
+    // Written by whoever is inside the gate, for each operation.
+    _owned: CacheLine,
+    pub(crate) gate: Gate,
+    pub(crate) slab: Slab,
+    pub(crate) templates: Templates,
+    pub(crate) sequence: Cell<u64>,
+    /// Work that a progress pass has beyond UCP's: bits of `attention`.
+    pub(crate) attention: Cell<u32>,
+    /// A pass is handing out callbacks (several threads at once in MULTI).
+    pub(crate) delivering: Cell<u32>,
+    /// SINGLE: where it counts them for its thread.
+    pub(crate) own_callbacks: Option<&'static OwnCallbacks>,
+    /// Armed, and not progressed since: somebody sleeps, or is about to.
+    pub(crate) armed: Cell<bool>,
+    pub(crate) event_loop: EventLoop,
+    pub(crate) back_off: BackOff,
+    pub(crate) stuck: Stuck,
+    pub(crate) resting: Resting,
+    pub(crate) coarse_now: Cell<u64>,
+    /// Requests whose callback is due, oldest first.
+    pub(crate) ready: SlotList,
+    /// What is in flight of the slots that went through the ring, newest first.
+    pub(crate) live: Cell<*const Slot>,
+    /// Sends in flight, on all endpoints: a flush of the worker waits for them.
+    pub(crate) sends_in_flight: Cell<u32>,
+    pub(crate) due: Due,
+    /// Operations that have ended for their callers, and that UCP has not given back.
+    pub(crate) abandoned: Cell<usize>,
+    /// Flushes under way, of the worker and of all endpoints.
+    pub(crate) flushes_active: Cell<u32>,
+    pub(crate) stats: Stats,
+    /// Flushes of the whole worker that are under way.
+    pub(crate) flushes: RefCell<Vec<*const Slot>>,
+    /// First error that nobody was told of, of the endpoints that are gone: its position, and the status.
+    pub(crate) unreported: Cell<Option<(u64, Status)>>,
+    pub(crate) events: RefCell<VecDeque<Event>>,
+    pub(crate) timers: RefCell<Timers>,
+    pub(crate) endpoints: RefCell<Vec<Option<Arc<Endpoint>>>>,
+    /// The one that a peer has named last; null if that has gone.
+    pub(crate) named: Cell<*const Endpoint>,
+    /// Endpoints that are being opened or closed, looked at in each pass.
+    pub(crate) changing: RefCell<Vec<Arc<Endpoint>>>,
+    /// UCP found something to do in the pass after which they are looked at.
+    pub(crate) ucp_was_busy: Cell<bool>,
+    /// Endpoints whose send windows have changed, each once.
+    pub(crate) windows: RefCell<VecDeque<Arc<Endpoint>>>,
+    pub(crate) hand: Hand,
+    pub(crate) peers: PeerWatch,
+    pub(crate) streams: Streams,
+    pub(crate) listeners: RefCell<Vec<Arc<Listener>>>,
+    pub(crate) liveness: LivenessClock,
+    /// Of UCP's ends for each peer: it counts them so, too, and forgets none.
+    pub(crate) places: RefCell<HashMap<Origin, Places>>,
+    pub(crate) untouched: UntouchedEnds,
+    /// Refusals for peers of other versions that UCP has.
+    pub(crate) refusals: Cell<u32>,
+    /// Active messages whose handlers are due.
+    pub(crate) inbox: Inbox,
+    pub(crate) fast_boxes: FastBoxes,
+    pub(crate) am_handlers: Handlers<MessageHandler>,
+    pub(crate) fetch_handlers: Handlers<FetchTo>,
+    pub(crate) fetches: Fetches,
+    pub(crate) multi_handlers: Handlers<MultiHandler>,
+    pub(crate) multis: Multis,
+    pub(crate) queue_handlers: QueueHandlers,
+    /// For buffers of what is received. These keep it, too.
+    pub(crate) frames: Arc<FrameStore>,
+    pub(crate) rkeys: Rkeys,
+    pub(crate) lock_waits: RefCell<Vec<LockWait>>,
+    pub(crate) window_ends: WindowEnds,
+    pub(crate) nudge: Nudge,
+    /// Operations that may overtake each other, counted when they have been submitted, and how many of them a fence has waited for. Any thread.
+    unordered: AtomicU64,
+    fenced: AtomicU64,
+    /// Endpoints made so far.
+    pub(crate) endpoints_made: Cell<u64>,
+    /// UCP's worker is gone.
+    pub(crate) is_over: Cell<bool>,
+    pub(crate) keep: Cell<Option<Arc<Worker>>>,
+
+    // Written by any thread.
+    _foreign: CacheLine,
+    /// Requests that callers let go of from outside the gate. After the end the last one to go drops `keep`.
+    pub(crate) foreign: GivenBack<Slot>,
+    pub(crate) hub_streams: HubStreams,
+    pub(crate) waiting: WaitRoom,
+}
+
+/// Tells a listener that a worker of this library asks for the connection.
+pub(crate) const CLIENT_ID: u64 = u64::from_le_bytes(*b"ucxx_rs1");
+
+/// Bits of `Worker::attention`.
+pub(crate) mod attention {
+    pub(crate) const READY: u32 = 1;
+    pub(crate) const EVENTS: u32 = 2;
+    pub(crate) const TIMERS: u32 = 4;
+    pub(crate) const CHANGING: u32 = 8;
+    /// It is time to look whether a peer's process has ended.
+    pub(crate) const PEERS: u32 = 16;
+    /// It is time to look whether a peer has gone silent.
+    pub(crate) const SILENCE: u32 = 32;
+    /// Send windows have changed.
+    pub(crate) const WINDOWS: u32 = 64;
+    /// Active messages have come in.
+    pub(crate) const INBOX: u32 = 128;
+    /// Stream receives are posted.
+    pub(crate) const STREAMS: u32 = 256;
+    /// Locks of windows are waited for, or other requests of theirs.
+    pub(crate) const LOCKS: u32 = 512;
+    /// Links of hubs are joined with others through this worker.
+    pub(crate) const HUBS: u32 = 1024;
+}
+
+// SAFETY: see the type: cells belong to whoever is inside the gate, which admits one thread at a time.
+unsafe impl Send for Worker {}
+// SAFETY: as above.
+unsafe impl Sync for Worker {}
+
+/// Proof of being inside the worker's gate; leaves it when dropped.
+pub(crate) struct Inside<'a> {
+    pub(crate) worker: &'a Worker,
+}
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.worker.leave();
+    }
+}
+
+impl std::ops::Deref for Inside<'_> {
+    type Target = Worker;
+    #[inline]
+    fn deref(&self) -> &Worker {
+        self.worker
+    }
+}
+
+impl Worker {
+    /// Creates the UCP worker.
+    pub fn new(context: &Arc<Context>, params: WorkerParams) -> Result<Arc<Self>> {
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        context.check_fork()?;
+        // SAFETY: all-zero is valid: the mask says which fields count.
+        let mut ucp_params: sys::ucp_worker_params_t = unsafe { std::mem::zeroed() };
+        ucp_params.field_mask =
+            u64::from(sys::UCP_WORKER_PARAM_FIELD_THREAD_MODE | sys::UCP_WORKER_PARAM_FIELD_CLIENT_ID);
+        ucp_params.client_id = CLIENT_ID;
+        // SERIALIZED takes no lock in data calls either, and lets the worker move between threads.
+        ucp_params.thread_mode = match params.thread_mode {
+            ThreadMode::Single => sys::UCS_THREAD_MODE_SINGLE,
+            _ => sys::UCS_THREAD_MODE_SERIALIZED,
+        };
+        runtime::check_thread_can_be_made()?;
+        let mut ucp = std::ptr::null_mut();
+        // SAFETY: a live context, params with their mask, a valid out-pointer.
+        let create = || unsafe { sys::ucp_worker_create(context.handle(), &ucp_params, &mut ucp) };
+        let (status, logged) =
+            crate::engine::base::log::capture(|| runtime::with_signals_blocked(|| runtime::with_decimal_point(create)));
+        if status != sys::UCS_OK {
+            crate::engine::base::log::hand_on(&logged);
+            let text = crate::engine::base::log::with_reason("UCX could not create a worker".to_owned(), &logged);
+            let text = crate::engine::os::resource_limits::with_shared_memory(text);
+            return Err(Error::new(Status(status.into()), text));
+        }
+        if let Err(error) = context.check_config_applied(&logged) {
+            // SAFETY: just created, nothing uses it.
+            unsafe { sys::ucp_worker_destroy(ucp) };
+            return Err(error);
+        }
+        let identity = Identity::of_this_process(NUMBER.fetch_add(1, Ordering::Relaxed));
+        let progress_mode = params.progress_mode;
+        let worker = Arc::new(Worker {
+            _thread: CacheLine,
+            _owned: CacheLine,
+            _foreign: CacheLine,
+            context: context.clone(),
+            generation: context.generation,
+            gate: Gate::new(params.thread_mode),
+            ucp,
+            name: params.name,
+            identity,
+            spin_ns: if params.spin_ns == 0 { DEFAULT_SPIN_NS } else { params.spin_ns },
+            closed: AtomicBool::new(false),
+            quick: Token::new(if params.thread_mode == ThreadMode::Single { this_thread() } else { 0 }),
+            features: context.features,
+            templates: Templates::new(),
+            special: AtomicBool::new(false),
+            stats: Stats::default(),
+            waiting: WaitRoom::default(),
+            wakeup: OnceLock::new(),
+            thread: ProgressThread::new(params.thread),
+            address: OnceLock::new(),
+            max_am_header: OnceLock::new(),
+            slab: Slab::new(context.request_size),
+            foreign: GivenBack::new(),
+            hub_streams: HubStreams::default(),
+            is_over: Cell::new(false),
+            keep: Cell::new(None),
+            ready: SlotList::default(),
+            live: Cell::new(std::ptr::null()),
+            sends_in_flight: Cell::new(0),
+            due: Due::default(),
+            abandoned: Cell::new(0),
+            flushes: RefCell::default(),
+            unreported: Cell::new(None),
+            flushes_active: Cell::new(0),
+            sequence: Cell::new(0),
+            attention: Cell::new(0),
+            events: RefCell::default(),
+            timers: RefCell::default(),
+            endpoints: RefCell::default(),
+            named: Cell::new(std::ptr::null()),
+            changing: RefCell::default(),
+            ucp_was_busy: Cell::new(false),
+            windows: RefCell::default(),
+            hand: Hand::new(),
+            peers: PeerWatch::default(),
+            streams: Streams::default(),
+            listeners: RefCell::default(),
+            liveness: LivenessClock::default(),
+            places: RefCell::default(),
+            untouched: UntouchedEnds::default(),
+            refusals: Cell::new(0),
+            inbox: Inbox::default(),
+            fast_boxes: FastBoxes::default(),
+            am_handlers: Handlers::default(),
+            fetch_handlers: Handlers::default(),
+            fetches: Fetches::new(),
+            multi_handlers: Handlers::default(),
+            multis: Multis::default(),
+            queue_handlers: QueueHandlers::default(),
+            frames: Arc::default(),
+            rkeys: Rkeys::default(),
+            lock_waits: RefCell::default(),
+            window_ends: WindowEnds::default(),
+            nudge: Nudge::default(),
+            unordered: AtomicU64::new(0),
+            fenced: AtomicU64::new(0),
+            endpoints_made: Cell::new(0),
+            armed: Cell::new(false),
+            event_loop: EventLoop::default(),
+            back_off: BackOff::default(),
+            stuck: Stuck::default(),
+            resting: Resting::default(),
+            delivering: Cell::new(0),
+            own_callbacks: (params.thread_mode == ThreadMode::Single)
+                .then(crate::engine::core::worker::deferred::own_callbacks),
+            coarse_now: Cell::new(clock::now_ns()),
+        });
+        context.late_workers.begin();
+        if let Err(error) = worker.register_handlers().and_then(|()| worker.max_am_header()) {
+            worker.shut_down();
+            return Err(error);
+        }
+        if progress_mode != ProgressMode::Manual {
+            if let Err(error) = worker.start_progress_thread(progress_mode) {
+                worker.shut_down();
+                return Err(error);
+            }
+        }
+        Ok(worker)
+    }
+
+    /// Enters the gate for an operation: refuses after a fork, after the end, and on the wrong thread.
+    #[inline(always)]
+    pub(crate) fn enter(&self) -> Result<Inside<'_>> {
+        self.enter_for(false)
+    }
+
+    /// The same, or for a progress pass of the caller's, which a progress thread excludes.
+    #[inline(always)]
+    pub(crate) fn enter_for(&self, progressing: bool) -> Result<Inside<'_>> {
+        if self.generation.is_past() {
+            return Err(context::forked("worker"));
+        }
+        self.gate.enter()?;
+        // From here on leaving is seen to.
+        let inside = Inside { worker: self };
+        if self.special.load(Ordering::Relaxed) {
+            self.entered_specially(progressing)?;
+        }
+        Ok(inside)
+    }
+
+    #[cold]
+    fn entered_specially(&self, progressing: bool) -> Result<()> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(self.closed_error());
+        }
+        if progressing && self.thread.is_running() {
+            return Err(has_thread());
+        }
+        if !self.thread.is_foreign() {
+            // What this thread has put there comes before what it does now.
+            self.drain_ring();
+        }
+        Ok(())
+    }
+
+    #[cold]
+    pub(crate) fn closed_error(&self) -> Error {
+        Error::new(Status::CLOSED, "worker: has been destroyed")
+    }
+
+    /// Refuses use in a forked child.
+    pub fn check_fork(&self) -> Result<()> {
+        if self.generation.is_past() {
+            return Err(context::forked("worker"));
+        }
+        Ok(())
+    }
+
+    /// Refuses in a forked child and after the end, without entering.
+    pub(crate) fn check_usable(&self) -> Result<()> {
+        self.check_fork()?;
+        if self.closed.load(Ordering::Acquire) {
+            return Err(self.closed_error());
+        }
+        Ok(())
+    }
+
+    /// Another reference to it.
+    pub(crate) fn shared(&self) -> Arc<Worker> {
+        // SAFETY: workers are made in `new` only, inside an `Arc`, and somebody holds it who has called us.
+        unsafe {
+            Arc::increment_strong_count(std::ptr::from_ref(self));
+            Arc::from_raw(self)
+        }
+    }
+
+    #[inline]
+    pub(crate) fn ucp(&self) -> sys::ucp_worker_h {
+        self.ucp
+    }
+
+    #[inline]
+    pub(crate) fn attend(&self, bits: u32) {
+        self.attention.set(self.attention.get() | bits);
+        self.wake_sleeper();
+    }
+
+    /// What was submitted after arming may need a pass, or another deadline: nobody may sleep on it.
+    #[inline]
+    pub(crate) fn wake_sleeper(&self) {
+        if self.armed.get() {
+            self.disarm_and_signal();
+        }
+    }
+
+    #[cold]
+    fn disarm_and_signal(&self) {
+        self.armed.set(false);
+        self.tell_event_loop();
+        self.kick();
+    }
+
+    pub(crate) fn push_event(&self, event: Event) {
+        self.events.borrow_mut().push_back(event);
+        self.attend(attention::EVENTS);
+    }
+
+    /// Refuses an operation that the context was not made for.
+    #[inline]
+    pub(crate) fn need(&self, wanted: u64) -> Result<()> {
+        if self.context.has(wanted) {
+            Ok(())
+        } else {
+            Err(missing_feature(wanted))
+        }
+    }
+
+    /// The worker's address with its trailer.
+    pub fn address(&self) -> Result<Address> {
+        if let Some(address) = self.address.get() {
+            self.check_usable()?;
+            return Ok(address.clone());
+        }
+        self.on_owner(|inside| inside.address_inside().cloned())
+    }
+
+    pub(crate) fn address_inside(&self) -> Result<&Address> {
+        if let Some(address) = self.address.get() {
+            return Ok(address);
+        }
+        let (mut ucp, mut length) = (std::ptr::null_mut(), 0);
+        // SAFETY: a live worker and valid out-pointers.
+        let status = unsafe { sys::ucp_worker_get_address(self.ucp, &mut ucp, &mut length) };
+        if status != sys::UCS_OK {
+            return Err(Error::new(Status(status.into()), "UCX would not give the worker's address"));
+        }
+        // SAFETY: UCX's buffer of that length, live until released below.
+        let bytes = unsafe { std::slice::from_raw_parts(ucp.cast::<u8>(), length) };
+        let address = Address::with_trailer(bytes, Origin { identity: self.identity, release: runtime::ucx_release() });
+        // SAFETY: the buffer from above, released once.
+        unsafe { sys::ucp_worker_release_address(self.ucp, ucp) };
+        Ok(self.address.get_or_init(|| address))
+    }
+
+    /// Orders what comes after behind what came before, on every endpoint.
+    ///
+    /// Messages of one endpoint are in order as they are, so there is nothing to do for them. Put, get and atomic operations can overtake
+    /// each other: those that went out since the last fence are waited for. UCX's own fence does the same from 1.16 on, and orders
+    /// nothing across its lanes before.
+    pub fn fence(&self) -> Result<()> {
+        // What was done in the call is loads and stores.
+        fence(Ordering::SeqCst);
+        let submitted = self.unordered.load(Ordering::Acquire);
+        if self.fenced.load(Ordering::Acquire) < submitted {
+            self.check_usable()?;
+            let params = OpParams { flags: operation::WAITS, ..OpParams::DEFAULT };
+            self.flush(&params, Out::NOWHERE)?;
+            self.fenced.fetch_max(submitted, Ordering::Release);
+            return Ok(());
+        }
+        if self.thread.is_foreign() {
+            return self.check_usable();
+        }
+        self.enter().map(drop)
+    }
+
+    /// An operation was submitted that others may overtake.
+    pub(crate) fn note_unordered(&self) {
+        self.unordered.fetch_add(1, Ordering::Release);
+    }
+
+    /// The longest header of an active message, or 0 without that feature.
+    pub fn max_am_header(&self) -> Result<usize> {
+        if let Some(length) = self.max_am_header.get() {
+            self.check_usable()?;
+            return Ok(*length);
+        }
+        self.on_owner(|inside| inside.max_am_header_inside())
+    }
+
+    pub(crate) fn max_am_header_inside(&self) -> Result<usize> {
+        if !self.context.has(feature::AM) {
+            return Ok(0);
+        }
+        // SAFETY: all-zero is valid: the mask says which fields count.
+        let mut attr: sys::ucp_worker_attr_t = unsafe { std::mem::zeroed() };
+        attr.field_mask = u64::from(sys::UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER);
+        // SAFETY: a live worker, and a struct with its mask set.
+        let status = unsafe { sys::ucp_worker_query(self.ucp, &mut attr) };
+        if status != sys::UCS_OK {
+            return Err(Error::new(Status(status.into()), "UCX would not tell the worker's attributes"));
+        }
+        Ok(*self.max_am_header.get_or_init(|| {
+            attr.max_am_header.saturating_sub(HEADER + Question::LENGTH).min(usize::from(u16::MAX) - Question::LENGTH)
+        }))
+    }
+
+    /// Who may call while progress is manual.
+    pub fn thread_mode(&self) -> ThreadMode {
+        self.gate.declared()
+    }
+
+    /// Counters, readable from any thread.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    pub(crate) fn display_name(&self) -> &CStr {
+        self.name.as_deref().unwrap_or(c"worker")
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // A worker that was never shut down: its handle leaked into an exiting program, or it was made before a fork. UCP
+        // is left as it is: shutting it down runs callbacks, and there is nobody left to expect them.
+        if !self.closed.load(Ordering::Relaxed) && !self.generation.is_past() {
+            crate::engine::base::log::write(
+                crate::engine::base::log::WARN,
+                c"worker",
+                "dropped without having been destroyed",
+            );
+        }
+    }
+}
+
+#[cold]
+pub(crate) fn missing_feature(wanted: u64) -> Error {
+    let name = match wanted {
+        feature::TAG => "UCXX_FEATURE_TAG",
+        feature::STREAM => "UCXX_FEATURE_STREAM",
+        feature::AM => "UCXX_FEATURE_AM",
+        feature::RMA => "UCXX_FEATURE_RMA",
+        feature::ATOMIC => "UCXX_FEATURE_ATOMIC",
+        _ if wanted == feature::RMA | feature::ATOMIC => "UCXX_FEATURE_RMA or UCXX_FEATURE_ATOMIC",
+        _ => "UCXX_FEATURE_WAKEUP",
+    };
+    Error::new(
+        Status::UNSUPPORTED,
+        format!("context: made without {name}; ask for it in ucxx_context_params_t.features"),
+    )
+}

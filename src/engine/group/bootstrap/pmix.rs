@@ -1,0 +1,367 @@
+//! Through the PMIx server of a launcher, as Open MPI's mpirun and srun have one: it knows who is who, and carries the bytes.
+//!
+//! libpmix is looked for when a group asks for it, so that nothing depends on it. What is declared here of its interface has been the same
+//! since version 3.
+
+use crate::engine::base::lockdep::Mutex;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::group::bootstrap::bootstrap::{Bootstrap, MOST_MEMBERS};
+use crate::engine::os::fork::Generation;
+use crate::engine::ucx::runtime;
+use crate::engine::wire::bootstrap::LONGEST_PART;
+use std::ffi::{c_char, c_int, c_void, CStr, CString};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::OnceLock;
+
+const LIBRARY: &CStr = c"libpmix.so.2";
+
+const SUCCESS: c_int = 0;
+const ERR_TIMEOUT: c_int = -24;
+const GLOBAL: u8 = 3;
+const BOOL: u16 = 1;
+const INT: u16 = 6;
+const UINT32: u16 = 14;
+const BYTE_OBJECT: u16 = 27;
+const RANK_WILDCARD: u32 = u32::MAX - 1;
+
+/// `pmix_proc_t`
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Proc {
+    namespace: [c_char; 256],
+    rank: u32,
+}
+
+/// `pmix_byte_object_t`
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Bytes {
+    bytes: *mut c_char,
+    size: usize,
+}
+
+/// The union in `pmix_value_t`, of which this is all that is used here; its longest member, `pmix_envar_t`, has 24 bytes.
+#[repr(C)]
+union Data {
+    flag: bool,
+    integer: c_int,
+    uint32: u32,
+    bytes: Bytes,
+    longest: [u64; 3],
+}
+
+/// `pmix_value_t`
+#[repr(C)]
+struct Value {
+    kind: u16,
+    data: Data,
+}
+
+/// `pmix_info_t`
+#[repr(C)]
+struct Info {
+    key: [c_char; 512],
+    flags: u32,
+    value: Value,
+}
+
+impl Info {
+    fn new(key: &CStr, kind: u16, data: Data) -> Self {
+        let mut info = Info { key: [0; 512], flags: 0, value: Value { kind, data } };
+        for (place, byte) in info.key.iter_mut().zip(key.to_bytes()) {
+            *place = *byte as c_char;
+        }
+        info
+    }
+}
+
+type Init = unsafe extern "C" fn(*mut Proc, *const Info, usize) -> c_int;
+type Finalize = unsafe extern "C" fn(*const Info, usize) -> c_int;
+type Put = unsafe extern "C" fn(u8, *const c_char, *mut Value) -> c_int;
+type Commit = unsafe extern "C" fn() -> c_int;
+type Fence = unsafe extern "C" fn(*const Proc, usize, *const Info, usize) -> c_int;
+type Get = unsafe extern "C" fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> c_int;
+type ErrorString = unsafe extern "C" fn(c_int) -> *const c_char;
+type GetVersion = unsafe extern "C" fn() -> *const c_char;
+
+#[derive(Clone, Copy)]
+struct Library {
+    init: Init,
+    finalize: Finalize,
+    put: Put,
+    commit: Commit,
+    fence: Fence,
+    get: Get,
+    error_string: ErrorString,
+}
+
+impl Library {
+    /// Loads it once; it stays, as it has threads.
+    fn load() -> Result<Self> {
+        static LOADED: OnceLock<std::result::Result<Library, String>> = OnceLock::new();
+        LOADED.get_or_init(Self::find).clone().map_err(|why| {
+            let text = format!("bootstrap: PMIX needs PMIx 3 or later: {why}; without it use ENV, TCP or CALLBACKS");
+            Error::new(Status::UNSUPPORTED, text)
+        })
+    }
+
+    fn find() -> std::result::Result<Self, String> {
+        // SAFETY: a terminated name; the library's constructors are those of a trusted system library. Signals are blocked, in case they
+        // start threads.
+        let library = runtime::with_signals_blocked(|| unsafe {
+            libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL)
+        });
+        if library.is_null() {
+            // SAFETY: called on the thread of the failed dlopen; the text is the loader's until its next call on this thread.
+            let why = unsafe { libc::dlerror() };
+            if why.is_null() {
+                return Err(format!("{} cannot be loaded", LIBRARY.to_string_lossy()));
+            }
+            // SAFETY: a terminated text, see above.
+            return Err(unsafe { CStr::from_ptr(why) }.to_string_lossy().into_owned());
+        }
+        let symbol = |name: &CStr| {
+            // SAFETY: a library that was loaded, and a terminated name.
+            let found = unsafe { libc::dlsym(library, name.as_ptr()) };
+            if found.is_null() {
+                return Err(format!("{} has no {}", LIBRARY.to_string_lossy(), name.to_string_lossy()));
+            }
+            Ok(found)
+        };
+        // SAFETY: the function of that name, with the signature that pmix.h gives it in every version from 2 on.
+        let version = unsafe { std::mem::transmute::<*mut c_void, GetVersion>(symbol(c"PMIx_Get_version")?) };
+        // SAFETY: takes nothing, and returns a static text; may be called before PMIx_Init.
+        let version = unsafe { CStr::from_ptr(version()) }.to_string_lossy().into_owned();
+        let major = version.split(|c: char| !c.is_ascii_digit()).find_map(|digits| digits.parse::<u32>().ok());
+        if major.is_none_or(|major| major < 3) {
+            return Err(format!("{} says that it is {version:?}", LIBRARY.to_string_lossy()));
+        }
+        // SAFETY: as above, each; the structs are those of pmix_common.h from version 3 on.
+        unsafe {
+            Ok(Library {
+                init: std::mem::transmute::<*mut c_void, Init>(symbol(c"PMIx_Init")?),
+                finalize: std::mem::transmute::<*mut c_void, Finalize>(symbol(c"PMIx_Finalize")?),
+                put: std::mem::transmute::<*mut c_void, Put>(symbol(c"PMIx_Put")?),
+                commit: std::mem::transmute::<*mut c_void, Commit>(symbol(c"PMIx_Commit")?),
+                fence: std::mem::transmute::<*mut c_void, Fence>(symbol(c"PMIx_Fence")?),
+                get: std::mem::transmute::<*mut c_void, Get>(symbol(c"PMIx_Get")?),
+                error_string: std::mem::transmute::<*mut c_void, ErrorString>(symbol(c"PMIx_Error_string")?),
+            })
+        }
+    }
+
+    fn check(&self, code: c_int, what: &str) -> Result<()> {
+        if code == SUCCESS {
+            return Ok(());
+        }
+        // SAFETY: takes any number, and returns a static text.
+        let name = unsafe { (self.error_string)(code) };
+        let name = if name.is_null() {
+            code.to_string()
+        } else {
+            // SAFETY: a terminated text, see above.
+            unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+        };
+        let status = if code == ERR_TIMEOUT { Status::TIMED_OUT } else { Status::IO_ERROR };
+        Err(Error::new(status, format!("PMIx: {what} failed: {name}")))
+    }
+
+    /// What that process, or its job, has put under the key, as `read` understands it.
+    fn get<T>(&self, from: &Proc, key: &CStr, read: impl FnOnce(&Value) -> Option<T>) -> Result<T> {
+        let mut value: *mut Value = std::ptr::null_mut();
+        // SAFETY: valid pointers; no info.
+        let code = unsafe { (self.get)(from, key.as_ptr(), std::ptr::null(), 0, &mut value) };
+        let key = key.to_string_lossy();
+        let whose = if from.rank == RANK_WILDCARD { "the job".to_owned() } else { format!("rank {}", from.rank) };
+        self.check(code, &format!("PMIx_Get of {key} of {whose}"))?;
+        if value.is_null() {
+            return Err(Error::new(Status::IO_ERROR, format!("PMIx: there is no {key} of {whose}")));
+        }
+        // SAFETY: PMIx_Get succeeded, and gave a value that is the caller's now.
+        let result = read(unsafe { &*value });
+        // SAFETY: as above; a byte object's bytes are the value's own, and both were made by malloc. Of other kinds only the plain
+        // ones are asked for.
+        unsafe {
+            if (*value).kind == BYTE_OBJECT {
+                libc::free((*value).data.bytes.bytes.cast());
+            }
+            libc::free(value.cast());
+        }
+        result.ok_or_else(|| Error::new(Status::IO_ERROR, format!("PMIx: {key} of {whose} is of another kind")))
+    }
+}
+
+/// This process, as the launcher's server knows it.
+#[derive(Clone, Copy)]
+struct Session {
+    library: Library,
+    me: Proc,
+    size: u32,
+}
+
+impl Session {
+    /// The process's only one. It lasts until the process exits: once a process has finalized, a server takes it for gone, and what it fences
+    /// afterwards comes back as a partial success.
+    fn get() -> Result<Self> {
+        static SESSION: Mutex<Option<(Generation, Session)>> = Mutex::new(None);
+        extern "C" fn end() {
+            // Waits for nobody: the process ends. A forked child has no session of its own to end.
+            let session = SESSION.try_lock().and_then(|mut session| session.take());
+            if let Some((generation, session)) = session {
+                if !generation.is_past() {
+                    // SAFETY: one for the PMIx_Init below. PMIx counts its users, Open MPI in this process among them.
+                    unsafe { (session.library.finalize)(std::ptr::null(), 0) };
+                }
+            }
+        }
+        let mut kept = SESSION.lock();
+        if let Some((generation, session)) = &*kept {
+            if generation.is_past() {
+                let text =
+                    "bootstrap: PMIX cannot be used in a forked child: the launcher's server knows its parent alone";
+                return Err(Error::new(Status::FORKED, text));
+            }
+            return Ok(*session);
+        }
+        let library = Library::load()?;
+        let mut me = Proc { namespace: [0; 256], rank: 0 };
+        // SAFETY: a valid place for the name, and no info. Signals are blocked: it starts a thread.
+        let code = runtime::with_signals_blocked(|| unsafe { (library.init)(&mut me, std::ptr::null(), 0) });
+        library.check(code, "PMIx_Init").map_err(|error| {
+            let text = format!(
+                "{}: is this process started by a launcher with PMIx (mpirun, srun --mpi=pmix)?",
+                error.message()
+            );
+            Error::new(Status::UNREACHABLE, text)
+        })?;
+        let session = Session::complete(library, me).inspect_err(|_| {
+            // SAFETY: one for the PMIx_Init above.
+            unsafe { (library.finalize)(std::ptr::null(), 0) };
+        })?;
+        *kept = Some((Generation::current(), session));
+        // A launcher takes a process that ends without a word for one that failed, and ends the others.
+        // SAFETY: a function that does not unwind. Registered after libpmix was loaded, it runs before that ends.
+        unsafe { libc::atexit(end) };
+        Ok(session)
+    }
+
+    fn complete(library: Library, me: Proc) -> Result<Self> {
+        let job = Proc { rank: RANK_WILDCARD, ..me };
+        let size = library.get(&job, c"pmix.job.size", |value| {
+            // SAFETY: four bytes that PMIx has set, whichever member of the union they belong to.
+            let number = unsafe { value.data.uint32 };
+            (value.kind == UINT32).then_some(number)
+        })?;
+        if me.rank >= size || size > MOST_MEMBERS {
+            let text = format!("PMIx: the launcher says that this is rank {} of {size}", me.rank);
+            return Err(Error::new(Status::IO_ERROR, text));
+        }
+        Ok(Session { library, me, size })
+    }
+}
+
+/// The processes that a launcher started together.
+pub(crate) struct Pmix {
+    session: Session,
+    timeout: u64,
+    /// Tells this group's keys from those of others, before and after: nothing is ever taken back.
+    number: u32,
+    exchanges: u32,
+    failed: Option<(Status, String)>,
+}
+
+impl Pmix {
+    pub(crate) fn open(timeout: u64) -> Result<Self> {
+        static GROUPS: AtomicU32 = AtomicU32::new(0);
+        let session = Session::get()?;
+        let number = GROUPS.fetch_add(1, Ordering::Relaxed);
+        Ok(Pmix { session, timeout, number, exchanges: 0, failed: None })
+    }
+
+    fn fence(&self) -> Result<()> {
+        let seconds = self.timeout.div_ceil(1_000_000_000).clamp(1, c_int::MAX as u64) as c_int;
+        let infos = [
+            Info::new(c"pmix.collect", BOOL, Data { flag: true }),
+            Info::new(c"pmix.timeout", INT, Data { integer: seconds }),
+        ];
+        // A launcher that knows no such limit ignores it; for ever is said by saying nothing.
+        let count = if self.timeout == u64::MAX { 1 } else { 2 };
+        // SAFETY: all processes of the job, and valid infos, as many as is said.
+        let code = unsafe { (self.session.library.fence)(std::ptr::null(), 0, infos.as_ptr(), count) };
+        self.session.library.check(code, "PMIx_Fence")
+    }
+
+    fn try_exchange(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let Session { library, me, size } = self.session;
+        if mine.len() > LONGEST_PART {
+            let (rank, length) = (me.rank, mine.len());
+            let text = format!("rank {rank} has {length} bytes to exchange; at most {LONGEST_PART} are possible");
+            return Err(Error::new(Status::EXCEEDS_LIMIT, text));
+        }
+        let key = CString::new(format!("ucxx_rs.{}.{}", self.number, self.exchanges)).unwrap_or_default();
+        self.exchanges += 1;
+        // Not empty: of nothing PMIx would make nothing.
+        let mut framed = vec![0u8];
+        framed.extend_from_slice(mine);
+        let bytes = Bytes { bytes: framed.as_mut_ptr().cast(), size: framed.len() };
+        let mut value = Value { kind: BYTE_OBJECT, data: Data { bytes } };
+        // SAFETY: a valid key and value; it copies both.
+        let code = unsafe { (library.put)(GLOBAL, key.as_ptr(), &mut value) };
+        library.check(code, "PMIx_Put")?;
+        // SAFETY: initialised by `Session::get`.
+        let code = unsafe { (library.commit)() };
+        library.check(code, "PMIx_Commit")?;
+        self.fence()?;
+        let mut parts = Vec::new();
+        for rank in 0..size {
+            let part =
+                if rank == me.rank { mine.to_vec() } else { library.get(&Proc { rank, ..me }, &key, read_part)? };
+            parts.push(part);
+        }
+        Ok(parts)
+    }
+}
+
+fn read_part(value: &Value) -> Option<Vec<u8>> {
+    if value.kind != BYTE_OBJECT {
+        return None;
+    }
+    // SAFETY: the kind says which member of the union is set.
+    let Bytes { bytes, size } = unsafe { value.data.bytes };
+    if bytes.is_null() || !(1..=LONGEST_PART + 1).contains(&size) {
+        return None;
+    }
+    // SAFETY: as PMIx made it, for as long as the value lives.
+    Some(unsafe { std::slice::from_raw_parts(bytes.cast_const().cast::<u8>(), size) }[1..].to_vec())
+}
+
+impl Bootstrap for Pmix {
+    fn rank(&self) -> u32 {
+        self.session.me.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.session.size
+    }
+
+    fn exchange(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        if let Some((status, text)) = &self.failed {
+            return Err(Error::new(*status, text.clone()));
+        }
+        self.try_exchange(mine).inspect_err(|error| self.failed = Some((error.status(), error.message().to_owned())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_structs_are_those_of_pmix() {
+        // As a C compiler has them, of pmix_common.h 4.2.2, on x86_64 and aarch64.
+        assert_eq!((size_of::<Proc>(), size_of::<Value>(), size_of::<Info>()), (260, 32, 552));
+        assert_eq!((std::mem::offset_of!(Info, value), std::mem::offset_of!(Value, data)), (520, 8));
+        let info = Info::new(c"pmix.timeout", INT, Data { longest: [0; 3] });
+        assert_eq!((info.flags, info.key[0] as u8, info.key[12]), (0, b'p', 0));
+    }
+}

@@ -1,0 +1,241 @@
+//! What has come for groups that collectives have not taken yet, and why a group's collectives have come to an end.
+//!
+//! A collective that cannot succeed takes no message, nor does any after it. What has come of them, and what still comes, is handed to the
+//! caller, who drops it where no lock is held: the sender of data that waits for its receiver waits until then, with a buffer that is its caller's.
+#![deny(unsafe_code)]
+
+use crate::engine::base::log;
+use crate::engine::base::status::Status;
+use crate::engine::wire::group::GroupHeader;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Groups that are not known here, not yet or not any more, of which something is remembered.
+const MOST_REMEMBERED: usize = 1024;
+
+/// Why a group's collectives have come to an end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Failure {
+    /// The first collective that cannot succeed. What came before may still be under way elsewhere, and does.
+    pub(crate) sequence: u32,
+    pub(crate) status: Status,
+    /// Job rank.
+    pub(crate) blamed: u32,
+}
+
+impl Failure {
+    fn ends(&self, sequence: u32) -> bool {
+        !is_before(sequence, self.sequence)
+    }
+}
+
+/// A message that has come, for a collective to take.
+#[derive(Debug)]
+pub(crate) struct Arrived<M> {
+    pub(crate) header: GroupHeader,
+    pub(crate) held: M,
+}
+
+/// What follows from a failure that was not known.
+pub(crate) struct Ended<M> {
+    /// The members, where there is the group already.
+    pub(crate) ranks: Option<Arc<[u32]>>,
+    /// What nobody takes any more.
+    pub(crate) late: Vec<Arrived<M>>,
+}
+
+/// See the module.
+pub(crate) struct Mail<M> {
+    /// By group and job rank of the sender, in the order sent.
+    arrived: HashMap<(u64, u32), VecDeque<Arrived<M>>>,
+    failures: HashMap<u64, Failure>,
+    /// Groups that were left, the last ones: what still comes for them is for nobody.
+    left: VecDeque<u64>,
+    /// The groups there are, with the job ranks of their members.
+    groups: HashMap<u64, Arc<[u32]>>,
+}
+
+impl<M> Default for Mail<M> {
+    fn default() -> Self {
+        Mail { arrived: HashMap::new(), failures: HashMap::new(), left: VecDeque::new(), groups: HashMap::new() }
+    }
+}
+
+impl<M> Mail<M> {
+    /// There is the group from now on; how it has failed, if that was heard of before.
+    pub(crate) fn enter(&mut self, group: u64, ranks: Arc<[u32]>) -> Option<Failure> {
+        self.groups.insert(group, ranks);
+        self.failures.get(&group).copied()
+    }
+
+    /// And not any more; its members, where there are other groups.
+    pub(crate) fn leave(&mut self, group: u64) -> Ended<M> {
+        let ranks = self.groups.remove(&group);
+        self.failures.remove(&group);
+        if self.left.len() >= MOST_REMEMBERED {
+            self.left.pop_front();
+        }
+        self.left.push_back(group);
+        let late = self.take_out(group, |_| true);
+        Ended { ranks: ranks.filter(|_| !self.groups.is_empty()), late }
+    }
+
+    /// A message has come. Back again where it is for nobody.
+    pub(crate) fn put(&mut self, arrived: Arrived<M>) -> Option<Arrived<M>> {
+        let GroupHeader { group, from, sequence, .. } = arrived.header;
+        let was_left = !self.groups.contains_key(&group) && self.left.contains(&group);
+        if was_left || self.failure(group, sequence).is_some() {
+            return Some(arrived);
+        }
+        self.arrived.entry((group, from)).or_default().push_back(arrived);
+        None
+    }
+
+    /// What has come of this member in the group; none where there is no such group here, yet.
+    pub(crate) fn waiting(&self, group: u64, from: u32) -> Option<impl Iterator<Item = &M>> {
+        self.groups
+            .contains_key(&group)
+            .then(|| self.arrived.get(&(group, from)).into_iter().flatten().map(|arrived| &arrived.held))
+    }
+
+    /// The next message of this member in the group, if it has come.
+    pub(crate) fn take(&mut self, group: u64, from: u32) -> Option<Arrived<M>> {
+        self.arrived.get_mut(&(group, from))?.pop_front()
+    }
+
+    /// A message of the group's that has come, and that this is not so for.
+    pub(crate) fn find_other(&self, group: u64, fits: impl Fn(&GroupHeader) -> bool) -> Option<GroupHeader> {
+        let next = self.arrived.iter().filter(|((of, _), _)| *of == group).filter_map(|(_, queue)| queue.front());
+        next.map(|arrived| arrived.header).find(|header| !fits(header))
+    }
+
+    /// Why this one of the group's collectives cannot succeed, if that is known.
+    pub(crate) fn failure(&self, group: u64, sequence: u32) -> Option<Failure> {
+        self.failures.get(&group).copied().filter(|failure| failure.ends(sequence))
+    }
+
+    /// A group's collectives have failed. What stays is the earliest failure: the one that stands, where this one changes nothing.
+    pub(crate) fn fail(&mut self, group: u64, failure: Failure) -> Result<Ended<M>, Failure> {
+        if let Some(first) = self.failures.get(&group).filter(|first| first.ends(failure.sequence)) {
+            return Err(*first);
+        }
+        let known = self.groups.contains_key(&group);
+        if !known && self.left.contains(&group) {
+            return Err(failure);
+        }
+        if !known && self.failures.len() >= MOST_REMEMBERED {
+            log::write(log::WARN, c"group", "too many failures of groups that are not known: one is forgotten");
+            return Err(failure);
+        }
+        self.failures.insert(group, failure);
+        let late = self.take_out(group, |sequence| failure.ends(sequence));
+        Ok(Ended { ranks: self.groups.get(&group).cloned(), late })
+    }
+
+    /// Everything that has come.
+    pub(crate) fn take_all(&mut self) -> Vec<Arrived<M>> {
+        std::mem::take(&mut self.arrived).into_values().flatten().collect()
+    }
+
+    fn take_out(&mut self, group: u64, which: impl Fn(u32) -> bool) -> Vec<Arrived<M>> {
+        let mut taken = Vec::new();
+        self.arrived.retain(|(of, _), queue| {
+            if *of == group {
+                let (out, stays) =
+                    std::mem::take(queue).into_iter().partition(|arrived| which(arrived.header.sequence));
+                taken.extend::<VecDeque<_>>(out);
+                *queue = stays;
+            }
+            !queue.is_empty()
+        });
+        taken
+    }
+}
+
+/// Is the collective with the first number before that with the second? They wrap around.
+fn is_before(first: u32, second: u32) -> bool {
+    (first.wrapping_sub(second) as i32) < 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::wire::group::What;
+
+    const GROUP: u64 = 7;
+
+    fn message(group: u64, from: u32, sequence: u32) -> Arrived<(u64, u32, u32)> {
+        let header = GroupHeader { group, sequence, ..GroupHeader::aside(What::Broadcast, from) };
+        Arrived { header, held: (group, from, sequence) }
+    }
+
+    fn failure(sequence: u32) -> Failure {
+        Failure { sequence, status: Status::PEER_FAILED, blamed: 3 }
+    }
+
+    fn members() -> Arc<[u32]> {
+        (0..4).collect()
+    }
+
+    fn sorted<M: Ord>(late: Vec<Arrived<M>>) -> Vec<M> {
+        let mut held: Vec<M> = late.into_iter().map(|arrived| arrived.held).collect();
+        held.sort();
+        held
+    }
+
+    #[test]
+    fn a_failure_takes_out_what_it_ends_and_nothing_else() {
+        let mut mail = Mail::default();
+        assert!(mail.enter(GROUP, members()).is_none());
+        // The numbers wrap around between them.
+        let last = u32::MAX;
+        for (group, from, sequence) in [(GROUP, 1, last), (GROUP, 1, 0), (GROUP, 2, 0), (GROUP, 2, 1), (8, 1, 0)] {
+            assert!(mail.put(message(group, from, sequence)).is_none());
+        }
+        let ended = mail.fail(GROUP, failure(0)).expect("it was not known");
+        assert_eq!(ended.ranks, Some(members()));
+        assert_eq!(sorted(ended.late), [(GROUP, 1, 0), (GROUP, 2, 0), (GROUP, 2, 1)]);
+        assert_eq!(mail.take(GROUP, 1).map(|arrived| arrived.held), Some((GROUP, 1, last)));
+        assert!(mail.take(GROUP, 1).is_none() && mail.take(GROUP, 2).is_none());
+        assert!(mail.take(8, 1).is_some());
+    }
+
+    #[test]
+    fn what_comes_after_a_failure_is_for_nobody() {
+        let mut mail = Mail::default();
+        // Heard of before there is the group.
+        assert!(mail.fail(GROUP, failure(5)).is_ok_and(|ended| ended.ranks.is_none()));
+        assert_eq!(mail.enter(GROUP, members()), Some(failure(5)));
+        assert!(mail.put(message(GROUP, 1, 4)).is_none());
+        assert!(mail.put(message(GROUP, 1, 5)).is_some() && mail.put(message(GROUP, 1, 6)).is_some());
+        assert!(mail.put(message(8, 1, 5)).is_none());
+    }
+
+    #[test]
+    fn the_earliest_failure_stays() {
+        let mut mail = Mail::default();
+        mail.enter(GROUP, members());
+        assert!(mail.fail(GROUP, failure(5)).is_ok());
+        assert!(mail.put(message(GROUP, 1, 3)).is_none());
+        assert_eq!(mail.fail(GROUP, failure(6)).err(), Some(failure(5)));
+        assert_eq!(mail.fail(GROUP, failure(5)).err(), Some(failure(5)));
+        let ended = mail.fail(GROUP, failure(2)).expect("it is earlier");
+        assert_eq!(sorted(ended.late), [(GROUP, 1, 3)]);
+        assert_eq!((mail.failure(GROUP, 1), mail.failure(GROUP, 3)), (None, Some(failure(2))));
+    }
+
+    #[test]
+    fn a_group_that_was_left_takes_nothing_and_fails_no_more() {
+        let mut mail = Mail::default();
+        mail.enter(GROUP, members());
+        mail.enter(8, members());
+        assert!(mail.put(message(GROUP, 1, 0)).is_none());
+        let ended = mail.leave(GROUP);
+        assert_eq!((ended.ranks, ended.late.len()), (Some(members()), 1));
+        assert!(mail.put(message(GROUP, 1, 1)).is_some());
+        assert_eq!(mail.fail(GROUP, failure(1)).err(), Some(failure(1)));
+        assert!(mail.failure(GROUP, 1).is_none());
+        // The last one: there is nobody left to tell.
+        assert!(mail.leave(8).ranks.is_none());
+    }
+}

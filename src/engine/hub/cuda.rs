@@ -1,0 +1,531 @@
+//! Hubs and GPUs: what streams still have to do to an envelope, the copies that a GPU makes, and the thread that notices their ends.
+//!
+//! **Marks.** Who ends a lease with a stream leaves a mark on the envelope's memory: where the stream stood. Whoever writes there next waits for it, and so does
+//! whoever reads what was written. On a GPU that is done by streams: a lease shows the mark's event, a transfer's stream waits for it. The processor and the network
+//! cannot wait so: they get an envelope when its mark has been reached. Nobody's thread waits for a GPU.
+//!
+//! **The thread** of a hub with CUDA memory begins the copies from and to GPUs, on one stream for each direction, as a driver may make a caller wait
+//! who copies from memory that is not pinned; and asks about the marks and the copies that are under way. Nothing is called back by the driver: a
+//! stream that has failed calls nobody.
+//!
+//! **Failures.** A copy that fails gives its target back, and its source stays what it was. The next lease that would have had the copy returns the error,
+//! and has it tried again.
+
+use crate::engine::base::lasting::lasting;
+use crate::engine::base::lockdep::{Condvar, Mutex};
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::worker::deferred_end::hand_over_doomed;
+use crate::engine::core::worker::gate::this_thread;
+use crate::engine::hub::hub::Hub;
+use crate::engine::hub::lease::{End, Refusal, Seeker, Terms};
+use crate::engine::hub::memory::MemoryKind;
+use crate::engine::hub::state::{Role, State, NONE};
+use crate::engine::hub::transfer::Transfer;
+use crate::engine::hub::wait::{Retired, DATA, ROOM};
+use crate::engine::os::fork::Generation;
+use crate::engine::ucx::context::Context;
+use crate::engine::ucx::cuda_driver::{self, Event, Fault, Gpu, Side, Stream};
+use crate::engine::ucx::memory_type::CUDA;
+use crate::engine::ucx::runtime;
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::os::unix::thread::JoinHandleExt;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Between two looks at what is under way.
+const SHORTEST: Duration = Duration::from_micros(10);
+const LONGEST: Duration = Duration::from_micros(160);
+
+const PENDING: u8 = 0;
+const REACHED: u8 = 1;
+const FAILED: u8 = 2;
+
+/// Where a stream stood.
+pub(crate) struct Mark {
+    event: Event,
+    /// As the hub's thread has found it.
+    found: AtomicU8,
+}
+
+impl Mark {
+    fn new(event: Event) -> Arc<Self> {
+        Arc::new(Mark { event, found: AtomicU8::new(PENDING) })
+    }
+
+    pub(crate) fn is_pending(&self) -> bool {
+        self.found.load(Ordering::Acquire) == PENDING
+    }
+
+    fn has_failed(&self) -> bool {
+        self.found.load(Ordering::Acquire) == FAILED
+    }
+
+    pub(crate) fn handle(&self) -> *mut c_void {
+        self.event.handle()
+    }
+
+    /// How it ended, if it has.
+    fn look(&self) -> Option<std::result::Result<(), Fault>> {
+        let (found, answer) = match self.event.query() {
+            Ok(false) => return None,
+            Ok(true) => (REACHED, Ok(())),
+            Err(fault) => (FAILED, Err(fault)),
+        };
+        self.found.store(found, Ordering::Release);
+        Some(answer)
+    }
+}
+
+/// The marks on a piece of memory.
+#[derive(Default)]
+pub(crate) struct Fence {
+    /// What is in it has been written when this is reached.
+    pub(crate) written: Option<Arc<Mark>>,
+    /// Nobody touches it any more when this is reached, what was written included.
+    used: Option<Arc<Mark>>,
+}
+
+impl Fence {
+    fn pending(&self) -> [Option<Arc<Mark>>; 2] {
+        [&self.written, &self.used].map(|mark| mark.clone().filter(|mark| mark.is_pending()))
+    }
+
+    /// What a writer has to wait for.
+    pub(crate) fn before_writing(&self) -> Option<&Arc<Mark>> {
+        let pending = |mark: &&Arc<Mark>| mark.is_pending();
+        self.used.as_ref().filter(pending).or_else(|| self.written.as_ref().filter(pending))
+    }
+
+    /// What was in it does not count any more.
+    #[cold]
+    pub(crate) fn forget(&mut self) {
+        let last = self.before_writing().cloned();
+        *self = Fence { written: None, used: last };
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_marked(&self) -> bool {
+        self.written.is_some() || self.used.is_some()
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.pending().iter().all(Option::is_none)
+    }
+}
+
+/// What the hub's thread is given.
+enum Job {
+    Copy(Transfer),
+    /// And the envelope that is kept until then, or NONE.
+    Mark(Arc<Mark>, u32),
+}
+
+struct Inbox {
+    jobs: Vec<Job>,
+    over: bool,
+    /// Looks at what is under way that somebody waits for, and those that there were.
+    asked: u64,
+    answered: u64,
+}
+
+struct Shared {
+    inbox: Mutex<Inbox>,
+    bell: Condvar,
+    answer: Condvar,
+}
+
+impl Shared {
+    fn give(&self, job: Job) {
+        self.inbox.lock().jobs.push(job);
+        self.bell.notify_one();
+    }
+}
+
+/// The thread of a hub that has CUDA memory.
+pub(crate) struct Pump {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    context: Arc<Context>,
+    /// Held by whoever leaves a mark of the caller's: each is after all before it.
+    marking: Mutex<()>,
+}
+
+impl Pump {
+    fn start(context: &Arc<Context>, hub: Weak<Hub>) -> Result<Self> {
+        THREADS_SINCE.get_or_init(|| {
+            // SAFETY: a function that does not unwind. Registered after UCX was loaded, it runs before that ends.
+            unsafe { libc::atexit(process_ends) };
+            Generation::current()
+        });
+        let inbox = Inbox { jobs: Vec::new(), over: false, asked: 0, answered: 0 };
+        let shared = Arc::new(Shared { inbox: Mutex::new(inbox), bell: Condvar::new(), answer: Condvar::new() });
+        let theirs = shared.clone();
+        let run = move || Work { hub, shared: theirs, lanes: Vec::new(), under_way: Vec::new() }.run();
+        let started = runtime::with_signals_blocked(|| std::thread::Builder::new().name("ucxx_hub".into()).spawn(run));
+        let thread = started.map_err(|cause| {
+            Error::new(Status::NO_RESOURCE, format!("hub: no thread for what its GPUs do: {cause}"))
+        })?;
+        Ok(Pump { shared, thread: Some(thread), context: context.clone(), marking: Mutex::new(()) })
+    }
+
+    /// Has the thread notice what has been reached by now. The caller keeps the hub.
+    pub(crate) fn settle(&self) {
+        if self.thread.as_ref().is_none_or(is_current) {
+            return;
+        }
+        let mut inbox = self.shared.inbox.lock();
+        inbox.asked += 1;
+        let mine = inbox.asked;
+        self.shared.bell.notify_one();
+        while inbox.answered < mine {
+            self.shared.answer.wait(&mut inbox);
+        }
+    }
+
+    /// The caller keeps the hub.
+    pub(crate) fn copy(&self, transfer: Transfer) {
+        self.shared.give(Job::Copy(transfer));
+    }
+}
+
+fn is_current(thread: &JoinHandle<()>) -> bool {
+    thread.as_pthread_t() as usize == this_thread()
+}
+
+impl Drop for Pump {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        if self.context.generation.is_past() {
+            // A forked child has no such thread.
+            return std::mem::forget(thread);
+        }
+        self.shared.inbox.lock().over = true;
+        self.shared.bell.notify_one();
+        // The thread itself, where it has let go of the hub last, ends right after this.
+        if !is_current(&thread) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The streams of copies in one direction.
+struct Lane {
+    from: MemoryKind,
+    to: MemoryKind,
+    stream: Stream,
+    source: Option<Arc<Gpu>>,
+    target: Option<Arc<Gpu>>,
+}
+
+impl Lane {
+    fn new(from: MemoryKind, to: MemoryKind) -> Result<Self> {
+        let gpu = |kind: MemoryKind| (kind.memory_type == CUDA).then(|| cuda_driver::gpu(kind.device_id)).transpose();
+        let (source, target) = (gpu(from)?, gpu(to)?);
+        let Some(own) = source.as_ref().or(target.as_ref()) else {
+            return Err(Error::invalid("neither side is a GPU"));
+        };
+        let failed = |fault: Fault| fault.into_error(format_args!("a copy from {from} to {to} cannot begin"));
+        let stream = Stream::new(own).map_err(failed)?;
+        Ok(Lane { from, to, stream, source, target })
+    }
+}
+
+/// What the thread knows.
+struct Work {
+    hub: Weak<Hub>,
+    shared: Arc<Shared>,
+    lanes: Vec<Lane>,
+    under_way: Vec<(Job, Arc<Mark>)>,
+}
+
+impl Work {
+    fn run(mut self) {
+        let (mut nap, mut answered) = (SHORTEST, 0);
+        loop {
+            let mut inbox = self.shared.inbox.lock();
+            while inbox.jobs.is_empty() && self.under_way.is_empty() && inbox.asked == inbox.answered && !inbox.over {
+                self.shared.bell.wait(&mut inbox);
+            }
+            if inbox.jobs.is_empty() && !self.under_way.is_empty() && inbox.asked == inbox.answered {
+                self.shared.bell.wait_for(&mut inbox, nap);
+            }
+            // The hub outlives what is under way, so there is nothing left to do.
+            if inbox.over {
+                return;
+            }
+            let (jobs, asked) = (std::mem::take(&mut inbox.jobs), inbox.asked);
+            drop(inbox);
+            let mut busy = !jobs.is_empty();
+            jobs.into_iter().for_each(|job| self.begin(job));
+            busy |= self.look();
+            nap = if busy { SHORTEST } else { (nap * 2).min(LONGEST) };
+            if answered < asked {
+                answered = asked;
+                self.shared.inbox.lock().answered = asked;
+                self.shared.answer.notify_all();
+            }
+        }
+    }
+
+    fn begin(&mut self, job: Job) {
+        match &job {
+            Job::Mark(mark, _) => {
+                let mark = mark.clone();
+                self.under_way.push((job, mark));
+            }
+            Job::Copy(transfer) => match self.copy(transfer) {
+                Ok(mark) => self.under_way.push((job, mark)),
+                Err(error) => self.end(job, Some(error)),
+            },
+        }
+    }
+
+    fn copy(&mut self, transfer: &Transfer) -> Result<Arc<Mark>> {
+        let (from, to) = (transfer.from_kind, transfer.to_kind);
+        let lane = match self.lanes.iter().position(|lane| (lane.from, lane.to) == (from, to)) {
+            Some(found) => found,
+            None => {
+                self.lanes.push(Lane::new(from, to)?);
+                self.lanes.len() - 1
+            }
+        };
+        let lane = &self.lanes[lane];
+        let after = transfer.after.iter().flatten().map(|mark| &mark.event);
+        transfer.from.copy_metadata(transfer.to);
+        // SAFETY: the transfer holds both envelopes, which the length does not exceed, until the event has been reached.
+        let copied = unsafe {
+            lane.stream.copy(
+                (transfer.from.data, lane.source.as_deref().map_or(Side::Host, Side::Device)),
+                (transfer.to.data, lane.target.as_deref().map_or(Side::Host, Side::Device)),
+                transfer.length as usize,
+                after,
+            )
+        };
+        copied.map(Mark::new).map_err(|fault| failed_copy(transfer, fault))
+    }
+
+    /// Looks at what is under way; whether something has ended.
+    fn look(&mut self) -> bool {
+        let mut ended = Vec::new();
+        let mut at = 0;
+        while at < self.under_way.len() {
+            match self.under_way[at].1.look() {
+                None => at += 1,
+                // In their order: what came first is told first.
+                Some(answer) => ended.push((self.under_way.remove(at).0, answer)),
+            }
+        }
+        let any = !ended.is_empty();
+        for (job, answer) in ended {
+            let error = match (&job, answer) {
+                (_, Ok(())) => None,
+                (Job::Copy(transfer), Err(fault)) => Some(failed_copy(transfer, fault)),
+                (Job::Mark(..), Err(fault)) => Some(fault.into_error("a stream of the caller's has failed")),
+            };
+            self.end(job, error);
+        }
+        any
+    }
+
+    fn end(&mut self, job: Job, error: Option<Error>) {
+        // What is under way keeps the hub.
+        let Some(hub) = self.hub.upgrade() else { return };
+        let mut state = hub.state.lock();
+        match job {
+            Job::Copy(transfer) => state.end_transfer(&transfer, error),
+            Job::Mark(_, envelope) => state.end_mark(envelope, error),
+        }
+        let retired = hub.leave(state);
+        let_go((retired, hub));
+    }
+}
+
+/// Threads of hubs that let go of what may be the last of a hub, and with it of UCX; and the end of the process, as UCX's own destructors are not to run meanwhile.
+struct Leaving {
+    threads: usize,
+    process_ends: bool,
+}
+
+static LEAVING: Mutex<Leaving> = Mutex::new(Leaving { threads: 0, process_ends: false });
+static THREADS_SINCE: OnceLock<Generation> = OnceLock::new();
+static LEFT: Condvar = Condvar::new();
+
+lasting! {
+    /// This one is among them: what it frees has an end that is the user's code, which may end the process.
+    static LEAVES: Cell<bool> = const { Cell::new(false) };
+}
+
+fn let_go<T>(last: T) {
+    let mut leaving = LEAVING.lock();
+    if leaving.process_ends {
+        return std::mem::forget(last);
+    }
+    leaving.threads += 1;
+    drop(leaving);
+    LEAVES.with(|leaves| leaves.set(true));
+    drop(last);
+    LEAVES.with(|leaves| leaves.set(false));
+    LEAVING.lock().threads -= 1;
+    LEFT.notify_all();
+    hand_over_doomed();
+}
+
+extern "C" fn process_ends() {
+    // A forked child has no such threads.
+    if THREADS_SINCE.get().is_none_or(|since| since.is_past()) {
+        return;
+    }
+    let mut leaving = LEAVING.lock();
+    leaving.process_ends = true;
+    while leaving.threads > usize::from(LEAVES.with(Cell::get)) {
+        LEFT.wait(&mut leaving);
+    }
+}
+
+fn failed_copy(transfer: &Transfer, fault: Fault) -> Error {
+    fault.into_error(format_args!("a copy from {} to {} has failed", transfer.from_kind, transfer.to_kind))
+}
+
+impl State {
+    /// It has been reached, or has failed.
+    fn end_mark(&mut self, envelope: u32, error: Option<Error>) {
+        self.copies -= 1;
+        if envelope != NONE {
+            self.envelopes[envelope as usize].copies -= 1;
+            self.let_go(envelope);
+        }
+        if let Some(error) = error {
+            self.stream_fault = Some(error);
+        }
+        self.woken |= DATA | ROOM;
+    }
+
+    /// A lease ends with a mark: what was written has been when it is reached, and what is done by then.
+    fn mark(&mut self, terms: &Terms, end: End, mark: &Arc<Mark>) -> u32 {
+        let envelope = &mut self.envelopes[terms.envelope as usize];
+        let fence = &mut envelope.block.fence;
+        let writes = match terms.role {
+            Some(Role::Produce) => matches!(end, End::Commit(_)),
+            Some(Role::Modify) => true,
+            _ => false,
+        };
+        if writes {
+            *fence = Fence { written: Some(mark.clone()), used: None };
+        } else {
+            fence.used = Some(mark.clone());
+        }
+        self.marked = true;
+        self.copies += 1;
+        if self.pools[envelope.pool as usize].kind.memory_type == CUDA {
+            return NONE;
+        }
+        // It is used by those who cannot wait for events: it stays as it is until then.
+        envelope.copies += 1;
+        terms.envelope
+    }
+
+    /// May it be read by this one, whose place in the queue it has?
+    #[cold]
+    pub(crate) fn check_written(&self, seeker: &Seeker, chunk: u32, envelope: u32) -> std::result::Result<(), Refusal> {
+        let waits = !seeker.settled && self.pools[seeker.pool as usize].kind.memory_type == CUDA;
+        match &self.envelopes[envelope as usize].block.fence.written {
+            Some(mark) if !waits && mark.is_pending() => Err(Refusal::NotNow),
+            Some(mark) if !waits && mark.has_failed() => Err(Refusal::Failed { pool: NONE, chunk }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has what is in it been written, for one that cannot wait for events?
+    pub(crate) fn is_written(&self, envelope: u32) -> bool {
+        let written = &self.envelopes[envelope as usize].block.fence.written;
+        written.as_ref().is_none_or(|mark| !mark.is_pending() && !mark.has_failed())
+    }
+
+    /// Is the first of the free envelopes one that no stream uses any more?
+    #[cold]
+    pub(crate) fn is_front_settled(&self, pool: u32) -> bool {
+        let first = self.pools[pool as usize].free;
+        first != NONE && self.envelopes[first as usize].block.fence.is_settled()
+    }
+
+    /// Puts an envelope that no stream uses any more in front of the free ones. False if there is none.
+    #[cold]
+    pub(crate) fn find_settled(&mut self, pool: u32) -> bool {
+        let first = self.pools[pool as usize].free;
+        let (mut before, mut number) = (NONE, first);
+        while number != NONE {
+            let envelope = &self.envelopes[number as usize];
+            if envelope.block.fence.is_settled() {
+                if before != NONE {
+                    self.envelopes[before as usize].next = envelope.next;
+                    self.envelopes[number as usize].next = first;
+                    self.pools[pool as usize].free = number;
+                }
+                return true;
+            }
+            (before, number) = (number, envelope.next);
+        }
+        false
+    }
+}
+
+impl Hub {
+    /// The thread, from the first CUDA memory on.
+    pub(crate) fn start_pump(&self, kind: MemoryKind) -> Result<()> {
+        if kind.needs_cuda() && self.pump.get().is_none() {
+            // Of two at once the second goes again.
+            let _ = self.pump.set(Pump::start(&self.context, self.me.clone())?);
+        }
+        Ok(())
+    }
+
+    /// Leaves a mark where the stream is, and ends the lease that has this number. `end` looks whether it may, and ends it the second time, which is told by the mark.
+    #[cold]
+    pub(crate) fn end_with_stream(
+        &self,
+        stream: *mut c_void,
+        number: u32,
+        check: impl Fn(&State) -> Result<End>,
+        finish: impl FnOnce(crate::engine::base::spin_lock::Held<'_, State>, End) -> Retired,
+    ) -> Result<Retired> {
+        let Some(pump) = self.pump.get() else {
+            return Err(Error::new(Status::NO_DEVICE, "stream: the hub has no CUDA memory; NULL is all there can be"));
+        };
+        let gpu = cuda_driver::gpu_of(stream)?;
+        let one_by_one = pump.marking.lock();
+        let before = {
+            let state = self.state.lock();
+            check(&state)?;
+            state.envelopes[state.terms[number as usize].envelope as usize].block.fence.pending()
+        };
+        let after = before.iter().flatten().map(|mark| &mark.event);
+        // SAFETY: the caller's stream, of the GPU that it was asked for.
+        let recorded = unsafe { Event::record(&gpu, stream, after) };
+        let mark = Mark::new(recorded.map_err(|fault| fault.into_error("stream"))?);
+        let mut state = self.state.lock();
+        let end = check(&state)?;
+        let terms = state.terms[number as usize];
+        let kept = state.mark(&terms, end, &mark);
+        pump.shared.give(Job::Mark(mark, kept));
+        // Before the lease ends: that may call the user back, who may end another one with a stream.
+        drop(one_by_one);
+        // The thread may have seen the mark's end, and let go of the hub, before this one has left it.
+        let inside = self.me.upgrade();
+        let mut retired = finish(state, end);
+        retired.keep(inside);
+        Ok(retired)
+    }
+
+    /// What was swapped in is this hub's to look after as well. With the hub locked.
+    pub(crate) fn adopt_marks(&self, state: &mut State, envelope: u32) {
+        let Some(pump) = self.pump.get() else { return };
+        for mark in state.envelopes[envelope as usize].block.fence.pending().into_iter().flatten() {
+            state.marked = true;
+            state.copies += 1;
+            pump.shared.give(Job::Mark(mark, NONE));
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! What a caller holds of a lease: where the memory is, and the ways to end it.
+
+use crate::engine::base::spin_lock::Held;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::hub::cuda::Mark;
+use crate::engine::hub::hub::Hub;
+use crate::engine::hub::lease::End;
+use crate::engine::hub::lockfree::mode::IN_TABLES;
+use crate::engine::hub::memory::{self, MemoryKind, METADATA};
+use crate::engine::hub::state::{Envelope, Role, State, UNSET};
+use crate::engine::hub::tag_io::Message;
+use crate::engine::hub::wait::Retired;
+use crate::engine::ucx::context::forked;
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::Arc;
+
+/// Leases that are made at a time.
+const PIECE: usize = 32;
+
+/// A lease in the caller's hands: a slot of the hub's, used again for other leases after its end. One thread at a time uses it; the cells are atomic
+/// so that a mistake of the caller's is an error and not more. What every call touches is one cache line.
+#[repr(C, align(64))]
+pub struct Lease {
+    hub: *const Hub,
+    number: u32,
+    /// 0: nobody has it. `IN_TABLES`: the tables say who has. Else who has, and `taken` which of the chunks that were taken it is: see `hub_plain`.
+    pub(crate) tenure: AtomicU64,
+    pub(crate) taken: AtomicU64,
+    pub(crate) length: AtomicU64,
+    data: AtomicPtr<u8>,
+    metadata: AtomicPtr<u8>,
+    memory_type: AtomicU64,
+    /// Kept for the holder, who may have a stream wait for it; null where there is nothing to wait for.
+    ready: AtomicPtr<Mark>,
+    /// Of the operation that has the lease, if it is one that has it; touched by that alone.
+    pub(crate) message: UnsafeCell<Message>,
+}
+
+// SAFETY: the hub may be used from any thread, and outlives its leases.
+unsafe impl Send for Lease {}
+// SAFETY: as above.
+unsafe impl Sync for Lease {}
+
+/// What a caller may know of a lease.
+pub struct LeaseView {
+    /// Its memory.
+    pub data: *mut u8,
+    /// Bytes that are of the chunk; 0 for one that is being made.
+    pub length: u64,
+    /// Bytes that there is room for.
+    pub capacity: u64,
+    /// Where it is.
+    pub kind: MemoryKind,
+    /// `METADATA` bytes.
+    pub metadata: *mut u8,
+    /// A CUDA event, or null.
+    pub ready_event: *mut c_void,
+}
+
+impl Lease {
+    fn new(hub: *const Hub, number: u32) -> Self {
+        Lease {
+            hub,
+            number,
+            tenure: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            length: AtomicU64::new(0),
+            data: AtomicPtr::new(null_mut()),
+            metadata: AtomicPtr::new(null_mut()),
+            memory_type: AtomicU64::new(0),
+            ready: AtomicPtr::new(null_mut()),
+            message: UnsafeCell::new(Message::NONE),
+        }
+    }
+
+    /// The hub, of a lease that has not ended.
+    #[inline(always)]
+    fn hub(&self) -> Result<&Hub> {
+        if self.tenure.load(Ordering::Relaxed) == 0 {
+            return Err(ended());
+        }
+        // SAFETY: a hub outlives its leases.
+        let hub = unsafe { &*self.hub };
+        if hub.generation.is_past() {
+            return Err(forked("envelope"));
+        }
+        Ok(hub)
+    }
+
+    #[inline(always)]
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// What there is.
+    pub fn view(&self) -> Result<LeaseView> {
+        let hub = self.hub()?;
+        let length = self.length.load(Ordering::Relaxed);
+        let kind = self.memory_type.load(Ordering::Relaxed);
+        // SAFETY: kept as long as the lease lasts.
+        let ready = unsafe { self.ready.load(Ordering::Relaxed).as_ref() };
+        Ok(LeaseView {
+            data: self.data.load(Ordering::Relaxed),
+            length: if length == UNSET { 0 } else { length },
+            capacity: hub.size,
+            kind: MemoryKind { memory_type: (kind >> 32) as i32, device_id: kind as i32 },
+            metadata: self.metadata.load(Ordering::Relaxed),
+            ready_event: ready.map_or(null_mut(), Mark::handle),
+        })
+    }
+
+    /// Ends the lease in a plain hub, by a commit of so many bytes or a release, if that can be done at the first look; false says nothing yet.
+    #[inline(always)]
+    pub fn end_at_once(&self, length: Option<u64>) -> bool {
+        self.tenure.load(Ordering::Relaxed) != 0 && {
+            // SAFETY: a hub outlives its leases.
+            let hub = unsafe { &*self.hub };
+            !hub.generation.is_past() && hub.try_end_plainly(self, length)
+        }
+    }
+
+    /// Ends the lease: the chunk is in the queue, consumed, changed.
+    pub fn commit(&self, length: u64, stream: *mut c_void) -> Result<Retired> {
+        let hub = self.hub()?;
+        if !stream.is_null() {
+            return self.end_after(hub, stream, |_| Ok(End::Commit(length)));
+        }
+        match self.lock_to_end(hub, Some(length)) {
+            Some(state) => self.commit_locked(hub, state, length),
+            None => Ok(Retired::NOTHING),
+        }
+    }
+
+    /// The lock, under which the lease is to be ended; None where it has been without it.
+    #[inline(always)]
+    fn lock_to_end<'h>(&self, hub: &'h Hub, length: Option<u64>) -> Option<Held<'h, State>> {
+        let plainly = || hub.end_plainly(self, length).then_some(());
+        if plainly().is_some() {
+            return None;
+        }
+        hub.state.lock_unless(plainly).ok()
+    }
+
+    #[inline(always)]
+    fn commit_locked(&self, hub: &Hub, state: Held<'_, State>, length: u64) -> Result<Retired> {
+        let role = state.terms[self.number as usize].role;
+        let checked = match role {
+            Some(role) => check_commit(hub, state.destroyed, role, length),
+            None => Err(ended()),
+        };
+        match checked {
+            Ok(()) => Ok(self.end(hub, state, End::Commit(length))),
+            Err(error) => {
+                drop(state);
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends the lease: nothing was produced, consumed, changed.
+    pub fn abort(&self, stream: *mut c_void) -> Result<Retired> {
+        let hub = self.hub()?;
+        if !stream.is_null() {
+            return self.end_after(hub, stream, |_| Ok(End::Abort));
+        }
+        let state = hub.state.lock();
+        if state.terms[self.number as usize].role.is_none() {
+            drop(state);
+            return Err(ended());
+        }
+        Ok(self.end(hub, state, End::Abort))
+    }
+
+    /// Commits what the link says is committed of itself, and aborts the rest.
+    pub fn release(&self, stream: *mut c_void) -> Result<Retired> {
+        let hub = self.hub()?;
+        let how = |state: &State| {
+            let terms = &state.terms[self.number as usize];
+            if !terms.autocommit || state.destroyed {
+                return End::Abort;
+            }
+            let said = state.envelopes[terms.envelope as usize].length;
+            End::Commit(if said == UNSET { hub.size } else { said })
+        };
+        if !stream.is_null() {
+            return self.end_after(hub, stream, |state| Ok(how(state)));
+        }
+        let Some(state) = self.lock_to_end(hub, None) else { return Ok(Retired::NOTHING) };
+        if let End::Commit(length) = how(&state) {
+            return self.commit_locked(hub, state, length);
+        }
+        drop(state);
+        self.abort(stream)
+    }
+
+    /// As the others, when the stream has done what it has to do so far.
+    #[cold]
+    fn end_after(&self, hub: &Hub, stream: *mut c_void, how: impl Fn(&State) -> Result<End>) -> Result<Retired> {
+        let check = |state: &State| {
+            let Some(role) = state.terms[self.number as usize].role else { return Err(ended()) };
+            let end = how(state)?;
+            if let End::Commit(length) = end {
+                check_commit(hub, state.destroyed, role, length)?;
+            }
+            Ok(end)
+        };
+        hub.end_with_stream(stream, self.number, check, |state, end| self.end(hub, state, end))
+    }
+
+    #[inline(always)]
+    fn end(&self, hub: &Hub, mut state: Held<'_, State>, end: End) -> Retired {
+        self.tenure.store(0, Ordering::Relaxed);
+        if !self.ready.load(Ordering::Relaxed).is_null() {
+            self.wait_for(None);
+        }
+        state.end(self.number, end);
+        // Of those that end otherwise no hub is plain that has many.
+        state.plain.calm = state.plain.calm.saturating_add(u32::from(matches!(end, End::Commit(_))));
+        hub.leave(state)
+    }
+
+    /// Exchanges memory, length and metadata of two leases.
+    pub fn swap(&self, other: &Lease) -> Result<()> {
+        let (here, there) = (self.hub()?, other.hub()?);
+        if std::ptr::eq(self, other) {
+            return Ok(());
+        }
+        if here.size != there.size {
+            return Err(Error::invalid(format!(
+                "b: is of a hub whose envelopes have {} bytes, those of a have {}",
+                there.size, here.size
+            )));
+        }
+        if std::ptr::eq(here, there) {
+            let mut state = here.state.lock();
+            let (a, b) = (self.exchanged(&state, "a")?, other.exchanged(&state, "b")?);
+            check_same(kind_of(&state, a), kind_of(&state, b))?;
+            state.exchange(self.number, other.number);
+            self.swapped(&state, a);
+            other.swapped(&state, b);
+            let _ = here.leave(state);
+            return Ok(());
+        }
+        // In the order of their addresses, as everybody who locks several.
+        let self_first = std::ptr::from_ref(here) < std::ptr::from_ref(there);
+        let (mut first, mut second) =
+            if self_first { (here.state.lock(), there.state.lock()) } else { (there.state.lock(), here.state.lock()) };
+        let (mine, theirs) = if self_first { (&mut *first, &mut *second) } else { (&mut *second, &mut *first) };
+        let (a, b) = (self.exchanged(mine, "a")?, other.exchanged(theirs, "b")?);
+        check_same(kind_of(mine, a), kind_of(theirs, b))?;
+        let (one, two) = (&mut mine.envelopes[a as usize], &mut theirs.envelopes[b as usize]);
+        std::mem::swap(&mut one.block, &mut two.block);
+        std::mem::swap(&mut one.length, &mut two.length);
+        here.adopt_marks(mine, a);
+        there.adopt_marks(theirs, b);
+        mine.hide(self.number);
+        theirs.hide(other.number);
+        self.swapped(mine, a);
+        other.swapped(theirs, b);
+        let changed = first.woken | second.woken != 0;
+        let hubs = if self_first { [here, there] } else { [there, here] };
+        hubs[0].unlock(first);
+        hubs[1].unlock(second);
+        if changed {
+            hubs.iter().for_each(|hub| hub.go_on());
+        }
+        Ok(())
+    }
+
+    /// The envelope, if its memory may be exchanged.
+    fn exchanged(&self, state: &State, argument: &str) -> Result<u32> {
+        let refused = |(status, why)| Error::new(status, format!("{argument}: {why}"));
+        let number = state.exchanged(self.number).map_err(refused)?;
+        if state.envelopes[number as usize].block.is_wrapped() {
+            return Err(Error::new(Status::UNSUPPORTED, format!("{argument}: is a buffer of the caller's")));
+        }
+        Ok(number)
+    }
+
+    fn swapped(&self, state: &State, envelope: u32) {
+        let envelope = &state.envelopes[envelope as usize];
+        self.show(envelope.block.span().data, envelope.block.span().metadata, envelope.length);
+        self.show_marks(state);
+    }
+
+    /// What its holder has to wait for.
+    #[cold]
+    fn show_marks(&self, state: &State) {
+        let terms = &state.terms[self.number as usize];
+        let fence = &state.envelopes[terms.envelope as usize].block.fence;
+        let mark = match terms.role {
+            Some(Role::Produce | Role::Modify) => fence.before_writing(),
+            _ => fence.written.as_ref().filter(|mark| mark.is_pending()),
+        };
+        self.wait_for(mark.cloned());
+    }
+
+    #[cold]
+    fn wait_for(&self, mark: Option<Arc<Mark>>) {
+        let mark = mark.map_or(null_mut(), |mark| Arc::into_raw(mark).cast_mut());
+        let before = self.ready.swap(mark, Ordering::Relaxed);
+        if !before.is_null() {
+            // SAFETY: from `into_raw`, and nobody else has it any more.
+            drop(unsafe { Arc::from_raw(before) });
+        }
+    }
+
+    /// It is a lease of this envelope.
+    #[inline(always)]
+    pub(crate) fn point_to(&self, envelope: &Envelope, kind: MemoryKind) {
+        let span = envelope.block.span();
+        self.show(span.data, span.metadata, envelope.length);
+        let kind = u64::from(kind.memory_type as u32) << 32 | u64::from(kind.device_id as u32);
+        self.memory_type.store(kind, Ordering::Relaxed);
+    }
+
+    /// For a new chunk, of whoever has the lease.
+    #[inline(always)]
+    pub(crate) fn clear_metadata(&self) {
+        memory::clear_metadata(self.metadata.load(Ordering::Relaxed));
+    }
+
+    #[inline(always)]
+    fn show(&self, data: *mut u8, metadata: *mut u8, length: u64) {
+        self.data.store(data, Ordering::Relaxed);
+        self.metadata.store(metadata, Ordering::Relaxed);
+        self.length.store(length, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.wait_for(None);
+    }
+}
+
+impl Hub {
+    /// The caller's handle of a lease that has just begun.
+    #[inline(always)]
+    pub(crate) fn hand_out(&self, state: &mut State, number: u32) -> *const Lease {
+        let (piece, place) = (number as usize / PIECE, number as usize % PIECE);
+        // A call that was undone may have used numbers without handles.
+        if piece >= state.handles.len() {
+            self.reserve_handles(state, number as usize + 1);
+        }
+        let envelope = &state.envelopes[state.terms[number as usize].envelope as usize];
+        let lease = &state.handles[piece][place];
+        lease.point_to(envelope, state.pools[envelope.pool as usize].kind);
+        if envelope.block.fence.is_marked() {
+            lease.show_marks(state);
+        }
+        lease.tenure.store(IN_TABLES, Ordering::Relaxed);
+        lease
+    }
+
+    /// The lease of this number.
+    pub(crate) fn handle(state: &State, number: u32) -> &Lease {
+        &state.handles[number as usize / PIECE][number as usize % PIECE]
+    }
+
+    /// There are handles for at least so many leases.
+    #[cold]
+    pub(crate) fn reserve_handles(&self, state: &mut State, count: usize) {
+        while state.handles.len() * PIECE < count {
+            self.make_handles(state);
+        }
+    }
+
+    fn make_handles(&self, state: &mut State) {
+        let first = state.handles.len() * PIECE;
+        state.handles.push((first..first + PIECE).map(|number| Lease::new(self, number as u32)).collect());
+    }
+}
+
+fn kind_of(state: &State, envelope: u32) -> MemoryKind {
+    state.pools[state.envelopes[envelope as usize].pool as usize].kind
+}
+
+fn check_same(a: MemoryKind, b: MemoryKind) -> Result<()> {
+    if a == b {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("b: is on {b}, and a on {a}")))
+}
+
+/// May a lease of this role be committed so?
+#[inline(always)]
+fn check_commit(hub: &Hub, destroyed: bool, role: Role, length: u64) -> Result<()> {
+    if matches!(role, Role::Produce | Role::Modify) && length > hub.size {
+        return Err(too_long(hub, length));
+    }
+    if destroyed {
+        return Err(over());
+    }
+    Ok(())
+}
+
+#[cold]
+fn too_long(hub: &Hub, length: u64) -> Error {
+    Error::invalid(format!("length: {length} is more than an envelope's {} bytes", hub.size))
+}
+
+#[cold]
+fn over() -> Error {
+    Error::new(Status::CLOSED, "envelope: its hub has been destroyed")
+}
+
+#[cold]
+fn ended() -> Error {
+    Error::invalid("envelope: its lease has ended")
+}
+
+const _: () = assert!(METADATA == 64);

@@ -1,0 +1,570 @@
+//! Leases: who gets which envelope, and what becomes of it.
+//!
+//! A consumer is served with the oldest chunk that it neither holds nor has had; those that compete count as one. Peeking and modifying links
+//! are served with the top chunk, the oldest of all. A replica is read by any number at a time, or changed by any number; a chunk that is changed
+//! is not consumed meanwhile, and the other way round. What is read elsewhere while a chunk is changed is what it was before.
+#![deny(unsafe_code)]
+
+use crate::engine::base::status::Status;
+use crate::engine::hub::ready::Sight;
+use crate::engine::hub::state::{bits, Retain, Role, Stage, State, COMPETING, NONE, UNSET};
+use crate::engine::hub::wait::{DATA, ROOM};
+
+/// Who asks for an envelope: a link, or a call on the hub itself.
+#[derive(Clone, Copy)]
+pub(crate) struct Seeker {
+    pub(crate) role: Role,
+    pub(crate) pool: u32,
+    pub(crate) unit: u64,
+    /// NONE for the hub's own calls, which no dataflow strategy concerns.
+    pub(crate) link: u32,
+    pub(crate) autocommit: bool,
+    /// It cannot wait for what streams do to an envelope.
+    pub(crate) settled: bool,
+}
+
+/// What it has got, until the lease ends.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms {
+    /// None when the lease has ended.
+    pub(crate) role: Option<Role>,
+    pub(crate) autocommit: bool,
+    pub(crate) envelope: u32,
+    /// NONE for a production.
+    pub(crate) chunk: u32,
+    pub(crate) order: u64,
+    /// `State::changes` when it began.
+    since: u64,
+    pub(crate) unit: u64,
+    pub(crate) link: u32,
+    /// As the seeker's.
+    pub(crate) settled: bool,
+    /// It is in the list of those that are free, or were when it was put there: see `free_number`.
+    listed: bool,
+    /// The next one there.
+    next: u32,
+}
+
+impl Terms {
+    const NONE: Terms = Terms {
+        role: None,
+        autocommit: false,
+        envelope: NONE,
+        chunk: NONE,
+        order: 0,
+        since: 0,
+        unit: 0,
+        link: NONE,
+        settled: false,
+        listed: false,
+        next: NONE,
+    };
+}
+
+/// Why there is no envelope.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
+    /// There may be one later.
+    NotNow,
+    /// There will be none any more.
+    Closed,
+    /// What goes through the link goes to another one elsewhere.
+    Joined,
+    /// There could be one only with so many more envelopes in this pool.
+    Starved { pool: u32, missing: u32 },
+    /// The top chunk cannot come to this pool, as all its envelopes are younger ones' (`hub_never`).
+    Stuck { pool: u32 },
+    /// The chunk could not be copied to this pool; NONE: the stream that was to write it has failed.
+    Failed { pool: u32, chunk: u32 },
+}
+
+/// How a lease ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// The chunk is this long.
+    Commit(u64),
+    Abort,
+    /// As if it had not been.
+    Undo,
+}
+
+impl State {
+    /// What the seeker would get: a chunk and the replica of it; nothing yet for producers.
+    #[inline(always)]
+    pub(crate) fn look(&mut self, seeker: &Seeker) -> Result<(u32, u32), Refusal> {
+        if self.destroyed {
+            return Err(Refusal::Closed);
+        }
+        match seeker.role {
+            Role::Produce => self.look_for_room(seeker),
+            Role::Consume => self.look_for_next(seeker),
+            Role::Peek | Role::Modify => self.look_at_top(seeker),
+        }
+    }
+
+    #[inline(always)]
+    fn look_for_room(&mut self, seeker: &Seeker) -> Result<(u32, u32), Refusal> {
+        if self.closed {
+            return Err(Refusal::Closed);
+        }
+        let pool = &self.pools[seeker.pool as usize];
+        if pool.total == 0 {
+            return Err(Refusal::Starved { pool: seeker.pool, missing: 1 });
+        }
+        let redundant = |state: &Self| state.redundant(seeker.pool, u64::MAX, seeker.settled).is_some();
+        if !self.has_room() || (pool.free == NONE && !redundant(self)) {
+            return Err(Refusal::NotNow);
+        }
+        if seeker.settled
+            && self.marked
+            && self.pools[seeker.pool as usize].free != NONE
+            && !self.find_settled(seeker.pool)
+            && !redundant(self)
+        {
+            return Err(Refusal::NotNow);
+        }
+        Ok((NONE, NONE))
+    }
+
+    #[inline(always)]
+    fn look_for_next(&mut self, seeker: &Seeker) -> Result<(u32, u32), Refusal> {
+        let unit = seeker.unit.trailing_zeros() as usize;
+        let mut place = self.cursors[unit];
+        while place != NONE {
+            let chunk = &self.chunks[place as usize];
+            if (chunk.taken | chunk.passed) & seeker.unit == 0 {
+                break;
+            }
+            place = chunk.next;
+        }
+        self.cursors[unit] = place;
+        if place == NONE {
+            return Err(self.nothing(seeker));
+        }
+        let chunk = &self.chunks[place as usize];
+        if chunk.modifiers > 0 || chunk.hidden {
+            return Err(self.not_here(seeker));
+        }
+        self.look_there(seeker, place)
+    }
+
+    fn look_at_top(&mut self, seeker: &Seeker) -> Result<(u32, u32), Refusal> {
+        if self.head == NONE {
+            return Err(self.nothing(seeker));
+        }
+        let chunk = &self.chunks[self.head as usize];
+        let in_use = seeker.role == Role::Modify && chunk.consumers > 0;
+        if chunk.hidden || in_use {
+            return Err(self.not_here(seeker));
+        }
+        let (place, number) = self.look_there(seeker, self.head)?;
+        let (chunk, envelope) = (&self.chunks[place as usize], &self.envelopes[number as usize]);
+        let in_use = match seeker.role {
+            Role::Peek => envelope.modifiers > 0,
+            // Other modifiers, on this replica, are no hindrance.
+            _ => envelope.modifiers < chunk.modifiers || envelope.leases > envelope.modifiers || envelope.copies > 0,
+        };
+        if in_use {
+            return Err(Refusal::NotNow);
+        }
+        Ok((place, number))
+    }
+
+    /// The chunk, where the seeker wants it.
+    #[inline(always)]
+    fn look_there(&self, seeker: &Seeker, place: u32) -> Result<(u32, u32), Refusal> {
+        if self.chunks[place as usize].replicas & (1 << seeker.pool) == 0 || !self.serves(seeker) {
+            if self.chunks[place as usize].failed & (1 << seeker.pool) != 0 && self.serves(seeker) {
+                return Err(Refusal::Failed { pool: seeker.pool, chunk: place });
+            }
+            return Err(self.not_copied(seeker));
+        }
+        let number = self.replica(place, seeker.pool);
+        if self.marked {
+            self.check_written(seeker, place, number)?;
+        }
+        Ok((place, number))
+    }
+
+    #[inline(always)]
+    fn serves(&self, seeker: &Seeker) -> bool {
+        seeker.link == NONE || self.is_served(seeker.link)
+    }
+
+    /// There is a chunk, but not for this one, now.
+    #[cold]
+    fn not_here(&self, seeker: &Seeker) -> Refusal {
+        match self.pools[seeker.pool as usize].total {
+            0 => Refusal::Starved { pool: seeker.pool, missing: 1 },
+            _ => Refusal::NotNow,
+        }
+    }
+
+    /// The chunk is elsewhere.
+    #[cold]
+    fn not_copied(&self, seeker: &Seeker) -> Refusal {
+        if self.serves(seeker) && self.stands_still(seeker) {
+            return Refusal::Stuck { pool: seeker.pool };
+        }
+        self.not_here(seeker)
+    }
+
+    /// Whoever was refused so is told: it may be tried again.
+    #[cold]
+    pub(crate) fn forgive(&mut self, refusal: Refusal) {
+        if let Refusal::Failed { pool, chunk } = refusal {
+            self.chunks[chunk as usize].failed &= !(1u32.checked_shl(pool).unwrap_or(0));
+        }
+    }
+
+    /// There is no chunk for this one.
+    #[cold]
+    fn nothing(&self, seeker: &Seeker) -> Refusal {
+        let mut comes = !self.closed || self.reserved > 0;
+        // What a broadcast consumer has not had, and is not free, it holds itself, which is its own to know. Of those that compete another one may give back
+        // what it holds.
+        let mut place = if seeker.role == Role::Consume && seeker.unit == COMPETING { self.head } else { NONE };
+        while !comes && place != NONE {
+            let chunk = &self.chunks[place as usize];
+            comes = chunk.passed & seeker.unit == 0 && chunk.holder != seeker.link;
+            place = chunk.next;
+        }
+        if comes {
+            return self.not_here(seeker);
+        }
+        Refusal::Closed
+    }
+
+    /// A lease of what `look` has found; its number.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, seeker: &Seeker, (chunk, replica): (u32, u32)) -> u32 {
+        let (envelope, order) = match seeker.role {
+            Role::Produce => (self.take_room(seeker), 0),
+            _ => self.take_chunk(seeker, chunk, replica),
+        };
+        if seeker.link != NONE {
+            self.links[seeker.link as usize].leases += 1;
+        }
+        self.leases += 1;
+        let number = self.free_number(envelope);
+        let terms = &mut self.terms[number as usize];
+        terms.settled = seeker.settled;
+        terms.role = Some(seeker.role);
+        terms.autocommit = seeker.autocommit;
+        terms.envelope = envelope;
+        (terms.chunk, terms.order, terms.since) = (chunk, order, self.changes);
+        terms.unit = seeker.unit;
+        terms.link = seeker.link;
+        number
+    }
+
+    /// A number for a lease of this envelope: the envelope's own, if no other lease has that, as it is what a lane goes by that may be opened before the lease ends
+    /// (`hub_plain`). Then it stays in the list of those that are free, until it is found there.
+    #[inline(always)]
+    fn free_number(&mut self, envelope: u32) -> u32 {
+        match self.terms.get(envelope as usize) {
+            Some(own) if own.role.is_none() => envelope,
+            _ => self.other_number(),
+        }
+    }
+
+    fn other_number(&mut self) -> u32 {
+        loop {
+            let number = self.free_terms;
+            let Some(terms) = self.terms.get_mut(number as usize) else {
+                self.terms.push(Terms::NONE);
+                return self.terms.len() as u32 - 1;
+            };
+            self.free_terms = terms.next;
+            terms.listed = false;
+            if terms.role.is_none() {
+                return number;
+            }
+        }
+    }
+
+    /// It is used no more.
+    #[inline(always)]
+    fn free_terms_of(&mut self, number: u32) {
+        let terms = &mut self.terms[number as usize];
+        terms.role = None;
+        if !terms.listed {
+            (terms.listed, terms.next) = (true, self.free_terms);
+            self.free_terms = number;
+        }
+    }
+
+    #[inline(always)]
+    fn take_room(&mut self, seeker: &Seeker) -> u32 {
+        let pool = seeker.pool;
+        // What has been looked for is in front of the free ones, or is a replica's.
+        if self.pools[pool as usize].free == NONE || (seeker.settled && self.marked && !self.is_front_settled(pool)) {
+            self.reclaim(pool, u64::MAX, seeker.settled);
+        }
+        let number = self.take_free(pool, Stage::Producing).expect("looked for a moment ago, under the same lock");
+        self.reserved += 1;
+        let envelope = &mut self.envelopes[number as usize];
+        envelope.length = UNSET;
+        envelope.leases = 1;
+        envelope.block.span().clear_metadata();
+        self.stats.leased_envelopes += 1;
+        number
+    }
+
+    #[inline(always)]
+    fn take_chunk(&mut self, seeker: &Seeker, place: u32, number: u32) -> (u32, u64) {
+        let (chunk, envelope) = (&mut self.chunks[place as usize], &mut self.envelopes[number as usize]);
+        self.stats.leased_envelopes += u64::from(envelope.leases == 0);
+        envelope.leases += 1;
+        chunk.leases += 1;
+        match seeker.role {
+            Role::Consume => {
+                chunk.taken |= seeker.unit;
+                chunk.consumers += 1;
+                if seeker.unit == COMPETING {
+                    chunk.holder = seeker.link;
+                }
+                self.cursors[seeker.unit.trailing_zeros() as usize] = chunk.next;
+            }
+            Role::Modify => {
+                chunk.modifiers += 1;
+                envelope.modifiers += 1;
+            }
+            _ => {}
+        }
+        (number, chunk.order)
+    }
+
+    /// To whom a chunk counts that competing consumers get, until the lease ends.
+    #[cold]
+    pub(crate) fn hold(&mut self, number: u32, link: u32) {
+        let terms = &self.terms[number as usize];
+        if terms.role == Some(Role::Consume) && terms.unit == COMPETING {
+            self.chunks[terms.chunk as usize].holder = link;
+        }
+    }
+
+    /// There are at least so many, of which none is in use.
+    pub(crate) fn reserve_terms(&mut self, count: usize) {
+        while self.terms.len() < count {
+            self.terms.push(Terms::NONE);
+            self.free_terms_of(self.terms.len() as u32 - 1);
+        }
+    }
+
+    /// A lease of this number, of a competing consumer's or a producer's envelope of the same number; `relink_terms` has to follow.
+    pub(crate) fn occupy_terms(&mut self, number: u32, role: Role, autocommit: bool, chunk: (u32, u64), link: u32) {
+        let terms = &mut self.terms[number as usize];
+        (terms.role, terms.autocommit, terms.envelope) = (Some(role), autocommit, number);
+        ((terms.chunk, terms.order), terms.unit, terms.link) = (chunk, COMPETING, link);
+        terms.settled = false;
+    }
+
+    /// Those that are free are linked.
+    pub(crate) fn relink_terms(&mut self) {
+        self.free_terms = NONE;
+        for number in (0..self.terms.len()).rev() {
+            self.terms[number].listed = false;
+            if self.terms[number].role.is_none() {
+                self.free_terms_of(number as u32);
+            }
+        }
+    }
+
+    /// Ends a lease. Of what the caller wants, everything has been checked.
+    #[inline(always)]
+    pub(crate) fn end(&mut self, number: u32, end: End) {
+        let terms = self.terms[number as usize];
+        let Some(role) = terms.role else { return };
+        if role == Role::Produce {
+            self.end_production(&terms, end);
+        } else {
+            self.end_reading(role, &terms, end);
+        }
+        self.free_terms_of(number);
+        self.leases -= 1;
+        if terms.link != NONE {
+            if end == End::Abort || (end != End::Undo && matches!(role, Role::Peek | Role::Modify)) {
+                // It knows what it has changed itself, and nothing that others have changed meanwhile.
+                let changed = u64::from(role == Role::Modify && end != End::Abort);
+                self.given_back(terms.link, Sight { order: terms.order, changes: terms.since + changed });
+            }
+            self.links[terms.link as usize].leases -= 1;
+            if !self.links[terms.link as usize].alive {
+                self.forget_link(terms.link);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn end_production(&mut self, terms: &Terms, end: End) {
+        self.reserved -= 1;
+        self.stats.leased_envelopes -= 1;
+        self.envelopes[terms.envelope as usize].leases = 0;
+        match end {
+            End::Commit(length) => {
+                self.append(terms.envelope, length);
+                // More room, where it was kept for a longer one.
+                self.woken |= DATA | if self.max_bytes != u64::MAX { ROOM } else { 0 };
+            }
+            _ => {
+                self.trash(terms.envelope);
+                // It may have been what the end of the stream waited for.
+                self.woken |= ROOM | if self.closed { DATA } else { 0 };
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn end_reading(&mut self, role: Role, terms: &Terms, end: End) {
+        let envelope = &mut self.envelopes[terms.envelope as usize];
+        envelope.leases -= 1;
+        self.stats.leased_envelopes -= u64::from(envelope.leases == 0);
+        if role == Role::Modify {
+            envelope.modifiers -= 1;
+        }
+        if self.is_there(terms.chunk, terms.order) {
+            let chunk = &mut self.chunks[terms.chunk as usize];
+            chunk.leases -= 1;
+            match role {
+                Role::Consume => self.end_consumption(terms, end),
+                Role::Modify => self.end_change(terms.chunk, terms.envelope, end),
+                _ => {}
+            }
+        }
+        self.let_go(terms.envelope);
+        self.woken |= DATA | ROOM;
+    }
+
+    #[inline(always)]
+    fn end_consumption(&mut self, terms: &Terms, end: End) {
+        let place = terms.chunk;
+        let chunk = &mut self.chunks[place as usize];
+        chunk.consumers -= 1;
+        chunk.taken &= !terms.unit;
+        let mut was_hidden = false;
+        // Of those that hold it only the one that competes can have swapped it away. Others may go on after the end of their link.
+        if terms.unit == COMPETING {
+            was_hidden = std::mem::replace(&mut chunk.hidden, false);
+            chunk.holder = NONE;
+        }
+        let order = chunk.order;
+        if matches!(end, End::Commit(_)) {
+            chunk.passed |= terms.unit;
+            // What it was has been swapped away: a consumer that has come since has nothing to read.
+            if was_hidden || self.is_done(place) {
+                self.remove(place);
+            } else if self.retain == Retain::UntilCopied {
+                self.thin_out(place, 0);
+            }
+            return;
+        }
+        let cursor = self.cursors[terms.unit.trailing_zeros() as usize];
+        if cursor == NONE || order < self.chunks[cursor as usize].order {
+            self.cursors[terms.unit.trailing_zeros() as usize] = place;
+        }
+    }
+
+    fn end_change(&mut self, place: u32, replica: u32, end: End) {
+        let chunk = &mut self.chunks[place as usize];
+        chunk.modifiers -= 1;
+        if let End::Commit(length) = end {
+            (chunk.changed, chunk.failed) = (true, 0);
+            chunk.version = chunk.version.wrapping_add(1);
+            self.changes += 1;
+            self.envelopes[replica as usize].length = length;
+            self.measure(place, length);
+            self.keep_only(place, replica);
+        }
+        let chunk = &mut self.chunks[place as usize];
+        if chunk.modifiers > 0 {
+            return;
+        }
+        let changed = std::mem::replace(&mut chunk.changed, false);
+        if end != End::Abort {
+            return;
+        }
+        // It may have been written to. Other replicas are what the chunk was; without them it is what was written, or what a swap has brought.
+        if !changed && chunk.replicas.count_ones() > 1 {
+            self.detach(replica);
+            return;
+        }
+        chunk.version = chunk.version.wrapping_add(1);
+        self.measure(place, self.envelopes[replica as usize].length);
+    }
+
+    /// The other replicas are not what the chunk is.
+    fn keep_only(&mut self, place: u32, kept: u32) {
+        let others = self.chunks[place as usize].replicas & !(1 << self.envelopes[kept as usize].pool);
+        for pool in bits(others) {
+            self.detach(self.replica(place, pool));
+        }
+    }
+
+    /// The envelope of a lease, if its memory may be exchanged; else why not.
+    pub(crate) fn exchanged(&self, number: u32) -> Result<u32, (Status, &'static str)> {
+        let terms = &self.terms[number as usize];
+        let envelope = &self.envelopes[terms.envelope as usize];
+        match terms.role {
+            None => return Err((Status::INVALID_PARAM, "its lease has ended")),
+            Some(Role::Peek) => return Err((Status::INVALID_PARAM, "a peeking lease only reads")),
+            Some(Role::Consume) if terms.unit != COMPETING => {
+                return Err((Status::INVALID_PARAM, "a broadcast consumer only reads"));
+            }
+            Some(Role::Consume) if self.is_there(terms.chunk, terms.order) => {
+                let chunk = &self.chunks[terms.chunk as usize];
+                let others_come = self.consumers() & !(chunk.passed | terms.unit) != 0;
+                // Of what an earlier swap has brought nobody is to read anything.
+                let is_replica = envelope.stage == Stage::Ready;
+                if others_come && is_replica && chunk.replicas.count_ones() == 1 {
+                    return Err((Status::BUSY, "other consumers are still to read the chunk there"));
+                }
+            }
+            _ => {}
+        }
+        if envelope.leases > 1 || envelope.copies > 0 {
+            return Err((Status::BUSY, "others look at it at the moment"));
+        }
+        Ok(terms.envelope)
+    }
+
+    /// Exchanges what two leases of this hub have.
+    pub(crate) fn exchange(&mut self, one: u32, other: u32) {
+        let [a, b] = [one, other].map(|number| self.terms[number as usize].envelope as usize);
+        let (front, back) = self.envelopes.split_at_mut(a.max(b));
+        std::mem::swap(&mut front[a.min(b)].block, &mut back[0].block);
+        std::mem::swap(&mut front[a.min(b)].length, &mut back[0].length);
+        self.hide(one);
+        self.hide(other);
+    }
+
+    /// A swap has changed what is in the envelope of a lease. A consumer's replica is nobody else's as long as it holds the chunk.
+    pub(crate) fn hide(&mut self, number: u32) {
+        let terms = self.terms[number as usize];
+        let length = &mut self.envelopes[terms.envelope as usize].length;
+        if terms.role != Some(Role::Produce) && *length == UNSET {
+            // It was being filled, and is a chunk's now, which may be copied.
+            *length = self.size;
+        }
+        let is_replica = self.envelopes[terms.envelope as usize].stage == Stage::Ready;
+        if terms.role != Some(Role::Consume) || !is_replica || !self.is_there(terms.chunk, terms.order) {
+            return;
+        }
+        let chunk = &mut self.chunks[terms.chunk as usize];
+        if chunk.replicas.count_ones() > 1 {
+            self.detach(terms.envelope);
+            return;
+        }
+        chunk.hidden = true;
+        // Copies that are under way are of what it was, and may end when it is shown again.
+        chunk.version = chunk.version.wrapping_add(1);
+        self.measure(terms.chunk, self.envelopes[terms.envelope as usize].length);
+    }
+
+    /// A chunk has another length.
+    fn measure(&mut self, place: u32, length: u64) {
+        let before = std::mem::replace(&mut self.chunks[place as usize].bytes, length);
+        self.queued_bytes = self.queued_bytes - before + length;
+        self.woken |= if length < before { ROOM } else { 0 };
+    }
+}

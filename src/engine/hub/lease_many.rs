@@ -1,0 +1,229 @@
+//! Leases through several links, all at once or none: so that those who need several cannot keep each other waiting with half of it in hand.
+
+use crate::engine::base::clock;
+use crate::engine::base::spin_lock::Held;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::worker::deferred;
+use crate::engine::core::worker::progress::from_callback;
+use crate::engine::hub::envelope::Lease;
+use crate::engine::hub::hub::Hub;
+use crate::engine::hub::lease::{End, Refusal};
+use crate::engine::hub::link::Link;
+use crate::engine::hub::starvation::{never, Never};
+use crate::engine::hub::state::State;
+use crate::engine::hub::wait::DISTANT;
+use crate::engine::ucx::context::forked;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Links in one call: what is known of them is on the stack.
+pub const MOST_LINKS: usize = 64;
+
+/// Who has several workers to progress, or waits for hubs that have not got the worker that it progresses, looks at the others so often, in nanoseconds.
+const NAP: u64 = 1_000_000;
+
+/// The hubs of the links, each once, in the order of their addresses: whoever locks several does so in this order.
+struct Hubs<'a> {
+    hubs: [Option<&'a Hub>; MOST_LINKS],
+    count: usize,
+}
+
+type Guards<'a> = [Option<Held<'a, State>>; MOST_LINKS];
+
+impl<'a> Hubs<'a> {
+    fn new(links: &[&'a Link]) -> Self {
+        let mut all = Hubs { hubs: [None; MOST_LINKS], count: 0 };
+        for link in links {
+            let hub: &Hub = &link.hub;
+            let place = all.hubs[..all.count]
+                .iter()
+                .position(|other| other.is_some_and(|other| std::ptr::from_ref(other) >= std::ptr::from_ref(hub)))
+                .unwrap_or(all.count);
+            if !all.hubs[place].is_some_and(|other| std::ptr::eq(other, hub)) {
+                all.hubs[place..=all.count].rotate_right(1);
+                all.hubs[place] = Some(hub);
+                all.count += 1;
+            }
+        }
+        all
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &'a Hub> + Clone + '_ {
+        self.hubs[..self.count].iter().copied().flatten()
+    }
+
+    fn lock(&self) -> Guards<'a> {
+        let mut guards = [const { None }; MOST_LINKS];
+        for (guard, hub) in guards.iter_mut().zip(self.iter()) {
+            *guard = Some(hub.state.lock());
+        }
+        guards
+    }
+
+    fn state<'g>(&self, guards: &'g mut Guards<'a>, hub: &Hub) -> Option<&'g mut State> {
+        let place = self.iter().position(|other| std::ptr::eq(other, hub))?;
+        guards[place].as_deref_mut()
+    }
+
+    fn unlock(&self, guards: Guards<'a>) {
+        let mut distant = [false; MOST_LINKS];
+        for ((guard, hub), distant) in guards.into_iter().flatten().zip(self.iter()).zip(&mut distant) {
+            *distant = hub.unlock_one(guard);
+        }
+        self.iter().zip(distant).filter(|(_, distant)| *distant).for_each(|(hub, _)| hub.wake_distant());
+        self.iter().for_each(Hub::go_on);
+    }
+
+    /// Tries whenever one of the hubs has changed. A worker whose progress is manual, and this thread's to make, it progresses meanwhile; several in turn.
+    fn wait(&self, attempt: &dyn Fn() -> bool, deadline: u64) {
+        let over = Cell::new(false);
+        let attempt = || {
+            over.set(over.get() || attempt());
+            over.get()
+        };
+        let driven = || self.iter().filter_map(Hub::driven);
+        let mut turn = 0;
+        loop {
+            let is_last = clock::remaining(deadline) == Some(Duration::ZERO);
+            let nap = deadline.min(clock::deadline_after(NAP));
+            match driven().cycle().nth(turn) {
+                // Who progresses may go.
+                None => {
+                    DISTANT.sleep_until(&|| attempt() || driven().next().is_some(), deadline);
+                }
+                Some(worker) => {
+                    let is_own = |hub: &Hub| hub.worker.as_deref().is_some_and(|own| std::ptr::eq(own, worker));
+                    // A change of another hub does not wake who sleeps on this worker's descriptor.
+                    let until = if self.iter().all(is_own) { deadline } else { nap };
+                    DISTANT.look_or(&attempt, |moved| {
+                        if worker.drive(moved, until).is_err() {
+                            DISTANT.sleep_until(moved, nap);
+                        }
+                    });
+                }
+            }
+            if over.get() || is_last {
+                return;
+            }
+            turn = (turn + 1) % MOST_LINKS;
+        }
+    }
+
+    fn count_waiter(&self, change: i32) {
+        for hub in self.iter() {
+            let mut state = hub.state.lock();
+            state.distant = state.distant.wrapping_add_signed(change);
+        }
+    }
+}
+
+/// Leases through all of the links, in the places; false when that could not be done in time.
+pub fn lease_many(links: &[&Link], timeout_ns: u64, leases: &mut [*const Lease]) -> Result<bool> {
+    let Some(first) = links.first() else { return Ok(true) };
+    if links.len() > MOST_LINKS {
+        let text = format!("count: {} links are more than {MOST_LINKS}", links.len());
+        return Err(Error::new(Status::EXCEEDS_LIMIT, text));
+    }
+    if first.hub.generation.is_past() {
+        return Err(forked("link"));
+    }
+    if timeout_ns != 0 && deferred::in_callback() {
+        return Err(from_callback());
+    }
+    let hubs = Hubs::new(links);
+    let outcome = Cell::new(None);
+    let leases = Cell::new(leases);
+    let attempt = || {
+        let places = leases.take();
+        let answer = try_all(&hubs, links, places);
+        leases.set(places);
+        outcome.set((!matches!(answer, Err(Refused::Link(_, Refusal::NotNow)))).then_some(answer));
+        // What was not found is not looked at again.
+        let over = outcome.take();
+        let is_over = over.is_some();
+        outcome.set(over);
+        is_over
+    };
+    if !attempt() && timeout_ns != 0 {
+        hubs.count_waiter(1);
+        hubs.wait(&attempt, clock::deadline_after(timeout_ns));
+        hubs.count_waiter(-1);
+    }
+    match outcome.take() {
+        None => Ok(false),
+        Some(Ok(())) => Ok(true),
+        Some(Err(Refused::Link(index, refusal))) => Err(links[index].hub.refused(&links[index].seeker, refusal)),
+        Some(Err(Refused::Call(never))) => Err(never.error(links)),
+    }
+}
+
+/// What was refused, and why.
+enum Refused {
+    /// One of the links.
+    Link(usize, Refusal),
+    /// All of them at once, for ever.
+    Call(Never),
+}
+
+fn try_all(hubs: &Hubs<'_>, links: &[&Link], places: &mut [*const Lease]) -> std::result::Result<(), Refused> {
+    let mut guards = hubs.lock();
+    let mut numbers = [0; MOST_LINKS];
+    let (mut taken, mut answer) = (0, Ok(()));
+    for (index, link) in links.iter().enumerate() {
+        let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
+        if state.closed {
+            // What this very call has taken nobody else gives back.
+            let same_hub = |other: &&Link| Arc::ptr_eq(&other.hub, &link.hub);
+            let before = numbers[..taken].iter().zip(links).filter(|(_, other)| same_hub(other));
+            before.for_each(|(number, _)| state.hold(*number, link.seeker.link));
+        }
+        let found = match state.has_stream(link.seeker.link) {
+            true => Err(Refusal::Joined),
+            false => state.look(&link.seeker),
+        };
+        match found {
+            Ok(found) if answer.is_ok() => {
+                numbers[index] = state.take(&link.seeker, found);
+                taken += 1;
+            }
+            Ok(_) => {}
+            // One that may be served later hides none that never will be.
+            Err(Refusal::NotNow) if answer.is_err() => {}
+            Err(refusal) => {
+                // The others have only been looked at: their callbacks would be called for ever.
+                state.tried(link.seeker.link);
+                state.forgive(refusal);
+                answer = Err(Refused::Link(index, refusal));
+                if refusal != Refusal::NotNow {
+                    break;
+                }
+            }
+        }
+    }
+    if answer.is_ok() {
+        for (index, link) in links.iter().enumerate() {
+            let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
+            state.tried(link.seeker.link);
+            if state.closed {
+                state.hold(numbers[index], link.seeker.link);
+            }
+            places[index] = link.hub.hand_out(state, numbers[index]);
+        }
+    } else {
+        for (number, link) in numbers[..taken].iter().zip(links).rev() {
+            let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
+            // Nobody has seen that it was taken, so nobody need look again.
+            let woken = state.woken;
+            state.end(*number, End::Undo);
+            state.woken = woken;
+        }
+    }
+    if let Err(Refused::Link(_, Refusal::NotNow | Refusal::Starved { .. })) = answer {
+        // Each may be served later, and all at once never: or one never, and then it is told how much all of them lack.
+        let whole = hubs.iter().find_map(|hub| never(hubs.state(&mut guards, hub)?, hub, links));
+        answer = whole.map_or(answer, |never| Err(Refused::Call(never)));
+    }
+    hubs.unlock(guards);
+    answer
+}

@@ -1,0 +1,364 @@
+//! Links: how envelopes are asked for.
+
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::worker::deferred;
+use crate::engine::core::worker::progress::from_callback;
+use crate::engine::core::worker::worker;
+use crate::engine::hub::envelope::Lease;
+use crate::engine::hub::hub::Hub;
+use crate::engine::hub::lease::{Refusal, Seeker};
+use crate::engine::hub::lockfree::mode::tenure;
+use crate::engine::hub::memory::MemoryKind;
+use crate::engine::hub::ready::{Callback, LinkCallback, Watch};
+use crate::engine::hub::starvation::stuck;
+use crate::engine::hub::state::{self, Role, State, COMPETING, MOST_POOLS, NONE};
+use crate::engine::hub::wait::{silence, DATA, ROOM};
+use crate::engine::ucx::context::{feature, forked};
+use crate::engine::ucx::memory_type;
+use std::ffi::c_void;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+
+/// What a link is made with.
+pub struct LinkParams {
+    /// A consumer that sees every chunk.
+    pub broadcast: bool,
+    /// What is released is committed.
+    pub autocommit: bool,
+    /// Called when a lease can be had.
+    pub on_ready: Option<LinkCallback>,
+    /// For it.
+    pub on_ready_arg: *mut c_void,
+}
+
+/// A way into a hub, or out of it.
+pub struct Link {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) seeker: Seeker,
+    /// Of its leases: see `hub_plain`.
+    tenure: u64,
+    event: OnceLock<Arc<OwnedFd>>,
+}
+
+impl Link {
+    /// One of this role, at envelopes of this kind. The caller has its handle before it is called back.
+    pub fn make(
+        hub: &Arc<Hub>,
+        role: Role,
+        kind: MemoryKind,
+        params: &LinkParams,
+        place: impl FnOnce(*mut Link),
+    ) -> Result<()> {
+        hub.check_fork()?;
+        kind.check()?;
+        if params.broadcast && role != Role::Consume {
+            return Err(Error::invalid("broadcast: is for links that consume"));
+        }
+        let mut state = hub.state.lock();
+        let too_many = |text| Err(Error::new(Status::EXCEEDS_LIMIT, text));
+        let Some(pool) = state.pool(kind) else {
+            drop(state);
+            return too_many(too_many_kinds(kind));
+        };
+        let Some(unit) = new_unit(&mut state, role, params.broadcast) else {
+            drop(state);
+            let text = format!("broadcast: the hub has {} broadcast consumers, and can have no more", u64::BITS - 1);
+            return too_many(text);
+        };
+        let unused = |link: &state::Link| !link.alive && link.leases == 0 && link.watch.calling == 0;
+        let number = state.links.iter().position(unused).unwrap_or(state.links.len());
+        let autocommit = params.autocommit && role != Role::Peek;
+        let seeker = Seeker { role, pool, unit, link: number as u32, autocommit, settled: false };
+        let handle =
+            Box::into_raw(Box::new(Link { hub: hub.clone(), seeker, tenure: tenure(&seeker), event: OnceLock::new() }));
+        let mut watch = Watch::default();
+        if let Some(function) = params.on_ready {
+            watch.callback = Some(Callback { function, arg: params.on_ready_arg, link: handle.cast() });
+            state.watched += 1;
+        }
+        let (alive, in_flow, leases, handle_number) = (true, false, 0, handle as usize);
+        let link = state::Link { alive, role, pool, unit, autocommit, in_flow, leases, watch, handle: handle_number };
+        if number == state.links.len() {
+            state.links.push(link);
+        } else {
+            state.links[number] = link;
+        }
+        state.competing += u32::from(role == Role::Consume && unit == COMPETING);
+        state.count_wants();
+        place(handle);
+        let _ = hub.leave(state);
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.hub.generation.is_past() {
+            return Err(forked("link"));
+        }
+        Ok(())
+    }
+
+    /// An envelope of a plain hub, if there is one at the first look; None says nothing yet.
+    #[inline(always)]
+    pub fn lease_at_once(&self, timeout_ns: u64) -> Option<*const Lease> {
+        if self.hub.generation.is_past() {
+            return None;
+        }
+        self.hub.try_lease_plainly(self.tenure, timeout_ns)
+    }
+
+    /// An envelope, now or within that time; none if there was none.
+    pub fn lease(&self, timeout_ns: u64) -> Result<Option<*const Lease>> {
+        self.check()?;
+        let side = usize::from(self.seeker.role == Role::Produce);
+        self.hub.lease(&self.seeker, side, timeout_ns)
+    }
+
+    /// The same at once, of one that no stream has anything left to do to.
+    pub(crate) fn lease_settled(&self) -> Result<Option<*const Lease>> {
+        self.check()?;
+        self.hub.lease(&Seeker { settled: true, ..self.seeker }, 0, 0)
+    }
+
+    /// Where its envelopes are. Refuses one whose memory UCX does not reach.
+    pub(crate) fn check_network(&self) -> Result<MemoryKind> {
+        // In a forked child another thread may hold the hub for ever.
+        self.check()?;
+        let kind = self.hub.state.lock().pools[self.seeker.pool as usize].kind;
+        memory_type::to_ucx(&self.hub.context, kind.to_network()).map(|_| kind)
+    }
+
+    /// The descriptor for the caller's own event loop. It stays the link's.
+    pub fn event_fd(&self) -> Result<libc::c_int> {
+        Ok(self.event()?.as_raw_fd())
+    }
+
+    fn event(&self) -> Result<&Arc<OwnedFd>> {
+        self.check()?;
+        if !self.hub.context.has(feature::WAKEUP) {
+            return Err(worker::missing_feature(feature::WAKEUP));
+        }
+        if let Some(event) = self.event.get() {
+            return Ok(event);
+        }
+        // SAFETY: no precondition.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            let cause = std::io::Error::last_os_error();
+            return Err(Error::new(Status::IO_ERROR, format!("link: no descriptor to wait on: {cause}")));
+        }
+        // SAFETY: just opened, nobody else's.
+        let made = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(self.event.get_or_init(|| Arc::new(made)))
+    }
+
+    /// Asks that the descriptor become readable when a lease can be had. False when one can be had now.
+    pub fn arm(&self) -> Result<bool> {
+        let event = self.event()?;
+        silence(event);
+        let mut state = self.hub.state.lock();
+        let news = state.arm(self.seeker.link, event);
+        drop(state);
+        match news {
+            None => Ok(true),
+            Some(Status::CLOSED) => Err(closed()),
+            Some(_) => Ok(false),
+        }
+    }
+
+    /// Ends a link. Leases that it has given go on. In a forked child nothing is done.
+    ///
+    /// # Safety
+    /// From `make`, and not used afterwards.
+    pub unsafe fn destroy(link: *mut Link) {
+        // SAFETY: as for this function.
+        let link = unsafe { Box::from_raw(link) };
+        if link.hub.generation.is_past() {
+            std::mem::forget(link);
+            return;
+        }
+        let number = link.seeker.link;
+        let mut state = link.hub.state.lock();
+        let stream = state.unwatch(number);
+        state.links[number as usize].alive = false;
+        if !state.destroyed {
+            if link.seeker.role == Role::Consume {
+                state.broadcast &= !link.seeker.unit;
+                state.competing -= u32::from(link.seeker.unit == COMPETING);
+                state.settle();
+            }
+            state.count_wants();
+            // Also one that only looks may have been all that kept an envelope from being given up.
+            state.woken |= DATA | ROOM;
+        }
+        state.end_with_sources();
+        state.forget_link(number);
+        let _ = link.hub.leave(state);
+        if let Some(stream) = stream {
+            stream.give_up();
+        }
+        link.hub.await_callbacks(Some(number));
+    }
+}
+
+// SAFETY: all that changes is behind the hub's lock, or set once.
+unsafe impl Send for Link {}
+// SAFETY: as above.
+unsafe impl Sync for Link {}
+
+#[cold]
+pub(crate) fn too_many_kinds(kind: MemoryKind) -> String {
+    format!(
+        "kind: the hub has envelopes or links on {MOST_POOLS} kinds of memory, and can have no more: {kind} is another"
+    )
+}
+
+/// The bit of a consumer, and where it begins to read: at the oldest chunk.
+pub(crate) fn new_unit(state: &mut State, role: Role, broadcast: bool) -> Option<u64> {
+    if role != Role::Consume || !broadcast {
+        return Some(COMPETING);
+    }
+    let number = (!state.units).trailing_zeros();
+    if number == u64::BITS {
+        return None;
+    }
+    let unit = 1 << number;
+    state.units |= unit;
+    state.broadcast |= unit;
+    state.cursors[number as usize] = state.head;
+    for chunk in &mut state.chunks {
+        chunk.passed &= !unit;
+        chunk.taken &= !unit;
+    }
+    Some(unit)
+}
+
+impl Hub {
+    /// An envelope for a link, or for a call of the hub's own.
+    #[inline(never)]
+    pub(crate) fn lease(&self, seeker: &Seeker, side: usize, timeout_ns: u64) -> Result<Option<*const Lease>> {
+        if let Ok(answer) = self.lease_plainly(tenure(seeker), timeout_ns) {
+            return Ok(answer);
+        }
+        if timeout_ns == 0 || !deferred::in_callback() {
+            let mut state = match self.state.lock_unless(|| self.lease_plainly_now(seeker)) {
+                Ok(state) => state,
+                Err(lease) => return Ok(Some(lease)),
+            };
+            let answer = self.try_apart(&mut state, seeker);
+            let _ = self.leave(state);
+            match answer {
+                Ok(lease) => return Ok(Some(lease)),
+                // It has been forgiven with that.
+                Err(refusal @ (Refusal::Failed { .. } | Refusal::Joined)) => return Err(self.refused(seeker, refusal)),
+                Err(_) => {}
+            }
+        }
+        self.lease_later(seeker, side, timeout_ns)
+    }
+
+    /// Without the lock, if there is one now.
+    fn lease_plainly_now(&self, seeker: &Seeker) -> Option<*const Lease> {
+        self.lease_plainly(tenure(seeker), 0).ok().flatten()
+    }
+
+    #[inline(never)]
+    fn lease_later(&self, seeker: &Seeker, side: usize, timeout_ns: u64) -> Result<Option<*const Lease>> {
+        if timeout_ns != 0 && deferred::in_callback() {
+            return Err(from_callback());
+        }
+        let attempt = |state: &mut State| match self.try_apart(state, seeker) {
+            Err(Refusal::NotNow) => None,
+            answer => Some(answer),
+        };
+        let plainly = || self.lease_plainly_now(seeker).map(Ok);
+        match self.wait_for(side, timeout_ns, plainly, attempt) {
+            Some(Ok(lease)) => Ok(Some(lease)),
+            Some(Err(refusal)) => Err(self.refused(seeker, refusal)),
+            None => Ok(None),
+        }
+    }
+
+    /// Of a link that is not joined with one elsewhere: what goes through that goes there, in its order.
+    #[inline(always)]
+    fn try_apart(&self, state: &mut State, seeker: &Seeker) -> std::result::Result<*const Lease, Refusal> {
+        if state.has_stream(seeker.link) {
+            return Err(Refusal::Joined);
+        }
+        self.try_lease(state, seeker)
+    }
+
+    #[inline(always)]
+    pub(crate) fn try_lease(&self, state: &mut State, seeker: &Seeker) -> std::result::Result<*const Lease, Refusal> {
+        if seeker.link != NONE {
+            state.tried(seeker.link);
+        }
+        let found = state.look(seeker).inspect_err(|refusal| state.forgive(*refusal))?;
+        let number = state.take(seeker, found);
+        Ok(self.hand_out(state, number))
+    }
+
+    #[cold]
+    pub(crate) fn refused(&self, seeker: &Seeker, refusal: Refusal) -> Error {
+        let (pool, missing) = match refusal {
+            Refusal::Starved { pool, missing } => (pool, Some(missing)),
+            Refusal::Stuck { pool } => (pool, None),
+            Refusal::Failed { pool, .. } => {
+                let state = self.state.lock();
+                let fault = state.pools.get(pool as usize).map_or(&state.stream_fault, |pool| &pool.fault);
+                // It is known that a stream has failed a moment before it is known how.
+                let unknown = || Error::new(Status::IO_ERROR, "hub: a stream of the caller's has failed");
+                return fault.clone().unwrap_or_else(unknown);
+            }
+            Refusal::Joined => return joined(),
+            Refusal::Closed | Refusal::NotNow => return closed(),
+        };
+        let state = self.state.lock();
+        let (kind, handle) = (state.pools[pool as usize].kind, state.handle_of(seeker));
+        drop(state);
+        let text = match missing {
+            Some(missing) => starved(seeker.role, handle, kind, missing),
+            None => stuck(seeker.role, handle, kind),
+        };
+        Error::new(Status::STARVED, text)
+    }
+}
+
+impl State {
+    /// None for a call of the hub's own.
+    pub(crate) fn handle_of(&self, seeker: &Seeker) -> Option<usize> {
+        self.links.get(seeker.link as usize).map(|link| link.handle)
+    }
+}
+
+/// Which link, by the caller's handle, or which call of the hub's own, and where.
+pub(crate) fn named(role: Role, handle: Option<usize>, kind: MemoryKind) -> String {
+    let does = match role {
+        Role::Produce => "produces",
+        Role::Consume => "consumes",
+        Role::Peek => "peeks",
+        Role::Modify => "modifies",
+    };
+    match handle {
+        None => format!("a call that {does} on {kind}"),
+        Some(handle) => format!("the link {handle:#x}, which {does} on {kind},"),
+    }
+}
+
+/// Which link, where, how many.
+pub(crate) fn starved(role: Role, handle: Option<usize>, kind: MemoryKind, missing: u32) -> String {
+    let who = named(role, handle, kind);
+    let plural = if missing == 1 { "" } else { "s" };
+    format!("hub: {who} can never be served: {missing} more envelope{plural} needed there (ucxx_hub_add_envelopes)")
+}
+
+#[cold]
+pub(crate) fn closed() -> Error {
+    Error::new(Status::CLOSED, "hub: is closed, and there is nothing left for this link")
+}
+
+#[cold]
+pub(crate) fn joined() -> Error {
+    Error::new(Status::BUSY, "link: is connected to another one")
+}
+
+const _: () = assert!(DATA == 1, "sides are numbered as their bits");

@@ -1,0 +1,6 @@
+//! The form of a hub that needs no lock: one pool, nobody waiting, nothing limited.
+
+pub(crate) mod mode;
+#[cfg(test)]
+pub(crate) mod mode_tests;
+pub(crate) mod queue_pair;

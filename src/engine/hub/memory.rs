@@ -1,0 +1,303 @@
+//! What envelopes are made of: memory of the library's or of the caller's, and where it is.
+
+use crate::engine::base::callback_frame::CallOut;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::worker::deferred::CallbackScope;
+use crate::engine::hub::cuda::Fence;
+use crate::engine::os::huge_pages::{LargePages, WORTHWHILE};
+use crate::engine::ucx::context::Context;
+use crate::engine::ucx::cuda_driver::{self, Gpu};
+use crate::engine::ucx::memory_type::{self, CUDA, CUDA_PINNED, DUMMY, HOST};
+use crate::engine::ucx::registered_memory::{physical_memory, Memory};
+use std::alloc::{alloc, dealloc, Layout};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// Bytes that travel with each chunk beside its data.
+pub const METADATA: usize = 64;
+/// Envelopes begin at a cache line, those of a page or more at a page.
+const LINE: usize = 64;
+const PAGE: usize = 4096;
+
+/// Where an envelope is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryKind {
+    /// `UCXX_MEMORY_*`.
+    pub memory_type: i32,
+    /// Which of the devices of that type; 0 for the host.
+    pub device_id: i32,
+}
+
+impl MemoryKind {
+    /// Refuses what is no place for an envelope, or is not there.
+    pub fn check(self) -> Result<()> {
+        memory_type::check(self.memory_type)?;
+        if self.device_id < 0 || (self.device_id > 0 && self.memory_type == HOST) {
+            return Err(Error::invalid(format!("kind: {} is no device_id there", self.device_id)));
+        }
+        match self.memory_type {
+            HOST | DUMMY => Ok(()),
+            CUDA | CUDA_PINNED => cuda_driver::check_device(self.device_id)
+                .map_err(|error| Error::new(error.status(), format!("kind: {self}: {}", error.message()))),
+            memory_type::AUTO => Err(Error::invalid("kind: UCXX_MEMORY_AUTO does not say where envelopes are to be")),
+            _ => {
+                let text = format!(
+                    "kind: envelopes are not made of {self}, but of UCXX_MEMORY_HOST, _CUDA, _CUDA_PINNED or _DUMMY"
+                );
+                Err(Error::new(Status::UNSUPPORTED, text))
+            }
+        }
+    }
+
+    /// Refuses memory of the caller's that the driver knows to be elsewhere.
+    pub(crate) fn check_buffer(self, data: *const c_void) -> Result<()> {
+        let found = if self.needs_cuda() { cuda_driver::find(data) } else { return Ok(()) };
+        let there = match self.memory_type {
+            CUDA => found == Some((CUDA, self.device_id)),
+            _ => found.is_some_and(|(memory_type, _)| memory_type == CUDA_PINNED),
+        };
+        if there {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("data: {data:p} is not {self}, says the CUDA driver")))
+    }
+
+    pub(crate) fn needs_cuda(self) -> bool {
+        matches!(self.memory_type, CUDA | CUDA_PINNED)
+    }
+
+    /// What UCX is told of it.
+    pub(crate) fn to_network(self) -> i32 {
+        if self.memory_type == CUDA {
+            CUDA
+        } else {
+            HOST
+        }
+    }
+
+    /// Transfers prefer to begin here.
+    pub(crate) fn is_host(self) -> bool {
+        matches!(self.memory_type, HOST | CUDA_PINNED)
+    }
+}
+
+impl std::fmt::Display for MemoryKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.memory_type {
+            HOST => f.write_str("the host"),
+            DUMMY => write!(f, "dummy device {}", self.device_id),
+            CUDA => write!(f, "CUDA device {}", self.device_id),
+            CUDA_PINNED => f.write_str("pinned host memory"),
+            memory_type::CUDA_MANAGED => f.write_str("CUDA managed memory"),
+            memory_type::ROCM => f.write_str("ROCm memory"),
+            other => write!(f, "device {} of memory type {other}", self.device_id),
+        }
+    }
+}
+
+/// `deallocate` of `ucxx_hub_add_buffer`: argument, data.
+pub type Deallocate = unsafe extern "C" fn(*mut c_void, *mut c_void);
+
+/// Whose memory a slab is.
+enum Source {
+    Heap(Layout),
+    Pages(#[allow(dead_code)] LargePages),
+    /// Metadata are the host's.
+    Device(Arc<Gpu>, #[allow(dead_code)] Box<[Metadata]>),
+    Pinned(Arc<Gpu>),
+}
+
+/// Envelopes that were made together.
+pub(crate) struct Slab {
+    base: *mut u8,
+    source: Source,
+    /// Told to UCX, where the hub has a worker. Goes before the memory does.
+    memory: Option<Memory>,
+}
+
+/// A buffer of the caller's.
+struct Wrapped {
+    data: *mut c_void,
+    deallocate: Option<Deallocate>,
+    arg: *mut c_void,
+    _metadata: Box<Metadata>,
+}
+
+#[repr(align(64))]
+struct Metadata(std::cell::UnsafeCell<[u8; METADATA]>);
+
+/// Kept, as long as the memory is.
+#[allow(dead_code)]
+enum Owner {
+    Slab(Arc<Slab>),
+    Wrapped(Wrapped),
+}
+
+/// The memory of one envelope. A swap moves it to another one, perhaps of another hub, so it keeps what it is part of.
+pub(crate) struct Block {
+    span: Span,
+    owner: Owner,
+    /// What streams still have to do to it.
+    pub(crate) fence: Fence,
+}
+
+/// Where the bytes are. Whoever uses them holds a lease on their envelope, or a transfer.
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
+    pub(crate) data: *mut u8,
+    pub(crate) metadata: *mut u8,
+}
+
+// SAFETY: addresses of memory that belongs to no thread; the hub's state says who may touch it.
+unsafe impl Send for Span {}
+// SAFETY: as above.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Send for Slab {}
+// SAFETY: as above.
+unsafe impl Sync for Slab {}
+
+impl Block {
+    /// `count` of `size` bytes each. Registered where UCX can reach them.
+    pub(crate) fn make(
+        context: &Arc<Context>,
+        kind: MemoryKind,
+        size: usize,
+        count: usize,
+        register: bool,
+    ) -> Result<Vec<Block>> {
+        let align = if size >= PAGE { PAGE } else { LINE };
+        let too_many = || {
+            Error::new(Status::NO_MEMORY, format!("count: there is no memory for {count} envelopes of {size} bytes"))
+        };
+        let stride = size.checked_next_multiple_of(align).ok_or_else(too_many)?;
+        let data = stride.checked_mul(count).ok_or_else(too_many)?;
+        let total = count.checked_mul(METADATA).and_then(|metadata| metadata.checked_add(data)).ok_or_else(too_many)?;
+        let layout = Layout::from_size_align(total, align).map_err(|_| too_many())?;
+        if kind.memory_type != CUDA && total as u64 > physical_memory() {
+            return Err(too_many());
+        }
+        let mut slab = match kind.memory_type {
+            CUDA => Slab::on_device(kind, data, align, count)?,
+            CUDA_PINNED => Slab::pinned(kind, total, align)?,
+            _ => Slab::on_host(layout).ok_or_else(too_many)?,
+        };
+        let base = slab.base.wrapping_add(slab.base.align_offset(align));
+        if register && (kind.to_network() == HOST || context.has_cuda()) {
+            // SAFETY: the slab's own memory, which outlives the registration.
+            slab.memory = Some(unsafe { Memory::register(context, base.cast(), data, kind.to_network()) }?);
+        }
+        let metadata = match &slab.source {
+            Source::Device(_, metadata) => metadata.as_ptr().cast_mut().cast(),
+            _ => base.wrapping_add(data),
+        };
+        let slab = Arc::new(slab);
+        let block = |index: usize| Block {
+            span: Span { data: base.wrapping_add(index * stride), metadata: metadata.wrapping_add(index * METADATA) },
+            owner: Owner::Slab(slab.clone()),
+            fence: Fence::default(),
+        };
+        Ok((0..count).map(block).collect())
+    }
+
+    /// Of memory that the caller has brought.
+    pub(crate) fn wrap(data: *mut c_void, deallocate: Option<Deallocate>, arg: *mut c_void) -> Block {
+        let metadata = Box::new(Metadata(std::cell::UnsafeCell::new([0; METADATA])));
+        let span = Span { data: data.cast(), metadata: metadata.0.get().cast() };
+        let owner = Owner::Wrapped(Wrapped { data, deallocate, arg, _metadata: metadata });
+        Block { span, owner, fence: Fence::default() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn span(&self) -> Span {
+        self.span
+    }
+
+    pub(crate) fn is_wrapped(&self) -> bool {
+        matches!(self.owner, Owner::Wrapped(_))
+    }
+}
+
+/// Those of an envelope, by whoever has it alone.
+#[inline(always)]
+pub(crate) fn clear_metadata(metadata: *mut u8) {
+    // SAFETY: as many bytes, which nobody else touches, as the hub's state says.
+    unsafe { metadata.write_bytes(0, METADATA) };
+}
+
+impl Span {
+    /// For a new chunk. The envelope is nobody's at this time but the caller's.
+    #[inline(always)]
+    pub(crate) fn clear_metadata(self) {
+        clear_metadata(self.metadata);
+    }
+
+    /// A transfer: between two envelopes that it holds.
+    pub(crate) fn copy_to(self, to: Span, length: u64) {
+        // SAFETY: different envelopes of the same size, which the length does not exceed; the transfer reads one, and the other is its own.
+        unsafe {
+            self.data.copy_to_nonoverlapping(to.data, length as usize);
+        }
+        self.copy_metadata(to);
+    }
+
+    /// The rest of a transfer whose data are copied otherwise.
+    pub(crate) fn copy_metadata(self, to: Span) {
+        // SAFETY: as above.
+        unsafe { self.metadata.copy_to_nonoverlapping(to.metadata, METADATA) };
+    }
+}
+
+impl Slab {
+    fn on_host(layout: Layout) -> Option<Slab> {
+        if layout.size() >= WORTHWHILE {
+            let pages = LargePages::new(layout.size())?;
+            return Some(Slab { base: pages.base(), source: Source::Pages(pages), memory: None });
+        }
+        // SAFETY: not empty: there is at least one envelope, of at least one byte.
+        let base = unsafe { alloc(layout) };
+        (!base.is_null()).then_some(Slab { base, source: Source::Heap(layout), memory: None })
+    }
+
+    /// With room for what is at a multiple of `align` in it.
+    fn on_device(kind: MemoryKind, bytes: usize, align: usize, count: usize) -> Result<Slab> {
+        let gpu = cuda_driver::gpu(kind.device_id)?;
+        let base =
+            gpu.allocate(bytes.saturating_add(align)).map_err(|fault| fault.into_error(format!("count: {kind}")))?;
+        let metadata = (0..count).map(|_| Metadata(std::cell::UnsafeCell::new([0; METADATA]))).collect();
+        Ok(Slab { base, source: Source::Device(gpu, metadata), memory: None })
+    }
+
+    fn pinned(kind: MemoryKind, bytes: usize, align: usize) -> Result<Slab> {
+        let gpu = cuda_driver::gpu(kind.device_id)?;
+        let base = gpu
+            .allocate_pinned(bytes.saturating_add(align))
+            .map_err(|fault| fault.into_error(format!("count: {kind}")))?;
+        Ok(Slab { base, source: Source::Pinned(gpu), memory: None })
+    }
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        self.memory = None;
+        // SAFETY: allocated so, freed once.
+        unsafe {
+            match &self.source {
+                Source::Pages(_) => {}
+                Source::Heap(layout) => dealloc(self.base, *layout),
+                Source::Device(gpu, _) => gpu.free(self.base),
+                Source::Pinned(gpu) => gpu.free_pinned(self.base),
+            }
+        }
+    }
+}
+
+impl Drop for Wrapped {
+    fn drop(&mut self) {
+        if let Some(deallocate) = self.deallocate {
+            let _scope = CallbackScope::new();
+            // SAFETY: as the caller gave them; once.
+            unsafe { deallocate.call_out((self.arg, self.data)) };
+        }
+    }
+}

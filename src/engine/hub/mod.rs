@@ -1,0 +1,25 @@
+//! Hubs: queues of chunks in envelopes, leased and given back, across host and GPU memory.
+//!
+//! Uses `core`, `messaging::tag` and below. Begin with `hub`, `link` (one user's end), `lease` (who
+//! gets what), `state`.
+
+pub(crate) mod cuda;
+pub mod envelope;
+pub mod hub;
+pub(crate) mod lease;
+pub mod lease_many;
+pub mod link;
+pub mod lockfree;
+pub mod memory;
+#[cfg(test)]
+mod model;
+pub mod ready;
+pub(crate) mod starvation;
+pub mod state;
+pub mod stream;
+pub mod tag_io;
+pub(crate) mod transfer;
+#[cfg(test)]
+pub(crate) mod transfer_tests;
+pub mod wait;
+pub(crate) mod waiters;

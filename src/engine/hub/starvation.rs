@@ -1,0 +1,283 @@
+//! What can never be: a call for several links that no turn of events serves, and a hub that stands still.
+//!
+//! Never, that is with the links, envelopes and limits that the hub has, whoever produces, consumes, aborts or sets a flow. Who is wrong here turns a program that works
+//! into one that fails, so what is not certain is waited for. All of this is looked at only after a lease has been refused.
+#![deny(unsafe_code)]
+
+use crate::engine::base::status::{Error, Status};
+use crate::engine::hub::hub::Hub;
+use crate::engine::hub::lease::Seeker;
+use crate::engine::hub::lease_many::MOST_LINKS;
+use crate::engine::hub::link::{named, starved, Link};
+use crate::engine::hub::memory::MemoryKind;
+use crate::engine::hub::state::{self, Retain, Role, State, NONE};
+use std::sync::Arc;
+
+/// Why a call for several links is never served. Links by their place in the call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Never {
+    /// Both are at the top chunk, and there each shuts the other one out.
+    Clash { one: usize, other: usize },
+    /// One modifies the chunk that the other one consumes.
+    Same { one: usize, other: usize },
+    /// So many more would have to be where this link is.
+    Envelopes { link: usize, missing: u32 },
+    /// Chunks in the queue and in production, together with those of this link.
+    Chunks { link: usize, needed: u64, limit: u64 },
+    /// The same in bytes, of which so many are in the queue, where only this call takes them away.
+    Bytes { link: usize, held: u64, needed: u64, limit: u64 },
+}
+
+impl Never {
+    /// What the caller is told: of what links, and what to do.
+    #[cold]
+    pub(crate) fn error(self, links: &[&Link]) -> Error {
+        let at = |place: usize| {
+            let link = links[place];
+            let state = link.hub.state.lock();
+            (link.seeker.role, state.handle_of(&link.seeker), state.pools[link.seeker.pool as usize].kind)
+        };
+        let name = |place: usize| {
+            let (role, handle, kind) = at(place);
+            named(role, handle, kind)
+        };
+        let (status, text) = match self {
+            Never::Clash { one, other } => {
+                let why = match links[other].seeker.role {
+                    Role::Modify => "a chunk is modified on one device at a time",
+                    _ => "nobody peeks at what is being modified there",
+                };
+                let (one, other) = (name(one), name(other));
+                let text = format!(
+                    "links: {one} and {other} both get the top chunk, and {why}: lease them one after the other"
+                );
+                (Status::INVALID_PARAM, text)
+            }
+            Never::Same { one, other } => {
+                let (one, other) = (name(one), name(other));
+                let text = format!(
+                    "hub: {one} can never be served together with {other} as they get the same chunk, and there is no other \
+                     consumer that it waits for: lease them one after the other"
+                );
+                (Status::STARVED, text)
+            }
+            Never::Envelopes { link, missing } => {
+                let (role, handle, kind) = at(link);
+                (Status::STARVED, starved(role, handle, kind, missing))
+            }
+            Never::Chunks { link, needed, limit } => {
+                let for_what = "one for each chunk that is produced, and for each that is read until it is consumed";
+                (Status::STARVED, beyond(&name(link), "max_queue_chunks", limit, needed, for_what))
+            }
+            Never::Bytes { link, held, needed, limit } => {
+                let for_what = format!(
+                    "an envelope's for each chunk that is produced, and {held} for those that are read until they are consumed"
+                );
+                (Status::STARVED, beyond(&name(link), "max_queue_bytes", limit, needed, &for_what))
+            }
+        };
+        Error::new(status, text)
+    }
+}
+
+fn beyond(who: &str, which: &str, limit: u64, needed: u64, for_what: &str) -> String {
+    format!(
+        "hub: {who} can never be served together with the others of the call: {which} is {limit}, and they need {needed} ({for_what}): \
+         make the hub with so many, or lease and end them one after the other"
+    )
+}
+
+/// Why the call's links of this hub are never served, if so. None of them holds anything for the call's sake.
+#[cold]
+pub(crate) fn never(state: &State, hub: &Hub, links: &[&Link]) -> Option<Never> {
+    let own = |(_, link): &(usize, &&Link)| std::ptr::eq(Arc::as_ptr(&link.hub), hub);
+    let mut call = [None; MOST_LINKS];
+    for ((place, link), slot) in links.iter().enumerate().filter(own).zip(&mut call) {
+        *slot = Some((place, link.seeker));
+    }
+    Call { state, links: &call }.never()
+}
+
+/// The links of a call that are of one hub.
+pub(crate) struct Call<'a> {
+    pub(crate) state: &'a State,
+    /// With their places in the call, the first ones.
+    pub(crate) links: &'a [Option<(usize, Seeker)>],
+}
+
+impl Call<'_> {
+    pub(crate) fn never(&self) -> Option<Never> {
+        self.clash().or_else(|| self.envelopes()).or_else(|| self.chunks()).or_else(|| self.bytes())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (usize, Seeker)> + '_ {
+        self.links.iter().map_while(|link| *link)
+    }
+
+    fn of(&self, role: Role) -> impl Iterator<Item = (usize, Seeker)> + '_ {
+        self.iter().filter(move |(_, seeker)| seeker.role == role)
+    }
+
+    fn modifies(&self) -> bool {
+        self.of(Role::Modify).next().is_some()
+    }
+
+    /// What the limits are about, if it is not only about chunks that are there.
+    fn first(&self) -> Option<usize> {
+        self.of(Role::Produce).chain(self.iter()).next().map(|(place, _)| place)
+    }
+
+    /// Two that are at the same chunk, and exclude each other.
+    fn clash(&self) -> Option<Never> {
+        let (one, modifier) = self.of(Role::Modify).next()?;
+        let elsewhere = self.of(Role::Modify).find(|(_, other)| other.pool != modifier.pool);
+        let beside = || self.of(Role::Peek).find(|(_, other)| other.pool == modifier.pool);
+        if let Some((other, _)) = elsewhere.or_else(beside) {
+            return Some(Never::Clash { one, other });
+        }
+        // The top chunk is not consumed while it is modified: all these consumers would have to have had it, and then it is there only for another one.
+        let units = self.of(Role::Consume).fold(0, |units, (_, consumer)| units | consumer.unit);
+        let (other, _) = self.of(Role::Consume).next()?;
+        (self.state.consumers() & !units == 0).then_some(Never::Same { one, other })
+    }
+
+    /// Chunks that the call's links, of these, have at once. A consumer gets another one with each lease, and those that compete count as one; different
+    /// ones may get the same, and so may who looks at the top. What is modified is not what is consumed.
+    fn chunks_of(&self, among: impl Fn(&Seeker) -> bool) -> u32 {
+        let own = |role| self.of(role).map(|(_, seeker)| seeker).filter(&among);
+        let (mut units, mut consumed) = (own(Role::Consume).fold(0, |units, consumer| units | consumer.unit), 0);
+        while units != 0 {
+            let unit = units & units.wrapping_neg();
+            consumed = consumed.max(own(Role::Consume).filter(|consumer| consumer.unit == unit).count() as u32);
+            units -= unit;
+        }
+        let looked = own(Role::Peek).chain(own(Role::Modify)).next().is_some();
+        if self.modifies() {
+            consumed + u32::from(looked)
+        } else {
+            consumed.max(u32::from(looked))
+        }
+    }
+
+    fn envelopes(&self) -> Option<Never> {
+        let mut pools = 0u32;
+        let mut first = |seeker: &Seeker| {
+            let before = pools;
+            pools |= 1 << seeker.pool;
+            before != pools
+        };
+        self.iter().filter(|(_, seeker)| first(seeker)).find_map(|(link, seeker)| {
+            let here = |other: &Seeker| other.pool == seeker.pool;
+            let produced = self.of(Role::Produce).filter(|(_, other)| here(other)).count() as u32;
+            let total = self.state.pools[seeker.pool as usize].total;
+            let missing = (produced + self.chunks_of(here)).saturating_sub(total);
+            (missing > 0).then_some(Never::Envelopes { link, missing })
+        })
+    }
+
+    fn chunks(&self) -> Option<Never> {
+        let needed = self.of(Role::Produce).count() as u64 + u64::from(self.chunks_of(|_| true));
+        let limit = self.state.max_chunks;
+        (needed > limit).then_some(Never::Chunks { link: self.first()?, needed, limit })
+    }
+
+    fn bytes(&self) -> Option<Never> {
+        let produced = self.of(Role::Produce).count() as u64;
+        let limit = self.state.max_bytes;
+        if produced == 0 || limit == u64::MAX {
+            return None;
+        }
+        let room = produced.saturating_mul(self.state.size);
+        // Chunks may have no bytes. So those count that are there, where nobody else can take them away.
+        let held = if room > limit { 0 } else { self.kept_bytes() };
+        let needed = room.saturating_add(held);
+        (needed > limit).then_some(Never::Bytes { link: self.first()?, held, needed, limit })
+    }
+
+    /// Bytes of the chunks that the call is to have, of those that are there, and that stay until it has had them.
+    fn kept_bytes(&self) -> u64 {
+        let state = self.state;
+        let takes = |role| matches!(role, Role::Consume | Role::Modify);
+        let is_ours = |number: u32| self.iter().any(|(_, seeker)| seeker.link == number);
+        let mut others = (0u32..).zip(&state.links);
+        if others.any(|(number, link)| link.alive && takes(link.role) && !is_ours(number)) {
+            return 0;
+        }
+        let looks = self.of(Role::Peek).chain(self.of(Role::Modify)).next().is_some();
+        // By its unit, each consumer as often as it is in the call.
+        let mut waiting = [0; MOST_LINKS];
+        for ((_, consumer), slot) in self.of(Role::Consume).zip(&mut waiting) {
+            *slot = consumer.unit;
+        }
+        let (mut bytes, mut place) = (0, state.head);
+        while place != NONE {
+            let chunk = &state.chunks[place as usize];
+            let (mut served, mut wanted) = (0, looks && place == state.head);
+            for unit in &mut waiting {
+                if *unit != 0 && (served | chunk.taken | chunk.passed) & *unit == 0 {
+                    served |= std::mem::take(unit);
+                    wanted = true;
+                }
+            }
+            if wanted {
+                if chunk.consumers > 0 || chunk.modifiers > 0 || chunk.hidden {
+                    return 0;
+                }
+                bytes += chunk.bytes;
+            }
+            place = chunk.next;
+        }
+        bytes
+    }
+}
+
+impl State {
+    /// Is the top chunk one that this seeker waits for in vain? It is elsewhere, and no envelope becomes free for it here: each is what another chunk lies in, and nowhere
+    /// else, which is younger, and stays at least as long, as it waits for one that waits for this one. Nobody has anything, and nobody can consume the top chunk where it is, not with another flow either.
+    #[cold]
+    pub(crate) fn stands_still(&self, seeker: &Seeker) -> bool {
+        let nobody_at_work = self.leases == 0 && self.copies == 0;
+        if self.pools.len() < 2 || self.head == NONE || !nobody_at_work || seeker.settled {
+            return false;
+        }
+        let top = &self.chunks[self.head as usize];
+        let waits = match seeker.role {
+            Role::Produce => false,
+            Role::Consume => top.passed & seeker.unit == 0,
+            Role::Peek | Role::Modify => true,
+        };
+        // Envelopes that have been copied are given up when another flow no longer wants them: so there must be none that has been, nor a free one to copy to.
+        let is_full = |pool: u32| match self.retain {
+            Retain::Always => self.pools[pool as usize].free_count == 0,
+            _ => self.queued == self.envelopes.len() as u64,
+        };
+        let out_of_reach = |pool: u32| top.replicas & (1 << pool) == 0 && is_full(pool);
+        if !waits || top.hidden || !out_of_reach(seeker.pool) {
+            return false;
+        }
+        // Who is still to have both waits for this one. A younger chunk of which that is true of nobody may go first: consumers that have several may give back the oldest.
+        let everybody = self.consumers();
+        let mut place = top.next;
+        while place != NONE {
+            let chunk = &self.chunks[place as usize];
+            if everybody & !(top.passed | chunk.passed) == 0 {
+                return false;
+            }
+            place = chunk.next;
+        }
+        let needs_it = |link: &&state::Link| link.alive && link.role == Role::Consume && link.unit & top.passed == 0;
+        let mut consumers = self.links.iter().filter(needs_it).peekable();
+        // Without any the chunk is popped by hand.
+        consumers.peek().is_some() && consumers.all(|link| out_of_reach(link.pool))
+    }
+}
+
+/// Which link stands still with the hub, and where.
+#[cold]
+pub(crate) fn stuck(role: Role, handle: Option<usize>, kind: MemoryKind) -> String {
+    let who = named(role, handle, kind);
+    format!(
+        "hub: {who} can never be served: the oldest chunk is elsewhere, and younger ones have all envelopes on {kind}: 1 more envelope needed there \
+         (ucxx_hub_add_envelopes), or a max_queue_chunks of no more than the envelopes there"
+    )
+}

@@ -1,0 +1,591 @@
+//! What a hub knows: its envelopes, the chunks in them, and the links. Flat tables, linked by index; see `hub`.
+#![deny(unsafe_code)]
+
+use crate::engine::base::status::Error;
+use crate::engine::hub::envelope::Lease;
+use crate::engine::hub::hub::Hub;
+use crate::engine::hub::lease::Terms;
+use crate::engine::hub::lockfree::mode::Plain;
+use crate::engine::hub::memory::{Block, MemoryKind};
+use crate::engine::hub::ready::Watch;
+use std::sync::Arc;
+
+/// No index.
+pub(crate) const NONE: u32 = u32::MAX;
+/// The length of an envelope that nobody has said yet.
+pub(crate) const UNSET: u64 = u64::MAX;
+/// Kinds of memory in one hub: they are bits of a word.
+pub(crate) const MOST_POOLS: usize = 32;
+/// Bit 0 of a set of consumers: all those that compete. The others stand for a broadcast consumer each.
+pub(crate) const COMPETING: u64 = 1;
+/// A chunk that is in no queue.
+const NOWHERE: u64 = u64::MAX;
+
+/// What a link does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Makes chunks.
+    Produce = 1,
+    /// Takes chunks out.
+    Consume = 2,
+    /// Reads the top chunk.
+    Peek = 3,
+    /// Changes the top chunk.
+    Modify = 4,
+}
+
+/// What becomes of the source of a transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Retain {
+    /// Kept, until its envelope is needed and nobody waits to read the chunk there.
+    Auto,
+    /// Kept until the chunk is consumed.
+    Always,
+    /// Given back with the end of the transfer, unless somebody is to read the chunk there.
+    UntilCopied,
+}
+
+/// The envelopes of one kind of memory.
+pub(crate) struct Pool {
+    pub(crate) kind: MemoryKind,
+    /// Those that hold nothing, the last one given back first.
+    pub(crate) free: u32,
+    pub(crate) free_count: u32,
+    pub(crate) total: u32,
+    /// Consumers that read here.
+    pub(crate) readers: u64,
+    /// Peeking and modifying links that read here, as long as they are served.
+    pub(crate) lookers: u32,
+    /// Calls that wait for the top chunk to come here.
+    pub(crate) demand: u32,
+    /// How the last copy to here ended that failed.
+    pub(crate) fault: Option<Error>,
+}
+
+/// What an envelope holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// Nothing.
+    Free,
+    /// What a producer writes.
+    Producing,
+    /// What a transfer writes.
+    Filling,
+    /// A replica of a chunk.
+    Ready,
+    /// What was one, and is still looked at.
+    Trashed,
+}
+
+/// Memory, and what it holds.
+pub(crate) struct Envelope {
+    pub(crate) stage: Stage,
+    pub(crate) pool: u32,
+    /// The next one that is free, or the next replica of the chunk.
+    pub(crate) next: u32,
+    pub(crate) chunk: u32,
+    pub(crate) leases: u32,
+    /// Those of them that change it.
+    pub(crate) modifiers: u32,
+    /// Transfers that read it.
+    pub(crate) copies: u32,
+    pub(crate) length: u64,
+    pub(crate) block: Block,
+}
+
+/// A piece of data in the queue.
+pub(crate) struct Chunk {
+    /// The next one in the queue, or the next one that is free.
+    pub(crate) next: u32,
+    pub(crate) previous: u32,
+    /// Its replicas, linked.
+    pub(crate) first: u32,
+    /// The pools that they are of.
+    pub(crate) replicas: u32,
+    /// The pools to which a transfer is on its way.
+    pub(crate) filling: u32,
+    /// The pools to which a copy has failed, and nobody has been told.
+    pub(crate) failed: u32,
+    /// Its place in the queue's history.
+    pub(crate) order: u64,
+    /// Moves on with each change of the contents.
+    pub(crate) version: u32,
+    /// Consumers that hold it.
+    pub(crate) taken: u64,
+    /// Consumers that have had it.
+    pub(crate) passed: u64,
+    /// The link of the competing consumer that holds it.
+    pub(crate) holder: u32,
+    pub(crate) leases: u32,
+    pub(crate) consumers: u32,
+    pub(crate) modifiers: u32,
+    /// One of those that change it has committed.
+    pub(crate) changed: bool,
+    /// Its only replica has been swapped away by the consumer that holds it: it is shown to nobody.
+    pub(crate) hidden: bool,
+    pub(crate) bytes: u64,
+}
+
+/// A link as the hub sees it.
+pub(crate) struct Link {
+    pub(crate) alive: bool,
+    pub(crate) role: Role,
+    pub(crate) pool: u32,
+    /// The bit of a consumer.
+    pub(crate) unit: u64,
+    pub(crate) autocommit: bool,
+    pub(crate) in_flow: bool,
+    pub(crate) leases: u32,
+    pub(crate) watch: Watch,
+    /// The caller's handle, as a number, to name it by.
+    pub(crate) handle: usize,
+}
+
+/// Numbers for `ucxx_hub_query_stats`.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub struct HubStats {
+    pub chunks_produced: u64,
+    pub chunks_consumed: u64,
+    pub transfers: u64,
+    pub transfer_bytes: u64,
+    pub stale_transfers: u64,
+    pub free_envelopes: u64,
+    pub leased_envelopes: u64,
+    pub queued_chunks: u64,
+    pub trashed_envelopes: u64,
+    pub queue_high_water: u64,
+    pub credit_stalls: u64,
+}
+
+pub(crate) struct State {
+    /// Bytes of an envelope.
+    pub(crate) size: u64,
+    pub(crate) max_chunks: u64,
+    pub(crate) max_bytes: u64,
+    pub(crate) retain: Retain,
+    /// Transfers at a time from one pool to another.
+    pub(crate) depth: u32,
+    pub(crate) pools: Vec<Pool>,
+    /// Transfers under way, by source and target.
+    pub(crate) in_flight: Vec<u32>,
+    pub(crate) envelopes: Vec<Envelope>,
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) free_chunk: u32,
+    pub(crate) head: u32,
+    pub(crate) tail: u32,
+    pub(crate) queued: u64,
+    pub(crate) queued_bytes: u64,
+    /// Productions under way: their place in the queue is kept.
+    pub(crate) reserved: u64,
+    /// Those of them whose chunk a stream has not sent yet: they are for what may come.
+    pub(crate) lent: u64,
+    /// Streams that bring chunks.
+    pub(crate) sources: u32,
+    /// One of them has told that its hub has no more.
+    pub(crate) source_ended: bool,
+    /// Streams that take chunks away, and have not told their end.
+    pub(crate) drains: u32,
+    pub(crate) next_order: u64,
+    pub(crate) links: Vec<Link>,
+    /// Competing consumers that are alive.
+    pub(crate) competing: u32,
+    /// Broadcast consumers that are alive.
+    pub(crate) broadcast: u64,
+    /// Bits that are in use, also by what remains of links that are gone.
+    pub(crate) units: u64,
+    /// By bit: before this chunk there is none that the consumer has neither had nor holds.
+    pub(crate) cursors: [u32; 64],
+    /// There is a dataflow strategy.
+    pub(crate) flow: bool,
+    pub(crate) terms: Vec<Terms>,
+    pub(crate) free_terms: u32,
+    pub(crate) leases: u32,
+    pub(crate) copies: u32,
+    /// Callbacks and descriptors that are being seen to, outside the lock.
+    pub(crate) calls: u32,
+    pub(crate) closed: bool,
+    pub(crate) destroyed: bool,
+    /// Links that want to be called, or have armed their descriptor.
+    pub(crate) watched: u32,
+    /// How often chunks have come, gone, and been changed.
+    pub(crate) changes: u64,
+    /// The link that is looked at first for a callback.
+    pub(crate) turn: u32,
+    /// Sides that are to be woken.
+    pub(crate) woken: u8,
+    /// Sides on which threads sleep, or have slept: see `hub_sides`.
+    pub(crate) asleep: u8,
+    /// Those that wait for other hubs as well, or progress the worker while they wait.
+    pub(crate) distant: u32,
+    /// What callers hold of leases, by number: in pieces that do not move.
+    pub(crate) handles: Vec<Box<[Lease]>>,
+    /// Keeps the hub until its last lease has ended.
+    pub(crate) kept: Option<Arc<Hub>>,
+    /// Streams have left marks on envelopes: see `hub_cuda`.
+    pub(crate) marked: bool,
+    /// How the last stream of the caller's ended that failed.
+    pub(crate) stream_fault: Option<Error>,
+    pub(crate) stats: HubStats,
+    /// How it goes without the lock.
+    pub(crate) plain: Plain,
+}
+
+/// The bits of a set of pools, one by one.
+pub(crate) fn bits(mut set: u32) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let bit = (set != 0).then(|| set.trailing_zeros())?;
+        set &= set - 1;
+        Some(bit)
+    })
+}
+
+impl State {
+    pub(crate) fn new(size: u64, max_chunks: u64, max_bytes: u64, retain: Retain, depth: u32) -> Self {
+        State {
+            size,
+            max_chunks,
+            max_bytes,
+            retain,
+            depth,
+            pools: Vec::new(),
+            in_flight: Vec::new(),
+            envelopes: Vec::new(),
+            chunks: Vec::new(),
+            free_chunk: NONE,
+            head: NONE,
+            tail: NONE,
+            queued: 0,
+            queued_bytes: 0,
+            reserved: 0,
+            lent: 0,
+            sources: 0,
+            source_ended: false,
+            drains: 0,
+            next_order: 0,
+            links: Vec::new(),
+            competing: 0,
+            broadcast: 0,
+            units: COMPETING,
+            cursors: [NONE; 64],
+            flow: false,
+            terms: Vec::new(),
+            free_terms: NONE,
+            leases: 0,
+            copies: 0,
+            calls: 0,
+            closed: false,
+            destroyed: false,
+            watched: 0,
+            changes: 0,
+            turn: 0,
+            woken: 0,
+            asleep: 0,
+            distant: 0,
+            handles: Vec::new(),
+            kept: None,
+            marked: false,
+            stream_fault: None,
+            stats: HubStats::default(),
+            plain: Plain::new(),
+        }
+    }
+
+    pub(crate) fn pool_of(&self, kind: MemoryKind) -> Option<u32> {
+        self.pools.iter().position(|pool| pool.kind == kind).map(|pool| pool as u32)
+    }
+
+    /// The pool of this kind, a new one if there is none; None where there are too many already.
+    pub(crate) fn pool(&mut self, kind: MemoryKind) -> Option<u32> {
+        if let found @ Some(_) = self.pool_of(kind) {
+            return found;
+        }
+        if self.pools.len() == MOST_POOLS {
+            return None;
+        }
+        self.pools.push(Pool {
+            kind,
+            free: NONE,
+            free_count: 0,
+            total: 0,
+            readers: 0,
+            lookers: 0,
+            demand: 0,
+            fault: None,
+        });
+        let (before, after) = (self.pools.len() - 1, self.pools.len());
+        let mut in_flight = vec![0; after * after];
+        for source in 0..before {
+            in_flight[source * after..][..before].copy_from_slice(&self.in_flight[source * before..][..before]);
+        }
+        self.in_flight = in_flight;
+        Some(before as u32)
+    }
+
+    /// More envelopes, and as many chunks: each holds at least one.
+    pub(crate) fn add(&mut self, pool: u32, blocks: Vec<Block>) {
+        self.envelopes.reserve(blocks.len());
+        self.chunks.reserve(blocks.len());
+        for block in blocks {
+            let number = self.envelopes.len() as u32;
+            let (leases, modifiers, copies) = (0, 0, 0);
+            let stage = Stage::Producing;
+            let (next, chunk, length) = (NONE, NONE, UNSET);
+            self.envelopes.push(Envelope { stage, pool, next, chunk, leases, modifiers, copies, length, block });
+            self.put_back(number);
+            self.pools[pool as usize].total += 1;
+            self.chunks.push(Chunk::empty(self.free_chunk));
+            self.free_chunk = self.chunks.len() as u32 - 1;
+        }
+    }
+
+    /// Takes a free envelope for something.
+    #[inline(always)]
+    pub(crate) fn take_free(&mut self, pool: u32, stage: Stage) -> Option<u32> {
+        let pool = &mut self.pools[pool as usize];
+        if pool.free == NONE {
+            return None;
+        }
+        let number = pool.free;
+        let envelope = &mut self.envelopes[number as usize];
+        pool.free = envelope.next;
+        pool.free_count -= 1;
+        envelope.stage = stage;
+        if envelope.block.fence.is_marked() {
+            envelope.block.fence.forget();
+        }
+        Some(number)
+    }
+
+    /// It holds nothing any more.
+    #[inline(always)]
+    pub(crate) fn put_back(&mut self, number: u32) {
+        let envelope = &mut self.envelopes[number as usize];
+        debug_assert!(envelope.stage != Stage::Free && envelope.leases == 0 && envelope.copies == 0);
+        if envelope.stage == Stage::Trashed {
+            self.stats.trashed_envelopes -= 1;
+        }
+        envelope.stage = Stage::Free;
+        let pool = &mut self.pools[envelope.pool as usize];
+        envelope.next = pool.free;
+        pool.free = number;
+        pool.free_count += 1;
+    }
+
+    /// It may have been looked at to the end.
+    #[inline(always)]
+    pub(crate) fn let_go(&mut self, number: u32) {
+        let envelope = &self.envelopes[number as usize];
+        if envelope.stage == Stage::Trashed && envelope.leases == 0 && envelope.copies == 0 {
+            self.put_back(number);
+        }
+    }
+
+    /// The replica of a chunk in a pool, which it has.
+    #[inline(always)]
+    pub(crate) fn replica(&self, chunk: u32, pool: u32) -> u32 {
+        let mut number = self.chunks[chunk as usize].first;
+        while self.envelopes[number as usize].pool != pool {
+            number = self.envelopes[number as usize].next;
+        }
+        number
+    }
+
+    /// A chunk has this replica from now on.
+    #[inline(always)]
+    pub(crate) fn attach(&mut self, number: u32, chunk_number: u32) {
+        let (envelope, chunk) = (&mut self.envelopes[number as usize], &mut self.chunks[chunk_number as usize]);
+        envelope.stage = Stage::Ready;
+        envelope.chunk = chunk_number;
+        envelope.next = chunk.first;
+        chunk.first = number;
+        chunk.replicas |= 1 << envelope.pool;
+    }
+
+    /// And does not any more.
+    pub(crate) fn detach(&mut self, number: u32) {
+        let (pool, next, chunk) = {
+            let envelope = &self.envelopes[number as usize];
+            (envelope.pool, envelope.next, envelope.chunk)
+        };
+        let chunk = &mut self.chunks[chunk as usize];
+        chunk.replicas &= !(1 << pool);
+        if chunk.first == number {
+            chunk.first = next;
+        } else {
+            let mut before = chunk.first;
+            while self.envelopes[before as usize].next != number {
+                before = self.envelopes[before as usize].next;
+            }
+            self.envelopes[before as usize].next = next;
+        }
+        self.trash(number);
+    }
+
+    /// Gives back an envelope that is no replica any more, or marks it for whoever looks at it last.
+    #[inline(always)]
+    pub(crate) fn trash(&mut self, number: u32) {
+        let envelope = &mut self.envelopes[number as usize];
+        if envelope.leases == 0 && envelope.copies == 0 {
+            return self.put_back(number);
+        }
+        envelope.stage = Stage::Trashed;
+        self.stats.trashed_envelopes += 1;
+    }
+
+    /// A new chunk, the youngest.
+    #[inline(always)]
+    pub(crate) fn append(&mut self, number: u32, length: u64) {
+        let place = self.free_chunk;
+        let chunk = &mut self.chunks[place as usize];
+        self.free_chunk = chunk.next;
+        // One by one: a struct that is put together first and then copied is read back before its parts have been written.
+        chunk.next = NONE;
+        chunk.previous = self.tail;
+        chunk.first = NONE;
+        (chunk.replicas, chunk.filling, chunk.failed) = (0, 0, 0);
+        chunk.order = self.next_order;
+        chunk.version = 0;
+        (chunk.taken, chunk.passed) = (0, 0);
+        chunk.holder = NONE;
+        (chunk.leases, chunk.consumers, chunk.modifiers) = (0, 0, 0);
+        (chunk.changed, chunk.hidden) = (false, false);
+        chunk.bytes = length;
+        self.next_order += 1;
+        if self.tail == NONE {
+            self.head = place;
+        } else {
+            self.chunks[self.tail as usize].next = place;
+        }
+        self.tail = place;
+        self.envelopes[number as usize].length = length;
+        self.attach(number, place);
+        self.queued += 1;
+        self.changes += 1;
+        self.queued_bytes += length;
+        self.stats.chunks_produced += 1;
+        self.stats.queue_high_water = self.stats.queue_high_water.max(self.queued);
+        self.move_cursors(NONE, place);
+    }
+
+    /// A chunk is no more.
+    #[inline(always)]
+    pub(crate) fn remove(&mut self, place: u32) {
+        let (mut number, previous, next) = {
+            let chunk = &self.chunks[place as usize];
+            (chunk.first, chunk.previous, chunk.next)
+        };
+        while number != NONE {
+            let following = self.envelopes[number as usize].next;
+            self.trash(number);
+            number = following;
+        }
+        match previous {
+            NONE => self.head = next,
+            previous => self.chunks[previous as usize].next = next,
+        }
+        match next {
+            NONE => self.tail = previous,
+            next => self.chunks[next as usize].previous = previous,
+        }
+        self.move_cursors(place, next);
+        let chunk = &mut self.chunks[place as usize];
+        self.queued -= 1;
+        self.changes += 1;
+        self.queued_bytes -= chunk.bytes;
+        self.stats.chunks_consumed += 1;
+        chunk.vanish(self.free_chunk);
+        self.free_chunk = place;
+    }
+
+    #[inline(always)]
+    fn move_cursors(&mut self, from: u32, to: u32) {
+        let mut units = self.units;
+        while units != 0 {
+            let cursor = &mut self.cursors[units.trailing_zeros() as usize];
+            if *cursor == from {
+                *cursor = to;
+            }
+            units &= units - 1;
+        }
+    }
+
+    /// The chunk of this history, if it still is in the queue.
+    #[inline(always)]
+    pub(crate) fn is_there(&self, place: u32, order: u64) -> bool {
+        self.chunks.get(place as usize).is_some_and(|chunk| chunk.order == order)
+    }
+
+    /// Those who have to have had a chunk before it goes.
+    #[inline(always)]
+    pub(crate) fn consumers(&self) -> u64 {
+        self.broadcast | if self.competing > 0 { COMPETING } else { 0 }
+    }
+
+    /// Has everybody had it?
+    #[inline(always)]
+    pub(crate) fn is_done(&self, place: u32) -> bool {
+        let passed = self.chunks[place as usize].passed;
+        passed != 0 && self.consumers() & !passed == 0
+    }
+
+    /// Is the link among those that get chunks?
+    #[inline(always)]
+    pub(crate) fn is_served(&self, link: u32) -> bool {
+        !self.flow || self.links[link as usize].in_flow
+    }
+
+    /// Bytes in the queue that a production may need: all that it could commit.
+    #[inline(always)]
+    pub(crate) fn has_room(&self) -> bool {
+        let chunks = self.queued + self.reserved;
+        chunks < self.max_chunks
+            && self.queued_bytes.saturating_add((self.reserved + 1).saturating_mul(self.size)) <= self.max_bytes
+    }
+
+    /// Nothing is in the queue, nothing is being produced, and after the end of the stream nobody is to be told of it any more.
+    pub(crate) fn is_drained(&mut self) -> Option<()> {
+        let told = !self.closed || self.destroyed || self.drains == 0;
+        (self.queued == 0 && self.reserved == self.lent && told).then_some(())
+    }
+
+    /// What an outsider may know.
+    pub(crate) fn stats(&self) -> HubStats {
+        HubStats {
+            free_envelopes: self.pools.iter().map(|pool| u64::from(pool.free_count)).sum(),
+            queued_chunks: self.queued,
+            ..self.stats
+        }
+    }
+}
+
+impl Chunk {
+    /// It is in no queue any more.
+    #[inline(always)]
+    pub(crate) fn vanish(&mut self, next_free: u32) {
+        self.order = NOWHERE;
+        self.next = next_free;
+    }
+
+    fn empty(next: u32) -> Self {
+        Chunk {
+            next,
+            previous: NONE,
+            first: NONE,
+            replicas: 0,
+            filling: 0,
+            failed: 0,
+            order: NOWHERE,
+            version: 0,
+            taken: 0,
+            passed: 0,
+            holder: NONE,
+            leases: 0,
+            consumers: 0,
+            modifiers: 0,
+            changed: false,
+            hidden: false,
+            bytes: 0,
+        }
+    }
+}

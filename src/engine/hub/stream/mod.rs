@@ -1,0 +1,10 @@
+//! Chunks from a hub to a hub in another process: `send` and `receive` are the two ends, `registry`
+//! a worker's ends.
+
+pub(crate) mod receive;
+pub(crate) mod registry;
+pub(crate) mod send;
+pub(crate) mod slot;
+pub(crate) mod stream;
+#[cfg(test)]
+pub(crate) mod stream_tests;

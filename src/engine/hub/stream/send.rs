@@ -1,0 +1,138 @@
+//! The sending end of a stream: chunks of a link that consumes go out, and are consumed when the other side has them.
+
+use crate::engine::base::status::Status;
+use crate::engine::core::request::operation::{flag, OpParams};
+use crate::engine::hub::lease::Refusal;
+use crate::engine::hub::memory::METADATA;
+use crate::engine::hub::stream::stream::{HubStream, Stage, Work};
+use crate::engine::messaging::tag::tag::Part;
+use crate::engine::wire::hub_stream::{StreamHeader, Tells};
+
+/// From here on a chunk waits at its sender until UCX puts it straight into its envelope; what is shorter is copied on its way. See docs/hub.md.
+const PULLED_FROM: u64 = 16 << 10;
+
+impl HubStream {
+    /// Sends what there is credit for. What is acknowledged is consumed.
+    pub(crate) fn send(&self, work: &mut Work) {
+        self.consume(work);
+        if work.end.is_some() {
+            // The other side closes when it has all of it.
+            return;
+        }
+        if self.is_given_up() {
+            return self.say_end(work, false);
+        }
+        while work.stage == Stage::Joined && work.end.is_none() && work.next - work.first < self.window(work) {
+            if work.next == work.granted {
+                return self.note_stall(work);
+            }
+            match self.lease(false) {
+                Ok(lease) => {
+                    self.place(work.next).hold(lease);
+                    self.send_chunk(work);
+                }
+                Err(Refusal::Closed) => {
+                    // Not of a hub that has been destroyed: that is no end, and its link is told.
+                    let last = !self.hub.state.lock().destroyed;
+                    return self.say_end(work, last);
+                }
+                Err(Refusal::Failed { .. }) => {
+                    return self.broken(work, "a chunk cannot be had where the link is", Status::IO_ERROR);
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn send_chunk(&self, work: &mut Work) {
+        let place = self.place(work.next);
+        // SAFETY: a lease of ours, which lasts until `place` ends it.
+        let Ok(view) = (unsafe { &*place.lease.get() }).view() else {
+            place.end(false);
+            return;
+        };
+        if work.peer.is_none_or(|peer| peer.size < view.length) {
+            place.end(false);
+            let why = format!("a chunk of {} bytes is longer than the envelopes there", view.length);
+            self.complain(&why);
+            work.is_last = true;
+            return self.say_end(work, false);
+        }
+        let mut bytes = [0; StreamHeader::WITH_METADATA];
+        let header = StreamHeader { count: work.next, ..self.header(work, Tells::Chunk) };
+        bytes[..StreamHeader::LENGTH].copy_from_slice(&header.encode());
+        // SAFETY: so many bytes, of an envelope that is ours to read.
+        let metadata = unsafe { std::slice::from_raw_parts(view.metadata, METADATA) };
+        bytes[StreamHeader::LENGTH..].copy_from_slice(metadata);
+        place.length.set(0);
+        let part = [Part { data: view.data.cast(), length: view.length as usize, memory_type: view.kind.to_network() }];
+        let data: &[Part] = if view.length == 0 { &[] } else { &part };
+        // The processor does not copy to a device.
+        let is_pulled = view.length >= PULLED_FROM || work.peer.is_some_and(|peer| peer.device);
+        let waits = if is_pulled && view.length > 0 { flag::RNDV } else { 0 };
+        // From here on it is on its way, whatever becomes of it.
+        work.next += 1;
+        let sent = self.begin(place, |params| {
+            // SAFETY: the lease keeps the envelope until the transfer has ended.
+            unsafe { self.endpoint.send_for_hub(&bytes, data, &OpParams { flags: waits, ..*params }) }
+        });
+        if let Err(error) = sent {
+            self.cannot(work, &error);
+        }
+    }
+
+    fn note_stall(&self, work: &mut Work) {
+        if work.stalled {
+            return;
+        }
+        let mut state = self.hub.state.lock();
+        if state.is_joined_by(self.seeker.link, self) && state.look(&self.seeker).is_ok() {
+            work.stalled = true;
+            state.stats.credit_stalls += 1;
+        }
+    }
+
+    fn say_end(&self, work: &mut Work, last: bool) {
+        work.end = Some((work.next, last));
+        let header = StreamHeader { mark: last, count: work.next, ..self.header(work, Tells::End) };
+        self.say(work, header);
+    }
+
+    /// What the other side has taken in for good, and UCX is done with.
+    fn consume(&self, work: &mut Work) {
+        while work.first < work.taken && self.place(work.first).outcome().is_some() {
+            self.place(work.first).end(true);
+            work.first += 1;
+        }
+    }
+
+    /// What the receiving end has said.
+    pub(crate) fn hear_receiver(&self, work: &mut Work, header: &StreamHeader) -> Result<(), &'static str> {
+        let StreamHeader { count, size, .. } = *header;
+        match header.tells {
+            Tells::Credit => {
+                if count < work.taken || count > work.next {
+                    return Err("it has taken in what was not sent");
+                }
+                if size < work.granted || size < work.next || size - count > self.window(work) {
+                    return Err("more credit than there are places, or less than before");
+                }
+                if size > work.granted {
+                    work.stalled = false;
+                }
+                (work.taken, work.granted) = (count, size);
+                Ok(())
+            }
+            Tells::Close => {
+                if count < work.taken || count > work.next {
+                    return Err("it has taken in what was not sent");
+                }
+                work.taken = count;
+                let heard = work.end.is_some_and(|(all, _)| all == count) && header.status == Status::OK.0;
+                work.stage = Stage::Clearing { over: heard };
+                Ok(())
+            }
+            _ => Err("it sends, and is to receive"),
+        }
+    }
+}

@@ -1,0 +1,571 @@
+//! What the other end of a stream may say that means no good: at most the stream is over, and no chunk and no envelope is lost with it.
+
+use crate::engine::base::seed::Random;
+use crate::engine::base::status::Status;
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::operation::OpParams;
+use crate::engine::core::worker::test_workers::{connect, new_worker};
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::hub::hub::{Hub, HubParams};
+use crate::engine::hub::lease::Refusal;
+use crate::engine::hub::link::{Link, LinkParams};
+use crate::engine::hub::memory::{MemoryKind, METADATA};
+use crate::engine::hub::state::{Retain, Role};
+use crate::engine::messaging::tag::tag::Part;
+use crate::engine::ucx::context::{feature, Context, ContextParams};
+use crate::engine::ucx::memory_type::HOST;
+use crate::engine::wire::hub_stream::{StreamHeader, Tells};
+use std::ptr::{null_mut, NonNull};
+use std::sync::Arc;
+
+const SIZE: usize = 100;
+const ENVELOPES: u64 = 3;
+const WINDOW: u32 = 2;
+const STREAM: u64 = 9;
+/// What the attacker calls its end.
+const THEIRS: u32 = 77;
+/// Passes after which what was sent has come, and has been answered.
+const PASSES: usize = 200;
+
+/// Two workers: one from which anything is sent, and one with a hub.
+struct Pair {
+    context: Arc<Context>,
+    attacker: Arc<Worker>,
+    worker: Arc<Worker>,
+    to_worker: Arc<Endpoint>,
+    to_attacker: Arc<Endpoint>,
+    hub: Arc<Hub>,
+    link: NonNull<Link>,
+}
+
+const HERE: MemoryKind = MemoryKind { memory_type: HOST, device_id: 0 };
+
+fn new_link(hub: &Arc<Hub>, role: Role) -> NonNull<Link> {
+    let params = LinkParams { broadcast: false, autocommit: false, on_ready: None, on_ready_arg: null_mut() };
+    let mut link = null_mut();
+    Link::make(hub, role, HERE, &params, |made| link = made).unwrap();
+    NonNull::new(link).unwrap()
+}
+
+fn hub_params(worker: &Arc<Worker>) -> HubParams {
+    HubParams {
+        envelope_size: SIZE as u64,
+        max_queue_chunks: 0,
+        max_queue_bytes: 0,
+        retain: Retain::Auto,
+        transfers_in_flight: 0,
+        worker: Some(worker.clone()),
+    }
+}
+
+/// A chunk.
+fn produce_in(hub: &Hub) {
+    let lease = hub.push(HERE).unwrap().unwrap();
+    // SAFETY: leased a moment ago.
+    drop(unsafe { &*lease }.commit(5, null_mut()).unwrap());
+}
+
+impl Pair {
+    /// With a link of this role that is connected, and has met the attacker's end.
+    fn new(role: Role) -> Self {
+        let features = feature::AM | feature::TAG;
+        let context = ContextParams { features, config: Vec::new(), local_network: true, name: None };
+        let context = Context::new(&context).unwrap();
+        let (attacker, worker) = (new_worker(&context), new_worker(&context));
+        let (to_worker, to_attacker) = (connect(&attacker, &worker), connect(&worker, &attacker));
+        let hub = Hub::new(&context, &hub_params(&worker)).unwrap();
+        hub.add_envelopes(HERE, ENVELOPES as usize).unwrap();
+        let link = new_link(&hub, role);
+        let pair = Pair { context, attacker, worker, to_worker, to_attacker, hub, link };
+        if role == Role::Consume {
+            produce_in(&pair.hub);
+        }
+        pair.link().connect(&pair.to_attacker, STREAM, WINDOW).unwrap();
+        // It knows the number, so nothing is asked of its worker, which would not know that of the attacker's end.
+        pair.say(&StreamHeader { to: pair.number(), ..pair.open(role) }, &[]);
+        pair.pass();
+        pair
+    }
+
+    fn link(&self) -> &Link {
+        // SAFETY: made by `make`, destroyed with the pair.
+        unsafe { self.link.as_ref() }
+    }
+
+    fn open(&self, role: Role) -> StreamHeader {
+        let (mark, size) = (role == Role::Consume, SIZE as u64);
+        StreamHeader { mark, window: WINDOW, count: STREAM, size, ..StreamHeader::new(Tells::Open, 0, THEIRS) }
+    }
+
+    /// The number of this side's end.
+    fn number(&self) -> u32 {
+        let state = self.hub.state.lock();
+        let stream = state.links[0].watch.stream.clone();
+        drop(state);
+        stream.map_or(0, |stream| stream.own_number())
+    }
+
+    fn header(&self, tells: Tells) -> StreamHeader {
+        StreamHeader::new(tells, self.number(), THEIRS)
+    }
+
+    fn chunk(&self, place: u64) -> StreamHeader {
+        StreamHeader { count: place, ..self.header(Tells::Chunk) }
+    }
+
+    fn credit(&self, taken: u64, granted: u64) -> StreamHeader {
+        StreamHeader { count: taken, size: granted, ..self.header(Tells::Credit) }
+    }
+
+    fn say(&self, header: &StreamHeader, data: &[u8]) {
+        let behind = if header.tells == Tells::Chunk { METADATA } else { 0 };
+        self.say_bytes(&[&header.encode()[..], &vec![0x5a; behind]].concat(), data);
+    }
+
+    fn say_bytes(&self, header: &[u8], data: &[u8]) {
+        let part = [Part { data: data.as_ptr().cast_mut().cast(), length: data.len(), memory_type: HOST }];
+        let parts: &[Part] = if data.is_empty() { &[] } else { &part };
+        // SAFETY: so short that it is copied inside the call.
+        unsafe { self.to_worker.send_for_hub(header, parts, &OpParams::DEFAULT) }.unwrap();
+    }
+
+    fn pass(&self) {
+        for _ in 0..PASSES {
+            self.attacker.progress().unwrap();
+            self.worker.progress().unwrap();
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.hub.state.lock().links[0].watch.stream.is_none()
+    }
+
+    /// So many chunks are in the queue, and everything else is free.
+    fn check(&self, queued: u64) {
+        let stats = self.hub.stats().unwrap();
+        assert_eq!((stats.queued_chunks, stats.free_envelopes), (queued, ENVELOPES - queued), "{stats:?}");
+        assert_eq!((stats.leased_envelopes, stats.trashed_envelopes), (0, 0), "{stats:?}");
+        assert_eq!(self.hub.state.lock().lent, 0);
+    }
+
+    /// This is answered by the end of the stream.
+    fn ends_by(&self, header: &StreamHeader, data: &[u8], queued: u64) {
+        assert!(!self.is_over());
+        self.say(header, data);
+        self.pass();
+        assert!(self.is_over(), "{header:?}");
+        self.check(queued);
+    }
+
+    /// And this by nothing.
+    fn is_let_pass(&self, header: &[u8]) {
+        self.say_bytes(header, &[]);
+        self.pass();
+        assert!(!self.is_over(), "{header:?}");
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        // SAFETY: made by `make`, once.
+        unsafe { Link::destroy(self.link.as_ptr()) };
+        self.hub.clone().destroy();
+        self.worker.clone().destroy();
+        self.attacker.clone().destroy();
+    }
+}
+
+#[test]
+fn a_receiver_takes_what_is_next_and_what_there_is_credit_for() {
+    let receiver = || Pair::new(Role::Produce);
+    let data = [7; SIZE + 1];
+    let pair = receiver();
+    pair.ends_by(&pair.chunk(1), &data[..5], 0);
+    let pair = receiver();
+    pair.ends_by(&pair.chunk(0), &data, 0);
+    let pair = receiver();
+    pair.say(&pair.chunk(0), &data[..SIZE]);
+    pair.pass();
+    pair.ends_by(&pair.chunk(0), &data[..5], 1);
+    let pair = receiver();
+    for place in 0..ENVELOPES {
+        pair.say(&pair.chunk(place), &data[..5]);
+        pair.pass();
+    }
+    // There is no envelope any more.
+    pair.ends_by(&pair.chunk(ENVELOPES), &data[..5], ENVELOPES);
+}
+
+#[test]
+fn a_receiver_hears_of_an_end_that_is_one() {
+    let end = |pair: &Pair, count| StreamHeader { count, ..pair.header(Tells::End) };
+    let pair = Pair::new(Role::Produce);
+    pair.ends_by(&end(&pair, 1), &[], 0);
+    assert!(!pair.hub.state.lock().closed);
+    let pair = Pair::new(Role::Produce);
+    pair.ends_by(&pair.credit(0, 1), &[], 0);
+    let pair = Pair::new(Role::Produce);
+    pair.say(&pair.chunk(0), &[1; 5]);
+    let all = StreamHeader { mark: true, ..end(&pair, 1) };
+    pair.ends_by(&all, &[], 1);
+    assert!(pair.hub.state.lock().closed);
+}
+
+#[test]
+fn a_sender_believes_what_can_be_so() {
+    let close = |pair: &Pair, count| StreamHeader { count, ..pair.header(Tells::Close) };
+    let sender = || Pair::new(Role::Consume);
+    let window = u64::from(WINDOW);
+    let pair = sender();
+    pair.ends_by(&pair.credit(0, window + 1), &[], 1);
+    let pair = sender();
+    pair.ends_by(&pair.credit(1, 1), &[], 1);
+    let pair = sender();
+    pair.say(&pair.credit(0, 1), &[]);
+    pair.pass();
+    assert_eq!(pair.hub.stats().unwrap().leased_envelopes, 1);
+    pair.ends_by(&pair.credit(2, 3), &[], 1);
+    let pair = sender();
+    pair.say(&pair.credit(0, 2), &[]);
+    pair.pass();
+    pair.ends_by(&pair.credit(0, 1), &[], 1);
+    let pair = sender();
+    pair.say(&pair.credit(0, 1), &[]);
+    pair.pass();
+    pair.say(&pair.credit(1, 2), &[]);
+    pair.pass();
+    pair.check(0);
+    pair.ends_by(&pair.credit(0, 2), &[], 0);
+    let pair = sender();
+    pair.ends_by(&close(&pair, 1), &[], 1);
+    let pair = sender();
+    pair.ends_by(&pair.chunk(0), &[1; 5], 1);
+}
+
+/// The link goes when everything has come, and the end that is told then is not that of its hub: the next one brings it.
+#[test]
+fn an_end_is_told_to_who_takes_the_place() {
+    for chunks in [1, 0] {
+        let pair = Pair::new(Role::Consume);
+        let source = Hub::new(&pair.context, &hub_params(&pair.attacker)).unwrap();
+        source.add_envelopes(HERE, ENVELOPES as usize).unwrap();
+        let (out, number) = (new_link(&source, Role::Consume), STREAM + 1);
+        let first = new_link(&pair.hub, Role::Produce);
+        // SAFETY: all of them are alive until they are destroyed here.
+        let (sends, takes) = unsafe { (out.as_ref(), first.as_ref()) };
+        sends.connect(&pair.to_worker, number, WINDOW).unwrap();
+        takes.connect(&pair.to_attacker, number, WINDOW).unwrap();
+        for _ in 0..chunks {
+            produce_in(&source);
+        }
+        pair.pass();
+        assert_eq!(source.stats().unwrap().chunks_consumed, chunks);
+        // The end is on its way when the link goes.
+        source.close().unwrap();
+        pair.attacker.progress().unwrap();
+        // SAFETY: once.
+        unsafe { Link::destroy(first.as_ptr()) };
+        pair.pass();
+        assert!(!pair.hub.state.lock().closed);
+        assert!(!source.drain(0).unwrap());
+        let second = new_link(&pair.hub, Role::Produce);
+        // SAFETY: as above.
+        unsafe { second.as_ref() }.connect(&pair.to_attacker, number, WINDOW).unwrap();
+        pair.pass();
+        assert!(pair.hub.state.lock().closed && source.drain(0).unwrap());
+        for link in [second, out] {
+            // SAFETY: once.
+            unsafe { Link::destroy(link.as_ptr()) };
+        }
+        source.destroy();
+    }
+}
+
+/// Where the receiver's envelopes are on a device, a chunk waits at its sender until it is pulled there, however short it is; but for one without data.
+#[test]
+fn what_goes_to_a_device_is_pulled() {
+    for (device, length, waits) in [(true, 5, true), (false, 5, false), (true, 0, false)] {
+        let (pair, number) = (Pair::new(Role::Consume), STREAM + 1);
+        let hub = Hub::new(&pair.context, &hub_params(&pair.worker)).unwrap();
+        hub.add_envelopes(HERE, 1).unwrap();
+        let link = new_link(&hub, Role::Consume);
+        let lease = hub.push(HERE).unwrap().unwrap();
+        // SAFETY: leased a moment ago, and the link is alive until it is destroyed here.
+        unsafe {
+            drop((*lease).commit(length, null_mut()).unwrap());
+            link.as_ref().connect(&pair.to_attacker, number, WINDOW).unwrap();
+        }
+        let stream = hub.state.lock().links[0].watch.stream.clone().unwrap();
+        let from = THEIRS + 1;
+        let to = stream.own_number();
+        pair.say(&StreamHeader { device, count: number, from, to, ..pair.open(Role::Consume) }, &[]);
+        pair.pass();
+        pair.say(&StreamHeader { size: 1, ..StreamHeader::new(Tells::Credit, to, from) }, &[]);
+        for _ in 0..PASSES {
+            pair.attacker.progress().unwrap();
+        }
+        for _ in 0..PASSES {
+            pair.worker.progress().unwrap();
+        }
+        assert_eq!(hub.stats().unwrap().leased_envelopes, 1, "it has been sent");
+        assert_eq!(stream.place(0).outcome().is_none(), waits, "{length} bytes, to a device: {device}");
+        // SAFETY: once.
+        unsafe { Link::destroy(link.as_ptr()) };
+        pair.pass();
+        hub.destroy();
+    }
+}
+
+/// The receiving hub goes when a chunk has come whose turn has not: it has not got that.
+#[test]
+fn what_a_hub_that_goes_has_not_got_is_offered_again() {
+    let pair = Pair::new(Role::Consume);
+    let (source, target) =
+        (Hub::new(&pair.context, &hub_params(&pair.attacker)), Hub::new(&pair.context, &hub_params(&pair.worker)));
+    let (source, target) = (source.unwrap(), target.unwrap());
+    for hub in [&source, &target] {
+        hub.add_envelopes(HERE, ENVELOPES as usize).unwrap();
+    }
+    let (out, into) = (new_link(&source, Role::Consume), new_link(&target, Role::Produce));
+    // SAFETY: both are alive until they are destroyed here.
+    unsafe {
+        out.as_ref().connect(&pair.to_worker, STREAM + 1, WINDOW).unwrap();
+        into.as_ref().connect(&pair.to_attacker, STREAM + 1, WINDOW).unwrap();
+    }
+    produce_in(&source);
+    pair.pass();
+    assert_eq!(source.stats().unwrap().chunks_consumed, 1);
+    produce_in(&source);
+    for _ in 0..PASSES {
+        pair.attacker.progress().unwrap();
+    }
+    assert_eq!(source.stats().unwrap().leased_envelopes, 1, "it is on its way");
+    target.destroy();
+    pair.pass();
+    let stats = source.stats().unwrap();
+    assert_eq!((stats.chunks_consumed, stats.queued_chunks, stats.leased_envelopes), (1, 1, 0), "{stats:?}");
+    for link in [out, into] {
+        // SAFETY: once.
+        unsafe { Link::destroy(link.as_ptr()) };
+    }
+    source.destroy();
+}
+
+/// A stream whose turn is under way when its link goes takes nothing in the name of the link that comes in its place.
+#[test]
+fn a_link_that_is_gone_takes_nothing() {
+    let pair = Pair::new(Role::Consume);
+    let params = LinkParams { broadcast: true, autocommit: false, on_ready: None, on_ready_arg: null_mut() };
+    let broadcast = || {
+        let mut link = null_mut();
+        Link::make(&pair.hub, Role::Consume, HERE, &params, |made| link = made).unwrap();
+        NonNull::new(link).unwrap()
+    };
+    let gone = broadcast();
+    // SAFETY: just made.
+    unsafe { gone.as_ref() }.connect(&pair.to_attacker, STREAM + 1, WINDOW).unwrap();
+    let stream = pair.hub.state.lock().links[1].watch.stream.clone().unwrap();
+    // SAFETY: once.
+    unsafe { Link::destroy(gone.as_ptr()) };
+    let next = broadcast();
+    assert!(matches!(stream.lease(false), Err(Refusal::NotNow)));
+    // SAFETY: alive until it is destroyed here.
+    let lease = unsafe { next.as_ref() }.lease(0).unwrap().unwrap();
+    // SAFETY: leased a moment ago, and the link once.
+    unsafe {
+        drop((*lease).abort(null_mut()).unwrap());
+        Link::destroy(next.as_ptr());
+    }
+}
+
+/// What becomes of a stream into a hub.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Fate {
+    Ends,
+    Breaks,
+    LosesItsLink,
+}
+
+/// A hub with two streams into it, whose links have numbers from 1 on; `gone` are not there any more.
+struct Fed {
+    pair: Pair,
+    links: [NonNull<Link>; 2],
+    gone: [bool; 2],
+}
+
+impl Fed {
+    fn new() -> Self {
+        // Its own link reads.
+        let pair = Pair::new(Role::Consume);
+        let links = [Role::Produce; 2].map(|role| new_link(&pair.hub, role));
+        let fed = Fed { pair, links, gone: [false; 2] };
+        (0..2).for_each(|number| fed.connect(number, 1));
+        fed
+    }
+
+    fn theirs(number: usize, time: u32) -> u32 {
+        THEIRS + 10 * time + number as u32
+    }
+
+    fn connect(&self, number: usize, time: u32) {
+        let stream = STREAM + 1 + number as u64;
+        // SAFETY: alive as long as it is not gone.
+        unsafe { self.links[number].as_ref() }.connect(&self.pair.to_attacker, stream, WINDOW).unwrap();
+        let (from, to) = (Self::theirs(number, time), self.own(number));
+        self.pair.say(&StreamHeader { count: stream, from, to, ..self.pair.open(Role::Produce) }, &[]);
+        self.pair.pass();
+    }
+
+    fn own(&self, number: usize) -> u32 {
+        let stream = self.pair.hub.state.lock().links[1 + number].watch.stream.clone();
+        stream.map_or(0, |stream| stream.own_number())
+    }
+
+    fn meets(&mut self, number: usize, time: u32, fate: Fate) {
+        let to = self.own(number);
+        let end = StreamHeader { mark: true, ..StreamHeader::new(Tells::End, to, Self::theirs(number, time)) };
+        match fate {
+            Fate::Ends => self.pair.say(&end, &[]),
+            Fate::Breaks => self.pair.say(&StreamHeader { count: 5, ..end }, &[]),
+            Fate::LosesItsLink => self.part(number),
+        }
+        self.pair.pass();
+    }
+
+    fn part(&mut self, number: usize) {
+        if !std::mem::replace(&mut self.gone[number], true) {
+            // SAFETY: made by `make`, once.
+            unsafe { Link::destroy(self.links[number].as_ptr()) };
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.pair.hub.state.lock().closed
+    }
+}
+
+impl Drop for Fed {
+    fn drop(&mut self) {
+        (0..2).for_each(|number| self.part(number));
+    }
+}
+
+/// It is at its end when all streams into it are that have not gone with their links. What was cut off is none, in whatever order that came, and can be replaced.
+#[test]
+fn a_hub_that_several_feed_ends_when_all_of_them_have() {
+    use Fate::{Breaks, Ends, LosesItsLink};
+    for (fates, is_end) in [
+        ([Ends, Ends], true),
+        ([Breaks, Ends], false),
+        ([LosesItsLink, Ends], true),
+        ([Breaks, Breaks], false),
+        ([Breaks, LosesItsLink], false),
+        ([LosesItsLink, LosesItsLink], false),
+    ] {
+        for first in 0..2 {
+            let mut fed = Fed::new();
+            for number in [first, 1 - first] {
+                assert!(!fed.is_closed(), "{fates:?}, {first} first");
+                fed.meets(number, 1, fates[number]);
+            }
+            assert_eq!(fed.is_closed(), is_end, "{fates:?}, {first} first");
+        }
+    }
+    for last in [Ends, LosesItsLink] {
+        let mut fed = Fed::new();
+        fed.meets(0, 1, Breaks);
+        fed.meets(1, 1, Ends);
+        fed.connect(0, 2);
+        assert!(!fed.is_closed());
+        fed.meets(0, 2, Breaks);
+        assert!(!fed.is_closed());
+        if last == Ends {
+            fed.connect(0, 3);
+        }
+        fed.meets(0, 3, last);
+        assert!(fed.is_closed(), "{last:?}");
+    }
+}
+
+#[test]
+fn what_is_not_for_it_passes_it_by() {
+    for role in [Role::Produce, Role::Consume] {
+        let pair = Pair::new(role);
+        let number = pair.number();
+        let (to, from) = (number + 1, THEIRS + 1);
+        for header in [pair.header(Tells::Close), pair.header(Tells::End), pair.credit(5, 9)] {
+            pair.is_let_pass(&StreamHeader { to, ..header }.encode());
+            pair.is_let_pass(&StreamHeader { from, ..header }.encode());
+        }
+        pair.is_let_pass(&[]);
+        pair.is_let_pass(&[0xff; StreamHeader::LENGTH]);
+        pair.is_let_pass(&pair.header(Tells::Chunk).encode());
+        // The same Open again; one of another stream, and of the wrong kind.
+        pair.is_let_pass(&pair.open(role).encode());
+        pair.is_let_pass(&StreamHeader { count: STREAM + 1, ..pair.open(role) }.encode());
+        pair.is_let_pass(&StreamHeader { mark: role != Role::Consume, ..pair.open(role) }.encode());
+        assert_eq!(pair.number(), number);
+        // Ends that nobody here knows are not kept without number.
+        for stream in 0..1000 {
+            pair.say(&StreamHeader { count: 1000 + stream, ..pair.open(role) }, &[]);
+        }
+        pair.pass();
+        assert!(pair.worker.hub_streams.unmet() <= 256);
+        assert!(!pair.is_over());
+    }
+}
+
+#[test]
+fn whatever_comes_nothing_is_lost() {
+    let mut random = Random::announced();
+    let mut chance = |below: u64| random.below(below as usize) as u64;
+    for round in 0..60 {
+        let role = if round % 2 == 0 { Role::Produce } else { Role::Consume };
+        let pair = Pair::new(role);
+        for _ in 0..40 {
+            let tells = [Tells::Open, Tells::Chunk, Tells::Credit, Tells::End, Tells::Close][chance(5) as usize];
+            let number = pair.number();
+            let (count, size) = (chance(4), chance(5));
+            let header = StreamHeader {
+                mark: chance(2) == 0,
+                device: tells == Tells::Open && chance(2) == 0,
+                window: if tells == Tells::Open { chance(4) as u32 } else { 0 },
+                to: if chance(6) == 0 { 0 } else { number },
+                from: THEIRS + (chance(4) == 0) as u32,
+                count: if tells == Tells::Open && chance(3) > 0 { STREAM } else { count },
+                size: if matches!(tells, Tells::Open | Tells::Credit) { size } else { 0 },
+                status: -(chance(2) as i32),
+                tells,
+            };
+            let length = if tells == Tells::Chunk { chance(SIZE as u64 + 2) as usize } else { 0 };
+            pair.say(&header, &[3; SIZE + 1][..length]);
+            if chance(3) == 0 {
+                pair.pass();
+            }
+        }
+        pair.pass();
+        // SAFETY: not used afterwards, but for its own.
+        unsafe { Link::destroy(pair.link.as_ptr()) };
+        // The attacker says nothing to that, so it is the end of the endpoint that ends it.
+        pair.worker.clone().destroy();
+        let stats = pair.hub.stats().unwrap();
+        assert_eq!((stats.leased_envelopes, stats.trashed_envelopes), (0, 0), "{stats:?}");
+        assert_eq!(stats.queued_chunks + stats.free_envelopes, ENVELOPES, "{stats:?}");
+        assert_eq!(stats.chunks_produced - stats.chunks_consumed, stats.queued_chunks);
+        pair.hub.clone().destroy();
+        pair.attacker.clone().destroy();
+        std::mem::forget(pair);
+    }
+}
+
+#[test]
+fn a_refused_link_is_as_it_was() {
+    let pair = Pair::new(Role::Produce);
+    let other = new_link(&pair.hub, Role::Consume);
+    // SAFETY: just made.
+    let refused = unsafe { other.as_ref() }.connect(&pair.to_worker, STREAM, 1).unwrap_err();
+    assert_eq!(refused.status(), Status::INVALID_PARAM);
+    assert!(refused.message().contains("endpoint"), "an endpoint of another worker");
+    // SAFETY: once.
+    unsafe { Link::destroy(other.as_ptr()) };
+}

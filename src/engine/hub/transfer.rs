@@ -1,0 +1,270 @@
+//! Transfers: which chunk is copied where, and for which of them an envelope is given up.
+//!
+//! The oldest chunk comes first. Where a chunk is wanted is what the links say that are served: one that consumes wants each chunk it has not
+//! had, one that peeks or modifies wants all, as each will be the top one. A transfer holds its source and its target, not the chunk: that
+//! may be consumed or changed meanwhile, and then the copy is dropped.
+#![deny(unsafe_code)]
+
+use crate::engine::base::status::Error;
+use crate::engine::hub::cuda::Mark;
+use crate::engine::hub::memory::{MemoryKind, Span};
+use crate::engine::hub::state::{bits, Retain, Role, Stage, State, COMPETING, NONE};
+use crate::engine::hub::wait::{DATA, ROOM};
+use crate::engine::ucx::memory_type::CUDA;
+use std::sync::Arc;
+
+/// A copy that is to be made, or is being made.
+pub(crate) struct Transfer {
+    chunk: u32,
+    order: u64,
+    version: u32,
+    source: u32,
+    target: u32,
+    pub(crate) from: Span,
+    pub(crate) to: Span,
+    pub(crate) length: u64,
+    pub(crate) from_kind: MemoryKind,
+    pub(crate) to_kind: MemoryKind,
+    /// What a GPU has to wait for before it copies.
+    pub(crate) after: [Option<Arc<Mark>>; 2],
+}
+
+impl Transfer {
+    /// A GPU copies.
+    pub(crate) fn is_by_gpu(&self) -> bool {
+        self.from_kind.memory_type == CUDA || self.to_kind.memory_type == CUDA
+    }
+}
+
+impl State {
+    /// What the links that are served want, anew: after a change of theirs.
+    pub(crate) fn count_wants(&mut self) {
+        for pool in &mut self.pools {
+            (pool.readers, pool.lookers) = (0, 0);
+        }
+        for number in 0..self.links.len() {
+            let link = &self.links[number];
+            if !link.alive || link.role == Role::Produce || !self.is_served(number as u32) {
+                continue;
+            }
+            let pool = &mut self.pools[link.pool as usize];
+            match link.role {
+                Role::Consume => pool.readers |= link.unit,
+                _ => pool.lookers += 1,
+            }
+        }
+    }
+
+    /// The pools in which a chunk is going to be read.
+    fn wanted(&self, place: u32) -> u32 {
+        self.wanted_by_all_but(self.chunks[place as usize].passed, place)
+    }
+
+    /// The same, but for these consumers.
+    fn wanted_by_all_but(&self, had: u64, place: u32) -> u32 {
+        let top = self.head == place;
+        let mut wanted = 0;
+        for (number, pool) in self.pools.iter().enumerate() {
+            let here = pool.lookers > 0 || pool.readers & !had != 0 || (top && pool.demand > 0);
+            wanted |= u32::from(here) << number;
+        }
+        wanted
+    }
+
+    /// The pool in which the consumer that holds a chunk has swapped it away: what is copied there would be for its competitors, who get it only if it comes back,
+    /// and then there is the envelope that was held. Not where others are to read it as well.
+    fn swapped_away(&self, place: u32) -> u32 {
+        let chunk = &self.chunks[place as usize];
+        if chunk.taken & COMPETING == 0 || chunk.holder == NONE {
+            return 0;
+        }
+        let pool = 1 << self.links[chunk.holder as usize].pool;
+        pool & !self.wanted_by_all_but(chunk.passed | COMPETING, place)
+    }
+
+    /// A transfer that can begin now: it has begun, as far as the hub is concerned.
+    pub(crate) fn begin_transfer(&mut self) -> Option<Transfer> {
+        if self.pools.len() < 2 || self.destroyed {
+            return None;
+        }
+        let mut exhausted = 0;
+        for (number, pool) in self.pools.iter().enumerate() {
+            exhausted |= u32::from(pool.total == 0) << number;
+        }
+        let mut place = self.head;
+        while place != NONE {
+            let chunk = &self.chunks[place as usize];
+            if chunk.modifiers == 0 && !chunk.hidden {
+                let mut missing = self.wanted(place) & !(chunk.replicas | chunk.filling | chunk.failed | exhausted);
+                if missing != 0 {
+                    missing &= !self.swapped_away(place);
+                }
+                for pool in bits(missing) {
+                    let Some(source) = self.source(place, pool) else { continue };
+                    if self.marked && !self.is_copied_from(source, pool, place) {
+                        continue;
+                    }
+                    if self.pools[pool as usize].free == NONE
+                        && !self.reclaim(pool, self.chunks[place as usize].order, false)
+                    {
+                        exhausted |= 1 << pool;
+                        continue;
+                    }
+                    return self.begin(place, source, pool);
+                }
+            }
+            place = self.chunks[place as usize].next;
+        }
+        None
+    }
+
+    /// The replica to copy from: the host's, if there is one; None while too many transfers are under way in this direction.
+    fn source(&self, place: u32, target: u32) -> Option<u32> {
+        let replicas = self.chunks[place as usize].replicas;
+        let host = |pool: &u32| self.pools[*pool as usize].kind.is_host();
+        let free = |pool: &u32| self.in_flight[*pool as usize * self.pools.len() + target as usize] < self.depth;
+        let pool = bits(replicas).filter(free).max_by_key(host)?;
+        Some(self.replica(place, pool))
+    }
+
+    /// Can a transfer begin there, as far as streams are concerned that write it? Where one has failed it never can.
+    fn is_copied_from(&mut self, source: u32, target: u32, place: u32) -> bool {
+        if self.is_written(source) {
+            return true;
+        }
+        let envelope = &self.envelopes[source as usize];
+        if envelope.block.fence.written.as_ref().is_some_and(|mark| mark.is_pending()) {
+            let on_gpu = |pool: u32| self.pools[pool as usize].kind.memory_type == CUDA;
+            return on_gpu(envelope.pool) || on_gpu(target);
+        }
+        self.chunks[place as usize].failed |= 1 << target;
+        self.pools[target as usize].fault = self.stream_fault.clone();
+        self.woken |= DATA;
+        false
+    }
+
+    fn begin(&mut self, place: u32, source: u32, pool: u32) -> Option<Transfer> {
+        let target = self.take_free(pool, Stage::Filling)?;
+        let (from, length, source_pool) = {
+            let envelope = &mut self.envelopes[source as usize];
+            envelope.copies += 1;
+            (envelope.block.span(), envelope.length, envelope.pool)
+        };
+        let pools = self.pools.len();
+        self.in_flight[source_pool as usize * pools + pool as usize] += 1;
+        self.copies += 1;
+        let chunk = &mut self.chunks[place as usize];
+        chunk.filling |= 1 << pool;
+        let (order, version) = (chunk.order, chunk.version);
+        let to = self.envelopes[target as usize].block.span();
+        let after = if self.marked {
+            let written = &self.envelopes[source as usize].block.fence.written;
+            let used = self.envelopes[target as usize].block.fence.before_writing();
+            [written.clone().filter(|mark| mark.is_pending()), used.cloned()]
+        } else {
+            [None, None]
+        };
+        let (from_kind, to_kind) = (self.pools[source_pool as usize].kind, self.pools[pool as usize].kind);
+        Some(Transfer { chunk: place, order, version, source, target, from, to, length, from_kind, to_kind, after })
+    }
+
+    /// The copy has been made, or has failed.
+    pub(crate) fn end_transfer(&mut self, transfer: &Transfer, error: Option<Error>) {
+        let (source, target) = (transfer.source, transfer.target);
+        let pool = self.envelopes[target as usize].pool;
+        let pools = self.pools.len();
+        self.in_flight[self.envelopes[source as usize].pool as usize * pools + pool as usize] -= 1;
+        self.copies -= 1;
+        self.envelopes[source as usize].copies -= 1;
+        self.let_go(source);
+        let mut is_stale = true;
+        if self.is_there(transfer.chunk, transfer.order) {
+            let chunk = &mut self.chunks[transfer.chunk as usize];
+            chunk.filling &= !(1 << pool);
+            is_stale = chunk.version != transfer.version || chunk.hidden;
+            chunk.failed |= u32::from(error.is_some() && !is_stale) << pool;
+        }
+        if let Some(error) = error {
+            self.pools[pool as usize].fault = Some(error);
+            self.put_back(target);
+        } else if is_stale {
+            self.stats.stale_transfers += 1;
+            self.put_back(target);
+        } else {
+            self.stats.transfers += 1;
+            self.stats.transfer_bytes += transfer.length;
+            self.envelopes[target as usize].length = transfer.length;
+            self.attach(target, transfer.chunk);
+            if self.retain == Retain::UntilCopied {
+                // Whoever has asked for it, and not waited, is to find it.
+                self.thin_out(transfer.chunk, 1 << pool);
+            }
+        }
+        self.woken |= DATA | ROOM;
+    }
+
+    /// Gives back the replicas of a chunk that nobody is going to read, but one, and but those in these pools. While one of them is being changed, none: that
+    /// may be the only one that counts.
+    pub(crate) fn thin_out(&mut self, place: u32, kept: u32) {
+        if self.chunks[place as usize].modifiers > 0 {
+            return;
+        }
+        let unwanted = self.chunks[place as usize].replicas & !(self.wanted(place) | kept);
+        for pool in bits(unwanted) {
+            if self.chunks[place as usize].replicas.count_ones() > 1 {
+                self.detach(self.replica(place, pool));
+            }
+        }
+    }
+
+    /// A replica in this pool that can be given up: its chunk has others, and nobody waits to read it there; or its chunk is younger than
+    /// `order`, for whose sake it is. `settled`: one that no stream has anything left to do to.
+    pub(crate) fn redundant(&self, pool: u32, order: u64, settled: bool) -> Option<u32> {
+        if self.retain == Retain::Always || self.pools.len() < 2 {
+            return None;
+        }
+        let mut place = self.tail;
+        while place != NONE {
+            let chunk = &self.chunks[place as usize];
+            let has_others = chunk.replicas & (1 << pool) != 0 && chunk.replicas & !(1 << pool) != 0;
+            if has_others && chunk.order != order && chunk.modifiers == 0 {
+                let number = self.replica(place, pool);
+                let envelope = &self.envelopes[number as usize];
+                let unwanted = chunk.order > order || self.wanted(place) & (1 << pool) == 0;
+                let may_be = !settled || envelope.block.fence.is_settled();
+                if unwanted && may_be && envelope.leases == 0 && envelope.copies == 0 {
+                    return Some(number);
+                }
+            }
+            place = chunk.previous;
+        }
+        None
+    }
+
+    /// Gives one up.
+    pub(crate) fn reclaim(&mut self, pool: u32, order: u64, settled: bool) -> bool {
+        let Some(number) = self.redundant(pool, order, settled) else { return false };
+        self.detach(number);
+        true
+    }
+
+    /// A link is gone, and so is what remained of it: its number and its bit may be used again.
+    pub(crate) fn forget_link(&mut self, number: u32) {
+        let link = &self.links[number as usize];
+        if link.leases == 0 && link.role == Role::Consume && link.unit != COMPETING {
+            self.units &= !link.unit;
+        }
+    }
+
+    /// Consumers have gone: chunks that the others have had are done.
+    pub(crate) fn settle(&mut self) {
+        let mut place = self.head;
+        while place != NONE {
+            let next = self.chunks[place as usize].next;
+            if self.is_done(place) {
+                self.remove(place);
+            }
+            place = next;
+        }
+    }
+}

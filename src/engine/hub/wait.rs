@@ -1,0 +1,326 @@
+//! Waiting for what a hub has not got yet, and doing what a change has made possible.
+//!
+//! On what threads sleep, and how they are woken: `hub_sides`. Where the hub has a worker whose progress is manual, and the thread that waits may progress it, it
+//! does, as whoever waits for a request (`wait`): it polls, and then sleeps on the worker's descriptor, until its side's word has moved.
+//!
+//! Copies, but for those of GPUs, and callbacks are done by the thread whose call made them possible, one after the other, without the lock. What they make possible is theirs
+//! to do, too. A callback's own calls leave other callbacks of the hub to the loop that called it.
+
+use crate::engine::base::callback_frame::CallOut;
+use crate::engine::base::clock;
+use crate::engine::base::event_count::EventCount;
+use crate::engine::base::lasting::{lasting, Frames};
+use crate::engine::base::spin_lock::Held;
+use crate::engine::base::status::Status;
+use crate::engine::core::worker::deferred::CallbackScope;
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::hub::hub::Hub;
+use crate::engine::hub::ready::{Callback, Calls, Effect};
+use crate::engine::hub::state::{Envelope, State};
+pub(crate) use crate::engine::hub::waiters::{DATA, ROOM};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Those who wait for several hubs at once.
+pub(crate) static DISTANT: EventCount = EventCount::new();
+
+lasting! {
+    /// Callbacks on this thread's stack: their hubs, and their links there.
+    static RUNNING: Frames<(usize, u32)> = const { Frames::new() };
+}
+
+/// What a destroyed hub has kept for its last lease. It is let go of where nobody is inside the hub. One word, as every call that ends a lease hands it on: a
+/// larger one is written to the stack in small pieces and read again in large ones, which wait for the pieces to arrive in the cache.
+#[must_use]
+pub struct Retired(Option<Box<Rest>>);
+
+#[allow(dead_code)]
+#[derive(Default)]
+struct Rest {
+    envelopes: Vec<Envelope>,
+    kept: Option<Arc<Hub>>,
+    /// For a thread that is inside the hub, and has given away what else kept it.
+    inside: Option<Arc<Hub>>,
+}
+
+impl Retired {
+    pub(crate) const NOTHING: Retired = Retired(None);
+
+    /// Lets go of a hub no earlier than of the rest.
+    pub(crate) fn keep(&mut self, hub: Option<Arc<Hub>>) {
+        self.0.get_or_insert_default().inside = hub;
+    }
+}
+
+impl State {
+    /// Nobody uses what is left: it goes.
+    fn retire(&mut self) -> Retired {
+        let is_over = self.destroyed && self.leases == 0 && self.copies == 0 && self.calls == 0;
+        if is_over && (self.kept.is_some() || !self.envelopes.is_empty()) {
+            let envelopes = std::mem::take(&mut self.envelopes);
+            return Retired(Some(Box::new(Rest { envelopes, kept: self.kept.take(), inside: None })));
+        }
+        Retired(None)
+    }
+}
+
+impl Hub {
+    /// Gives the lock back after a change, and does what the change has made possible.
+    #[inline(always)]
+    pub(crate) fn leave(&self, mut state: Held<'_, State>) -> Retired {
+        let quiet = state.watched == 0 && state.pools.len() < 2 && !state.destroyed;
+        if quiet {
+            if state.plain.calm >= state.plain.patience {
+                state.open_lane();
+            }
+            self.unlock(state);
+            return Retired(None);
+        }
+        let may_call = self.may_call(&state);
+        let effect = state.next_effect(may_call);
+        let mut retired = state.retire();
+        let calls = Calls::new(&state);
+        self.unlock(state);
+        self.carry_on(effect, calls, &mut retired);
+        retired
+    }
+
+    #[inline(always)]
+    pub(crate) fn unlock(&self, state: Held<'_, State>) {
+        if self.unlock_one(state) {
+            self.wake_distant();
+        }
+    }
+
+    /// The same for one of several hubs that are locked: `go_on` has to follow when none is any more, and `wake_distant` before that, if this says so.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn unlock_one(&self, mut state: Held<'_, State>) -> bool {
+        let woken = std::mem::take(&mut state.woken);
+        let sleepers = self.sides.move_on(woken, &mut state.asleep);
+        let distant = woken != 0 && state.distant > 0;
+        drop(state);
+        if sleepers != 0 {
+            self.sides.wake(sleepers);
+        }
+        distant
+    }
+
+    /// Those who wait for several hubs, and those who progress the worker while they wait for this one.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn wake_distant(&self) {
+        DISTANT.notify();
+        if let Some(worker) = &self.worker {
+            worker.disturb();
+        }
+    }
+
+    /// The worker, if this thread is to progress it while it waits for what may come through it.
+    pub(crate) fn driven(&self) -> Option<&Worker> {
+        self.worker.as_deref().filter(|worker| worker.is_to_be_driven())
+    }
+
+    /// Nobody progresses the worker any more but those who wait: they look around.
+    pub(crate) fn change_over(&self) {
+        let mut state = self.state.lock();
+        state.woken |= DATA | ROOM;
+        self.unlock(state);
+    }
+
+    /// See `unlock_one`.
+    pub(crate) fn go_on(&self) {
+        let _ = self.leave(self.state.lock());
+    }
+
+    /// Does one thing after the other, until there is nothing to do.
+    fn carry_on(&self, mut effect: Effect, mut calls: Calls, retired: &mut Retired) {
+        loop {
+            let mut state = match effect {
+                Effect::Nothing => return,
+                Effect::Copy(transfer) if transfer.is_by_gpu() => {
+                    // Once it is the thread's the transfer keeps the hub for nobody else.
+                    retired.keep(self.me.upgrade());
+                    if let Some(pump) = self.pump.get() {
+                        pump.copy(transfer);
+                    }
+                    self.state.lock()
+                }
+                Effect::Copy(transfer) => {
+                    transfer.from.copy_to(transfer.to, transfer.length);
+                    let mut state = self.state.lock();
+                    state.end_transfer(&transfer, None);
+                    state
+                }
+                Effect::Call(link, callback, status) => {
+                    self.call(link, &callback, status);
+                    calls.count();
+                    let mut state = self.state.lock();
+                    state.links[link as usize].watch.calling -= 1;
+                    state.calls -= 1;
+                    // Its destruction may wait for that.
+                    state.woken |= DATA;
+                    state
+                }
+                Effect::Stir(stream) => {
+                    stream.stir();
+                    drop(stream);
+                    let mut state = self.state.lock();
+                    state.calls -= 1;
+                    state
+                }
+                Effect::Ring(event) => {
+                    ring(&event);
+                    let mut state = self.state.lock();
+                    state.calls -= 1;
+                    state
+                }
+            };
+            let may_call = calls.are_due(&state) && self.may_call(&state);
+            effect = state.next_effect(may_call);
+            let last = state.retire();
+            self.unlock(state);
+            if let Some(mut last) = last.0 {
+                last.inside = retired.0.take().and_then(|before| before.inside);
+                retired.0 = Some(last);
+            }
+        }
+    }
+
+    /// May this thread call back? Not inside a callback of this hub.
+    fn may_call(&self, state: &State) -> bool {
+        let here = std::ptr::from_ref(self) as usize;
+        state.watched > 0 && !RUNNING.with(|running| running.each().any(|(hub, _)| *hub == here))
+    }
+
+    fn call(&self, link: u32, callback: &Callback, status: Status) {
+        let here = std::ptr::from_ref(self) as usize;
+        RUNNING.during((here, link), || {
+            let _scope = CallbackScope::new();
+            // SAFETY: function and argument as the caller gave them; the link's destruction waits for this call, or comes from inside it.
+            unsafe { callback.function.call_out((callback.arg, callback.link, status.0)) };
+        });
+    }
+
+    /// Waits until no callback of the link's, or of any, runs on another thread.
+    pub(crate) fn await_callbacks(&self, link: Option<u32>) {
+        let here = std::ptr::from_ref(self) as usize;
+        let own = |number: u32| RUNNING.with(|running| running.each().any(|one| *one == (here, number)));
+        // No pass of the worker is needed for that, and none is to be made in the middle of whatever this is called from.
+        let _ = self.wait_as(
+            0,
+            u64::MAX,
+            false,
+            || None,
+            |state| {
+                let mut numbers = 0..state.links.len() as u32;
+                let busy = |number: u32| state.links[number as usize].watch.calling > 0 && !own(number);
+                let any = link.map_or_else(|| numbers.any(busy), busy);
+                (!any).then_some(())
+            },
+        );
+    }
+
+    /// Tries until that gives something, or the time runs out. `side` is where a change would come from. `plainly` tries without the lock (`hub_plain`).
+    #[inline(always)]
+    pub(crate) fn wait_for<T>(
+        &self,
+        side: usize,
+        timeout_ns: u64,
+        plainly: impl Fn() -> Option<T>,
+        attempt: impl FnMut(&mut State) -> Option<T>,
+    ) -> Option<T> {
+        self.wait_as(side, timeout_ns, true, plainly, attempt)
+    }
+
+    /// `drives`: where progress is manual it progresses meanwhile.
+    #[inline(always)]
+    fn wait_as<T>(
+        &self,
+        side: usize,
+        timeout_ns: u64,
+        drives: bool,
+        plainly: impl Fn() -> Option<T>,
+        mut attempt: impl FnMut(&mut State) -> Option<T>,
+    ) -> Option<T> {
+        let mut state = match self.state.lock_unless(&plainly) {
+            Ok(state) => state,
+            Err(found) => return Some(found),
+        };
+        let found = attempt(&mut state);
+        let _ = self.leave(state);
+        if found.is_some() || timeout_ns == 0 {
+            return found;
+        }
+        self.sleep_for(side, timeout_ns, drives, &plainly, &mut attempt)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn sleep_for<T>(
+        &self,
+        side: usize,
+        timeout_ns: u64,
+        drives: bool,
+        plainly: &dyn Fn() -> Option<T>,
+        attempt: &mut dyn FnMut(&mut State) -> Option<T>,
+    ) -> Option<T> {
+        let deadline = clock::deadline_after(timeout_ns);
+        let driven = || if drives { self.driven() } else { None };
+        loop {
+            if driven().is_none() {
+                let seen = self.sides.see(side);
+                self.sides.look_for(side, self.is_brisk(timeout_ns), &|| {
+                    self.sides.has_moved(side, seen) || self.is_offered(side)
+                });
+            }
+            if let Some(found) = plainly() {
+                return Some(found);
+            }
+            let mut state = self.state.lock();
+            let found = attempt(&mut state);
+            let left = clock::remaining(deadline);
+            if found.is_some() || left == Some(Duration::ZERO) {
+                let _ = self.leave(state);
+                return found;
+            }
+            let seen = self.sides.see(side);
+            // Looked at under the lock: a progress thread that goes later moves the word on.
+            let worker = driven();
+            match worker {
+                Some(_) => state.distant += 1,
+                None => state.asleep |= 1 << side,
+            }
+            state.interrupt();
+            // What this thread itself does now moves the word on.
+            let _ = self.leave(state);
+            let Some(worker) = worker else {
+                self.sides.sleep(side, seen, left);
+                continue;
+            };
+            let drove = worker.drive(&|| self.sides.has_moved(side, seen), deadline);
+            let mut state = self.state.lock();
+            state.distant -= 1;
+            if drove.is_err() {
+                // It cannot be progressed any more. What it has left to do here wakes those who sleep.
+                state.asleep |= 1 << side;
+                drop(state);
+                self.sides.sleep(side, seen, clock::remaining(deadline));
+            }
+        }
+    }
+}
+
+fn ring(event: &OwnedFd) {
+    let one = 1u64;
+    // SAFETY: a live descriptor and eight bytes. Fails only when it is readable already.
+    unsafe { libc::write(event.as_raw_fd(), (&raw const one).cast(), 8) };
+}
+
+/// Takes back what has rung.
+pub(crate) fn silence(event: &OwnedFd) {
+    let mut count = 0u64;
+    // SAFETY: a live descriptor, which does not block, and room for eight bytes.
+    unsafe { libc::read(event.as_raw_fd(), (&raw mut count).cast(), 8) };
+}

@@ -1,0 +1,375 @@
+//! The queue form of active messages, in UCXX's format: messages wait at their endpoint until they are received.
+//!
+//! What comes in is taken over in UCP's handler, put in its endpoint's queue after the pass, by when that knows its sender, and given to receives, each in the order of
+//! its side: buffers are made by the user's code. A receive that was cancelled meanwhile leaves its message where it was. A message that names a handler goes to that
+//! instead, as a multi-buffer message of one frame does (see `am_multi`). There is no credit: as UCXX's, the queue has no bound.
+
+use crate::engine::base::log;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::channel::dispatch::{complain, Reply};
+use crate::engine::core::channel::handler_table::Handler;
+use crate::engine::core::channel::message::{Form, Inbound, Sort};
+use crate::engine::core::channel::receive::Arrived;
+use crate::engine::core::channel::receive_buffers::Allocator;
+use crate::engine::core::endpoint::admission::Need;
+use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::request::inflight::{Out, Submission};
+use crate::engine::core::request::operation::{flag, OpParams, Submitted};
+use crate::engine::core::request::request::{Kind, Slot, SlotPointer, Ticket};
+use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::submission_ring::Queued;
+use crate::engine::core::worker::wait;
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::messaging::am::multi::MultiHandler;
+use crate::engine::messaging::am::send::Outgoing;
+use crate::engine::messaging::fetch::request::Making;
+use crate::engine::ucx::context::feature;
+use crate::engine::ucx::memory_type;
+use crate::engine::ucx::request_param::Param;
+use crate::engine::wire::header;
+use crate::engine::wire::ucxx_am::{CallbackName, Envelope};
+use crate::sys;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// UCP's id for it.
+pub(crate) const UCXX_ID: u32 = 0;
+/// Of `front`: nothing waits.
+const NONE: u64 = u64::MAX;
+const NOBODY: &str = "nobody here has an endpoint to its sender";
+
+/// A message that is for a handler, and that.
+type Named = (*const Slot, Rc<Handler<MultiHandler>>);
+
+/// Of one endpoint. Belongs to whoever is inside the gate, but for `front`.
+pub(crate) struct MessageQueue {
+    messages: RefCell<VecDeque<*const Slot>>,
+    receives: RefCell<VecDeque<Ticket>>,
+    /// Messages that are for a handler.
+    named: RefCell<VecDeque<Named>>,
+    /// A thread gives them to their handlers.
+    naming: Cell<bool>,
+    /// Length of the oldest message, for any thread.
+    front: AtomicU64,
+}
+
+impl Default for MessageQueue {
+    fn default() -> Self {
+        MessageQueue {
+            messages: RefCell::default(),
+            receives: RefCell::default(),
+            named: RefCell::default(),
+            naming: Cell::new(false),
+            front: AtomicU64::new(NONE),
+        }
+    }
+}
+
+impl MessageQueue {
+    fn show_front(&self) {
+        let messages = self.messages.borrow();
+        // SAFETY: a message of this worker's that nobody else has.
+        let length = messages.front().map_or(NONE, |slot| unsafe { &**slot }.length.get());
+        self.front.store(length, Ordering::Relaxed);
+    }
+
+    fn pop_named(&self) -> Option<Named> {
+        self.named.borrow_mut().pop_front()
+    }
+
+    fn pop_message(&self) -> Option<*const Slot> {
+        let message = self.messages.borrow_mut().pop_front();
+        self.show_front();
+        message
+    }
+}
+
+/// What goes out besides the data.
+#[derive(Clone, Copy)]
+pub struct Cover<'a> {
+    /// Whom it is for; the peer's queue where that is nobody.
+    pub callback: Option<CallbackName>,
+    /// Of which a copy is made.
+    pub header: &'a [u8],
+}
+
+impl Endpoint {
+    /// Sends a message that its peer's queue gets, or a handler.
+    ///
+    /// # Safety
+    /// `buffer` is readable for `length` bytes until the operation has completed; `out` is valid.
+    pub unsafe fn am_queue_send(
+        &self,
+        cover: Cover<'_>,
+        buffer: *const c_void,
+        length: usize,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        const ALLOWED: u64 = flag::NO_WAIT | flag::EAGER | flag::RNDV;
+        params.check(&self.worker.context, "message to a queue", ALLOWED)?;
+        let protocol = match params.flags & (flag::EAGER | flag::RNDV) {
+            0 => 0,
+            flag::EAGER => sys::UCP_AM_SEND_FLAG_EAGER,
+            _ => sys::UCP_AM_SEND_FLAG_RNDV,
+        };
+        wait::submit(params, out, |params, out| {
+            let worker = &self.worker;
+            let memory_type = memory_type::to_ucx(&worker.context, params.memory_type)?;
+            let told = memory_type.unwrap_or(sys::UCS_MEMORY_TYPE_HOST) as i32;
+            let envelope = Envelope { memory_type: told, callback: cover.callback, user_header: cover.header };
+            self.check_envelope(&envelope)?;
+            // The tag's place says how it is sent.
+            let tag = u64::from(protocol);
+            let describe = |slot: &Slot| {
+                let outgoing = Outgoing::with_header(envelope.length() as u16);
+                // SAFETY: room for as much, which is nobody's but ours.
+                let room = unsafe { std::slice::from_raw_parts_mut(slot.room(envelope.length()), envelope.length()) };
+                envelope.encode(room);
+                let buffer = buffer.cast_mut();
+                Queued { buffer, count: length, tag, memory_type, outgoing, endpoint: self, ..Queued::NOTHING }
+            };
+            if worker.goes_through_ring(params) {
+                self.check_open_outside()?;
+                worker.need(feature::AM)?;
+                let promised = self.promise(params, Need::of(length))?;
+                return worker.delay(Kind::AmQueueSend, length as u64, params, out, |slot| Queued {
+                    promise: promised.keep(),
+                    ..describe(slot)
+                });
+            }
+            let inside = worker.enter()?;
+            self.check_open()?;
+            inside.need(feature::AM)?;
+            if self.must_wait() {
+                self.check_queue(params, length)?;
+                return Ok(self.queue_described(Kind::AmQueueSend, length as u64, params, out, describe));
+            }
+            let slot = inside.take_slot();
+            slot.prepare(Kind::AmQueueSend);
+            let queued = describe(slot);
+            let posted = self.post_to_queue(slot, &queued);
+            inside.submitted(
+                slot,
+                posted,
+                Submission { endpoint: Some(self), params, length: length as u64, tag: 0 },
+                out,
+            )
+        })
+    }
+
+    /// Refuses a header that UCX could not carry, which it does not check.
+    fn check_envelope(&self, envelope: &Envelope<'_>) -> Result<()> {
+        let most = (self.worker.longest_am_header() + header::HEADER).min(u16::MAX.into());
+        if envelope.length() <= most {
+            return Ok(());
+        }
+        let most = most.saturating_sub(envelope.length() - envelope.user_header.len());
+        let length = envelope.user_header.len();
+        Err(Error::invalid(format!("header_length: {length} bytes are more than the {most} that the transports carry")))
+    }
+
+    /// Gives UCP such a message, whose slot has its header. Inside the gate.
+    pub(crate) fn post_to_queue(&self, slot: &Slot, queued: &Queued) -> sys::ucs_status_ptr_t {
+        let length = queued.outgoing.user_header.into();
+        let room = slot.room(length);
+        let mut param = Param::new(slot);
+        param.memory_type(queued.memory_type);
+        // UCXX finds its endpoint by this.
+        param.flags(sys::UCP_AM_SEND_FLAG_REPLY | queued.tag as u32);
+        let (ucp, buffer, count) = (self.ucp.get(), queued.buffer, queued.count);
+        // SAFETY: a live endpoint inside its worker's gate; the caller keeps the buffer, the worker the slot.
+        unsafe { sys::ucp_am_send_nbx(ucp, UCXX_ID, room.cast(), length, buffer, count, param.as_ptr()) }
+    }
+
+    /// Receives the oldest message that nobody has received, now or when it comes, into a buffer that is made for it.
+    ///
+    /// # Safety
+    /// `params.recv_info` is valid until the operation has completed; `out` is valid.
+    pub unsafe fn am_queue_recv(&self, allocator: Allocator, params: &OpParams, out: Out) -> Result<Submitted> {
+        params.check(&self.worker.context, "receive from a queue", 0)?;
+        let making = || Some(Making::by(allocator));
+        if self.worker.goes_through_ring(params) {
+            self.check_open_outside()?;
+            self.worker.need(feature::AM)?;
+            return self.worker.delay(Kind::AmQueueRecv, 0, params, out, |slot| {
+                slot.making.set(making());
+                slot.inbound.set(Inbound::NOTHING);
+                Queued { endpoint: self, ..Queued::NOTHING }
+            });
+        }
+        let inside = self.worker.enter()?;
+        self.check_open()?;
+        inside.need(feature::AM)?;
+        let slot = inside.take_slot();
+        slot.begin(Kind::AmQueueRecv, params, 0, 0, out.is_wanted());
+        slot.making.set(making());
+        slot.inbound.set(Inbound::NOTHING);
+        inside.start(slot, Some(self), params, out);
+        self.await_message(slot);
+        Ok(Submitted::Pending)
+    }
+
+    /// A receive that was started waits for its turn.
+    pub(crate) fn await_message(&self, slot: &Slot) {
+        // Until it has one.
+        slot.number.set(1);
+        self.queue.receives.borrow_mut().push_back(slot.ticket());
+        self.match_later();
+    }
+
+    fn match_later(&self) {
+        if let (false, Some(endpoint)) = (self.queue.messages.borrow().is_empty(), self.registered()) {
+            self.worker.push_event(Event::Queued(endpoint));
+        }
+    }
+
+    /// The length of the oldest message that nobody has received; none if there is none. Any thread.
+    pub fn am_queue_probe(&self) -> Option<u64> {
+        Some(self.queue.front.load(Ordering::Relaxed)).filter(|length| *length != NONE)
+    }
+
+    /// Gives messages to handlers and receives. After UCP's pass.
+    pub(crate) fn match_queue(&self) {
+        // One thread at a time, which goes on with what comes meanwhile: another would have them overtake each other while this one makes buffers.
+        if !self.queue.naming.replace(true) {
+            self.match_named();
+            self.queue.naming.set(false);
+        }
+        loop {
+            let Some(receive) = self.next_queue_receive() else { return };
+            let Some(message) = self.queue.pop_message() else { return };
+            self.queue.receives.borrow_mut().pop_front();
+            // SAFETY: a message of this worker's that nobody else has.
+            if !self.worker.make_room(receive, unsafe { &*message }) {
+                self.queue.messages.borrow_mut().push_front(message);
+                self.queue.show_front();
+            }
+        }
+    }
+
+    fn match_named(&self) {
+        while let Some((message, handler)) = self.queue.pop_named() {
+            // SAFETY: a message of this worker's that nobody else has.
+            let message = unsafe { &*message };
+            match self.registered().filter(|_| self.takes_messages()) {
+                Some(endpoint) => self.worker.arrive(message, &endpoint, handler),
+                None => {
+                    self.worker.message_gone(message);
+                    self.worker.drop_handler(handler);
+                }
+            }
+        }
+    }
+
+    fn next_queue_receive(&self) -> Option<Ticket> {
+        let mut receives = self.queue.receives.borrow_mut();
+        while let Some(ticket) = receives.front() {
+            if ticket.current().is_some() {
+                return Some(*ticket);
+            }
+            receives.pop_front();
+        }
+        None
+    }
+
+    /// Has this receive got no message yet? Then it gets none.
+    pub(crate) fn forget_queue_receive(&self, slot: &Slot) -> bool {
+        let mut receives = self.queue.receives.borrow_mut();
+        let before = receives.len();
+        receives.retain(|ticket| !std::ptr::eq(ticket.slot, slot));
+        receives.len() < before
+    }
+
+    /// Nobody can receive them any more.
+    pub(crate) fn drop_queue(&self) {
+        while let Some(message) = self.queue.pop_message() {
+            // SAFETY: as in `match_queue`.
+            self.worker.message_gone(unsafe { &*message });
+        }
+        while let Some((message, handler)) = self.queue.pop_named() {
+            // SAFETY: as above.
+            self.worker.message_gone(unsafe { &*message });
+            self.worker.drop_handler(handler);
+        }
+    }
+}
+
+impl Worker {
+    /// In UCP's handler, which it answers: takes a message in UCXX's format over, or drops it.
+    pub(crate) fn queued_came(&self, header: &[u8], arrived: &Arrived) -> sys::ucs_status_t {
+        let dropped = |status| if arrived.waits { status } else { sys::UCS_OK };
+        let envelope = match Envelope::decode(header) {
+            Ok(envelope) => envelope,
+            Err(why) => {
+                complain(why);
+                return dropped(sys::UCS_ERR_INVALID_PARAM);
+            }
+        };
+        let handler = envelope.callback.map(|name| self.queue_handlers.find(&name));
+        if let Some(None) = handler {
+            self.stats.am_unhandled.add(1);
+            log::write(log::INFO, c"worker", "a message to a callback by owner and number has no handler");
+            return dropped(sys::UCS_ERR_NO_ELEM);
+        }
+        if envelope.user_header.len() > u16::MAX.into() {
+            complain("a message of UCXX's with a header that is too long");
+            return dropped(sys::UCS_ERR_INVALID_PARAM);
+        }
+        let gone = self.endpoint_of(arrived.from).is_some_and(|endpoint| endpoint.phase() != Phase::Open);
+        if gone || arrived.from.is_null() {
+            complain(NOBODY);
+            return dropped(sys::UCS_ERR_CANCELED);
+        }
+        let cuda = envelope.memory_type == sys::UCS_MEMORY_TYPE_CUDA as i32;
+        let flags = (memory_type::of_frame(cuda) as u16) << header::flag::MEMORY;
+        let described = header::Header { flags, ..header::Header::of(header::Kind::Message) };
+        let (slot, keeps) = self.keep_arrived(&described, envelope.user_header, arrived);
+        slot.number.set(0);
+        debug_assert!(slot.inbound().form != Form::Gone);
+        let handler = handler.flatten();
+        if handler.is_some() {
+            slot.inbound.set(Inbound { sort: Sort::Named, ..slot.inbound.get() });
+        }
+        self.push_event(Event::QueueMessage(SlotPointer(slot), handler, Reply(arrived.from)));
+        keeps
+    }
+
+    /// After UCP's pass, and after its sender's Hello, which may have come in the same one.
+    pub(crate) fn queue_message_came(
+        &self,
+        message: SlotPointer,
+        handler: Option<Rc<Handler<MultiHandler>>>,
+        from: Reply,
+    ) {
+        let endpoint = self.endpoint_of(from.0);
+        let Some(endpoint) = endpoint.filter(|endpoint| endpoint.phase() == Phase::Open && !self.is_over.get()) else {
+            complain(NOBODY);
+            // SAFETY: a message of this worker's that nobody else has.
+            self.message_gone(unsafe { &*message.0 });
+            return handler.into_iter().for_each(|handler| self.drop_handler(handler));
+        };
+        endpoint.heard();
+        match handler {
+            Some(handler) => endpoint.queue.named.borrow_mut().push_back((message.0, handler)),
+            None => {
+                endpoint.queue.messages.borrow_mut().push_back(message.0);
+                endpoint.queue.show_front();
+            }
+        }
+        endpoint.match_queue();
+    }
+
+    /// Ends a receive that has got no message.
+    pub(crate) fn cancel_queue_receive(&self, slot: &Slot, reason: Status) {
+        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+        let waits = unsafe { slot.endpoint.get().as_ref() }.is_some_and(|endpoint| endpoint.forget_queue_receive(slot));
+        if waits {
+            slot.reason.set(reason.0);
+            self.complete(slot, reason);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The quick way of a fetch, both sides of it, on a worker of one thread and manual progress: see `quick`. Questions and answers that go
+//! out as one piece, and come in as one, between peers that know each other.
+
+use crate::engine::base::status::{Result, Status};
+use crate::engine::core::channel::message::Form;
+use crate::engine::core::endpoint::credits;
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::inflight::Out;
+use crate::engine::core::request::inline_buffer::{copy_short, put_pair, INLINE};
+use crate::engine::core::request::operation::{OpParams, Submitted};
+use crate::engine::core::request::request::{mark, Kind, Part as Of, Slot};
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::messaging::am::fast_path::Quick;
+use crate::engine::messaging::am::send::{told, Outgoing};
+use crate::engine::messaging::fetch::reply::{Fetch, ANSWERED};
+use crate::engine::messaging::fetch::request::put_down;
+use crate::engine::ucx::memory_type;
+use crate::engine::wire::compact_header::{self, Short};
+use crate::engine::wire::header::{self, Header, Question};
+use crate::sys;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+
+impl Endpoint {
+    /// For plain questions with so long a header and room for an answer; None to go the long way.
+    #[inline(always)]
+    pub fn quick_for_question(&self, header: usize, capacity: usize) -> Option<Quick<'_>> {
+        if capacity > usize::from(u16::MAX) {
+            return None;
+        }
+        let quick = self.quick_for_message(compact_header::QUESTION + header)?;
+        if quick.slot.next.get().is_null() {
+            // It takes a second one.
+            quick.worker.gate.leave_quickly();
+            return None;
+        }
+        Some(quick)
+    }
+}
+
+impl Fetch {
+    /// For a plain answer of so many bytes; None to go the long way.
+    #[inline(always)]
+    pub fn quick(&self, length: usize) -> Option<Quick<'_>> {
+        let inbound = self.slot().inbound();
+        let simple = self.slot().outside.load(Ordering::Relaxed) == 0
+            && length as u64 <= inbound.capacity
+            && inbound.flags & crate::engine::wire::header::flag::WAITING == 0;
+        // SAFETY: a reference of the question's own, until it is destroyed; null in a message.
+        let endpoint = unsafe { inbound.reply.as_ref() }.filter(|_| simple)?;
+        endpoint.quick_for_piece(length)
+    }
+
+    /// Lets go of a question that was answered, on the thread of a SINGLE worker. False: nothing has happened, go the long way.
+    ///
+    /// # Safety
+    /// The caller has the question, and does not use it again when this is true.
+    #[inline(always)]
+    pub unsafe fn destroy_quickly(&self) -> bool {
+        let slot = self.slot();
+        let (worker, inbound) = (slot.worker(), slot.inbound());
+        let simple = worker.may_act_quickly()
+            && slot.outside.load(Ordering::Relaxed) == ANSWERED
+            && inbound.form == Form::Copied
+            && inbound.connection == 0;
+        if !simple {
+            return false;
+        }
+        // SAFETY: the reference that was made for this question, which has given back its credit.
+        unsafe { Endpoint::take_back(inbound.reply) };
+        worker.question_gone(slot);
+        true
+    }
+}
+
+impl Quick<'_> {
+    /// `Endpoint::fetch` for plain parameters and one buffer.
+    ///
+    /// # Safety
+    /// As for that; `to` and the header's length are those that this was made for.
+    #[inline(always)]
+    pub unsafe fn fetch(
+        self,
+        to: &Endpoint,
+        id: u16,
+        (header, header_length): (*const c_void, usize),
+        (buffer, capacity): (*mut c_void, usize),
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        let Quick { worker, slot } = self;
+        // SAFETY: the one behind it in the free list, as `quick_for_question` has seen.
+        let ask = unsafe { &*slot.next.get() };
+        let number = match worker.fetches.add(slot) {
+            Ok(number) => number,
+            Err(error) => {
+                worker.gate.leave_quickly();
+                return Err(error);
+            }
+        };
+        ask.prepare(Kind::FetchAsk);
+        let asked = Header {
+            id,
+            user_header: header_length as u16,
+            connection: to.peering.quick.get(),
+            sequence: to.credits.sequence.get(),
+            ..Header::of(header::Kind::Ask)
+        };
+        let (words, last) = compact_header::question(&asked, &Question { number, capacity: capacity as u64 });
+        let room = ask.room(INLINE);
+        // SAFETY: room for all three, as `quick_for_question` has seen; the caller's is readable.
+        unsafe {
+            put_pair(room, words);
+            room.add(16).cast::<u32>().write(last.to_le());
+            copy_short(header.cast(), room.add(compact_header::QUESTION), header_length);
+        }
+        // SAFETY: a live endpoint, its worker entered, which keeps the slot, which has all of it.
+        let posted = unsafe { to.send_packed(true, ask, compact_header::QUESTION + header_length) };
+        // What follows has time: the answer does not come in before the next pass.
+        to.credits.spend(credits::LEAST);
+        to.sent_message(posted, credits::LEAST);
+        worker.slab.take(slot);
+        slot.begin(Kind::Fetch, params, capacity as u64, 0, out.is_wanted());
+        slot.go_into(id, buffer, capacity, params);
+        if posted.is_null() {
+            to.count_sent(0);
+            if params.callback.is_none() && params.recv_info.is_null() && out.is_wanted() {
+                // Nothing but its request tells of its end, and no ticket names it.
+                slot.add_mark(mark::PLAIN);
+            }
+        } else {
+            worker.slab.take(ask);
+            if let Err(error) = to.question_posted(slot, ask, posted, 0) {
+                worker.fetches.remove(number);
+                worker.slab.push(ask);
+                worker.return_slot(slot);
+                worker.gate.leave_quickly();
+                return Err(error);
+            }
+        }
+        slot.number.set(number);
+        worker.start(slot, Some(to), params, out);
+        worker.gate.leave_quickly();
+        Ok(Submitted::Pending)
+    }
+
+    /// `Fetch::reply` for plain parameters and one buffer.
+    ///
+    /// # Safety
+    /// As for that; `fetch` and the length are those that this was made for.
+    #[inline(always)]
+    pub unsafe fn reply(
+        self,
+        fetch: &Fetch,
+        (buffer, length): (*const c_void, usize),
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        let Quick { worker, slot } = self;
+        let (to, question) = (fetch.endpoint(), fetch.slot());
+        question.outside.store(ANSWERED, Ordering::Relaxed);
+        slot.prepare(Kind::FetchReply);
+        slot.length.set(length as u64);
+        let (id, sender) = header::split_number(question.number.get());
+        let words = compact_header::answer(&Header {
+            id,
+            flags: told(params.memory_type),
+            connection: to.peering.quick.get(),
+            taken: to.credits.tell(),
+            sender,
+            ..Header::of(header::Kind::Answer)
+        });
+        let room = slot.room(INLINE);
+        // SAFETY: room for both, as `Fetch::quick` has seen; the caller's is readable.
+        unsafe {
+            put_pair(room, words);
+            copy_short(buffer.cast(), room.add(compact_header::ANSWER), length);
+        }
+        // SAFETY: a live endpoint, its worker entered, which keeps the slot, which has all of it.
+        let posted = unsafe { to.send_packed(false, slot, compact_header::ANSWER + length) };
+        if !posted.is_null() {
+            slot.tag.set(0);
+            let submitted = worker.submitted_otherwise(slot, posted, Some(to), params, out);
+            if submitted.is_err() {
+                question.outside.store(0, Ordering::Release);
+            }
+            return submitted;
+        }
+        Ok(worker.sent_quickly(slot, Kind::FetchReply, to, out))
+    }
+}
+
+impl Slot {
+    /// Where a fetch's answer goes: one buffer.
+    #[inline(always)]
+    fn go_into(&self, id: u16, buffer: *mut c_void, capacity: usize, params: &OpParams) {
+        let host = params.memory_type == memory_type::HOST;
+        // SAFETY: the slot was taken a moment ago: nobody else has it. Piece by piece, as the whole is large.
+        let queued = unsafe { &mut *self.queued.as_ptr() };
+        queued.buffer = buffer;
+        queued.count = capacity;
+        queued.scattered = false;
+        queued.memory_type = host.then_some(sys::UCS_MEMORY_TYPE_HOST);
+        queued.outgoing = Outgoing::with_id(id);
+    }
+}
+
+impl Worker {
+    /// As `answer_came`, of an answer in its short form that comes as nearly all do; `EIGHT` as in `quick_receive`, of a fetch of whose end only its request
+    /// tells. False: nothing has happened, go the next longer way.
+    #[inline(always)]
+    pub(crate) fn answer_came_quickly<const EIGHT: bool>(&self, short: Short<'_>) -> bool {
+        let (number, data) = (short.answers(), short.rest());
+        if EIGHT && data.len() != 8 {
+            return false;
+        }
+        let Some(slot) = self.fetches.find(number) else { return false };
+        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+        let Some(endpoint) = (unsafe { slot.endpoint.get().as_ref() }) else { return false };
+        // One that has gone out in `Quick::fetch` and waits for nothing else, as it has that number: that says all that has to be asked of others.
+        let plain = slot.is_plain() && slot.kind.get() == Kind::Fetch;
+        let usual = plain
+            || !EIGHT
+                && matches!(slot.part.get(), Of::Nothing)
+                && !slot.pooled
+                && slot.kind.get() == Kind::Fetch
+                && !slot.is_making()
+                && !slot.wants_pull()
+                && slot.reason.get() == 0;
+        let simple = usual
+            && short.connection() == endpoint.peering.number.get()
+            && short.connection() != 0
+            && short.second_byte() & 0x80 == 0
+            && data.len() as u64 <= slot.length.get()
+            && !(EIGHT && endpoint.awaits_credit());
+        if !simple {
+            return false;
+        }
+        endpoint.heard();
+        if endpoint.credits.note_told_word(short.taken_word()) && !EIGHT {
+            endpoint.credits_came();
+        }
+        self.fetches.remove(number);
+        slot.number.set(0);
+        slot.length.set(data.len() as u64);
+        // SAFETY: UCX's data is valid during its handler, and the processor reaches where it goes, where there is room: a plain fetch has one buffer.
+        unsafe {
+            if EIGHT {
+                copy_short(data.as_ptr(), (*slot.queued.as_ptr()).buffer.cast(), 8);
+            } else {
+                put_down(slot, data.as_ptr(), data.len());
+            }
+        }
+        endpoint.in_flight_remove(slot, Kind::Fetch);
+        if plain {
+            slot.endpoint.set(std::ptr::null());
+            slot.complete_quickly();
+        } else {
+            slot.clear_mark(mark::LIVE | mark::PLAIN);
+            slot.outcome.set(Status::OK);
+            self.ended(slot, Status::OK);
+        }
+        true
+    }
+}

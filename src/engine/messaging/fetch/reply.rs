@@ -1,0 +1,310 @@
+//! Fetch, on the side that answers: a question in its handler's hands, answered once, now or later, from any thread.
+//!
+//! A question is a message, and lies in a slot as one. It keeps the endpoint that it came on, to answer there. Answers need no
+//! credit, and the bound of the send queue does not hold for them, but a far larger one, at which a peer is given up that asks on and takes no answers. Refusals wait
+//! for the send window when there are many.
+
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::channel::message::{self, Message};
+use crate::engine::core::endpoint::admission::Need;
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::send_window::MOST_OWED;
+use crate::engine::core::request::inflight::{Out, Submission};
+use crate::engine::core::request::operation::{flag, OpParams, Submitted};
+use crate::engine::core::request::request::{self, Kind, Slot};
+use crate::engine::core::worker::submission_ring::Queued;
+use crate::engine::core::worker::wait;
+use crate::engine::messaging::am::send::Outgoing;
+use crate::engine::messaging::tag::tag::{describe_parts, memory_type_of, Part};
+use crate::engine::wire::header::{self, HEADER};
+use crate::sys;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+/// `ucxx_fetch_handler_t`: argument, question.
+pub type FetchHandler = unsafe extern "C" fn(*mut c_void, *mut Fetch);
+
+/// Where questions with an id go.
+#[derive(Clone, Copy)]
+pub struct FetchTo {
+    /// Takes each.
+    pub function: FetchHandler,
+    /// Credit comes back when a question is destroyed, and not when it is handed over: the number of those that wait has no other bound.
+    pub keeps_credit: bool,
+}
+
+/// A question. Handed to C as `ucxx_fetch_t`.
+#[repr(transparent)]
+pub struct Fetch(Slot);
+
+impl Fetch {
+    pub(crate) fn of(slot: &Slot) -> *mut Fetch {
+        std::ptr::from_ref(slot).cast_mut().cast()
+    }
+
+    #[inline(always)]
+    pub(crate) fn slot(&self) -> &Slot {
+        &self.0
+    }
+
+    /// It as a message, which its header and its data are those of.
+    pub fn message(&self) -> &Message {
+        // SAFETY: both are nothing but the slot.
+        unsafe { &*std::ptr::from_ref(self).cast() }
+    }
+
+    /// Bytes that there is room for at the side that asks; `u64::MAX` if it makes room for what comes.
+    pub fn capacity(&self) -> u64 {
+        self.0.inbound().capacity
+    }
+
+    /// Who asks.
+    #[inline]
+    pub fn endpoint(&self) -> &Endpoint {
+        // SAFETY: a reference of the question's own.
+        unsafe { &*self.0.inbound().reply }
+    }
+
+    /// Sends the parts as the answer. What is longer than there is room for stays here, and the side that asks is told its length.
+    ///
+    /// # Safety
+    /// The parts are readable until the operation has completed, and `out` is valid.
+    pub unsafe fn reply(&self, parts: &[Part], params: &OpParams, out: Out) -> Result<Submitted> {
+        self.message().check_fork()?;
+        let endpoint = self.endpoint();
+        params.check(&endpoint.worker.context, "answer to a fetch", flag::NO_WAIT | flag::EAGER | flag::RNDV)?;
+        memory_type_of(&endpoint.worker, parts, params)?;
+        let length: usize = parts.iter().map(|part| part.length).sum();
+        self.begin_answer()?;
+        // What fails later counts as the answer: the side that asks has been told so.
+        let mut given = false;
+        let submitted = wait::submit(params, out, |params, out| {
+            let submitted = self.send_parts(parts, length, params, out);
+            given = submitted.is_ok();
+            submitted
+        });
+        if !given {
+            self.0.outside.store(0, Ordering::Release);
+        }
+        submitted
+    }
+
+    fn send_parts(&self, parts: &[Part], length: usize, params: &OpParams, out: Out) -> Result<Submitted> {
+        let endpoint = self.endpoint();
+        let number = self.0.number.get();
+        if length as u64 > self.capacity() {
+            let told = Told { number, status: Status::MESSAGE_TRUNCATED, length: Some(length) };
+            return endpoint.send_answer(told, &[], false, params, out);
+        }
+        let waits = self.0.inbound.get().flags & header::flag::WAITING != 0;
+        endpoint.send_answer(Told { number, status: Status::OK, length: None }, parts, waits, params, out)
+    }
+
+    /// Answers with a status alone.
+    pub fn reject(&self, status: Status) -> Result<()> {
+        self.message().check_fork()?;
+        let own = [Status::NO_ELEM, Status::REJECTED, Status::BUSY, Status::CANCELED];
+        if !own.contains(&status) && status.0 > Status::APPLICATION.0 {
+            let text = format!(
+                "status: {status} is none of NO_ELEM, REJECTED, BUSY, CANCELED and UCXX_ERR_APPLICATION and below"
+            );
+            return Err(Error::invalid(text));
+        }
+        self.endpoint().check_open_outside()?;
+        self.begin_answer()?;
+        let said = self.say_later(status);
+        if said.is_err() {
+            self.0.outside.store(0, Ordering::Release);
+        }
+        said
+    }
+
+    fn begin_answer(&self) -> Result<()> {
+        if self.0.outside.swap(ANSWERED, Ordering::AcqRel) == ANSWERED {
+            return Err(Error::new(Status::ALREADY_EXISTS, "fetch: has been answered already"));
+        }
+        Ok(())
+    }
+
+    /// Never fails for want of room.
+    fn say_later(&self, status: Status) -> Result<()> {
+        let (number, endpoint) = (self.0.number.get(), self.endpoint().shared());
+        // An endpoint that has ended has told the other side as well.
+        self.endpoint().worker.post(move |_inside| endpoint.answer_now(number, status))
+    }
+}
+
+/// In `Slot::outside`.
+pub(crate) const ANSWERED: u8 = 1;
+
+/// Refusals that UCP may have beyond the send window: whoever waits for one may have to come before there is room in that. And other messages of the library's own that
+/// a peer can have made without end.
+pub(crate) const AT_ONCE: u32 = 64;
+
+/// What an answer says beside its data.
+#[derive(Clone, Copy)]
+struct Told {
+    number: u64,
+    status: Status,
+    length: Option<usize>,
+}
+
+impl Told {
+    fn header(&self) -> ([u8; 8], usize) {
+        match self.length {
+            Some(length) => ((length as u64).to_le_bytes(), 8),
+            None => ([0; 8], 0),
+        }
+    }
+}
+
+impl Endpoint {
+    /// A reference for a question. Inside the gate.
+    #[inline(always)]
+    pub(crate) fn lend(&self) -> *const Endpoint {
+        if self.spare.replace(false) {
+            return self;
+        }
+        Arc::into_raw(self.shared())
+    }
+
+    /// Takes such a one back. Inside the gate.
+    ///
+    /// # Safety
+    /// It is the caller's, who does not use it again.
+    #[inline(always)]
+    pub(crate) unsafe fn take_back(lent: *const Endpoint) {
+        // SAFETY: as for this function.
+        let endpoint = unsafe { &*lent };
+        if !endpoint.spare.get() && endpoint.place() != usize::MAX {
+            return endpoint.spare.set(true);
+        }
+        // SAFETY: as above.
+        drop(unsafe { Arc::from_raw(lent) });
+    }
+
+    /// The worker lets go of it: there is no next question. The caller has a reference of its own.
+    pub(crate) fn drop_spare(&self) {
+        if self.spare.replace(false) {
+            // SAFETY: the one that was kept.
+            drop(unsafe { Arc::from_raw(self) });
+        }
+    }
+
+    fn send_answer(&self, told: Told, parts: &[Part], waits: bool, params: &OpParams, out: Out) -> Result<Submitted> {
+        let worker = &self.worker;
+        let length: usize = parts.iter().map(|part| part.length).sum();
+        let describe = |slot: &Slot| {
+            let (header, header_length) = told.header();
+            let outgoing =
+                Outgoing::answer(told.number, told.status.0, header_length, length, waits, self.is_remote(), params);
+            let room = slot.room(HEADER + header_length);
+            // SAFETY: room for as much, which is nobody's but ours.
+            unsafe { room.add(HEADER).copy_from_nonoverlapping(header.as_ptr(), header_length) };
+            let memory_type = memory_type_of(worker, parts, params).unwrap_or(None);
+            let (buffer, count, scattered) = describe_parts(slot, parts);
+            Queued { buffer, count, scattered, memory_type, outgoing, endpoint: self, ..Queued::NOTHING }
+        };
+        let may_wait = params.flags & flag::NO_WAIT == 0;
+        if worker.goes_through_ring(params) {
+            self.check_open_outside()?;
+            let promised = self.promise(params, Need::of_answer(length))?;
+            return worker.delay(Kind::FetchReply, length as u64, params, out, |slot| Queued {
+                promise: promised.keep(),
+                ..describe(slot)
+            });
+        }
+        let inside = worker.enter()?;
+        self.check_open()?;
+        if self.must_wait() {
+            if !may_wait {
+                self.check_queue(params, length)?;
+            } else if self.takes_no_answers() {
+                self.check_open()?;
+            }
+            return Ok(self.queue_described(Kind::FetchReply, length as u64, params, out, describe));
+        }
+        let slot = inside.take_slot();
+        slot.prepare(Kind::FetchReply);
+        let posted = self.post_message(slot, &describe(slot));
+        inside.submitted(slot, posted, Submission { endpoint: Some(self), params, length: length as u64, tag: 0 }, out)
+    }
+
+    /// An answer ends before UCX has got it: the side that asks is told at least that. Inside the gate.
+    pub(crate) fn answer_is_dropped(&self, slot: &Slot, queued: &Queued) {
+        if slot.kind.get() == Kind::FetchReply {
+            self.answer_now(queued.outgoing.answers(), Status::CANCELED);
+        }
+    }
+
+    /// Answers a question without data. Inside the gate.
+    pub(crate) fn answer_now(&self, number: u64, status: Status) {
+        self.answer_with(number, status, &[]);
+    }
+
+    /// The same with a few bytes, of which a copy is made.
+    pub(crate) fn answer_with(&self, number: u64, status: Status, data: &[u8]) {
+        if !self.takes_messages() || self.ucp.get().is_null() || self.worker.is_over.get() {
+            return;
+        }
+        let describe = |slot: &Slot| {
+            let room = slot.room(HEADER + data.len());
+            // SAFETY: room for as much, which is nobody's but ours.
+            let copy = unsafe {
+                room.add(HEADER).copy_from_nonoverlapping(data.as_ptr(), data.len());
+                room.add(HEADER)
+            };
+            let outgoing = Outgoing::answer(number, status.0, 0, data.len(), false, true, &OpParams::DEFAULT);
+            let memory_type = Some(sys::UCS_MEMORY_TYPE_HOST);
+            let (buffer, count) = (copy.cast(), data.len());
+            Queued { buffer, count, memory_type, outgoing, endpoint: self, ..Queued::NOTHING }
+        };
+        let worker = &self.worker;
+        if self.sayings.get() < AT_ONCE {
+            self.start_part(request::Part::Nothing, |slot| self.post_message(slot, &describe(slot)));
+            return;
+        }
+        let (length, params) = (data.len() as u64, &OpParams::DEFAULT);
+        if !self.must_wait() {
+            let slot = worker.take_slot();
+            slot.prepare(Kind::FetchReply);
+            let posted = self.post_message(slot, &describe(slot));
+            // A send that UCP refuses is told to nobody, as above.
+            let _ = worker.submitted(
+                slot,
+                posted,
+                Submission { endpoint: Some(self), params, length, tag: 0 },
+                Out::NOWHERE,
+            );
+        } else if !self.takes_no_answers() {
+            self.queue_described(Kind::FetchReply, length, params, Out::NOWHERE, describe);
+        }
+    }
+
+    /// There are so many answers that wait that the peer is given up: it asks on, and takes none. Inside the gate.
+    pub(crate) fn takes_no_answers(&self) -> bool {
+        let given_up = self.window.queued_ops.get() >= MOST_OWED;
+        if given_up {
+            self.broken("asks on, and takes no answers");
+        }
+        given_up
+    }
+}
+
+/// Lets go of a question. One that was not answered is rejected with CANCELED.
+///
+/// # Safety
+/// The caller has the question and does not use it again; its memory may be gone afterwards.
+pub unsafe fn destroy(fetch: *const Fetch) {
+    // SAFETY: the caller has it.
+    let question = unsafe { &*fetch };
+    let unanswered = || question.0.outside.swap(ANSWERED, Ordering::AcqRel) != ANSWERED;
+    let unsaid = || question.say_later(Status::CANCELED).is_err_and(|error| error.status() != Status::CLOSED);
+    if question.message().check_fork().is_ok() && unanswered() && unsaid() {
+        // The worker's own thread says it, when it takes the slot back.
+        question.0.outside.store(message::LEFT, Ordering::Release);
+    }
+    // SAFETY: as for this function; a question is a message.
+    unsafe { message::destroy(fetch.cast()) };
+}

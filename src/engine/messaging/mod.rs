@@ -1,0 +1,7 @@
+//! Two-sided communication: tag messages, streams, active messages, and fetch. Uses `core` and
+//! below.
+
+pub mod am;
+pub mod fetch;
+pub mod stream;
+pub mod tag;

@@ -1,0 +1,444 @@
+//! Stream transfer: bytes in the order in which they were sent, whatever pieces they were sent in.
+//!
+//! UCP cannot take a stream receive back once it has it, so receives stay here, in a queue for each endpoint, and are filled after
+//! each pass from the buffers in which UCP keeps what has arrived. What a receive leaves of a buffer is held for the next one.
+
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::endpoint::admission::Need;
+use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::request::inflight::{Out, Submission};
+use crate::engine::core::request::operation::{flag, OpParams, RecvInfo, Submitted};
+use crate::engine::core::request::request::{Kind, Slot};
+use crate::engine::core::worker::submission_ring::Queued;
+use crate::engine::core::worker::wait;
+use crate::engine::core::worker::worker::{attention, Inside, Worker};
+use crate::engine::messaging::tag::tag::Part;
+use crate::engine::ucx::context::feature;
+use crate::engine::ucx::memory_type;
+use crate::engine::ucx::request_param::Param;
+use crate::sys::{self, Posted};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How many endpoints that something has arrived for are asked of UCP at once.
+const POLLED: usize = 16;
+
+/// The receiving end of an endpoint's stream. Cells belong to whoever is inside the worker's gate.
+#[derive(Default)]
+pub(crate) struct Stream {
+    /// Posted and not full, oldest first.
+    receives: RefCell<VecDeque<*const Slot>>,
+    held: RefCell<Held>,
+    /// The address of UCP's endpoint that `Streams` knows this one by; 0 for none.
+    known: Cell<usize>,
+    /// The peer has closed, and not all that came before was received. Read by any thread.
+    leftover: AtomicBool,
+}
+
+/// What has left UCP's queue and not been received.
+#[derive(Default)]
+enum Held {
+    #[default]
+    Nothing,
+    /// A buffer of UCP's.
+    OfUcp { data: *const u8, length: usize, taken: usize },
+    /// All that there was when the peer closed.
+    Kept { bytes: Vec<u8>, taken: usize },
+}
+
+/// The streams of a worker, whose gate guards them.
+#[derive(Default)]
+pub(crate) struct Streams {
+    /// Receives that are posted.
+    posted: Cell<u32>,
+    /// Where the endpoints stand in the worker's list that UCP knows by these addresses. To be checked: they may be another's by now.
+    places: RefCell<HashMap<usize, usize>>,
+    /// The last that was looked up there: mostly the next one, too.
+    last: Cell<(usize, usize)>,
+}
+
+impl Streams {
+    fn count(&self, more: i32) {
+        self.posted.set(self.posted.get().wrapping_add_signed(more));
+    }
+}
+
+impl Endpoint {
+    /// Sends `length` bytes.
+    ///
+    /// # Safety
+    /// `buffer` is readable for `length` bytes until the operation has completed, and `out` is valid.
+    pub unsafe fn stream_send(
+        &self,
+        buffer: *const c_void,
+        length: usize,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        params.check(&self.worker.context, "stream send", flag::NO_WAIT)?;
+        wait::submit(params, out, |params, out| {
+            let part = Part { data: buffer.cast_mut(), length, memory_type: params.memory_type };
+            if self.worker.goes_through_ring(params) {
+                return self.stream_send_later(part, params, out);
+            }
+            self.stream_send_now(part, params, out)
+        })
+    }
+
+    fn stream_send_later(&self, part: Part, params: &OpParams, out: Out) -> Result<Submitted> {
+        self.check_open_outside()?;
+        self.worker.need(feature::STREAM)?;
+        let memory_type = memory_type::to_ucx(&self.worker.context, part.memory_type)?;
+        let promised = self.promise(params, Need::of(part.length))?;
+        self.worker.delay(Kind::StreamSend, part.length as u64, params, out, |_slot| Queued {
+            buffer: part.data,
+            count: part.length,
+            memory_type,
+            endpoint: self,
+            promise: promised.keep(),
+            ..Queued::NOTHING
+        })
+    }
+
+    fn stream_send_now(&self, part: Part, params: &OpParams, out: Out) -> Result<Submitted> {
+        let inside = self.worker.enter()?;
+        self.check_open()?;
+        inside.need(feature::STREAM)?;
+        let memory_type = memory_type::to_ucx(&inside.context, part.memory_type)?;
+        if self.must_wait() {
+            return self.queue_send(Kind::StreamSend, &[part], 0, memory_type, params, out);
+        }
+        let slot = inside.take_slot();
+        slot.prepare(Kind::StreamSend);
+        let mut param = Param::new(slot);
+        param.memory_type(memory_type);
+        let posted = self.stream_to_ucp(part.data, part.length, &param);
+        let submission = Submission { endpoint: Some(self), params, length: part.length as u64, tag: 0 };
+        inside.submitted(slot, posted, submission, out)
+    }
+
+    /// Gives UCP a send whose slot the param names. Inside the gate, on an open endpoint.
+    pub(crate) fn stream_to_ucp(&self, buffer: *const c_void, length: usize, param: &Param) -> sys::ucs_status_ptr_t {
+        if length == 0 {
+            // UCP's receiving side takes no message without a byte in it.
+            return std::ptr::null_mut();
+        }
+        // SAFETY: a live endpoint inside its worker's gate; the caller keeps the buffer, the worker the slot.
+        unsafe { sys::ucp_stream_send_nbx(self.ucp.get(), buffer, length, param.as_ptr()) }
+    }
+
+    /// Receives `length` bytes, or, with `STREAM_PARTIAL`, as many of them as have arrived.
+    ///
+    /// # Safety
+    /// `buffer` is writable for `length` bytes, and `params.recv_info` is valid, until the operation has completed; `out` is
+    /// valid.
+    pub unsafe fn stream_recv(
+        &self,
+        buffer: *mut c_void,
+        length: usize,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        params.check(&self.worker.context, "stream receive", flag::STREAM_PARTIAL)?;
+        let on_device = || memory_type::is_device_at(&self.worker.context, params.memory_type, buffer);
+        if !memory_type::is_reached_by_cpu(params.memory_type) || (length > 0 && on_device()) {
+            let text = "memory_type: a stream is received into the host's memory alone; copy from there";
+            return Err(Error::new(Status::UNSUPPORTED, text));
+        }
+        wait::submit(params, out, |params, out| {
+            let partial = params.flags & flag::STREAM_PARTIAL != 0;
+            let queued = Queued { buffer, count: length, partial, endpoint: self, ..Queued::NOTHING };
+            if self.worker.goes_through_ring(params) {
+                self.worker.check_usable()?;
+                self.check_readable(params)?;
+                self.worker.need(feature::STREAM)?;
+                return self.worker.delay(Kind::StreamRecv, 0, params, out, |_slot| queued);
+            }
+            let inside = self.worker.enter()?;
+            self.check_readable(params)?;
+            inside.need(feature::STREAM)?;
+            Ok(self.stream_recv_now(&inside, queued, params, out))
+        })
+    }
+
+    fn stream_recv_now(&self, inside: &Inside<'_>, queued: Queued, params: &OpParams, out: Out) -> Submitted {
+        let slot = inside.take_slot();
+        slot.begin(Kind::StreamRecv, params, 0, 0, out.is_wanted());
+        slot.queued.set(queued);
+        let full = self.stream.receives.borrow().is_empty() && self.fill(slot);
+        if full && params.flags & flag::ALWAYS_CALLBACK == 0 {
+            inside.received_inline(slot);
+            out.store_null();
+            return Submitted::Done;
+        }
+        self.post_stream_recv(slot, full, params, out);
+        Submitted::Pending
+    }
+
+    /// A receive that has come through the ring.
+    pub(crate) fn stream_recv_from_ring(&self, slot: &Slot, params: &OpParams) {
+        let full = self.stream.receives.borrow().is_empty() && self.fill(slot);
+        self.post_stream_recv(slot, full, params, Out::NOWHERE);
+    }
+
+    fn post_stream_recv(&self, slot: &Slot, full: bool, params: &OpParams, out: Out) {
+        self.worker.start(slot, Some(self), params, out);
+        if full {
+            return self.worker.complete(slot, Status::OK);
+        }
+        if self.phase() != Phase::Open {
+            // It took what was left of a stream that has ended.
+            return self.end_stream_recv(slot, self.status());
+        }
+        self.stream.receives.borrow_mut().push_back(slot);
+        self.worker.streams.count(1);
+        self.name_stream();
+        self.worker.attend(attention::STREAMS);
+        // It may wait for the peer's end: that is noticed once the two know each other.
+        self.break_silence();
+    }
+
+    fn end_stream_recv(&self, slot: &Slot, status: Status) {
+        slot.reason.set(status.0);
+        self.worker.complete(slot, status);
+    }
+
+    /// What can be received from: open, or with something left that came before the peer's close. Who waits in the call does not see whether it is refused, or has
+    /// met the end of the stream with something in hand: so it is told of nothing.
+    fn check_readable(&self, params: &OpParams) -> Result<()> {
+        if self.has_stream_left() {
+            return Ok(());
+        }
+        self.check_open().inspect_err(|_| {
+            // SAFETY: null, or valid until the operation has completed.
+            if let Some(info) = unsafe { params.recv_info.as_mut() } {
+                *info = RecvInfo::default();
+            }
+        })
+    }
+
+    /// Closed by the peer, and not all that came before has been received.
+    pub(crate) fn has_stream_left(&self) -> bool {
+        self.stream.leftover.load(Ordering::Acquire) && self.status() == Status::CONNECTION_RESET
+    }
+
+    /// Has `Streams` find this endpoint by UCP's.
+    pub(crate) fn name_stream(&self) {
+        let address = self.ucp.get() as usize;
+        if self.stream.known.get() != address && !self.stream.receives.borrow().is_empty() {
+            self.stream.known.set(address);
+            self.worker.streams.places.borrow_mut().insert(address, self.place());
+            self.worker.streams.last.set((0, 0));
+        }
+    }
+
+    /// Moves what has arrived into the receive. True if that is all it waits for.
+    fn fill(&self, slot: &Slot) -> bool {
+        let queued = slot.queued.get();
+        let mut filled = slot.length.get() as usize;
+        while filled < queued.count {
+            let room = queued.count - filled;
+            // SAFETY: the caller keeps the buffer, of `count` bytes, until the operation has completed.
+            let moved = unsafe { self.take_arrived(queued.buffer.cast::<u8>().add(filled), room) };
+            if moved == 0 {
+                break;
+            }
+            filled += moved;
+        }
+        slot.length.set(filled as u64);
+        filled == queued.count || (queued.partial && filled > 0)
+    }
+
+    /// Moves what is held, or else UCP's next buffer, as far as there is room; 0 for nothing there.
+    ///
+    /// # Safety
+    /// `to` is writable for `room` bytes.
+    unsafe fn take_arrived(&self, to: *mut u8, room: usize) -> usize {
+        let mut held = self.stream.held.borrow_mut();
+        if matches!(*held, Held::Nothing) {
+            *held = self.next_of_ucp();
+        }
+        let (moved, empty) = match &mut *held {
+            Held::Nothing => return 0,
+            Held::OfUcp { data, length, taken } => {
+                let moved = room.min(*length - *taken);
+                // SAFETY: UCP's buffer, held and of that length; it is nobody else's, so the two do not overlap.
+                unsafe { std::ptr::copy_nonoverlapping(data.add(*taken), to, moved) };
+                *taken += moved;
+                (moved, taken == length)
+            }
+            Held::Kept { bytes, taken } => {
+                let moved = room.min(bytes.len() - *taken);
+                // SAFETY: as above; the vector is ours.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr().add(*taken), to, moved) };
+                *taken += moved;
+                (moved, *taken == bytes.len())
+            }
+        };
+        if empty {
+            self.give_back(&mut held);
+        }
+        moved
+    }
+
+    /// The oldest buffer in UCP's queue.
+    fn next_of_ucp(&self) -> Held {
+        let ucp = self.ucp.get();
+        if ucp.is_null() {
+            return Held::Nothing;
+        }
+        loop {
+            let mut length = 0;
+            // SAFETY: a live endpoint inside its worker's gate, and a valid out-pointer.
+            let data = unsafe { sys::ucp_stream_recv_data_nb(ucp, &mut length) };
+            match Posted::from_pointer(data) {
+                Posted::Pending if length > 0 => return Held::OfUcp { data: data.cast(), length, taken: 0 },
+                // SAFETY: the buffer that UCP has just handed out; a peer that is not one of ours may send such.
+                Posted::Pending => unsafe { sys::ucp_stream_data_release(ucp, data) },
+                Posted::Done | Posted::Failed(_) => return Held::Nothing,
+            }
+        }
+    }
+
+    fn give_back(&self, held: &mut Held) {
+        match std::mem::take(held) {
+            // SAFETY: a buffer that UCP has handed out, given back once. Its endpoint is there: what is held goes before that does.
+            Held::OfUcp { data, .. } => unsafe {
+                sys::ucp_stream_data_release(self.ucp.get(), data.cast_mut().cast());
+            },
+            Held::Kept { .. } => self.stream.leftover.store(false, Ordering::Release),
+            Held::Nothing => {}
+        }
+    }
+
+    /// Fills the receives that are posted, oldest first. How many of them have completed.
+    fn feed_stream(&self) -> u32 {
+        let mut completed = 0;
+        loop {
+            let first = self.stream.receives.borrow().front().copied();
+            // SAFETY: a receive is in the list exactly as long as it is in flight.
+            let Some(slot) = (unsafe { first.and_then(|slot| slot.as_ref()) }) else { return completed };
+            if !self.fill(slot) {
+                return completed;
+            }
+            self.stream.receives.borrow_mut().pop_front();
+            self.worker.streams.count(-1);
+            self.worker.complete(slot, Status::OK);
+            completed += 1;
+        }
+    }
+
+    /// Takes a receive off the list of those that are posted.
+    pub(crate) fn forget_stream_recv(&self, slot: &Slot) {
+        let mut receives = self.stream.receives.borrow_mut();
+        let Some(place) = receives.iter().position(|known| std::ptr::eq(*known, slot)) else { return };
+        receives.remove(place);
+        self.worker.streams.count(-1);
+    }
+
+    /// The endpoint ends: so do its receives, in their order, but for those that what has arrived is enough for.
+    pub(crate) fn end_stream_recvs(&self, status: Status) {
+        if self.stream.receives.borrow().is_empty() {
+            return;
+        }
+        self.feed_stream();
+        loop {
+            let first = self.stream.receives.borrow().front().copied();
+            // SAFETY: as in `feed_stream`.
+            let Some(slot) = (unsafe { first.and_then(|slot| slot.as_ref()) }) else { return };
+            self.forget_stream_recv(slot);
+            self.end_stream_recv(slot, status);
+        }
+    }
+
+    /// The peer has closed, and nothing more comes: keeps what has arrived, as UCP drops it with the endpoint. Also inside UCP's progress.
+    pub(crate) fn keep_stream(&self) {
+        if self.phase() != Phase::Open || !self.worker.context.has(feature::STREAM) {
+            return;
+        }
+        let mut held = self.stream.held.borrow_mut();
+        if let Held::Kept { .. } = *held {
+            return;
+        }
+        let mut kept = Vec::new();
+        if let Held::Nothing = *held {
+            *held = self.next_of_ucp();
+        }
+        while let Held::OfUcp { data, length, taken } = *held {
+            // SAFETY: UCP's buffer, held and of that length.
+            kept.extend_from_slice(unsafe { std::slice::from_raw_parts(data.add(taken), length - taken) });
+            self.give_back(&mut held);
+            *held = self.next_of_ucp();
+        }
+        if !kept.is_empty() {
+            *held = Held::Kept { bytes: kept, taken: 0 };
+            self.stream.leftover.store(true, Ordering::Release);
+        }
+    }
+
+    /// UCP's endpoint is about to go: what has arrived fills the receives that are posted, and the rest is UCP's to drop.
+    pub(crate) fn drain_stream(&self) {
+        self.feed_stream();
+        self.release_stream();
+    }
+
+    /// Gives UCP back what is held of its, before its endpoint goes.
+    pub(crate) fn release_stream(&self) {
+        let mut held = self.stream.held.borrow_mut();
+        if let Held::OfUcp { .. } = *held {
+            self.give_back(&mut held);
+        }
+        let address = self.stream.known.replace(0);
+        if address != 0 {
+            self.worker.streams.places.borrow_mut().remove(&address);
+        }
+    }
+}
+
+impl Worker {
+    /// A receive that was complete inside its call.
+    fn received_inline(&self, slot: &Slot) {
+        slot.store_recv_info();
+        self.count_inline(slot.kind.get(), slot.length.get(), None);
+        slot.outcome.set(Status::OK);
+        self.return_slot(slot);
+    }
+
+    /// Fills the receives of the endpoints that something has arrived for. After UCP's pass. How many of them have completed.
+    pub(crate) fn read_streams(&self) -> u32 {
+        let mut completed = 0;
+        let mut polled = [const { MaybeUninit::<sys::ucp_stream_poll_ep_t>::uninit() }; POLLED];
+        while self.streams.posted.get() > 0 {
+            // SAFETY: a live worker inside its gate, and room for so many.
+            let count = unsafe { sys::ucp_stream_worker_poll(self.ucp(), polled.as_mut_ptr().cast(), POLLED, 0) };
+            let count = usize::try_from(count).unwrap_or(0);
+            for ready in &polled[..count] {
+                // Those without a receive are asked again when one is posted.
+                // SAFETY: written by UCP.
+                completed += self.feed_stream_of(unsafe { ready.assume_init_ref() }.ep);
+            }
+            if count < POLLED {
+                break;
+            }
+        }
+        if self.streams.posted.get() == 0 {
+            self.attention.set(self.attention.get() & !attention::STREAMS);
+        }
+        completed
+    }
+
+    fn feed_stream_of(&self, ucp: sys::ucp_ep_h) -> u32 {
+        let (address, mut place) = self.streams.last.get();
+        if address != ucp as usize {
+            let Some(known) = self.streams.places.borrow().get(&(ucp as usize)).copied() else { return 0 };
+            place = known;
+            self.streams.last.set((ucp as usize, place));
+        }
+        let endpoints = self.endpoints.borrow();
+        let endpoint = endpoints.get(place).and_then(Option::as_ref);
+        endpoint.filter(|endpoint| endpoint.ucp.get() == ucp).map_or(0, |endpoint| endpoint.feed_stream())
+    }
+}

@@ -1,0 +1,8 @@
+//! Tag messages: plain and scattered (`tag`), looked for first (`probe`), several buffers in one
+//! call (`multi_*`).
+
+pub(crate) mod multi_common;
+pub(crate) mod multi_recv;
+pub(crate) mod multi_send;
+pub mod probe;
+pub mod tag;

@@ -1,0 +1,232 @@
+//! Multi-buffer transfer in its tag form: what both directions have in common.
+//!
+//! One operation of the caller's stands for many of UCP's: headers, which announce frames, and the frames (`multi_wire`). Each of these is a
+//! slot of its own, which knows the operation it is part of; the operation ends when the last of them has, with the first
+//! failure among them. What an operation needs beside its slot is kept for the next one, so that none allocates in
+//! steady state.
+
+use crate::engine::base::status::Status;
+use crate::engine::core::channel::receive_buffers::Buffers;
+use crate::engine::core::request::request::{mark, Kind, Part as Of, Slot, Ticket, USER};
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::messaging::tag::tag::Part;
+use crate::engine::wire::ucxx_multi::Announced;
+use crossbeam_queue::ArrayQueue;
+use std::cell::RefCell;
+
+/// How many of them are kept.
+const KEPT: usize = 64;
+/// One that has had more frames than this is not kept.
+const MOST_FRAMES_KEPT: usize = 4096;
+
+/// Of one operation, beside its slot. Belongs to whoever has the slot.
+#[derive(Default)]
+pub(crate) struct Multi {
+    /// What is sent.
+    pub(crate) parts: Vec<Part>,
+    /// Headers that go out, or the one that comes in.
+    pub(crate) headers: Vec<u8>,
+    /// What is to come.
+    pub(crate) announced: Vec<Announced>,
+    pub(crate) incoming: Incoming,
+    /// What is wrong with what came in, for the error message.
+    pub(crate) trouble: Option<String>,
+}
+
+// SAFETY: it names the caller's memory, which its slot goes from thread to thread with.
+unsafe impl Send for Multi {}
+
+/// How far a receive has come.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Stage {
+    /// Another one has to have all its frames posted before.
+    #[default]
+    Waiting,
+    /// A header is to come.
+    Heading,
+    /// It has, and is looked at after the pass.
+    Announced,
+    /// Frames are to come.
+    Framing,
+}
+
+/// What a receive knows of what comes.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Incoming {
+    pub(crate) stage: Stage,
+    /// Bytes of the header that has come.
+    pub(crate) header_length: usize,
+    pub(crate) headers: usize,
+    pub(crate) frames: u64,
+    pub(crate) bytes: u64,
+    /// Its frames are dropped as they come, and this is why.
+    pub(crate) refusal: Option<Status>,
+    /// Of those, so many have not been posted yet.
+    pub(crate) to_drop: u64,
+    /// A part of it was: see `Worker::keep_for_ucp`.
+    pub(crate) left_to_ucp: bool,
+}
+
+/// Where UCP may go on writing.
+#[expect(dead_code, reason = "only kept")]
+pub(crate) enum Memory {
+    Made(Option<Buffers>),
+    Headers(Box<Multi>),
+    Scratch(Vec<u8>, Option<Buffers>),
+}
+
+/// Of a worker.
+pub(crate) struct Multis {
+    /// Any thread.
+    unused: ArrayQueue<Box<Multi>>,
+    /// Receives that have not posted all their frames, in the order of their submission. Belongs to whoever is inside the gate.
+    pub(crate) receives: RefCell<Vec<Ticket>>,
+    /// See `keep_for_ucp`. As above.
+    left_to_ucp: RefCell<Vec<Memory>>,
+}
+
+impl Default for Multis {
+    fn default() -> Self {
+        Multis { unused: ArrayQueue::new(KEPT), receives: RefCell::default(), left_to_ucp: RefCell::default() }
+    }
+}
+
+impl Multis {
+    /// For a new operation. Any thread.
+    pub(crate) fn take(&self) -> Box<Multi> {
+        self.unused.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give_back(&self, mut multi: Box<Multi>) {
+        multi.parts.clear();
+        multi.headers.clear();
+        multi.announced.clear();
+        multi.incoming = Incoming::default();
+        multi.trouble = None;
+        if multi.parts.capacity().max(multi.announced.capacity()) <= MOST_FRAMES_KEPT {
+            // Beyond so many it is simply freed.
+            drop(self.unused.push(multi));
+        }
+    }
+}
+
+impl Slot {
+    /// Looks at, or changes, what the operation needs beside its slot. None where it has nothing of that.
+    pub(crate) fn with_multi<T>(&self, look: impl FnOnce(&mut Multi) -> T) -> Option<T> {
+        let mut multi = self.multi.take()?;
+        let result = look(&mut multi);
+        self.multi.set(Some(multi));
+        Some(result)
+    }
+
+    /// It is one of those that this operation is made of.
+    pub(crate) fn is_part_of(&self, operation: &Slot) -> bool {
+        let (Of::Frame(of, _) | Of::Heading(of)) = self.part.get() else { return false };
+        std::ptr::eq(of.slot, operation) && of.current().is_some()
+    }
+}
+
+/// Inside the gate.
+impl Worker {
+    /// One of the parts of an operation has ended.
+    pub(crate) fn multi_part_ended(&self, part: &Slot, status: Status) {
+        match part.part.get() {
+            Of::Heading(of) => {
+                if let Some(operation) = of.current() {
+                    self.header_came(operation, status, part.length.get(), part.tag.get());
+                }
+            }
+            Of::Frame(of, index) => {
+                let Some(operation) = of.current() else { return };
+                if operation.kind.get() == Kind::TagRecvMulti {
+                    return self.frame_came(operation, index, status, part.length.get());
+                }
+                if status.is_error() {
+                    operation.note_reason(status);
+                }
+                self.one_part_less(operation);
+            }
+            _ => {}
+        }
+    }
+
+    fn one_part_less(&self, operation: &Slot) {
+        operation.remaining.set(operation.remaining.get() - 1);
+        if operation.remaining.get() == 0 {
+            self.complete(operation, Status(operation.reason.get()));
+        }
+    }
+
+    /// UCP may go on writing where this operation receives: what of that is the library's own memory stays until the end of the worker.
+    pub(crate) fn keep_for_ucp(&self, slot: &Slot) {
+        match slot.part.get() {
+            Of::Heading(of) | Of::Frame(of, _) => {
+                if let Some(operation) = of.current() {
+                    // The other parts still need it.
+                    operation.with_multi(|multi| multi.incoming.left_to_ucp = true);
+                }
+            }
+            Of::Pull(number) => {
+                // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+                let endpoint = unsafe { slot.endpoint.get().as_ref() };
+                let memory = endpoint.and_then(|endpoint| endpoint.memory_of_multi(number));
+                self.multis.left_to_ucp.borrow_mut().extend(memory);
+            }
+            _ => {
+                let making = slot.making.take().map(|making| Memory::Made(making.buffers));
+                self.multis.left_to_ucp.borrow_mut().extend(making);
+            }
+        }
+    }
+
+    /// Frees that. UCP is gone.
+    pub(crate) fn free_what_was_left_to_ucp(&self) {
+        let memory = self.multis.left_to_ucp.take();
+        self.outside(|| drop(memory));
+    }
+
+    /// Nobody is told of this part's failure but by a flush.
+    pub(crate) fn is_unwatched_part(&self, part: &Slot) -> bool {
+        let Of::Frame(of, _) = part.part.get() else { return false };
+        of.current().is_none_or(|operation| operation.callback.get().is_none() && operation.hold.get() & USER == 0)
+    }
+
+    /// The operation has its result.
+    pub(crate) fn multi_ended(&self, operation: &Slot) {
+        if operation.kind.get() == Kind::TagRecvMulti {
+            self.forget_receive(operation);
+        }
+        let Some(multi) = operation.multi.take() else { return };
+        if !multi.incoming.left_to_ucp {
+            return self.multis.give_back(multi);
+        }
+        let made = operation.making.take().map(|making| Memory::Made(making.buffers));
+        self.multis.left_to_ucp.borrow_mut().extend([Memory::Headers(multi)].into_iter().chain(made));
+    }
+
+    /// Ends one before its time, as far as that is possible.
+    pub(crate) fn cancel_multi(&self, operation: &Slot, reason: Status) {
+        let parts = |slot: &Slot| slot.is_part_of(operation);
+        if operation.kind.get() == Kind::TagRecvMulti {
+            operation.reason.set(reason.0);
+            operation.with_multi(|multi| multi.incoming.to_drop = 0);
+            if operation.remaining.get() == 0 {
+                return self.complete(operation, reason);
+            }
+            return self.for_each_picked(parts, |part| self.cancel_slot(part, reason));
+        }
+        // Once a header has left the receiver counts on what it announces.
+        let (mut waiting, mut under_way) = (0, 0);
+        self.for_each_live(|slot| {
+            if slot.is_part_of(operation) {
+                waiting += usize::from(slot.has_mark(mark::WAITING));
+                under_way += 1;
+            }
+        });
+        let all = operation.with_multi(|multi| multi.count_parts());
+        if waiting == under_way && Some(waiting) == all {
+            operation.reason.set(reason.0);
+            self.for_each_picked(parts, |part| self.cancel_slot(part, reason));
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! Multi-buffer receive in its tag form: a header is awaited, buffers are made for what it announces, and the frames received into them.
+//!
+//! Nothing on the wire says which frame belongs to which header: UCP's order does, in which receives match what comes. So of two receives that
+//! could match the same messages the later one posts its header only when the earlier has posted all its frames; and from its first header
+//! on a receive takes only messages with exactly that header's tag. Two senders that use one tag at the same time cannot be told
+//! apart: frames of the wrong length show it, and fail the receive.
+//!
+//! A header is looked at after UCP's pass, as the buffers are made by the user's code. What cannot be had (too much, no memory) is received
+//! into nothing, so that its sender goes on and the tag stays usable.
+
+use crate::engine::base::status::{Result, Status};
+use crate::engine::core::channel::receive_buffers::Allocator;
+use crate::engine::core::request::inflight::Out;
+use crate::engine::core::request::operation::{OpParams, Submitted};
+use crate::engine::core::request::request::{Kind, Part as Of, Slot, Ticket};
+use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::submission_ring::Queued;
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::messaging::fetch::request::Making;
+use crate::engine::messaging::tag::multi_common::{Incoming, Stage};
+use crate::engine::messaging::tag::tag::on_received;
+use crate::engine::ucx::context::feature;
+use crate::engine::ucx::memory_type;
+use crate::engine::ucx::request_param::Param;
+use crate::engine::wire::ucxx_multi::{Announced, Announcement, FRAMES, HEADER};
+use crate::sys;
+use std::collections::HashSet;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+
+/// Messages that are dropped are awaited so many at a time.
+const DROPS: u64 = 64;
+/// A sender that goes on announcing so many headers beyond what is allowed does not mean to end: what else it sends is left where it is.
+const MOST_HEADERS_DROPPED: usize = 1024;
+
+/// How a message ended that was there already.
+type Came = (Status, u64, u64);
+
+/// What a receive takes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Pattern {
+    tag: u64,
+    tag_mask: u64,
+}
+
+impl Pattern {
+    fn of(slot: &Slot) -> Self {
+        // SAFETY: the cell belongs to who is inside the gate, and nobody changes it here.
+        let queued = unsafe { &*slot.queued.as_ptr() };
+        Pattern { tag: queued.tag, tag_mask: queued.tag_mask }
+    }
+
+    /// There are messages that both would take.
+    fn meets(&self, other: &Pattern) -> bool {
+        (self.tag ^ other.tag) & self.tag_mask & other.tag_mask == 0
+    }
+}
+
+fn waits(slot: &Slot) -> bool {
+    slot.with_multi(|multi| multi.incoming.stage == Stage::Waiting).unwrap_or(false)
+}
+
+impl Worker {
+    /// Receives what `tag_send_multi`, or UCXX, sends as one.
+    ///
+    /// # Safety
+    /// `params.recv_info` is valid until the operation has completed; `out` is valid.
+    pub unsafe fn tag_recv_multi(
+        &self,
+        (tag, tag_mask): (u64, u64),
+        allocator: Allocator,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        params.check(&self.context, "multi-buffer receive", 0)?;
+        let describe = |slot: &Slot| {
+            slot.making.set(Some(Making::by(allocator)));
+            slot.multi.set(Some(self.multis.take()));
+            Queued { tag, tag_mask, endpoint: params.source, ..Queued::NOTHING }
+        };
+        if self.goes_through_ring(params) {
+            self.need(feature::TAG)?;
+            self.check_from(params)?;
+            return self.delay(Kind::TagRecvMulti, 0, params, out, describe);
+        }
+        let inside = self.enter()?;
+        inside.need(feature::TAG)?;
+        self.check_from(params)?;
+        let slot = inside.take_slot();
+        slot.begin(Kind::TagRecvMulti, params, 0, 0, out.is_wanted());
+        let queued = describe(slot);
+        slot.queued.set(queued);
+        inside.start(slot, params.source(), params, out);
+        inside.receive_posted(slot);
+        Ok(Submitted::Pending)
+    }
+
+    /// One that came through the ring, and was started.
+    pub(crate) fn recv_multi_from_ring(&self, slot: &Slot) {
+        self.receive_posted(slot);
+    }
+
+    /// It comes last: it begins if it meets none of the others.
+    fn receive_posted(&self, slot: &Slot) {
+        let mut receives = self.multis.receives.borrow_mut();
+        let pattern = Pattern::of(slot);
+        // SAFETY: slots live as long as their worker.
+        let free = !receives.iter().any(|before| Pattern::of(unsafe { &*before.slot }).meets(&pattern));
+        receives.push(slot.ticket());
+        drop(receives);
+        if free && waits(slot) && !self.closed.load(Ordering::Relaxed) {
+            self.begin_receive(slot);
+        }
+    }
+
+    /// It has posted all its frames, or has ended: others may follow.
+    pub(crate) fn forget_receive(&self, slot: &Slot) {
+        let mut receives = self.multis.receives.borrow_mut();
+        let before = receives.len();
+        receives.retain(|known| !std::ptr::eq(known.slot, slot));
+        if receives.len() < before && !receives.is_empty() {
+            // Perhaps inside UCP's progress, or at its end.
+            self.push_event(Event::NextHeaders);
+        }
+    }
+
+    /// Posts the headers of the receives that wait for no other one.
+    pub(crate) fn post_headers(&self) {
+        while let Some(slot) = self.next_receive().filter(|_| !self.closed.load(Ordering::Relaxed)) {
+            self.begin_receive(slot);
+        }
+    }
+
+    fn begin_receive(&self, slot: &Slot) {
+        let Pattern { tag, tag_mask } = Pattern::of(slot);
+        slot.with_multi(|multi| multi.incoming.stage = Stage::Heading);
+        if let Some((status, length, tag)) = self.post_header(slot, tag, tag_mask) {
+            self.header_came(slot, status, length, tag);
+        }
+    }
+
+    /// The first that waits and may begin. Of those that wait for the same tag only the first is looked at: the others come after it.
+    fn next_receive(&self) -> Option<&Slot> {
+        let receives = self.multis.receives.borrow();
+        let mut before = HashSet::new();
+        let mut masked = Vec::new();
+        for ticket in receives.iter() {
+            // SAFETY: slots live as long as their worker.
+            let slot = unsafe { &*ticket.slot };
+            let pattern = Pattern::of(slot);
+            if before.contains(&pattern) {
+                continue;
+            }
+            if waits(slot) {
+                // Without a mask it meets its equals alone, and those that have one.
+                let meets = |other: &Pattern| other.meets(&pattern);
+                let waits_on =
+                    if pattern.tag_mask == u64::MAX { masked.iter().any(meets) } else { before.iter().any(meets) };
+                if !waits_on {
+                    return Some(slot);
+                }
+            }
+            if pattern.tag_mask != u64::MAX {
+                masked.push(pattern);
+            }
+            before.insert(pattern);
+        }
+        None
+    }
+
+    /// Posts the receive of a header. How it ended, if that was at once.
+    fn post_header(&self, slot: &Slot, tag: u64, tag_mask: u64) -> Option<Came> {
+        let room = slot.with_multi(|multi| {
+            multi.headers.resize(HEADER, 0);
+            multi.headers.as_mut_ptr()
+        })?;
+        slot.remaining.set(1);
+        self.post_part(slot, Of::Heading(slot.ticket()), (room.cast(), HEADER), (tag, tag_mask), memory_type::HOST)
+    }
+
+    fn post_part(
+        &self,
+        operation: &Slot,
+        what: Of,
+        (buffer, length): (*mut c_void, usize),
+        (tag, tag_mask): (u64, u64),
+        memory_type: i32,
+    ) -> Option<Came> {
+        let memory_type = match memory_type::to_ucx(&self.context, memory_type) {
+            Ok(memory_type) => memory_type,
+            Err(error) => return Some((error.status(), 0, 0)),
+        };
+        let slot = self.take_slot();
+        slot.prepare(Kind::TagRecvPart);
+        let mut param = Param::new(slot);
+        param.receive(Some(on_received));
+        param.memory_type(memory_type);
+        // SAFETY: a live worker inside its gate; the operation keeps the header's room and the buffers, the worker the slot.
+        let posted = unsafe { sys::ucp_tag_recv_nbx(self.ucp(), buffer, length, tag, tag_mask, param.as_ptr()) };
+        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+        let from = unsafe { operation.endpoint.get().as_ref() };
+        let Some(status) = self.part_posted(slot, posted) else {
+            slot.begin(Kind::TagRecvPart, &OpParams::DEFAULT, 0, 0, false);
+            slot.part.set(what);
+            self.start(slot, from, &OpParams::DEFAULT, Out::NOWHERE);
+            return None;
+        };
+        Some((self.status_from_ucx(status, from), slot.length.get(), slot.tag.get()))
+    }
+
+    /// A header has come, or will not.
+    pub(crate) fn header_came(&self, slot: &Slot, status: Status, length: u64, tag: u64) {
+        slot.remaining.set(0);
+        if status.is_error() && status != Status::MESSAGE_TRUNCATED {
+            return self.complete(slot, status);
+        }
+        if slot.reason.get() != 0 {
+            // Cancelled when it was on its way already. Nothing is posted for it.
+            return self.complete(slot, Status(slot.reason.get()));
+        }
+        let whole = status == Status::OK;
+        slot.with_multi(|multi| {
+            multi.incoming.stage = Stage::Announced;
+            multi.incoming.header_length = if whole { length as usize } else { HEADER + 1 };
+        });
+        slot.tag.set(tag);
+        self.push_event(Event::Announced(slot.ticket()));
+    }
+
+    /// Looks at a header. After UCP's pass.
+    pub(crate) fn announced(&self, ticket: Ticket) {
+        let Some(slot) = ticket.current().filter(|_| !self.closed.load(Ordering::Relaxed)) else { return };
+        let limits = match slot.making.take() {
+            Some(making) => {
+                let limits = making.allocator;
+                slot.making.set(Some(making));
+                limits
+            }
+            None => return,
+        };
+        let read = slot.with_multi(|multi| {
+            if multi.incoming.stage == Stage::Framing {
+                return Ok(false);
+            }
+            let length = multi.incoming.header_length;
+            if length > multi.headers.len() {
+                return Err("a message that is not a header's 1209 bytes long");
+            }
+            let header = Announcement::decode(&multi.headers[..length])?;
+            multi.incoming.take_header(&header, &limits, &mut multi.announced);
+            if header.has_next() {
+                let most = limits.max_frames / FRAMES + MOST_HEADERS_DROPPED;
+                if multi.incoming.headers > most {
+                    return Err("headers without end");
+                }
+                return Ok(true);
+            }
+            multi.incoming.stage = Stage::Framing;
+            multi.incoming.to_drop = multi.incoming.refusal.map_or(0, |_| multi.incoming.frames);
+            Ok(false)
+        });
+        match read {
+            Some(Ok(true)) => {
+                if let Some((status, length, tag)) = self.post_header(slot, slot.tag.get(), u64::MAX) {
+                    self.header_came(slot, status, length, tag);
+                }
+            }
+            Some(Ok(false)) => self.receive_frames(ticket, limits),
+            Some(Err(why)) => {
+                slot.with_multi(|multi| multi.trouble = Some(why.to_owned()));
+                slot.reason.set(Status::IO_ERROR.0);
+                self.complete(slot, Status::IO_ERROR);
+            }
+            None => {}
+        }
+    }
+
+    fn receive_frames(&self, ticket: Ticket, allocator: Allocator) {
+        let Some(slot) = ticket.current() else { return };
+        let Some(frames) = slot.with_multi(|multi| match multi.incoming.refusal {
+            Some(_) => Vec::new(),
+            None => std::mem::take(&mut multi.announced),
+        }) else {
+            return;
+        };
+        if slot.with_multi(|multi| multi.incoming.refusal.is_none()) == Some(true) {
+            let wanted = |frame: &Announced| (frame.length as usize, memory_type::of_frame(frame.device));
+            let made = self.make_buffers(allocator, frames.iter().map(wanted));
+            let Some(slot) = ticket.current() else {
+                // It has ended while the gate was open.
+                return self.outside(|| drop(made));
+            };
+            slot.with_multi(|multi| multi.announced = frames);
+            match made {
+                Ok(buffers) => {
+                    if let Some(mut making) = slot.making.take() {
+                        making.buffers = Some(buffers);
+                        slot.making.set(Some(making));
+                    }
+                }
+                Err(error) => self.refuse_frames(slot, error.status(), Some(error.message().to_owned())),
+            }
+        }
+        let Some(slot) = ticket.current() else { return };
+        match slot.with_multi(|multi| multi.incoming) {
+            Some(Incoming { refusal: None, .. }) => self.post_frames(slot),
+            Some(_) => self.drop_frames(slot),
+            None => {}
+        }
+    }
+
+    /// They are not to be had: dropped as they come.
+    fn refuse_frames(&self, slot: &Slot, status: Status, trouble: Option<String>) {
+        slot.with_multi(|multi| {
+            multi.incoming.refusal = Some(status);
+            multi.incoming.to_drop = multi.incoming.frames;
+            multi.trouble = trouble;
+        });
+    }
+
+    fn post_frames(&self, slot: &Slot) {
+        let (count, tag) = (slot.with_multi(|multi| multi.announced.len()).unwrap_or(0), slot.tag.get());
+        slot.length.set(slot.with_multi(|multi| multi.incoming.bytes).unwrap_or(0));
+        // What ends meanwhile does not end the operation.
+        slot.remaining.set(1);
+        for index in 0..count {
+            let Some(frame) = slot.made_frame(index) else { break };
+            // Where the allocator has put what was on a device is for UCX to find out.
+            let kind = if memory_type::is_cuda(frame.memory_type) { memory_type::AUTO } else { frame.memory_type };
+            slot.remaining.set(slot.remaining.get() + 1);
+            let what = Of::Frame(slot.ticket(), index as u32);
+            let came = self.post_part(slot, what, (frame.data, frame.length), (tag, u64::MAX), kind);
+            if let Some((status, length, _)) = came {
+                self.frame_came(slot, index as u32, status, length);
+            }
+        }
+        self.forget_receive(slot);
+        self.post_headers();
+        self.frame_less(slot);
+    }
+
+    fn drop_frames(&self, slot: &Slot) {
+        slot.remaining.set(1);
+        loop {
+            let drops = |incoming: &mut Incoming, room: bool| {
+                let drops = incoming.to_drop > 0 && room;
+                incoming.to_drop -= u64::from(drops);
+                drops
+            };
+            let room = u64::from(slot.remaining.get()) <= DROPS;
+            if slot.with_multi(|multi| drops(&mut multi.incoming, room)) != Some(true) {
+                break;
+            }
+            slot.remaining.set(slot.remaining.get() + 1);
+            let (what, nowhere) = (Of::Frame(slot.ticket(), u32::MAX), (std::ptr::null_mut(), 0));
+            let came = self.post_part(slot, what, nowhere, (slot.tag.get(), u64::MAX), memory_type::HOST);
+            if let Some((status, length, _)) = came {
+                self.frame_came(slot, u32::MAX, status, length);
+            }
+        }
+        if slot.with_multi(|multi| multi.incoming.to_drop) == Some(0) {
+            self.forget_receive(slot);
+        }
+        self.frame_less(slot);
+    }
+
+    /// A frame has come, or will not.
+    pub(crate) fn frame_came(&self, slot: &Slot, index: u32, status: Status, length: u64) {
+        let (mut status, mut dropped) = (status, false);
+        slot.with_multi(|multi| {
+            dropped = multi.incoming.refusal.is_some();
+            if dropped {
+                return;
+            }
+            let announced = multi.announced.get(index as usize).map_or(0, |frame| frame.length);
+            if status == Status::MESSAGE_TRUNCATED || (status == Status::OK && length != announced) {
+                status = Status::IO_ERROR;
+                multi.trouble.get_or_insert_with(|| {
+                    format!("frame {index} was announced with {announced} bytes and has {length}: another sender uses the tag")
+                });
+            }
+        });
+        if dropped && status.is_error() && status != Status::MESSAGE_TRUNCATED {
+            // Cancelled, or its peer is gone: nothing more will come.
+            slot.with_multi(|multi| multi.incoming.to_drop = 0);
+        } else if !dropped && status.is_error() {
+            slot.note_reason(status);
+        }
+        self.frame_less(slot);
+    }
+
+    fn frame_less(&self, slot: &Slot) {
+        slot.remaining.set(slot.remaining.get() - 1);
+        if slot.remaining.get() > 0 {
+            return;
+        }
+        let Some(incoming) = slot.with_multi(|multi| multi.incoming) else { return };
+        if incoming.to_drop > 0 {
+            return self.push_event(Event::Announced(slot.ticket()));
+        }
+        if let (Some(refusal), 0) = (incoming.refusal, slot.reason.get()) {
+            slot.reason.set(refusal.0);
+        }
+        if slot.reason.get() != 0 {
+            slot.length.set(0);
+        }
+        self.complete(slot, Status(slot.reason.get()));
+    }
+}
+
+impl Incoming {
+    /// Notes down what the header announces, unless that is too much.
+    fn take_header(&mut self, header: &Announcement<'_>, limits: &Allocator, announced: &mut Vec<Announced>) {
+        self.headers += 1;
+        self.frames += header.count() as u64;
+        let bytes = header.total().and_then(|total| self.bytes.checked_add(total)).filter(|total| *total >> 47 == 0);
+        self.bytes = bytes.unwrap_or(u64::MAX);
+        if self.frames > limits.max_frames as u64 || self.bytes > limits.max_total_bytes as u64 {
+            self.refusal = Some(Status::EXCEEDS_LIMIT);
+            announced.clear();
+        }
+        if self.refusal.is_none() {
+            announced.extend(header.frames());
+        }
+    }
+}
+
+impl Slot {
+    fn made_frame(&self, index: usize) -> Option<crate::engine::core::channel::receive_buffers::Frame> {
+        let making = self.making.take()?;
+        let frame = making.buffers.as_ref().and_then(|buffers| buffers.get(index).ok());
+        self.making.set(Some(making));
+        frame
+    }
+}

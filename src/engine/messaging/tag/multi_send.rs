@@ -1,0 +1,185 @@
+//! Multi-buffer send in its tag form: headers, and then the frames, each a message of its own under one tag.
+//!
+//! All of them are given to UCP, or to the endpoint's queue, in one go inside the gate, so that nothing of this endpoint comes between
+//! them.
+
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::endpoint::admission::Need;
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::inflight::Out;
+use crate::engine::core::request::operation::{flag, OpParams, Submitted};
+use crate::engine::core::request::request::{Kind, Part as Of, Slot};
+use crate::engine::core::worker::submission_ring::Queued;
+use crate::engine::core::worker::wait;
+use crate::engine::messaging::tag::multi_common::Multi;
+use crate::engine::messaging::tag::tag::Part;
+use crate::engine::ucx::context::feature;
+use crate::engine::ucx::memory_type;
+use crate::engine::ucx::request_param::Param;
+use crate::engine::wire::ucxx_multi::{self, headers_for, Announced};
+use crate::sys;
+use std::ffi::c_void;
+
+impl Multi {
+    fn describe(&mut self, parts: &[Part]) {
+        self.parts.extend_from_slice(parts);
+        let announced =
+            |part: &Part| Announced { length: part.length as u64, device: memory_type::is_cuda(part.memory_type) };
+        ucxx_multi::encode(parts.iter().map(announced), &mut self.headers);
+    }
+
+    /// Messages that a send consists of.
+    pub(crate) fn count_parts(&self) -> usize {
+        count_parts(self.parts.len())
+    }
+}
+
+fn count_parts(frames: usize) -> usize {
+    headers_for(frames) + frames
+}
+
+impl Endpoint {
+    /// Sends the parts one by one, behind headers that announce them.
+    ///
+    /// # Safety
+    /// The parts are readable until the operation has completed, and `out` is valid.
+    pub unsafe fn tag_send_multi(&self, parts: &[Part], tag: u64, params: &OpParams, out: Out) -> Result<Submitted> {
+        params.check(&self.worker.context, "multi-buffer send", flag::NO_WAIT)?;
+        for part in parts {
+            memory_type::to_ucx(&self.worker.context, part.memory_type)?;
+        }
+        let length: usize = parts.iter().map(|part| part.length).sum();
+        wait::submit(params, out, |params, out| {
+            if self.worker.goes_through_ring(params) {
+                return self.send_multi_later(parts, length, tag, params, out);
+            }
+            let inside = self.worker.enter()?;
+            self.check_open()?;
+            inside.need(feature::TAG)?;
+            if self.must_wait() {
+                self.check_queue(params, length)?;
+            }
+            let slot = inside.take_slot();
+            slot.begin(Kind::TagSendMulti, params, length as u64, tag, out.is_wanted());
+            let mut multi = inside.multis.take();
+            multi.describe(parts);
+            slot.multi.set(Some(multi));
+            if let Err(error) = self.send_frames(slot) {
+                inside.multi_ended(slot);
+                inside.return_slot(slot);
+                return Err(error);
+            }
+            let ended = slot.remaining.get() == 0;
+            if ended && slot.reason.get() == 0 && params.flags & flag::ALWAYS_CALLBACK == 0 {
+                inside.stats.submitted.add(1);
+                inside.stats.completed.add(1);
+                inside.multi_ended(slot);
+                inside.return_slot(slot);
+                out.store_null();
+                return Ok(Submitted::Done);
+            }
+            inside.start(slot, Some(self), params, out);
+            if ended {
+                inside.complete(slot, Status(slot.reason.get()));
+            }
+            Ok(Submitted::Pending)
+        })
+    }
+
+    #[inline(never)]
+    fn send_multi_later(
+        &self,
+        parts: &[Part],
+        length: usize,
+        tag: u64,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        self.check_open_outside()?;
+        self.worker.need(feature::TAG)?;
+        let promised = self.promise(params, Need::of_many(count_parts(parts.len()), length))?;
+        self.worker.delay(Kind::TagSendMulti, length as u64, params, out, |slot| {
+            let mut multi = self.worker.multis.take();
+            multi.describe(parts);
+            slot.multi.set(Some(multi));
+            slot.tag.set(tag);
+            Queued { tag, endpoint: self, promise: promised.keep(), ..Queued::NOTHING }
+        })
+    }
+
+    /// One that came through the ring.
+    pub(crate) fn send_multi_from_ring(&self, slot: &Slot, left: &OpParams) {
+        match self.send_frames(slot) {
+            Ok(()) => {
+                self.worker.start(slot, Some(self), left, Out::NOWHERE);
+                if slot.remaining.get() == 0 {
+                    self.worker.complete(slot, Status(slot.reason.get()));
+                }
+            }
+            Err(error) => self.worker.never_started(slot, Some(self), error.status()),
+        }
+    }
+
+    /// Gives UCP, or the queue, all of it; `remaining` says how many of them have not ended. An error: nothing has gone out. Where
+    /// one fails later, the rest is not sent, and the operation fails when those before it have ended.
+    fn send_frames(&self, slot: &Slot) -> Result<()> {
+        let Some(multi) = slot.multi.take() else { return Err(Error::invalid("buffers: none")) };
+        // What ends meanwhile does not end the operation.
+        slot.remaining.set(1);
+        let headers = multi.headers.chunks_exact(ucxx_multi::HEADER).map(|header| Part {
+            data: header.as_ptr().cast_mut().cast(),
+            length: header.len(),
+            memory_type: memory_type::HOST,
+        });
+        let mut result = Ok(());
+        for (index, part) in headers.chain(multi.parts.iter().copied()).enumerate() {
+            if let Err(error) = self.send_part(slot, index as u32, &part) {
+                if index == 0 {
+                    result = Err(error);
+                } else {
+                    slot.reason.set(error.status().0);
+                }
+                break;
+            }
+        }
+        slot.multi.set(Some(multi));
+        slot.remaining.set(slot.remaining.get() - 1);
+        result
+    }
+
+    fn send_part(&self, operation: &Slot, index: u32, part: &Part) -> Result<()> {
+        let worker = &self.worker;
+        let (tag, memory_type) = (operation.tag.get(), memory_type::to_ucx(&worker.context, part.memory_type)?);
+        let slot = worker.take_slot();
+        let begin = |slot: &Slot| {
+            slot.begin(Kind::TagSendPart, &OpParams::DEFAULT, part.length as u64, tag, false);
+            slot.part.set(Of::Frame(operation.ticket(), index));
+            operation.remaining.set(operation.remaining.get() + 1);
+        };
+        if self.must_wait() {
+            begin(slot);
+            let (buffer, count) = (part.data, part.length);
+            slot.queued.set(Queued { buffer, count, tag, memory_type, endpoint: self, ..Queued::NOTHING });
+            self.enqueue(slot, &OpParams::DEFAULT, Out::NOWHERE);
+            return Ok(());
+        }
+        slot.prepare(Kind::TagSendPart);
+        let mut param = Param::new(slot);
+        param.memory_type(memory_type);
+        let buffer: *const c_void = part.data;
+        // SAFETY: a live endpoint inside its worker's gate; the caller keeps the frames, the operation its headers, the worker the slot.
+        let posted = unsafe { sys::ucp_tag_send_nbx(self.ucp.get(), buffer, part.length, tag, param.as_ptr()) };
+        let Some(ended) = worker.part_posted(slot, posted) else {
+            begin(slot);
+            worker.start(slot, Some(self), &OpParams::DEFAULT, Out::NOWHERE);
+            return Ok(());
+        };
+        if ended.is_error() {
+            let status = worker.status_from_ucx(ended, Some(self));
+            return Err(Error::new(status, format!("endpoint: UCX refused a frame to {}", self.peer_text())));
+        }
+        worker.stats.bytes_sent.add(part.length as u64);
+        self.count_sent(part.length as u64);
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! Looking for messages that have arrived and were not received: with a handle that takes one out of matching.
+
+use crate::engine::base::status::{Error, Result};
+use crate::engine::core::request::inflight::Out;
+use crate::engine::core::request::operation::{OpParams, RecvInfo, Submitted};
+use crate::engine::core::request::request::{self, Kind};
+use crate::engine::core::worker::wait;
+use crate::engine::core::worker::worker::{Inside, Worker};
+use crate::engine::messaging::tag::tag::Part;
+use crate::engine::ucx::context::feature;
+use crate::engine::ucx::request_param::Param;
+use crate::sys;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::Arc;
+
+/// A message that was taken out of matching. Received once, or dropped when the handle goes.
+pub struct TagMessage {
+    worker: Arc<Worker>,
+    /// Null once it has been received.
+    message: AtomicPtr<sys::ucp_recv_desc>,
+    info: RecvInfo,
+}
+
+impl Worker {
+    /// Looks for a message whose tag matches; with `take` the message is removed from matching and handed out.
+    #[allow(clippy::type_complexity)]
+    pub fn tag_probe(
+        self: &Arc<Self>,
+        tag: u64,
+        tag_mask: u64,
+        take: bool,
+    ) -> Result<Option<(RecvInfo, Option<TagMessage>)>> {
+        self.on_owner(|inside| self.probe_inside(inside, tag, tag_mask, take))
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn probe_inside(
+        self: &Arc<Self>,
+        inside: &Inside<'_>,
+        tag: u64,
+        tag_mask: u64,
+        take: bool,
+    ) -> Result<Option<(RecvInfo, Option<TagMessage>)>> {
+        inside.need(feature::TAG)?;
+        let mut found = sys::ucp_tag_recv_info_t { sender_tag: 0, length: 0 };
+        // SAFETY: a live worker inside its gate, and a valid out-pointer.
+        let message = unsafe { sys::ucp_tag_probe_nb(inside.ucp(), tag, tag_mask, take.into(), &mut found) };
+        if message.is_null() {
+            return Ok(None);
+        }
+        let info = RecvInfo { length: found.length as u64, sender_tag: found.sender_tag, reserved: [0; 2] };
+        let message = take.then(|| TagMessage { worker: self.clone(), message: AtomicPtr::new(message), info });
+        Ok(Some((info, message)))
+    }
+}
+
+impl TagMessage {
+    /// Receives the message, once.
+    ///
+    /// # Safety
+    /// As for `Worker::tag_recv`.
+    pub unsafe fn receive(&self, buffer: *mut c_void, length: usize, params: &OpParams, out: Out) -> Result<Submitted> {
+        params.check(&self.worker.context, "receive of a probed message", 0)?;
+        let submit = |params: &OpParams, out: Out| {
+            let part = [Part { data: buffer, length, memory_type: params.memory_type }];
+            let received = || Error::invalid("message: has been received already");
+            if self.worker.goes_through_ring(params) {
+                let message = self.message.swap(std::ptr::null_mut(), Ordering::AcqRel);
+                if message.is_null() {
+                    return Err(received());
+                }
+                let submitted = self.worker.receive_later(Kind::TagMessageRecv, &part, (0, 0), message, params, out);
+                if submitted.is_err() {
+                    self.message.store(message, Ordering::Release);
+                }
+                return submitted;
+            }
+            let inside = self.worker.enter()?;
+            let message = self.message.load(Ordering::Acquire);
+            if message.is_null() {
+                return Err(received());
+            }
+            let call = |buffer, count, param: *const sys::ucp_request_param_t| {
+                self.message.store(std::ptr::null_mut(), Ordering::Release);
+                // SAFETY: a live worker inside its gate; a message that UCP handed out and that was not received yet.
+                unsafe { sys::ucp_tag_msg_recv_nbx(inside.ucp(), buffer, count, message, param) }
+            };
+            inside.receive(Kind::TagMessageRecv, &part, params, out, call)
+        };
+        wait::submit(params, out, submit)
+    }
+
+    /// Length and tag, as probed.
+    pub fn info(&self) -> RecvInfo {
+        self.info
+    }
+
+    /// Refuses use in a forked child.
+    pub fn check_fork(&self) -> Result<()> {
+        if self.worker.generation.is_past() {
+            return Err(crate::engine::ucx::context::forked("message"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for TagMessage {
+    /// UCP has no call that drops a message: it is received into nothing, and the sender completes as if it had arrived.
+    fn drop(&mut self) {
+        let message = *self.message.get_mut();
+        if message.is_null() || self.worker.generation.is_past() {
+            return;
+        }
+        let message = MessagePointer(message);
+        // Fails only when the worker has ended, and UCP's messages with it.
+        let _ = self.worker.post(move |inside| {
+            let message = message;
+            inside.drop_message(message.0);
+        });
+    }
+}
+
+struct MessagePointer(sys::ucp_tag_message_h);
+// SAFETY: handed over with the job that drops it.
+unsafe impl Send for MessagePointer {}
+
+impl Worker {
+    /// Inside the gate.
+    pub(crate) fn drop_message(&self, message: sys::ucp_tag_message_h) {
+        self.start_part(None, request::Part::Nothing, |slot| {
+            let mut param = Param::new(slot);
+            param.receive(Some(on_dropped));
+            // SAFETY: as in `receive`; no byte is written into a buffer of length 0.
+            unsafe { sys::ucp_tag_msg_recv_nbx(self.ucp(), std::ptr::null_mut(), 0, message, param.as_ptr()) }
+        });
+    }
+}
+
+unsafe extern "C" fn on_dropped(
+    request: *mut c_void,
+    status: sys::ucs_status_t,
+    _info: *const sys::ucp_tag_recv_info_t,
+    user_data: *mut c_void,
+) {
+    // SAFETY: the request is a slot of ours that UCP was given; the tail of the two kinds of callback is the same.
+    unsafe { crate::engine::core::endpoint::flush::on_sent(request, status, user_data) };
+}

@@ -1,0 +1,387 @@
+//! Tag transfer: send, synchronous send, receive; contiguous and scattered.
+//!
+//! Cost of the inline path, beyond UCP's own: one thread check, one load for fork and one for the endpoint, a slot from the
+//! free list, and three counters. No allocation, no lock (but MULTI's own), no read-modify-write, no system call.
+
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::endpoint::admission::Need;
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::flush::ended;
+use crate::engine::core::request::inflight::{Out, Submission};
+use crate::engine::core::request::operation::{flag, OpParams, Submitted};
+use crate::engine::core::request::request::{Kind, Slot, UCP};
+use crate::engine::core::worker::submission_ring::Queued;
+use crate::engine::core::worker::wait;
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::ucx::context::feature;
+use crate::engine::ucx::memory_type;
+use crate::engine::ucx::request_param::Param;
+use crate::sys;
+use std::ffi::c_void;
+
+/// One part of a scattered message.
+#[derive(Clone, Copy)]
+pub struct Part {
+    /// May be null when `length` is 0.
+    pub data: *mut c_void,
+    /// Bytes.
+    pub length: usize,
+    /// `UCXX_MEMORY_*`.
+    pub memory_type: i32,
+}
+
+/// Local completion of a send: the buffer is free again. A synchronous send also waits until the message was matched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mode {
+    /// Complete when the buffer is free.
+    Local,
+    /// Complete when a receive has matched the message, too.
+    Synchronous,
+}
+
+impl Mode {
+    #[inline(always)]
+    fn kind(self) -> Kind {
+        match self {
+            Mode::Local => Kind::TagSend,
+            Mode::Synchronous => Kind::TagSendSync,
+        }
+    }
+}
+
+impl Endpoint {
+    /// Sends `length` bytes.
+    ///
+    /// # Safety
+    /// `buffer` is readable for `length` bytes until the operation has completed, and `out` is valid.
+    #[inline(always)]
+    pub unsafe fn tag_send(
+        &self,
+        buffer: *const c_void,
+        length: usize,
+        tag: u64,
+        mode: Mode,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        params.check(&self.worker.context, "tag send", flag::NO_WAIT)?;
+        // SAFETY: as for this function.
+        unsafe { self.tag_send_from(buffer, length, tag, mode, params, out) }
+    }
+
+    /// The same for the library's own, which has checked the parameters, and may have both a callback and a notifier.
+    ///
+    /// # Safety
+    /// As for `tag_send`.
+    #[inline(always)]
+    pub(crate) unsafe fn tag_send_from(
+        &self,
+        buffer: *const c_void,
+        length: usize,
+        tag: u64,
+        mode: Mode,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        wait::submit(params, out, |params, out| {
+            if self.worker.goes_through_ring(params) {
+                let part = [Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }];
+                return self.send_later(mode, &part, tag, params, out);
+            }
+            // SAFETY: as for this function.
+            unsafe { self.send_now(buffer, length, tag, mode, params, out) }
+        })
+    }
+
+    #[inline(never)]
+    fn send_later(&self, mode: Mode, parts: &[Part], tag: u64, params: &OpParams, out: Out) -> Result<Submitted> {
+        self.check_open_outside()?;
+        self.worker.need(feature::TAG)?;
+        let memory_type = memory_type_of(&self.worker, parts, params)?;
+        let length: usize = parts.iter().map(|part| part.length).sum();
+        let promised = self.promise(params, Need::of(length))?;
+        self.worker.delay(mode.kind(), length as u64, params, out, |slot| {
+            let (buffer, count, scattered) = describe_parts(slot, parts);
+            let promise = promised.keep();
+            Queued { buffer, count, scattered, tag, memory_type, endpoint: self, promise, ..Queued::NOTHING }
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn send_now(
+        &self,
+        buffer: *const c_void,
+        length: usize,
+        tag: u64,
+        mode: Mode,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        let inside = self.worker.enter()?;
+        self.check_open()?;
+        inside.need(feature::TAG)?;
+        let memory_type = memory_type::to_ucx(&inside.context, params.memory_type)?;
+        if self.must_wait() {
+            let part = [Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }];
+            return self.queue_send(mode.kind(), &part, tag, memory_type, params, out);
+        }
+        let slot = inside.take_slot();
+        slot.prepare(mode.kind());
+        let mut param = Param::new(slot);
+        param.memory_type(memory_type);
+        // SAFETY: a live endpoint inside its worker's gate; the caller keeps the buffer, the worker the slot.
+        let posted = unsafe {
+            match mode {
+                Mode::Local => sys::ucp_tag_send_nbx(self.ucp.get(), buffer, length, tag, param.as_ptr()),
+                Mode::Synchronous => sys::ucp_tag_send_sync_nbx(self.ucp.get(), buffer, length, tag, param.as_ptr()),
+            }
+        };
+        inside.submitted(slot, posted, Submission { endpoint: Some(self), params, length: length as u64, tag }, out)
+    }
+
+    /// Sends the parts as one message.
+    ///
+    /// # Safety
+    /// The parts are readable until the operation has completed, and `out` is valid.
+    pub unsafe fn tag_send_iov(&self, parts: &[Part], tag: u64, params: &OpParams, out: Out) -> Result<Submitted> {
+        params.check(&self.worker.context, "tag send", flag::NO_WAIT)?;
+        let submit = |params: &OpParams, out: Out| {
+            if self.worker.goes_through_ring(params) {
+                return self.send_later(Mode::Local, parts, tag, params, out);
+            }
+            let inside = self.worker.enter()?;
+            self.check_open()?;
+            inside.need(feature::TAG)?;
+            let memory_type = common_memory_type(&inside, parts, params)?;
+            if self.must_wait() {
+                return self.queue_send(Kind::TagSend, parts, tag, memory_type, params, out);
+            }
+            let length: usize = parts.iter().map(|part| part.length).sum();
+            let slot = inside.take_slot();
+            slot.prepare(Kind::TagSend);
+            let mut param = Param::new(slot);
+            param.memory_type(memory_type);
+            let (buffer, count, scattered) = describe_parts(slot, parts);
+            param.scattered(scattered);
+            // SAFETY: as in send_now; the list of parts lies in the slot.
+            let posted = unsafe { sys::ucp_tag_send_nbx(self.ucp.get(), buffer, count, tag, param.as_ptr()) };
+            inside.submitted(slot, posted, Submission { endpoint: Some(self), params, length: length as u64, tag }, out)
+        };
+        wait::submit(params, out, submit)
+    }
+}
+
+impl Worker {
+    /// Receives one message whose tag matches.
+    ///
+    /// # Safety
+    /// `buffer` is writable for `length` bytes, and `params.recv_info` is valid, until the operation has completed; `out` is
+    /// valid.
+    #[inline(always)]
+    pub unsafe fn tag_recv(
+        &self,
+        buffer: *mut c_void,
+        length: usize,
+        tag: u64,
+        tag_mask: u64,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        params.check(&self.context, "tag receive", 0)?;
+        // SAFETY: as for this function.
+        unsafe { self.tag_recv_into(buffer, length, tag, tag_mask, params, out) }
+    }
+
+    /// As `Endpoint::tag_send_from`.
+    ///
+    /// # Safety
+    /// As for `tag_recv`.
+    #[inline(always)]
+    pub(crate) unsafe fn tag_recv_into(
+        &self,
+        buffer: *mut c_void,
+        length: usize,
+        tag: u64,
+        tag_mask: u64,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        let part = [Part { data: buffer, length, memory_type: params.memory_type }];
+        wait::submit(params, out, |params, out| self.receive_now(&part, tag, tag_mask, params, out))
+    }
+
+    /// Receives one message whose tag matches into the parts, one after the other.
+    ///
+    /// # Safety
+    /// As for `tag_recv`, for each of the parts.
+    #[inline(always)]
+    pub unsafe fn tag_recv_iov(
+        &self,
+        parts: &[Part],
+        tag: u64,
+        tag_mask: u64,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        params.check(&self.context, "tag receive", 0)?;
+        wait::submit(params, out, |params, out| self.receive_now(parts, tag, tag_mask, params, out))
+    }
+
+    #[inline(always)]
+    fn receive_now(&self, parts: &[Part], tag: u64, tag_mask: u64, params: &OpParams, out: Out) -> Result<Submitted> {
+        if self.goes_through_ring(params) {
+            return self.receive_later(Kind::TagRecv, parts, (tag, tag_mask), std::ptr::null_mut(), params, out);
+        }
+        let inside = self.enter()?;
+        inside.need(feature::TAG)?;
+        let call = |buffer, count, param: *const sys::ucp_request_param_t| {
+            // SAFETY: a live worker inside its gate; the caller of the public functions keeps the buffers, the worker the slot.
+            unsafe { sys::ucp_tag_recv_nbx(inside.ucp(), buffer, count, tag, tag_mask, param) }
+        };
+        inside.receive(Kind::TagRecv, parts, params, out, call)
+    }
+
+    #[inline(always)]
+    pub(crate) fn check_from(&self, params: &OpParams) -> Result<()> {
+        let Some(from) = params.source() else { return Ok(()) };
+        if !std::ptr::eq(std::sync::Arc::as_ptr(&from.worker), self) {
+            return Err(Error::invalid("from: an endpoint of another worker"));
+        }
+        from.check_open()
+    }
+
+    /// Hands a receive of either kind to the progress thread.
+    #[inline(never)]
+    pub(crate) fn receive_later(
+        &self,
+        kind: Kind,
+        parts: &[Part],
+        (tag, tag_mask): (u64, u64),
+        message: sys::ucp_tag_message_h,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        self.need(feature::TAG)?;
+        self.check_from(params)?;
+        let memory_type = memory_type_of(self, parts, params)?;
+        let endpoint = params.source;
+        self.delay(kind, 0, params, out, |slot| {
+            let (buffer, count, scattered) = describe_parts(slot, parts);
+            Queued { buffer, count, scattered, tag, tag_mask, memory_type, endpoint, message, ..Queued::NOTHING }
+        })
+    }
+
+    /// Posts a receive of either kind. Inside the gate.
+    #[inline(always)]
+    pub(crate) fn receive(
+        &self,
+        kind: Kind,
+        parts: &[Part],
+        params: &OpParams,
+        out: Out,
+        call: impl FnOnce(*mut c_void, usize, *const sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
+    ) -> Result<Submitted> {
+        self.check_from(params)?;
+        let memory_type = memory_type_of(self, parts, params)?;
+        let slot = self.take_slot();
+        slot.prepare(kind);
+        let mut param = Param::new(slot);
+        param.receive(Some(on_received));
+        param.memory_type(memory_type);
+        let (buffer, count, scattered) = describe_parts(slot, parts);
+        param.scattered(scattered);
+        let posted = call(buffer, count, param.as_ptr());
+        self.submitted(slot, posted, Submission { endpoint: params.source(), params, length: 0, tag: 0 }, out)
+    }
+}
+
+#[inline(always)]
+pub(crate) fn memory_type_of(
+    worker: &Worker,
+    parts: &[Part],
+    params: &OpParams,
+) -> Result<Option<sys::ucs_memory_type_t>> {
+    match parts {
+        [part] => memory_type::to_ucx(&worker.context, part.memory_type),
+        _ => common_memory_type(worker, parts, params),
+    }
+}
+
+/// The one memory type that all parts share: UCP takes a list of one type only.
+fn common_memory_type(worker: &Worker, parts: &[Part], params: &OpParams) -> Result<Option<sys::ucs_memory_type_t>> {
+    let mut types =
+        parts.iter().filter(|part| part.length > 0).map(|part| memory_type::to_ucx(&worker.context, part.memory_type));
+    let Some(first) = types.next() else { return memory_type::to_ucx(&worker.context, params.memory_type) };
+    let first = first?;
+    for (index, other) in types.enumerate() {
+        if other? != first {
+            let text = format!("buffers: the memory type of number {} differs from that of those before it", index + 1);
+            return Err(Error::new(Status::UNSUPPORTED, text));
+        }
+    }
+    Ok(first)
+}
+
+/// Buffer and count for UCP: a list in the slot's own memory (true), or the one part there is. Parts of length 0 are left out.
+#[inline(always)]
+pub(crate) fn describe_parts(slot: &Slot, parts: &[Part]) -> (*mut c_void, usize, bool) {
+    match parts {
+        [part] => (part.data, part.length, false),
+        _ => list_parts(slot, parts),
+    }
+}
+
+fn list_parts(slot: &Slot, parts: &[Part]) -> (*mut c_void, usize, bool) {
+    let mut filled = parts.iter().filter(|part| part.length > 0);
+    match (filled.next(), filled.next()) {
+        (None, _) => return (std::ptr::null_mut(), 0, false),
+        (Some(only), None) => return (only.data, only.length, false),
+        _ => {}
+    }
+    // SAFETY: the slot was taken a moment ago: nobody else has the list.
+    let list = unsafe { &mut *slot.iov.get() };
+    list.clear();
+    list.extend(
+        parts
+            .iter()
+            .filter(|part| part.length > 0)
+            .map(|part| sys::ucp_dt_iov_t { buffer: part.data, length: part.length }),
+    );
+    (list.as_mut_ptr().cast(), list.len(), true)
+}
+
+/// UCP is done with a receive; perhaps before the call that posted it has returned.
+pub(crate) unsafe extern "C" fn on_received(
+    request: *mut c_void,
+    status: sys::ucs_status_t,
+    info: *const sys::ucp_tag_recv_info_t,
+    _user_data: *mut c_void,
+) {
+    // SAFETY: the request memory that UCP was given is a slot, and stays one until it completes, here. UCP calls back
+    // inside progress or another call of ours, hence inside the gate.
+    let slot = unsafe { &*request.cast::<Slot>() };
+    // SAFETY: UCP passes a valid info, or none.
+    let info = unsafe { info.as_ref() };
+    if let (sys::UCS_OK, Some(info), true) = (status, info, slot.is_plain()) {
+        slot.length.set(info.length as u64);
+        slot.tag.set(info.sender_tag);
+        return slot.complete_quickly();
+    }
+    received(slot, status, info);
+}
+
+/// A receive that something waits for beside its request, or that did not end well.
+#[inline(never)]
+extern "C" fn received(slot: &Slot, status: sys::ucs_status_t, info: Option<&sys::ucp_tag_recv_info_t>) {
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let status = Status(status.into());
+        let info = info.filter(|_| matches!(status, Status::OK | Status::MESSAGE_TRUNCATED));
+        // Its caller may have been told an end already.
+        if slot.hold.get() & UCP == 0 {
+            slot.length.set(info.map_or(0, |info| info.length as u64));
+            slot.tag.set(info.map_or(0, |info| info.sender_tag));
+        }
+        ended(slot, status);
+    }));
+}

@@ -1,0 +1,13 @@
+//! Linux: huge pages, fork, which process somebody is, shared segments, limits of the system.
+//!
+//! Uses `base`. Begin with `process_identity`: how one process tells another, and whether it still
+//! lives.
+
+pub(crate) mod fork;
+pub(crate) mod huge_pages;
+pub(crate) mod own_memory;
+pub(crate) mod process_identity;
+pub(crate) mod resource_limits;
+pub(crate) mod scheduling;
+pub mod shared_segment;
+pub mod socket_address;

@@ -1,0 +1,85 @@
+//! What the kernel's scheduler is told of a thread of ours: on which CPU it runs, and how soon it gets to.
+
+use crate::engine::base::status::{Error, Result};
+
+/// Keeps the calling thread on one CPU.
+pub(crate) fn pin(cpu: usize) -> Result<()> {
+    let refused = |cause: String| Err(Error::invalid(format!("cpu: {cpu} cannot be used: {cause}")));
+    // SAFETY: all-zero is an empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    if cpu >= 8 * size_of::<libc::cpu_set_t>() {
+        return refused("there is no such CPU".to_owned());
+    }
+    // SAFETY: in range, and a valid set, for the calling thread.
+    let result = unsafe {
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+    };
+    if result != 0 {
+        return refused(std::io::Error::last_os_error().to_string());
+    }
+    Ok(())
+}
+
+/// The kernel's `struct sched_attr` (sched_setattr(2)), in its first size.
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// As short as the kernel lets it be.
+const SHORT_SLICE_NS: u64 = 100_000;
+
+/// The calling thread has little to do each time that it wakes, and others wait for it: it takes less at a time, and is let run the sooner for it, also
+/// where another thread computes on its CPU (EEVDF, Linux 6.12). Its share stays what it is. Kernels that know no such thing take no notice.
+pub(crate) fn prefer_short_slices() {
+    const SIZE: u32 = size_of::<Attributes>() as u32;
+    let mut attributes = Attributes::default();
+    // SAFETY: memory of this size, for the calling thread.
+    let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, SIZE, 0) };
+    let is_usual = [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&(attributes.policy as i32));
+    if got != 0 || !is_usual {
+        return;
+    }
+    attributes.size = SIZE;
+    attributes.runtime = SHORT_SLICE_NS;
+    // SAFETY: as above; everything else is as it was. A failure leaves all of it so.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn attributes() -> Attributes {
+        let mut attributes = Attributes::default();
+        // SAFETY: memory of this size, for the calling thread.
+        let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size_of::<Attributes>(), 0) };
+        assert_eq!(got, 0);
+        attributes
+    }
+
+    #[test]
+    fn slices_become_short_and_nothing_else_changes() {
+        std::thread::spawn(|| {
+            // SAFETY: no precondition; lowering what it gets is allowed to every thread.
+            unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 3) };
+            let before = attributes();
+            prefer_short_slices();
+            let after = attributes();
+            assert_eq!((after.policy, after.flags, after.nice), (before.policy, before.flags, 3));
+            // 0 where the kernel knows no slices.
+            assert!(before.runtime == 0 || after.runtime == SHORT_SLICE_NS, "{}", after.runtime);
+        })
+        .join()
+        .unwrap();
+    }
+}

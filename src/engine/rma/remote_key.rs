@@ -1,0 +1,202 @@
+//! Keys to a peer's memory: unpacked for one endpoint, whose worker's gate guards UCX's half of them.
+//!
+//! A key is its handle's, and each operation's that UCX has and that goes by it. Whoever is last lets go of UCX's half, inside the
+//! gate; what is left when the worker goes is let go then, and the rest of a key answers CLOSED from there on.
+
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::request::Slot;
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::os::process_identity::{self, Identity};
+use crate::engine::ucx::context::feature;
+use crate::engine::ucx::key_segment::{self, Held};
+use crate::engine::ucx::memory_type;
+use crate::engine::ucx::packed_key::KeyHeader;
+use crate::sys;
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// A key to a peer's memory.
+pub struct Rkey {
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) ucp: sys::ucp_rkey_h,
+    pub(crate) header: KeyHeader,
+    /// Where this process sees the memory; null where it does not. As long as UCX's half is there.
+    pub(crate) local: *mut u8,
+}
+
+// SAFETY: nothing of it changes; UCX's half is used inside the gate alone.
+unsafe impl Send for Rkey {}
+// SAFETY: as above.
+unsafe impl Sync for Rkey {}
+
+/// UCX's halves of the keys of a worker, whose gate guards them.
+#[derive(Default)]
+pub(crate) struct Rkeys(RefCell<HashSet<sys::ucp_rkey_h>>);
+
+impl Rkey {
+    /// A key of bytes that came from somewhere, to be used on this endpoint.
+    pub fn unpack(endpoint: &Endpoint, bytes: &[u8]) -> Result<Arc<Rkey>> {
+        let worker = &endpoint.worker;
+        worker.need(feature::RMA | feature::ATOMIC)?;
+        let (header, ucx) = KeyHeader::decode(bytes).map_err(|why| {
+            Error::new(Status::INVALID_PARAM, format!("bytes: not a key that ucxx_memory_pack has made: {why}"))
+        })?;
+        worker.on_owner(|inside| {
+            endpoint.check_open()?;
+            if endpoint.ucp.get().is_null() || endpoint.is_connecting() {
+                return Err(Error::new(Status::NOT_CONNECTED, "endpoint: is not connected yet; wait for its on_open"));
+            }
+            if endpoint.is_foreign() {
+                let text = "endpoint: its peer is not of this library, and makes no keys that this one understands";
+                return Err(Error::new(Status::UNSUPPORTED, text));
+            }
+            check_owner(endpoint, &header.owner)?;
+            if endpoint.to_self && !inside.context.exposed.has(header.number, header.base, header.length) {
+                return Err(Error::new(Status::NO_ELEM, "rkey: the memory that it is to has gone"));
+            }
+            let mut ucx = ucx.to_vec();
+            let _held = hold(worker, endpoint, &header, &mut ucx)?;
+            let mut ucp = std::ptr::null_mut();
+            // SAFETY: a live endpoint inside its worker's gate, bytes of UCX's that arrived as they were sent, a valid out-pointer.
+            let status = unsafe { sys::ucp_ep_rkey_unpack(endpoint.ucp.get(), ucx.as_ptr().cast(), &mut ucp) };
+            if status != sys::UCS_OK {
+                return Err(refused(endpoint, &header, "UCX does not take the key"));
+            }
+            inside.rkeys.0.borrow_mut().insert(ucp);
+            let local = if endpoint.to_self {
+                std::ptr::with_exposed_provenance_mut(header.base as usize)
+            } else {
+                see(ucp, &header)
+            };
+            let local = if memory_type::is_device(header.memory_type) { std::ptr::null_mut() } else { local };
+            Ok(Arc::new(Rkey { endpoint: endpoint.shared(), ucp, header, local }))
+        })
+    }
+
+    /// The address of its first byte at the peer.
+    pub fn base(&self) -> u64 {
+        self.header.base
+    }
+
+    /// Bytes.
+    pub fn length(&self) -> u64 {
+        self.header.length
+    }
+
+    /// Its first byte in this process, for loads and stores.
+    pub fn local(&self) -> Result<*mut c_void> {
+        self.check_usable()?;
+        if self.local.is_null() {
+            let text = format!(
+                "rkey: the memory of {} cannot be reached by loads and stores from here",
+                self.endpoint.peer_text()
+            );
+            return Err(Error::new(Status::UNREACHABLE, text));
+        }
+        Ok(self.local.cast())
+    }
+
+    /// UCX's half, and what it maps, are there.
+    pub(crate) fn check_usable(&self) -> Result<()> {
+        self.endpoint.worker.check_usable()
+    }
+
+    /// The handle's own reference.
+    pub fn destroy(self: Arc<Self>) {
+        let Some(key) = Arc::into_inner(self) else { return };
+        if key.endpoint.worker.context.generation.is_past() {
+            // It is the parent's; so is the memory of this.
+            return std::mem::forget(key);
+        }
+        let worker = key.endpoint.worker.clone();
+        // Where the worker has gone, so has UCX's half.
+        let _ = worker.post(move |inside| inside.forget_rkey(&key));
+    }
+}
+
+impl Worker {
+    /// An operation is over, which may have gone by a key. Inside the gate.
+    #[inline(always)]
+    pub(crate) fn release_rkey_of(&self, slot: &Slot) {
+        if slot.kind.get().is_one_sided() {
+            self.release_rkey(slot);
+        }
+    }
+
+    fn release_rkey(&self, slot: &Slot) {
+        // SAFETY: the cell belongs to who is inside the gate. Piece by piece, as the whole is large.
+        let key = std::mem::replace(unsafe { &mut (*slot.queued.as_ptr()).rkey }, std::ptr::null());
+        if key.is_null() {
+            return;
+        }
+        // SAFETY: the operation's own reference.
+        if let Some(key) = Arc::into_inner(unsafe { Arc::from_raw(key) }) {
+            self.forget_rkey(&key);
+        }
+    }
+
+    fn forget_rkey(&self, key: &Rkey) {
+        if self.rkeys.0.borrow_mut().remove(&key.ucp) {
+            // SAFETY: a key of this worker's, inside its gate, of which nobody knows any more.
+            unsafe { sys::ucp_rkey_destroy(key.ucp) };
+        }
+    }
+
+    /// Before UCP's worker goes.
+    pub(crate) fn drop_rkeys(&self) {
+        for key in self.rkeys.0.take() {
+            // SAFETY: as above; operations that may still go by it are UCP's, which it is about to drop.
+            unsafe { sys::ucp_rkey_destroy(key) };
+        }
+    }
+}
+
+/// Keys work for the process that has made them: on another's connection UCX would write wherever the numbers lead.
+fn check_owner(endpoint: &Endpoint, owner: &Identity) -> Result<()> {
+    match endpoint.origin() {
+        Some(origin) if !origin.identity.is_process(owner) => {
+            let text =
+                format!("rkey: was made by process {}, and the endpoint leads to {}", owner.pid, endpoint.peer_text());
+            Err(Error::new(Status::INVALID_PARAM, text))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Has the memory stay where UCX finds it, where it is another process's of this host.
+fn hold(worker: &Worker, endpoint: &Endpoint, header: &KeyHeader, ucx: &mut [u8]) -> Result<Held> {
+    if endpoint.to_self || !header.owner.shares_host_with(&worker.identity) {
+        return Ok(Held::Nothing);
+    }
+    if !process_identity::goes_on(&header.owner) {
+        return Err(refused(endpoint, header, ""));
+    }
+    match key_segment::hold(ucx, header) {
+        Ok(Held::Nothing) if !process_identity::goes_on(&header.owner) => Err(refused(endpoint, header, "")),
+        held => held.map_err(|cause| refused(endpoint, header, &cause.to_string())),
+    }
+}
+
+#[cold]
+fn refused(endpoint: &Endpoint, header: &KeyHeader, why: &str) -> Error {
+    let here = &endpoint.worker.identity;
+    if header.owner.shares_host_with(here) && !process_identity::goes_on(&header.owner) {
+        let text = format!("rkey: the memory's process {} has ended", header.owner.pid);
+        return Error::new(Status::PEER_FAILED, text);
+    }
+    Error::new(Status::UNREACHABLE, format!("rkey: no way to memory of {}: {why}", endpoint.peer_text()))
+}
+
+fn see(ucp: sys::ucp_rkey_h, header: &KeyHeader) -> *mut u8 {
+    let mut local = std::ptr::null_mut();
+    // SAFETY: a key that was unpacked a moment ago, inside the gate, and a valid out-pointer.
+    let status = unsafe { sys::ucp_rkey_ptr(ucp, header.base, &mut local) };
+    if status == sys::UCS_OK {
+        local.cast()
+    } else {
+        std::ptr::null_mut()
+    }
+}

@@ -1,0 +1,17 @@
+//! UCX, once in a process: its version, configuration, contexts, registered memory, and the CUDA
+//! driver.
+//!
+//! Uses `base` and `os`. Begin with `context`. Nothing here knows a worker's protocols.
+
+pub(crate) mod config;
+pub mod context;
+pub(crate) mod cuda_driver;
+#[cfg(test)]
+pub(crate) mod cuda_driver_tests;
+pub(crate) mod deferred_destroy;
+pub(crate) mod key_segment;
+pub(crate) mod memory_type;
+pub mod packed_key;
+pub mod registered_memory;
+pub(crate) mod request_param;
+pub mod runtime;

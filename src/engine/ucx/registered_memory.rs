@@ -1,0 +1,267 @@
+//! Registered memory: told to UCX once, so that peers that are given a key can read and write it.
+//!
+//! A context's, not a worker's: UCX locks registration by itself (`mt_workers_shared`), so all of it is called from any thread.
+
+use crate::engine::base::lockdep::Mutex;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::os::process_identity::Identity;
+use crate::engine::rma::atomic::Atomic;
+use crate::engine::ucx::context::{feature, Context};
+use crate::engine::ucx::memory_type;
+use crate::engine::ucx::packed_key::KeyHeader;
+use crate::engine::ucx::runtime;
+use crate::sys;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Memory of which a key has been made, by its number: what atomic operations that come as messages may touch. A thread that executes one
+/// holds the lock, so that memory does not go meanwhile.
+#[derive(Default)]
+pub(crate) struct Exposed(Mutex<HashMap<u64, Range>>);
+
+#[derive(Clone, Copy)]
+struct Range {
+    base: usize,
+    length: usize,
+}
+
+/// Memory that is registered.
+pub struct Memory {
+    context: Arc<Context>,
+    handle: sys::ucp_mem_h,
+    base: *mut c_void,
+    length: usize,
+    memory_type: i32,
+    number: u64,
+    packed: OnceLock<Box<[u8]>>,
+}
+
+// SAFETY: what changes is the `OnceLock`; UCX's handle may be used from any thread, as its context has been made for that.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Registers memory of the caller's.
+    ///
+    /// # Safety
+    /// `base` is the beginning of `length` bytes that stay mapped as long as this lives.
+    pub unsafe fn register(
+        context: &Arc<Context>,
+        base: *mut c_void,
+        length: usize,
+        memory_type: i32,
+    ) -> Result<Memory> {
+        check_length(length)?;
+        if base.is_null() || (base as usize).checked_add(length).is_none() {
+            return Err(Error::invalid(format!("base: {length} bytes do not begin at {base:p}")));
+        }
+        // SAFETY: as for this function.
+        unsafe { Self::map(context, base, length, memory_type, 0) }
+    }
+
+    /// Allocates memory that is registered. Where UCX can, it is such that processes of this host share it.
+    pub fn allocate(context: &Arc<Context>, length: usize, memory_type: i32) -> Result<Memory> {
+        check_length(length)?;
+        let memory_type = if memory_type == memory_type::AUTO { memory_type::HOST } else { memory_type };
+        if !memory_type::is_device(memory_type) && length as u64 > physical_memory() {
+            // UCX would write through what there is before it finds out, and take the machine along.
+            let text =
+                format!("length: {length} bytes are more than this machine has memory, {} bytes", physical_memory());
+            return Err(Error::new(Status::NO_MEMORY, text));
+        }
+        // SAFETY: UCX brings the memory.
+        let memory =
+            unsafe { Self::map(context, std::ptr::null_mut(), length, memory_type, sys::UCP_MEM_MAP_ALLOCATE) }?;
+        if !memory_type::is_device(memory_type) {
+            // UCX may have taken it from the heap, and what was there before is no peer's business.
+            // SAFETY: as many bytes as UCX was asked for, which nobody else knows of yet.
+            unsafe { memory.base.cast::<u8>().write_bytes(0, length) };
+        }
+        Ok(memory)
+    }
+
+    unsafe fn map(
+        context: &Arc<Context>,
+        base: *mut c_void,
+        length: usize,
+        memory_type: i32,
+        flags: u32,
+    ) -> Result<Memory> {
+        context.check_fork()?;
+        memory_type::check(memory_type)?;
+        let told = memory_type::to_ucx(context, memory_type)?;
+        // SAFETY: all-zero is valid: the mask says which fields count.
+        let mut params: sys::ucp_mem_map_params_t = unsafe { std::mem::zeroed() };
+        params.field_mask = u64::from(
+            sys::UCP_MEM_MAP_PARAM_FIELD_ADDRESS
+                | sys::UCP_MEM_MAP_PARAM_FIELD_LENGTH
+                | sys::UCP_MEM_MAP_PARAM_FIELD_FLAGS,
+        );
+        (params.address, params.length, params.flags) = (base, length, flags);
+        if let Some(told) = told {
+            params.field_mask |= u64::from(sys::UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE);
+            params.memory_type = told;
+        }
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: a live context, a struct with its mask set, and a valid out-pointer; the memory is there, as for `register`.
+        let status = unsafe { sys::ucp_mem_map(context.handle(), &params, &mut handle) };
+        if status != sys::UCS_OK {
+            let what = if flags == 0 { "register" } else { "allocate" };
+            return Err(Error::new(Status(status.into()), format!("memory: UCX could not {what} {length} bytes")));
+        }
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let mut memory = Memory {
+            context: context.clone(),
+            handle,
+            base,
+            length,
+            memory_type,
+            number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
+            packed: OnceLock::new(),
+        };
+        memory.look()?;
+        Ok(memory)
+    }
+
+    /// Where UCX has allocated it, and what kind of memory it has found.
+    fn look(&mut self) -> Result<()> {
+        // SAFETY: all-zero is valid: the mask says which fields count.
+        let mut attr: sys::ucp_mem_attr_t = unsafe { std::mem::zeroed() };
+        attr.field_mask = u64::from(sys::UCP_MEM_ATTR_FIELD_ADDRESS | sys::UCP_MEM_ATTR_FIELD_MEM_TYPE);
+        // SAFETY: a live handle, and a struct with its mask set.
+        let status = unsafe { sys::ucp_mem_query(self.handle, &mut attr) };
+        if status != sys::UCS_OK {
+            return Err(Error::new(Status(status.into()), "memory: UCX would not tell what it has registered"));
+        }
+        if self.base.is_null() {
+            // Of memory that was registered UCX 1.13 tells where the region begins that it has made of it and its neighbours.
+            self.base = attr.address;
+        }
+        if self.memory_type == memory_type::AUTO {
+            self.memory_type = memory_type::from_ucx(attr.mem_type);
+        }
+        Ok(())
+    }
+
+    /// Its first byte.
+    pub fn base(&self) -> *mut c_void {
+        self.base
+    }
+
+    /// Bytes: as many as were asked for.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Refuses a range that is not within it.
+    pub fn check_holds(&self, begin: *const c_void, length: usize) -> Result<()> {
+        let (base, begin) = (self.base() as u64, begin as u64);
+        if begin >= base && (begin - base).checked_add(length as u64).is_some_and(|end| end <= self.length() as u64) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("memory: {length} bytes at {begin:#x} are not within it")))
+    }
+
+    /// Can operations of this context be told of it?
+    pub(crate) fn check_context(&self, context: &Arc<Context>) -> Result<()> {
+        if Arc::ptr_eq(&self.context, context) {
+            return Ok(());
+        }
+        Err(Error::invalid("memory: was registered with another context"))
+    }
+
+    /// A key to it, for peers. From the first one on they can do what a key allows.
+    pub fn packed(&self) -> Result<&[u8]> {
+        self.context.check_fork()?;
+        if !self.context.has(feature::RMA | feature::ATOMIC) {
+            let text = "memory: its context was made without UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC, which let peers touch memory";
+            return Err(Error::new(Status::UNSUPPORTED, text));
+        }
+        if let Some(packed) = self.packed.get() {
+            return Ok(packed);
+        }
+        let (mut key, mut length) = (std::ptr::null_mut(), 0);
+        // SAFETY: a live context and memory of it, and valid out-pointers.
+        let status = unsafe { sys::ucp_rkey_pack(self.context.handle(), self.handle, &mut key, &mut length) };
+        if status != sys::UCS_OK {
+            return Err(Error::new(Status(status.into()), "memory: UCX could not make a key to it"));
+        }
+        let header = KeyHeader {
+            base: self.base as u64,
+            length: self.length as u64,
+            number: self.number,
+            memory_type: self.memory_type,
+            owner: Identity::of_this_process(0),
+        };
+        // SAFETY: UCX's buffer of that length, live until released below.
+        let packed = header.encode(unsafe { std::slice::from_raw_parts(key.cast::<u8>(), length) });
+        // SAFETY: the buffer from above, released once.
+        unsafe { sys::ucp_rkey_buffer_release(key) };
+        if !memory_type::is_device(self.memory_type) {
+            let range = Range { base: self.base as usize, length: self.length };
+            self.context.exposed.0.lock().insert(self.number, range);
+        }
+        Ok(self.packed.get_or_init(|| packed.into()))
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.context.generation.is_past() {
+            return;
+        }
+        self.context.exposed.0.lock().remove(&self.number);
+        // SAFETY: the handle from `map`, unmapped once, in the context that it was made with.
+        let status =
+            runtime::with_signals_blocked(|| unsafe { sys::ucp_mem_unmap(self.context.handle(), self.handle) });
+        if status != sys::UCS_OK {
+            let text = format!(
+                "UCX could not give back {} bytes of registered memory: {}",
+                self.length,
+                Status(status.into())
+            );
+            crate::engine::base::log::write(crate::engine::base::log::WARN, c"memory", &text);
+        }
+    }
+}
+
+/// Bytes that this machine has.
+pub(crate) fn physical_memory() -> u64 {
+    // SAFETY: no precondition.
+    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0))
+}
+
+fn check_length(length: usize) -> Result<()> {
+    if length == 0 || isize::try_from(length).is_err() {
+        return Err(Error::invalid(format!("length: {length} bytes cannot be registered")));
+    }
+    Ok(())
+}
+
+impl Exposed {
+    /// Is it there, with this range?
+    pub(crate) fn has(&self, number: u64, base: u64, length: u64) -> bool {
+        let range = self.0.lock().get(&number).copied();
+        range.is_some_and(|range| range.base as u64 == base && range.length as u64 == length)
+    }
+
+    /// Executes an operation that a peer has sent: what was there before; or what is wrong with it.
+    pub(crate) fn execute(&self, atomic: &Atomic) -> std::result::Result<u64, Status> {
+        let exposed = self.0.lock();
+        let range = exposed.get(&atomic.number).ok_or(Status::NO_ELEM)?;
+        let fits = atomic.offset.checked_add(u64::from(atomic.size)).is_some_and(|end| end <= range.length as u64);
+        if !fits {
+            return Err(Status::OUT_OF_RANGE);
+        }
+        let place = range.base + atomic.offset as usize;
+        if place % usize::from(atomic.size) != 0 {
+            return Err(Status::INVALID_PARAM);
+        }
+        // SAFETY: inside memory that is registered, which it stays while we hold the lock; aligned; and the host's.
+        Ok(unsafe { atomic.execute(std::ptr::with_exposed_provenance_mut(place)) })
+    }
+}

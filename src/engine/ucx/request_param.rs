@@ -1,0 +1,139 @@
+//! What UCP is told of an operation: `ucp_request_param_t`, of which only the fields that its mask names are set.
+//!
+//! The struct has a dozen fields and is filled for every message: clearing the others would cost more than the rest of it.
+
+use crate::engine::core::request::request::Slot;
+use crate::sys;
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+
+#[repr(transparent)]
+pub(crate) struct Param(MaybeUninit<sys::ucp_request_param_t>);
+
+impl Param {
+    /// The slot is the request, and gets a send's callback.
+    #[inline(always)]
+    pub(crate) fn new(slot: &Slot) -> Self {
+        let mut param = Self::without_request();
+        // SAFETY: as in `without_request`.
+        unsafe { (*param.0.as_mut_ptr()).request = std::ptr::from_ref(slot).cast_mut().cast() };
+        param
+    }
+
+    #[inline(always)]
+    fn without_request() -> Self {
+        let mut param = Param(MaybeUninit::uninit());
+        let place = param.0.as_mut_ptr();
+        // SAFETY: writes to fields of a struct that is ours.
+        unsafe {
+            (*place).op_attr_mask = sys::UCP_OP_ATTR_FIELD_REQUEST | sys::UCP_OP_ATTR_FIELD_CALLBACK;
+            (*place).cb.send = Some(crate::engine::core::endpoint::flush::on_sent);
+        }
+        param
+    }
+
+    #[inline(always)]
+    fn add(&mut self, bits: u32) {
+        // SAFETY: `without_request` has set the mask.
+        unsafe { (*self.0.as_mut_ptr()).op_attr_mask |= bits };
+    }
+
+    /// A receive's callback instead. UCX 1.13 to 1.15 tell nothing of a message that was there already, unless they are made
+    /// to call back.
+    #[inline(always)]
+    pub(crate) fn receive(&mut self, callback: sys::ucp_tag_recv_nbx_callback_t) {
+        self.add(sys::UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+        // SAFETY: as in `without_request`.
+        unsafe { (*self.0.as_mut_ptr()).cb.recv = callback };
+    }
+
+    /// The callback of an active message's receive instead.
+    pub(crate) fn pull(&mut self, callback: sys::ucp_am_recv_data_nbx_callback_t) {
+        // SAFETY: as in `without_request`.
+        unsafe { (*self.0.as_mut_ptr()).cb.recv_am = callback };
+    }
+
+    #[inline(always)]
+    pub(crate) fn memory_type(&mut self, memory_type: Option<sys::ucs_memory_type_t>) {
+        if let Some(memory_type) = memory_type {
+            self.add(sys::UCP_OP_ATTR_FIELD_MEMORY_TYPE);
+            // SAFETY: as in `without_request`.
+            unsafe { (*self.0.as_mut_ptr()).memory_type = memory_type };
+        }
+    }
+
+    pub(crate) fn flags(&mut self, flags: u32) {
+        self.add(sys::UCP_OP_ATTR_FIELD_FLAGS);
+        // SAFETY: as in `without_request`.
+        unsafe { (*self.0.as_mut_ptr()).flags = flags };
+    }
+
+    /// The buffer is a list of parts, if it is.
+    #[inline(always)]
+    pub(crate) fn scattered(&mut self, scattered: bool) {
+        if scattered {
+            self.add(sys::UCP_OP_ATTR_FIELD_DATATYPE);
+            // SAFETY: as in `without_request`.
+            unsafe { (*self.0.as_mut_ptr()).datatype = sys::DATATYPE_IOV };
+        }
+    }
+
+    /// For UCP, which reads it during the call.
+    #[inline(always)]
+    pub(crate) fn as_ptr(&self) -> *const sys::ucp_request_param_t {
+        self.0.as_ptr()
+    }
+}
+
+/// What UCP is told of plain operations, made once: only the request differs between them. Belongs to whoever is inside the gate.
+pub(crate) struct Templates {
+    /// Of memory that UCP has to look at, and of the host's.
+    send: [UnsafeCell<Param>; 2],
+    receive: [UnsafeCell<Param>; 2],
+    /// Of a short active message.
+    message: UnsafeCell<Param>,
+}
+
+impl Templates {
+    pub(crate) fn new() -> Self {
+        let made = |receive: bool, memory_type| {
+            let mut param = Param::without_request();
+            if receive {
+                param.receive(Some(crate::engine::messaging::tag::tag::on_received));
+            }
+            param.memory_type(memory_type);
+            UnsafeCell::new(param)
+        };
+        let both = |receive| [made(receive, None), made(receive, Some(sys::UCS_MEMORY_TYPE_HOST))];
+        let mut message = Param::without_request();
+        message.memory_type(Some(sys::UCS_MEMORY_TYPE_HOST));
+        message.flags(sys::UCP_AM_SEND_FLAG_EAGER);
+        Templates { send: both(false), receive: both(true), message: UnsafeCell::new(message) }
+    }
+
+    /// For a send with this slot, until the next one. `index` is 1 for the host's memory. Inside the gate.
+    #[inline(always)]
+    pub(crate) fn send(&self, slot: &Slot, index: usize) -> *const sys::ucp_request_param_t {
+        Self::filled(&self.send[index & 1], slot)
+    }
+
+    /// The same for a short active message.
+    #[inline(always)]
+    pub(crate) fn message(&self, slot: &Slot) -> *const sys::ucp_request_param_t {
+        Self::filled(&self.message, slot)
+    }
+
+    /// The same for a receive.
+    #[inline(always)]
+    pub(crate) fn receive(&self, slot: &Slot, index: usize) -> *const sys::ucp_request_param_t {
+        Self::filled(&self.receive[index & 1], slot)
+    }
+
+    #[inline(always)]
+    fn filled(template: &UnsafeCell<Param>, slot: &Slot) -> *const sys::ucp_request_param_t {
+        let place = template.get().cast::<sys::ucp_request_param_t>();
+        // SAFETY: ours while we are inside the gate; UCP has forgotten it when its call has returned.
+        unsafe { (*place).request = std::ptr::from_ref(slot).cast_mut().cast() };
+        place
+    }
+}

@@ -1,0 +1,444 @@
+//! Making a window: three exchanges among all members, each of which ends everywhere if it has failed at one of them.
+//!
+//! First what each was called with, which must go together. Then each makes its segment, and tells its name; and, where there are any, keys to memory that
+//! UCX has allocated, which goes as that of the library then (see `window_key`). Then each opens those of the others.
+//! Who was called with something wrong takes part as well, lest the others wait for it.
+
+use crate::engine::base::lockdep::Mutex;
+use crate::engine::base::membarrier;
+use crate::engine::base::spin_lock::Brief;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::group::group::Group;
+use crate::engine::os::own_memory;
+use crate::engine::os::process_identity;
+use crate::engine::os::shared_segment::{Segment, SegmentName};
+use crate::engine::ucx::registered_memory::Memory;
+use crate::engine::window::access::{Process, Reach};
+use crate::engine::window::control_words::Control;
+use crate::engine::window::delegation::delegation::Pause;
+use crate::engine::window::epoch::Epoch;
+use crate::engine::window::lock::rw_lock::WindowLock;
+use crate::engine::window::mapped_key::{WindowKey, MOST_OF_KEY};
+use crate::engine::window::remote::blocked_queue::Aside;
+use crate::engine::window::remote::remote::Remote;
+use crate::engine::window::window::{Flavor, Target, Turns, Window, WindowParams};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
+use std::sync::{Arc, Weak};
+
+/// What one member was called with.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    /// How the memory comes about.
+    pub flavor: Flavor,
+    /// Of the caller's memory; 0 for the library's.
+    pub base: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes of a displacement.
+    pub unit: u32,
+}
+
+/// The same, as it travels.
+pub struct Call {
+    status: Status,
+    wanted: Wanted,
+    noncontiguous: bool,
+    /// In the barriers of `bulk`.
+    takes_part: bool,
+    /// Some of its memory may not be read or written as it is: the kernel is to look each time.
+    is_guarded: bool,
+    in_common: [u64; 2],
+    /// What the window could be called; the greatest one is.
+    number: u64,
+    /// Bytes of the key to its memory; 0 without one.
+    key: u64,
+}
+
+const CALL: usize = 72;
+
+impl Call {
+    /// As it is sent.
+    pub fn encode(&self) -> [u8; CALL] {
+        let Wanted { flavor, base, size, unit } = self.wanted;
+        let bits = u64::from(flavor as u8)
+            | u64::from(self.noncontiguous) << 8
+            | u64::from(self.takes_part) << 9
+            | u64::from(self.is_guarded) << 10
+            | u64::from(unit) << 32;
+        let [first, second] = self.in_common;
+        encode([self.status.0 as u64, bits, base, size, first, second, self.number, self.key])
+    }
+
+    /// Of bytes that came from somewhere. None for one of another version of this library.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let [status, bits, base, size, first, second, number, key] = decode(bytes)?;
+        let flavor = [Flavor::Create, Flavor::Allocate, Flavor::Shared, Flavor::Dynamic].get((bits & 0xff) as usize)?;
+        let wanted = Wanted { flavor: *flavor, base, size, unit: (bits >> 32) as u32 };
+        let [noncontiguous, takes_part, is_guarded] = [8, 9, 10].map(|bit| bits >> bit & 1 != 0);
+        let (status, in_common) = (Status(status as i32), [first, second]);
+        Some(Call { status, wanted, noncontiguous, takes_part, is_guarded, in_common, number, key })
+    }
+}
+
+/// The first of the words is the version of what travels.
+const VERSION: u64 = 3;
+
+fn encode<const N: usize, const BYTES: usize>(words: [u64; N]) -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    debug_assert_eq!(BYTES, 8 * (N + 1));
+    bytes[..8].copy_from_slice(&VERSION.to_le_bytes());
+    for (place, word) in bytes[8..].chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+fn decode<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
+    let word = |at: usize| Some(u64::from_le_bytes(bytes.get(8 * at..8 * at + 8)?.try_into().ok()?));
+    if word(0)? != VERSION {
+        return None;
+    }
+    let mut words = [0; N];
+    for (at, place) in words.iter_mut().enumerate() {
+        *place = word(at + 1)?;
+    }
+    Some(words)
+}
+
+/// What a member has made.
+const MADE: usize = 24;
+const MADE_AND_NAME: usize = MADE + SegmentName::LENGTH;
+
+impl Window {
+    /// Makes one together with the other members of the group. `wanted` is an error where this one was called with something wrong. `memory` has what is
+    /// offered, if it is given.
+    pub fn new(
+        group: &Arc<Group>,
+        wanted: Result<Wanted>,
+        memory: Option<&Memory>,
+        params: &WindowParams,
+    ) -> Result<Arc<Self>> {
+        group.check_caller()?;
+        // Without a key it is memory like any other.
+        let key = memory.and_then(|memory| memory.packed().ok()).filter(|key| key.len() <= MOST_OF_KEY);
+        let calls = agree(group, wanted, key, params)?;
+        let rank = group.rank();
+        let flavor = calls[rank as usize].wanted.flavor;
+        let in_one_piece = flavor == Flavor::Shared && !params.noncontiguous;
+        let members = if flavor == Flavor::Shared { group.check_one_host() } else { Ok(()) };
+        let made = members.and_then(|()| make(&calls, rank, in_one_piece));
+        let names = gather_names(group, &made)?;
+        let made = made?;
+        let keys = gather_keys(group, &calls, key)?;
+        let mut targets = Vec::with_capacity(calls.len());
+        let mut made = Some(made);
+        let opened = open_all(group, &calls, &mut made, &names, &keys, in_one_piece, &mut targets);
+        // Before anything is executed for others, who know it as soon as they come out of this.
+        let is_mapped = match keys.is_empty() {
+            true => matches!(flavor, Flavor::Allocate | Flavor::Shared) || (calls.len() == 1 && !calls[0].is_guarded),
+            false => all_say(group, opened.is_ok() && targets.iter().all(Target::is_mapped))?,
+        };
+        let window = Arc::new_cyclic(|me| Self::assemble(group, &calls, params, targets.into(), is_mapped, me));
+        // Whoever comes out of this may send to it.
+        let entered = opened.is_ok();
+        if entered {
+            group.service.windows.enter(&window);
+        }
+        // What this one has made is there, whatever came of it, until the others have opened it or not.
+        let outcome = share_outcome(group, "could not reach the others", opened);
+        let outcome = outcome.and_then(|()| window.check_promises(params));
+        if outcome.is_err() && entered {
+            window.leave();
+        }
+        outcome.map(|()| window)
+    }
+
+    fn assemble(
+        group: &Arc<Group>,
+        calls: &[Call],
+        params: &WindowParams,
+        targets: Box<[Target]>,
+        is_mapped: bool,
+        me: &Weak<Window>,
+    ) -> Self {
+        let ranks = calls.len() as u32;
+        let number = calls.iter().map(|call| call.number).max().unwrap_or_default();
+        group.service.windows.take_number(number);
+        let zeros = || vec![0; ranks as usize].into();
+        let rank = group.rank();
+        Window {
+            group: group.clone(),
+            flavor: calls[rank as usize].wanted.flavor,
+            rank,
+            epoch: Epoch::new(ranks, params.no_locks),
+            has_remotes: targets.iter().any(|target| target.remote.is_some()),
+            has_far: targets.iter().any(|target| target.control.is_none()),
+            targets,
+            turns: Brief::new(Turns { posts: zeros(), completions: zeros(), barriers: 0, looked: 0 }),
+            lock_timeout_ns: AtomicU64::new(params.lock_timeout_ns),
+            granularity: AtomicU64::new(params.granularity),
+            is_mapped,
+            has_bulk: calls.iter().all(|call| call.takes_part),
+            closed: AtomicBool::new(false),
+            attached: Mutex::default(),
+            number,
+            visitors: AtomicU32::new(0),
+            complaints: (0..ranks).map(|_| AtomicI32::new(0)).collect(),
+            far_holds: Mutex::default(),
+            aside: Aside::default(),
+            me: me.clone(),
+        }
+    }
+}
+
+fn open_all(
+    group: &Group,
+    calls: &[Call],
+    made: &mut Option<Segment>,
+    names: &[Named],
+    keys: &[Vec<u8>],
+    in_one_piece: bool,
+    targets: &mut Vec<Target>,
+) -> Result<()> {
+    let (ranks, here) = (calls.len() as u32, group.rank());
+    let flavor = calls[here as usize].wanted.flavor;
+    let mut begin = 0_u64;
+    for (rank, (call, named)) in (0..).zip(calls.iter().zip(names)) {
+        let own = rank == here;
+        let process = group.identity(rank);
+        let process = process.ok_or_else(|| Error::new(Status::UNSUPPORTED, format!("rank {rank}: is unknown")))?;
+        // What a process shows to others goes a little before it does.
+        let of_rank = |error: Error| match own || process_identity::goes_on(&process) {
+            true => Error::new(error.status(), format!("rank {rank}: {}", error.message())),
+            false => group.lost(rank),
+        };
+        let (Wanted { size, unit, base, .. }, is_guarded) = (call.wanted, call.is_guarded);
+        let remote = || Some(Remote::new(group.ranks[rank as usize], base));
+        if !group.shares_host(rank) {
+            // Its end is to be heard of.
+            group.service.watch(group.ranks[rank as usize]);
+            let (reach, updates, pause) = (Reach::Messages, Mutex::default(), Pause::default());
+            targets.push(Target {
+                control: None,
+                reach,
+                _key: None,
+                remote: remote(),
+                size,
+                unit,
+                is_guarded,
+                process,
+                updates,
+                pause,
+            });
+            continue;
+        }
+        let segment = match made.take_if(|_| own) {
+            Some(segment) => segment,
+            None => Segment::open(&named.name).map_err(of_rank)?,
+        };
+        if segment.data_length() as u64 != data_of(calls, rank, in_one_piece) {
+            return Err(of_rank(Error::new(Status::INVALID_ADDR, "its memory is not of the size that it told")));
+        }
+        let reached = |segment: &Segment, reach: fn(Process, u64) -> Reach| {
+            match Process::meet(rank, &process, segment, named.proof_at) {
+                Ok(process) => Ok(reach(process, base)),
+                // The kernel forbids it: then that process is asked.
+                Err(error) if error.status() == Status::UNSUPPORTED => Ok(Reach::Messages),
+                Err(error) => Err(of_rank(error)),
+            }
+        };
+        // SAFETY: inside the segment of rank 0, which has all of it, or at its end.
+        let inside = |base: *mut u8| unsafe { base.add(begin as usize) };
+        let mut key = None;
+        let reach = match call.wanted.flavor {
+            Flavor::Shared if in_one_piece => {
+                let whole = targets.first().map_or(&segment, |first| first.control().segment());
+                Reach::Mapped(inside(whole.data()))
+            }
+            Flavor::Allocate | Flavor::Shared => Reach::Mapped(segment.data()),
+            Flavor::Create if own && is_guarded => Reach::Process(Process::own(rank), base),
+            Flavor::Create if own => Reach::Mapped(call.wanted.base as usize as *mut u8),
+            Flavor::Create => {
+                key = keys.get(rank as usize).and_then(|key| WindowKey::open(group, rank, key, base, size));
+                match &key {
+                    Some(key) => Reach::Mapped(key.place()),
+                    None => reached(&segment, Reach::Process)?,
+                }
+            }
+            Flavor::Dynamic if own => Reach::AttachedHere,
+            Flavor::Dynamic => reached(&segment, |process, _| Reach::Attached(process))?,
+        };
+        begin += call.wanted.size;
+        let control = Some(Control::new(segment, ranks, flavor).map_err(of_rank)?);
+        let remote = if matches!(reach, Reach::Messages) { remote() } else { None };
+        if remote.is_some() {
+            group.service.watch(group.ranks[rank as usize]);
+        }
+        let (updates, pause) = (Mutex::default(), Pause::default());
+        targets.push(Target { control, reach, _key: key, remote, size, unit, is_guarded, process, updates, pause });
+    }
+    Ok(())
+}
+
+/// What all were called with, if that goes together.
+fn agree(group: &Group, wanted: Result<Wanted>, key: Option<&[u8]>, params: &WindowParams) -> Result<Vec<Call>> {
+    let nothing = Wanted { flavor: Flavor::Create, base: 0, size: 0, unit: 1 };
+    let (status, mut call) = match &wanted {
+        Ok(wanted) => (Status::OK, *wanted),
+        Err(error) => (error.status(), nothing),
+    };
+    if call.flavor == Flavor::Dynamic {
+        call = Wanted { size: 0, unit: 1, base: 0, ..call };
+    }
+    let (noncontiguous, in_common) = (params.noncontiguous, params.in_common());
+    let number = group.service.windows.next_number(group.service.rank());
+    let (takes_part, key) = (membarrier::take_part(), key.map_or(0, |key| key.len() as u64));
+    let is_guarded = call.flavor == Flavor::Create && call.size > 0 && !own_memory::is_open(call.base, call.size);
+    let call = Call { status, wanted: call, noncontiguous, takes_part, is_guarded, in_common, number, key };
+    let cards = gather(group, &call.encode())?;
+    // The own one first: it has more to say.
+    wanted?;
+    let mut calls: Vec<Call> = Vec::with_capacity(cards.len() / CALL);
+    for (rank, card) in cards.chunks_exact(CALL).enumerate() {
+        let of_rank = |status, what: &str| Error::new(status, format!("window: rank {rank} {what}"));
+        let other = || of_rank(Status::UNSUPPORTED, "has another version of this library");
+        let call = Call::decode(card).ok_or_else(other)?;
+        if call.status.is_error() {
+            return Err(of_rank(call.status, "was called with something wrong"));
+        }
+        if let Some(first) = calls.first() {
+            if call.wanted.flavor != first.wanted.flavor || call.noncontiguous != first.noncontiguous {
+                return Err(of_rank(Status::INVALID_PARAM, "makes another kind of window than rank 0"));
+            }
+            if call.in_common != first.in_common {
+                return Err(of_rank(Status::INVALID_PARAM, "has given other hints than rank 0"));
+            }
+        }
+        if call.key > MOST_OF_KEY as u64 {
+            return Err(other());
+        }
+        calls.push(call);
+    }
+    if calls.iter().try_fold(0_u64, |sum, call| sum.checked_add(call.wanted.size)).is_none_or(|sum| sum > 1 << 46) {
+        return Err(Error::new(Status::NO_MEMORY, "window: the sizes are more than there can be in all"));
+    }
+    Ok(calls)
+}
+
+/// The segment of this process: its control words, and its memory where that is the library's.
+fn make(calls: &[Call], rank: u32, in_one_piece: bool) -> Result<Segment> {
+    let wanted = &calls[rank as usize].wanted;
+    let ranks = calls.len() as u32;
+    if ranks > WindowLock::MAX_RANKS {
+        return Err(Error::new(Status::EXCEEDS_LIMIT, format!("window: {ranks} members are too many")));
+    }
+    let data = data_of(calls, rank, in_one_piece);
+    Segment::create(Control::bytes(ranks, wanted.flavor), data as usize)
+}
+
+/// Bytes of memory in a member's segment.
+fn data_of(calls: &[Call], rank: u32, in_one_piece: bool) -> u64 {
+    let wanted = &calls[rank as usize].wanted;
+    match wanted.flavor {
+        Flavor::Shared if in_one_piece && rank > 0 => 0,
+        Flavor::Shared if in_one_piece => calls.iter().map(|call| call.wanted.size).sum(),
+        Flavor::Allocate | Flavor::Shared => wanted.size,
+        Flavor::Create | Flavor::Dynamic => 0,
+    }
+}
+
+/// What a member has made, and where it stands there.
+struct Named {
+    proof_at: u64,
+    name: SegmentName,
+}
+
+fn gather_names(group: &Group, made: &Result<Segment>) -> Result<Vec<Named>> {
+    let mut card = [0; MADE_AND_NAME];
+    let (status, proof_at) = match made {
+        Ok(segment) => (Status::OK, segment.proof_at()),
+        Err(error) => (error.status(), 0),
+    };
+    card[..MADE].copy_from_slice(&encode::<2, MADE>([status.0 as u64, proof_at]));
+    if let Ok(segment) = made {
+        card[MADE..].copy_from_slice(&segment.name().encode());
+    }
+    let cards = gather(group, &card)?;
+    if let Err(error) = made {
+        return Err(Error::new(error.status(), error.message().to_owned()));
+    }
+    let mut names = Vec::with_capacity(cards.len() / MADE_AND_NAME);
+    for (rank, card) in cards.chunks_exact(MADE_AND_NAME).enumerate() {
+        let [status, proof_at] = decode(card).unwrap_or([Status::UNSUPPORTED.0 as u64, 0]);
+        failed_at(rank, Status(status as i32), "could not make its part")?;
+        let name = card.last_chunk().expect("of that length");
+        names.push(Named { proof_at, name: SegmentName::decode(name) });
+    }
+    Ok(names)
+}
+
+/// The keys of all, of which some are empty; no keys where nobody has one.
+fn gather_keys(group: &Group, calls: &[Call], key: Option<&[u8]>) -> Result<Vec<Vec<u8>>> {
+    let longest = calls.iter().map(|call| call.key as usize).max().unwrap_or_default();
+    if longest == 0 {
+        return Ok(Vec::new());
+    }
+    let mut card = key.unwrap_or_default().to_vec();
+    card.resize(longest, 0);
+    let cards = gather(group, &card)?;
+    let of_call = |(call, card): (&Call, &[u8])| card[..call.key as usize].to_vec();
+    Ok(calls.iter().zip(cards.chunks_exact(longest)).map(of_call).collect())
+}
+
+/// Is it so at every member?
+fn all_say(group: &Group, say: bool) -> Result<bool> {
+    let cards = gather(group, &encode::<1, 16>([say.into()]))?;
+    Ok(cards.chunks_exact(16).all(|card| decode(card) == Some([1])))
+}
+
+/// Succeeds where it has succeeded everywhere.
+fn share_outcome(group: &Group, what: &str, outcome: Result<()>) -> Result<()> {
+    let status = outcome.as_ref().err().map_or(Status::OK, Error::status);
+    let cards = gather(group, &encode::<1, 16>([status.0 as u64]))?;
+    outcome?;
+    for (rank, card) in cards.chunks_exact(16).enumerate() {
+        let [status] = decode(card).unwrap_or([Status::UNSUPPORTED.0 as u64]);
+        failed_at(rank, Status(status as i32), what)?;
+    }
+    Ok(())
+}
+
+fn failed_at(rank: usize, status: Status, what: &str) -> Result<()> {
+    if !status.is_error() {
+        return Ok(());
+    }
+    Err(Error::new(status, format!("window: rank {rank} {what}: {}", status.sentence().to_string_lossy())))
+}
+
+pub(crate) fn gather(group: &Group, card: &[u8]) -> Result<Vec<u8>> {
+    let mut cards = vec![0; card.len() * group.size() as usize];
+    // SAFETY: as many bytes here, and for each member there.
+    unsafe { group.allgather(card.as_ptr().cast(), card.len(), cards.as_mut_ptr().cast()) }?;
+    Ok(cards)
+}
+
+impl Group {
+    /// Is this member where this process can share memory with it?
+    fn shares_host(&self, rank: u32) -> bool {
+        let both = self.identity(self.rank()).zip(self.identity(rank));
+        both.is_some_and(|(mine, theirs)| mine.shares_host_with(&theirs))
+    }
+
+    /// Shared windows are for members that share memory.
+    fn check_one_host(&self) -> Result<()> {
+        for rank in 0..self.size() {
+            if !self.shares_host(rank) {
+                return Err(Error::new(
+                    Status::UNSUPPORTED,
+                    format!("window: rank {rank} is on another host, or in another pid namespace, than rank {}; make a group of those on one host with ucxx_group_subset", self.rank()),
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,565 @@
+//! Data calls of windows: put, get, and the accumulates (MPI-4.1, 12.3).
+//!
+//! What is mapped here is read and written by this thread; what is not goes through the kernel, where accumulates read, combine and write under the lock
+//! of their target. Both are done when the call returns. What the kernel does not reach is asked of the target (see `window_remote`).
+//!
+//! What keeps accumulates apart (see `window_domain`) is the same for all members, as element and window decide alone: for memory that is mapped and elements that the
+//! processor can change at once, its atomic operations; for everything else the lock.
+//!
+//! Here is the long way, for every layout and all errors; what is contiguous, right, and at memory that is mapped mostly goes by `window_plain`.
+//!
+//! Very many elements are not worth as many atomic operations: who has them is alone with the target's memory for a while (see `bulk`).
+//!
+//! Cost of a contiguous one on mapped memory: the checks, some ten loads, and the copy or the atomic operation itself. No allocation, no lock, no
+//! system call. On memory that is not mapped two system calls, and for accumulates three and the lock.
+
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::os::process_identity;
+use crate::engine::rma::put_get;
+use crate::engine::window::access::{Piece, Process, Reach, Way, PIECES};
+use crate::engine::window::data::datatype_layout::{one_piece, together, Layout};
+use crate::engine::window::data::element_type::{Domain, ElementType, Reduce};
+use crate::engine::window::data::gather::AT_ONCE;
+use crate::engine::window::data::reduce::{self, Update};
+use crate::engine::window::epoch::Call;
+use crate::engine::window::remote::origin::Ask;
+use crate::engine::window::remote::outstanding::Call as Asking;
+use crate::engine::window::store_fence;
+use crate::engine::window::window::{Flavor, Target, Window};
+use crate::engine::wire::window::{What, WindowHeader};
+use std::sync::atomic::Ordering;
+
+/// Of those that need no memory but the stack's; in words.
+const FEW_WORDS: usize = 32;
+
+/// Of those with which a call is alone at a time, lest others wait for long.
+const ALONE_AT_ONCE: u64 = 64 << 10;
+
+/// In which epochs a call is legal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// In all in which the target may be accessed.
+    Plain,
+    /// With a request of its own: passive target alone.
+    Request(Asking),
+}
+
+impl Access {
+    fn call(self) -> Asking {
+        match self {
+            Access::Plain => Asking::NONE,
+            Access::Request(call) => call,
+        }
+    }
+}
+
+/// Memory of the caller's, and what of it is meant.
+#[derive(Clone, Copy)]
+pub struct Side<'a> {
+    /// Where it is.
+    pub place: *mut u8,
+    /// What of it.
+    pub layout: Layout<'a>,
+}
+
+impl Side<'_> {
+    fn check(&self, argument: &str) -> Result<()> {
+        if self.place.is_null() && self.layout.bytes() > 0 {
+            return Err(Error::invalid(format!("{argument}: is NULL, and its layout is not empty")));
+        }
+        Ok(())
+    }
+}
+
+/// What of which target.
+#[derive(Clone, Copy)]
+pub struct Destination<'a> {
+    /// Who.
+    pub rank: u32,
+    /// From where on; in its units.
+    pub disp: i64,
+    /// What.
+    pub layout: Layout<'a>,
+}
+
+/// A place in the target's memory.
+#[derive(Clone, Copy)]
+pub(crate) enum Place<'a> {
+    Here(*mut u8),
+    There(&'a Process, u64),
+    /// Where the target looks itself: bytes from the beginning of its window on, or an address in dynamic ones; and its address there, as far as it is
+    /// known.
+    Asked(u64, u64),
+}
+
+impl Window {
+    #[inline]
+    fn target(&self, rank: u32) -> Result<&Target> {
+        self.check_usable()?;
+        self.epoch.check_rank(rank)?;
+        Ok(&self.targets[rank as usize])
+    }
+
+    #[inline]
+    fn check_epoch(&self, rank: u32, access: Access) -> Result<()> {
+        match access {
+            Access::Plain => self.epoch.check_access(rank),
+            Access::Request(_) => self.epoch.check_passive(Call::Request(rank), rank),
+        }
+    }
+
+    /// Where a displacement is, if all of the layout is inside the target's memory.
+    #[inline(always)]
+    fn locate<'a>(&self, target: &'a Target, disp: i64, layout: &Layout<'_>) -> Result<Place<'a>> {
+        match &target.reach {
+            Reach::Mapped(base) => {
+                layout.range_in(disp, target.unit, target.size)?;
+                Ok(Place::Here(base.wrapping_offset((disp as isize).wrapping_mul(target.unit as isize))))
+            }
+            Reach::Process(process, base) => {
+                layout.range_in(disp, target.unit, target.size)?;
+                Ok(Place::There(process, base.wrapping_add_signed(disp.wrapping_mul(target.unit.into()))))
+            }
+            Reach::AttachedHere => {
+                check_attached(target, disp as u64, layout)?;
+                Ok(Place::Here(std::ptr::with_exposed_provenance_mut(disp as usize)))
+            }
+            Reach::Attached(process) => {
+                check_attached(target, disp as u64, layout)?;
+                Ok(Place::There(process, disp as u64))
+            }
+            Reach::Messages if self.flavor == Flavor::Dynamic => Ok(Place::Asked(disp as u64, disp as u64)),
+            Reach::Messages => {
+                layout.range_in(disp, target.unit, target.size)?;
+                let at = 0_u64.wrapping_add_signed(disp.wrapping_mul(target.unit.into()));
+                // What the library allocates begins at a page.
+                let base = target.remote.as_ref().map_or(0, |remote| remote.base);
+                Ok(Place::Asked(at, base.wrapping_add(at)))
+            }
+        }
+    }
+
+    /// Writes to a target.
+    ///
+    /// # Safety
+    /// The origin is readable as its layout says.
+    #[inline]
+    pub unsafe fn put(&self, origin: &Side<'_>, to: &Destination<'_>, access: Access) -> Result<()> {
+        // SAFETY: as for this function.
+        unsafe { self.transfer(Way::Write, origin, to, access) }
+    }
+
+    /// Reads from a target.
+    ///
+    /// # Safety
+    /// The origin is writable as its layout says.
+    #[inline]
+    pub unsafe fn get(&self, origin: &Side<'_>, to: &Destination<'_>, access: Access) -> Result<()> {
+        // SAFETY: as for this function.
+        unsafe { self.transfer(Way::Read, origin, to, access) }
+    }
+
+    #[inline]
+    unsafe fn transfer(&self, way: Way, origin: &Side<'_>, to: &Destination<'_>, access: Access) -> Result<()> {
+        let Destination { rank, disp, layout } = to;
+        let (rank, disp) = (*rank, *disp);
+        let target = self.target(rank)?;
+        origin.check("origin")?;
+        let piece = one_piece([&origin.layout, layout])?;
+        let place = self.locate(target, disp, layout)?;
+        self.check_epoch(rank, access)?;
+        if way == Way::Write {
+            store_fence::stored();
+        }
+        let copy = |here: *mut u8, there: *mut u8, length: usize| {
+            let (from, to) = if way == Way::Write { (here.cast_const(), there) } else { (there.cast_const(), here) };
+            // SAFETY: inside the target's memory, as was looked at; and as for this function.
+            unsafe { put_get::copy(from, to, there, length) };
+        };
+        match (place, piece) {
+            (Place::Here(at), Some(bytes)) => copy(origin.place, at, bytes as usize),
+            (Place::Here(at), None) => {
+                for ([here, there], bytes) in together([&origin.layout, layout])? {
+                    let (here, there) = (here as isize, there as isize);
+                    copy(origin.place.wrapping_offset(here), at.wrapping_offset(there), bytes as usize);
+                }
+            }
+            (Place::There(..) | Place::Asked(..), Some(0)) => {}
+            (Place::Asked(at, _), _) => {
+                let (what, origin, result) = match way {
+                    Way::Write => (What::Put, Some(origin), None),
+                    Way::Read => (What::Get, None, Some(origin)),
+                };
+                let ask = Ask { header: WindowHeader { at, ..self.header(what) }, whole: false, call: access.call() };
+                // SAFETY: as for this function.
+                unsafe { self.operate(rank, &ask, origin, result, layout) }?;
+            }
+            (Place::There(process, at), Some(bytes)) => {
+                let bytes = bytes as usize;
+                // SAFETY: as for this function.
+                if !unsafe { self.hand_over_copy(rank, way, (origin.place, at), bytes) }? {
+                    process.copy(way, &[(origin.place, at, bytes)])?;
+                }
+            }
+            (Place::There(process, at), None) => {
+                let mut pieces: Vec<Piece> = Vec::with_capacity(PIECES);
+                let mut rest = together([&origin.layout, layout])?.peekable();
+                while let Some(([here, there], bytes)) = rest.next() {
+                    let here = origin.place.wrapping_offset(here as isize);
+                    pieces.push((here, at.wrapping_add_signed(there), bytes as usize));
+                    if pieces.len() == PIECES || rest.peek().is_none() {
+                        process.copy(way, &pieces)?;
+                        pieces.clear();
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Combines the origin into a target, and stores what was there before in the result's place, if there is one. Without an origin NO_OP, which
+    /// needs none.
+    ///
+    /// # Safety
+    /// The origin is readable, and the result writable, as the layouts say.
+    pub unsafe fn accumulate(
+        &self,
+        op: Reduce,
+        origin: &Side<'_>,
+        result: Option<&Side<'_>>,
+        to: &Destination<'_>,
+        access: Access,
+    ) -> Result<()> {
+        let Destination { rank, disp, layout } = to;
+        let (rank, disp) = (*rank, *disp);
+        let target = self.target(rank)?;
+        let kind = layout.kind();
+        for side in [Some(origin), result].into_iter().flatten() {
+            if side.layout.kind() != kind {
+                let text = format!("layouts: of type {:?} here, and {kind:?} at the target", side.layout.kind());
+                return Err(Error::new(Status::RMA_TYPE, text));
+            }
+        }
+        kind.check_reduce(op, result.is_some())?;
+        if op != Reduce::NoOp {
+            origin.check("origin")?;
+        }
+        if let Some(result) = result {
+            result.check("result")?;
+        }
+        let fetched = result.unwrap_or(origin);
+        let piece = one_piece([&origin.layout, &fetched.layout, layout])?;
+        let place = self.locate(target, disp, layout)?;
+        let domain = self.domain(place, kind, layout.bytes())?;
+        self.check_epoch(rank, access)?;
+        if layout.bytes() == 0 {
+            return Ok(());
+        }
+        store_fence::stored();
+        if let Place::Asked(at, _) = place {
+            let what = if result.is_some() { What::Fetch } else { What::Accumulate };
+            let header = WindowHeader { at, op, kind, ..self.header(what) };
+            // In one piece there, what is to be updated as one.
+            let whole = self.granularity.load(Ordering::Relaxed) > 0;
+            if whole && layout.bytes() > target.most_whole() {
+                let text = format!("layouts: {} bytes cannot be updated as one by messages", layout.bytes());
+                return Err(Error::new(Status::EXCEEDS_LIMIT, text));
+            }
+            let ask = Ask { header, whole, call: access.call() };
+            let origin = (op != Reduce::NoOp).then_some(origin);
+            // SAFETY: as for this function.
+            return unsafe { self.operate(rank, &ask, origin, result, layout) };
+        }
+        let size = kind.size();
+        let update = |here: i64, there: *mut u8, fetched_at: i64, bytes: u64| Update {
+            kind,
+            op,
+            target: there,
+            operand: origin.place.cast_const().wrapping_offset(here as isize),
+            result: result.map_or(std::ptr::null_mut(), |side| side.place.wrapping_offset(fetched_at as isize)),
+            count: bytes as usize / size,
+        };
+        let mut done = 0;
+        if let (Place::There(_, at), Some(bytes)) = (place, piece) {
+            // SAFETY: as for this function.
+            done = unsafe { self.hand_over_update(rank, at, &update(0, std::ptr::null_mut(), 0, bytes)) }?;
+            if done as u64 == bytes {
+                return Ok(());
+            }
+        }
+        let many = self.is_in_bulk(target, op, layout.elements());
+        let work = || -> Result<()> {
+            match (place, piece) {
+                (Place::Here(at), _) if domain == Domain::Element && many => {
+                    let mut pieces = together([&origin.layout, &fetched.layout, layout])?;
+                    let mut left = layout.bytes();
+                    while left > 0 {
+                        let mut now = left.min(ALONE_AT_ONCE);
+                        left -= now;
+                        self.in_bulk(target, |domain| {
+                            while let Some(([here, fetched, there], bytes)) = pieces.next_up_to(now) {
+                                let there = at.wrapping_offset(there as isize);
+                                // SAFETY: inside the target's memory, in the way that is asked for; and as for this function.
+                                unsafe { update(here, there, fetched, bytes).execute(domain) };
+                                now -= bytes;
+                            }
+                        });
+                    }
+                }
+                // SAFETY: inside the target's memory, in the way its window has for such elements; and as for this function.
+                (Place::Here(at), Some(bytes)) => unsafe { update(0, at, 0, bytes).execute(domain) },
+                (Place::Here(at), None) => {
+                    for ([here, fetched, there], bytes) in together([&origin.layout, &fetched.layout, layout])? {
+                        let there = at.wrapping_offset(there as isize);
+                        // SAFETY: as above.
+                        unsafe { update(here, there, fetched, bytes).execute(domain) };
+                    }
+                }
+                (Place::There(process, at), None) => {
+                    let most = AT_ONCE - AT_ONCE % size;
+                    let mut pieces = together([&origin.layout, &fetched.layout, layout])?;
+                    let blocks = std::iter::from_fn(|| {
+                        let ([here, fetched, there], bytes) = pieces.next_up_to(most as u64)?;
+                        let there = std::ptr::without_provenance_mut(at.wrapping_add_signed(there) as usize);
+                        Some(update(here, there, fetched, bytes))
+                    });
+                    // SAFETY: as for this function, with the lock held.
+                    unsafe { self.combine_many(process, blocks) }?;
+                }
+                (Place::There(process, at), Some(_)) => {
+                    let most = AT_ONCE - AT_ONCE % size;
+                    let mut pieces = together([&origin.layout, &fetched.layout, layout])?;
+                    pieces.skip_bytes(done as u64);
+                    while let Some(([here, fetched, there], bytes)) = pieces.next_up_to(most as u64) {
+                        let there = at.wrapping_add_signed(there);
+                        // SAFETY: as for this function, with the lock held.
+                        unsafe {
+                            self.combine_there(process, there, &update(here, std::ptr::null_mut(), fetched, bytes))
+                        }?;
+                    }
+                }
+                (Place::Asked(..), _) => unreachable!("asked above"),
+            }
+            Ok(())
+        };
+        match domain {
+            Domain::Element if many => work(),
+            Domain::Element => {
+                let _single = self.single(target);
+                work()
+            }
+            Domain::Lock => self.under_lock(target, work),
+        }
+    }
+
+    /// One element.
+    ///
+    /// # Safety
+    /// The operand is readable, unless the operation is NO_OP, and the result writable, for one element.
+    #[inline]
+    pub unsafe fn fetch_and_op(
+        &self,
+        op: Reduce,
+        kind: ElementType,
+        (operand, result): (*const u8, *mut u8),
+        rank: u32,
+        disp: i64,
+    ) -> Result<()> {
+        let target = self.target(rank)?;
+        kind.check_reduce(op, true)?;
+        let layout = Layout::contiguous(kind, 1)?;
+        if (operand.is_null() && op != Reduce::NoOp) || result.is_null() {
+            let argument = if result.is_null() { "result" } else { "origin" };
+            return Err(Error::invalid(format!("{argument}: is NULL")));
+        }
+        let place = self.locate(target, disp, &layout)?;
+        let domain = self.domain(place, kind, layout.bytes())?;
+        self.epoch.check_access(rank)?;
+        let update = |target| Update { kind, op, target, operand, result, count: 1 };
+        match (place, domain) {
+            // SAFETY: inside the target's memory; and as for this function.
+            (Place::Here(at), Domain::Element) => unsafe {
+                let _single = self.single(target);
+                update(at).execute_word();
+            },
+            (Place::Here(at), Domain::Lock) => self.under_lock(target, || {
+                // SAFETY: as above, with the lock held.
+                unsafe { update(at).execute_locked() };
+                Ok(())
+            })?,
+            (Place::There(process, at), _) => {
+                let update = update(std::ptr::null_mut());
+                // SAFETY: as for this function.
+                if unsafe { self.hand_over_update(rank, at, &update) }? == 0 {
+                    // SAFETY: as above, with the lock held.
+                    self.under_lock(target, || unsafe { self.combine_there(process, at, &update) })?;
+                }
+            }
+            (Place::Asked(at, _), _) => {
+                let header = WindowHeader { at, op, kind, ..self.header(What::Fetch) };
+                let (origin, result) = (Side { place: operand.cast_mut(), layout }, Side { place: result, layout });
+                let ask = Ask { header, whole: true, call: Asking::NONE };
+                // SAFETY: as for this function.
+                unsafe { self.operate(rank, &ask, (op != Reduce::NoOp).then_some(&origin), Some(&result), &layout) }?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One element: replaced if it is what is expected.
+    ///
+    /// # Safety
+    /// `operand` and `compare` are readable, and the result writable, for one element.
+    #[inline]
+    pub unsafe fn compare_and_swap(
+        &self,
+        kind: ElementType,
+        (operand, compare, result): (*const u8, *const u8, *mut u8),
+        rank: u32,
+        disp: i64,
+    ) -> Result<()> {
+        let target = self.target(rank)?;
+        kind.check_compare_and_swap()?;
+        let layout = Layout::contiguous(kind, 1)?;
+        for (place, argument) in [(operand, "origin"), (compare, "compare"), (result.cast_const(), "result")] {
+            if place.is_null() {
+                return Err(Error::invalid(format!("{argument}: is NULL")));
+            }
+        }
+        let place = self.locate(target, disp, &layout)?;
+        let domain = self.domain(place, kind, layout.bytes())?;
+        self.epoch.check_access(rank)?;
+        match place {
+            // SAFETY: inside the target's memory, in the way its window has for such elements; and as for this function.
+            Place::Here(at) => unsafe { self.swap_at(target, kind, domain, at, (operand, compare, result)) }?,
+            // SAFETY: as for this function.
+            Place::There(_, at) if unsafe { self.hand_over_swap(rank, kind, at, (operand, compare, result)) }? => {}
+            Place::There(process, at) => self.under_lock(target, || {
+                // SAFETY: as for this function, with the lock held.
+                unsafe { swap_there(process, at, kind.size(), (operand, compare, result)) }
+            })?,
+            Place::Asked(at, _) => {
+                let size = kind.size();
+                let mut both = [0_u8; 32];
+                let header = WindowHeader { at, kind, ..self.header(What::Swap) };
+                // SAFETY: as for this function.
+                unsafe {
+                    both.as_mut_ptr().copy_from_nonoverlapping(operand, size);
+                    both.as_mut_ptr().add(size).copy_from_nonoverlapping(compare, size);
+                    self.swap_far(rank, &header, &both[..2 * size], result)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An update that is worth it, in one piece. By reference: a copy would be read in larger words than it has just been written in, for which the
+    /// processor waits.
+    ///
+    /// # Safety
+    /// As for `Update::execute_atomically`.
+    #[inline(never)]
+    pub(crate) unsafe fn update_in_bulk(&self, target: &Target, update: &Update) {
+        let size = update.kind.size();
+        let most = ALONE_AT_ONCE as usize / size;
+        if update.count <= most {
+            // SAFETY: as for this function, in the way that is asked for.
+            return self.in_bulk(target, |domain| unsafe { update.execute(domain) });
+        }
+        for piece in pieces_of(update, most) {
+            // SAFETY: as above.
+            self.in_bulk(target, |domain| unsafe { piece.execute(domain) });
+        }
+    }
+
+    /// Elements of this process that the kernel is to look at first: as those of another process.
+    ///
+    /// # Safety
+    /// As for `Update::execute_locked`, but for the targets, which are not looked at.
+    pub(crate) unsafe fn combine_own(&self, own: &Process, updates: &[Update]) -> Result<()> {
+        let blocks = |update| pieces_of(update, AT_ONCE / update.kind.size());
+        // SAFETY: as for this function.
+        let one = |piece: Update| unsafe { self.combine_there(own, piece.target.addr() as u64, &piece) };
+        match updates {
+            [update] => blocks(update).try_for_each(one),
+            // SAFETY: as above.
+            updates => unsafe { self.combine_many(own, updates.iter().flat_map(blocks)) },
+        }
+    }
+
+    /// Elements of another process, which are fetched, combined, and written back.
+    ///
+    /// # Safety
+    /// The operand and the result of the update, as for `Update::execute_locked`; its target is not looked at.
+    unsafe fn combine_there(&self, process: &Process, at: u64, update: &Update) -> Result<()> {
+        let bytes = update.count * update.kind.size();
+        let combine = |room: &mut [u64]| {
+            let target: *mut u8 = room.as_mut_ptr().cast();
+            process.copy(Way::Read, &[(target, at, bytes)])?;
+            // SAFETY: as many bytes of ours, aligned for every type; and as for this function.
+            unsafe { Update { target, ..*update }.execute_locked() };
+            if update.op != Reduce::NoOp {
+                process.copy(Way::Write, &[(target, at, bytes)])?;
+            }
+            Ok(())
+        };
+        if bytes <= 8 * FEW_WORDS {
+            return combine(&mut [0; FEW_WORDS]);
+        }
+        self.group.service.windows.rooms.with(AT_ONCE, combine)
+    }
+}
+
+/// So many elements at a time.
+fn pieces_of(update: &Update, most: usize) -> impl Iterator<Item = Update> + '_ {
+    (0..update.count).step_by(most).map(move |done| {
+        let bytes = done * update.kind.size();
+        let result = if update.result.is_null() { update.result } else { update.result.wrapping_add(bytes) };
+        let (target, operand) = (update.target.wrapping_add(bytes), update.operand.wrapping_add(bytes));
+        Update { target, operand, result, count: (update.count - done).min(most), ..*update }
+    })
+}
+
+/// An element of another process, as `combine_there` does it.
+///
+/// # Safety
+/// As for `reduce::swap_locked`, but for the target.
+pub(crate) unsafe fn swap_there(
+    process: &Process,
+    at: u64,
+    size: usize,
+    (operand, compare, result): (*const u8, *const u8, *mut u8),
+) -> Result<()> {
+    let mut word = [0_u64; FEW_WORDS];
+    let here: *mut u8 = word.as_mut_ptr().cast();
+    process.copy(Way::Read, &[(here, at, size)])?;
+    // SAFETY: a word of ours, and as for this function.
+    if unsafe { reduce::swap_locked(size, here, operand, compare, result) } {
+        process.copy(Way::Write, &[(here, at, size)])?;
+    }
+    Ok(())
+}
+
+/// Where a layout begins and ends; none where there is no such memory.
+pub(crate) fn edges_of(address: u64, layout: &Layout<'_>) -> Option<(u64, u64)> {
+    let extent = layout.extent();
+    address.checked_add_signed(extent.start).zip(address.checked_add_signed(extent.end))
+}
+
+pub(crate) fn check_attached(target: &Target, address: u64, layout: &Layout<'_>) -> Result<()> {
+    if layout.bytes() == 0 {
+        return Ok(());
+    }
+    let extent = layout.extent();
+    let attached = match edges_of(address, layout) {
+        Some((begin, end)) => {
+            target.control().has_attached(begin, end, &|| process_identity::lives(&target.process))?
+        }
+        None => false,
+    };
+    if attached {
+        return Ok(());
+    }
+    let text = format!("disp: bytes {} to {} from address {address:#x} on are not attached", extent.start, extent.end);
+    Err(Error::new(Status::RMA_ATTACH, text))
+}

@@ -1,0 +1,573 @@
+//! Layouts: which elements of a buffer an operation is about, on either side.
+//!
+//! A layout is checked when it is made: every offset in it, and the sum of its bytes, fits an `i64`, so that nothing below can overflow.
+//! Positions are bytes from the address that the operation names, and may be negative.
+//!
+//! What it costs (AMD EPYC, Zen 5, a busy machine, the best of seven rounds; `cargo test --release --lib engine::window::data::datatype_layout -- --ignored --nocapture
+//! figures`): two contiguous layouts made, checked against the window and found to be one piece 3 ns; each piece of a vector 1.3 ns, of a list 4.
+#![deny(unsafe_code)]
+
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::window::data::element_type::ElementType;
+use std::ops::Range;
+
+/// `ucxx_block_t`: one block of an explicit list, in elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct Block {
+    /// From the address that the operation names.
+    pub offset: i64,
+    /// Elements that follow each other.
+    pub length: u64,
+}
+
+/// `ucxx_layout_t`, checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout<'a> {
+    kind: ElementType,
+    shape: Shape<'a>,
+    bytes: u64,
+    /// From the first byte that is touched to behind the last one.
+    extent: (i64, i64),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Shape<'a> {
+    /// All in one piece, from the address on.
+    Contiguous,
+    /// `count` pieces of `length` bytes, `stride` bytes from beginning to beginning. Neither is 0.
+    Vector {
+        count: u64,
+        length: u64,
+        stride: i64,
+    },
+    Blocks(&'a [Block]),
+}
+
+#[cold]
+fn too_large() -> Error {
+    Error::invalid("layout: it reaches further than memory does")
+}
+
+impl<'a> Layout<'a> {
+    /// `count` elements that follow each other.
+    #[inline]
+    pub fn contiguous(kind: ElementType, count: u64) -> Result<Self> {
+        let bytes = (kind.size() as u64).checked_mul(count).filter(|bytes| *bytes <= i64::MAX as u64);
+        let bytes = bytes.ok_or_else(too_large)?;
+        Ok(Layout { kind, shape: Shape::Contiguous, bytes, extent: (0, bytes as i64) })
+    }
+
+    /// `count` blocks of `block_length` elements, `stride` elements from beginning to beginning, which may go backwards.
+    pub fn vector(kind: ElementType, count: u64, block_length: u64, stride: i64) -> Result<Self> {
+        let elements = count.checked_mul(block_length).ok_or_else(too_large)?;
+        let whole = Self::contiguous(kind, elements)?;
+        if count <= 1 || block_length == 0 || u64::try_from(stride) == Ok(block_length) {
+            return Ok(whole);
+        }
+        let size = kind.size() as i64;
+        let length = block_length * kind.size() as u64;
+        let stride = stride.checked_mul(size).ok_or_else(too_large)?;
+        let last = i64::try_from(count - 1).ok().and_then(|steps| steps.checked_mul(stride)).ok_or_else(too_large)?;
+        let end = last.max(0).checked_add(length as i64).ok_or_else(too_large)?;
+        Ok(Layout { shape: Shape::Vector { count, length, stride }, extent: (last.min(0), end), ..whole })
+    }
+
+    /// Blocks in the order of the list.
+    pub fn blocks(kind: ElementType, blocks: &'a [Block]) -> Result<Self> {
+        let size = kind.size() as i64;
+        let (mut bytes, mut extent) = (0_i64, (i64::MAX, i64::MIN));
+        for block in blocks.iter().filter(|block| block.length > 0) {
+            let length = i64::try_from(block.length).ok().and_then(|length| length.checked_mul(size));
+            let begin = block.offset.checked_mul(size);
+            let (begin, length) = begin.zip(length).ok_or_else(too_large)?;
+            let end = begin.checked_add(length).ok_or_else(too_large)?;
+            bytes = bytes.checked_add(length).ok_or_else(too_large)?;
+            extent = (extent.0.min(begin), extent.1.max(end));
+        }
+        if bytes == 0 {
+            return Self::contiguous(kind, 0);
+        }
+        Ok(Layout { kind, shape: Shape::Blocks(blocks), bytes: bytes as u64, extent })
+    }
+
+    /// Of the elements.
+    #[inline]
+    pub fn kind(&self) -> ElementType {
+        self.kind
+    }
+
+    /// How many elements, each as often as it is named.
+    #[inline]
+    pub fn elements(&self) -> u64 {
+        self.bytes / self.kind.size() as u64
+    }
+
+    /// Their bytes.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// From the first byte that is touched to behind the last one, from the address that the operation names. Empty, and at 0, where there
+    /// are no elements.
+    #[inline]
+    pub fn extent(&self) -> Range<i64> {
+        self.extent.0..self.extent.1
+    }
+
+    /// Is it in one piece that begins at the address which the operation names?
+    #[inline]
+    pub fn is_contiguous(&self) -> bool {
+        matches!(self.shape, Shape::Contiguous)
+    }
+
+    /// Where the range begins and ends that it touches in a window of `size` bytes, from `displacement` units of `unit` bytes on: RMA_RANGE if
+    /// that is not inside. Without elements it touches nothing, wherever that is.
+    #[inline]
+    pub fn range_in(&self, displacement: i64, unit: u32, size: u64) -> Result<Range<u64>> {
+        if self.bytes == 0 {
+            return Ok(0..0);
+        }
+        let place = |edge: i64| displacement.checked_mul(unit.into())?.checked_add(edge);
+        let range = place(self.extent.0).zip(place(self.extent.1));
+        match range.and_then(|(begin, end)| Some(u64::try_from(begin).ok()?..u64::try_from(end).ok()?)) {
+            Some(range) if range.end <= size => Ok(range),
+            _ => Err(self.outside(displacement, unit, size)),
+        }
+    }
+
+    #[cold]
+    fn outside(&self, displacement: i64, unit: u32, size: u64) -> Error {
+        let (begin, end) = self.extent;
+        let message = format!(
+            "disp: bytes {begin} to {end} from {displacement} units of {unit} bytes on are not inside {size} bytes"
+        );
+        Error::new(Status::RMA_RANGE, message)
+    }
+
+    /// Its pieces, in its order.
+    #[inline]
+    pub fn runs(&self) -> Runs<'a> {
+        match self.shape {
+            Shape::Contiguous => Runs { now: (0, self.bytes), rest: Rest::Nothing },
+            Shape::Vector { count, length, stride } => {
+                Runs { now: (0, length), rest: Rest::Vector { left: count - 1, next: stride, length, stride } }
+            }
+            Shape::Blocks(blocks) => {
+                let mut runs = Runs { now: (0, 0), rest: Rest::Blocks(blocks, self.kind.size() as u32) };
+                runs.turn();
+                runs
+            }
+        }
+    }
+}
+
+/// The pieces of a layout that are left: where each begins, and its bytes.
+#[derive(Clone, Debug)]
+pub struct Runs<'a> {
+    /// The present piece, or what is left of it. Of no bytes only at the end.
+    now: (i64, u64),
+    rest: Rest<'a>,
+}
+
+#[derive(Clone, Debug)]
+enum Rest<'a> {
+    Nothing,
+    /// `next` wraps around behind the last one, where nobody looks at it.
+    Vector {
+        left: u64,
+        next: i64,
+        length: u64,
+        stride: i64,
+    },
+    Blocks(&'a [Block], u32),
+}
+
+impl Runs<'_> {
+    /// Goes on to the next piece.
+    fn turn(&mut self) {
+        self.now.1 = 0;
+        match &mut self.rest {
+            Rest::Nothing => {}
+            Rest::Vector { left, next, length, stride } => {
+                if *left > 0 {
+                    self.now = (*next, *length);
+                    *left -= 1;
+                    *next = next.wrapping_add(*stride);
+                }
+            }
+            Rest::Blocks(blocks, size) => {
+                // Blocks that follow each other in memory are one piece.
+                while let Some((block, rest)) = blocks.split_first() {
+                    let (begin, length) = (block.offset.wrapping_mul((*size).into()), block.length * u64::from(*size));
+                    if self.now.1 == 0 {
+                        self.now = (begin, length);
+                    } else if length > 0 && self.now.0.wrapping_add_unsigned(self.now.1) == begin {
+                        self.now.1 += length;
+                    } else if length > 0 {
+                        return;
+                    }
+                    *blocks = rest;
+                }
+            }
+        }
+    }
+
+    /// Where the present piece goes on, and how many bytes of it there are: none at the end.
+    #[inline]
+    pub fn peek(&self) -> (i64, u64) {
+        self.now
+    }
+
+    /// Leaves out that many bytes of the present piece, which has them.
+    #[inline]
+    fn consume(&mut self, bytes: u64) {
+        self.now.0 += bytes as i64;
+        self.now.1 -= bytes;
+        if self.now.1 == 0 {
+            self.turn();
+        }
+    }
+
+    /// Leaves out so many bytes, or all there are: for who works on a long operation in parts.
+    pub fn skip_bytes(&mut self, mut bytes: u64) {
+        while bytes > 0 && self.now.1 > 0 {
+            if let Rest::Vector { left, next, length, stride } = &mut self.rest {
+                // Whole blocks at once: the part of a vector that is left out may have any number of them.
+                let blocks = (bytes.saturating_sub(self.now.1) / *length).min(*left);
+                if blocks > 0 {
+                    bytes -= blocks * *length;
+                    *left -= blocks;
+                    *next = next.wrapping_add(stride.wrapping_mul(blocks as i64));
+                }
+            }
+            let step = bytes.min(self.now.1);
+            self.consume(step);
+            bytes -= step;
+        }
+    }
+}
+
+impl Iterator for Runs<'_> {
+    type Item = (i64, u64);
+
+    #[inline]
+    fn next(&mut self) -> Option<(i64, u64)> {
+        let now = self.now;
+        if now.1 == 0 {
+            return None;
+        }
+        self.turn();
+        Some(now)
+    }
+}
+
+/// Several layouts of the same number of bytes side by side: pieces that are in one piece in each of them. Two for put and get, a third one for
+/// what is fetched.
+#[derive(Clone, Debug)]
+pub struct Together<'a, const N: usize>([Runs<'a>; N]);
+
+/// Layouts go together if they have as many bytes: INVALID_PARAM if they do not.
+#[inline]
+pub fn together<'a, const N: usize>(layouts: [&Layout<'a>; N]) -> Result<Together<'a, N>> {
+    check_bytes(&layouts)?;
+    Ok(Together(layouts.map(Layout::runs)))
+}
+
+/// The bytes of layouts that go together and are contiguous, as nearly all are: there is one piece, at 0 everywhere. None if there may be more.
+#[inline]
+pub fn one_piece<const N: usize>(layouts: [&Layout<'_>; N]) -> Result<Option<u64>> {
+    check_bytes(&layouts)?;
+    Ok(layouts.iter().all(|layout| layout.is_contiguous()).then_some(layouts[0].bytes))
+}
+
+#[inline]
+fn check_bytes(layouts: &[&Layout<'_>]) -> Result<()> {
+    match layouts.iter().find(|layout| layout.bytes != layouts[0].bytes) {
+        None => Ok(()),
+        Some(other) => Err(differ(layouts[0].bytes, other.bytes)),
+    }
+}
+
+#[cold]
+fn differ(here: u64, there: u64) -> Error {
+    Error::invalid(format!("layouts: of {here} bytes here and {there} there"))
+}
+
+impl<const N: usize> Together<'_, N> {
+    /// As for `Runs`.
+    pub fn skip_bytes(&mut self, bytes: u64) {
+        self.0.iter_mut().for_each(|runs| runs.skip_bytes(bytes));
+    }
+
+    /// The next piece, of no more than so many bytes, which are not 0.
+    #[inline]
+    pub fn next_up_to(&mut self, most: u64) -> Option<([i64; N], u64)> {
+        let bytes = self.0.iter().fold(most, |least, runs| least.min(runs.now.1));
+        if bytes == 0 {
+            return None;
+        }
+        let places = std::array::from_fn(|which| self.0[which].now.0);
+        self.0.iter_mut().for_each(|runs| runs.consume(bytes));
+        Some((places, bytes))
+    }
+}
+
+impl<const N: usize> Iterator for Together<'_, N> {
+    type Item = ([i64; N], u64);
+
+    #[inline]
+    fn next(&mut self) -> Option<([i64; N], u64)> {
+        self.next_up_to(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ElementType::{Byte, Double, Int16, Int32};
+
+    fn next(seed: &mut u64) -> u64 {
+        *seed ^= *seed << 13;
+        *seed ^= *seed >> 7;
+        *seed ^= *seed << 17;
+        *seed
+    }
+
+    /// The place of every byte, as the comments in the header say it.
+    fn naive_vector(size: i64, count: u64, block_length: u64, stride: i64) -> Vec<i64> {
+        let mut places = Vec::new();
+        for block in 0..count as i64 {
+            for element in 0..block_length as i64 {
+                places.extend((0..size).map(|byte| (block * stride + element) * size + byte));
+            }
+        }
+        places
+    }
+
+    fn naive_blocks(size: i64, blocks: &[Block]) -> Vec<i64> {
+        let mut places = Vec::new();
+        for block in blocks {
+            places.extend((0..block.length as i64 * size).map(|byte| block.offset * size + byte));
+        }
+        places
+    }
+
+    fn expand(runs: Runs) -> Vec<i64> {
+        runs.flat_map(|(begin, length)| begin..begin + length as i64).collect()
+    }
+
+    fn check(layout: &Layout, naive: &[i64]) {
+        assert_eq!(expand(layout.runs()), naive);
+        assert_eq!(layout.bytes(), naive.len() as u64);
+        assert_eq!(layout.elements() * layout.kind().size() as u64, layout.bytes());
+        let extent = naive.iter().min().map_or(0..0, |least| *least..naive.iter().max().unwrap() + 1);
+        assert_eq!(layout.extent(), extent);
+        for skipped in [0, 1, 3, naive.len() / 2, naive.len(), naive.len() + 9] {
+            let mut runs = layout.runs();
+            runs.skip_bytes(skipped as u64);
+            assert_eq!(expand(runs), naive[skipped.min(naive.len())..], "without {skipped}");
+        }
+    }
+
+    /// Some layout of that many elements, and the places of its bytes.
+    fn random(seed: &mut u64, elements: u64, blocks: &mut Vec<Block>) -> (u8, (u64, u64, i64)) {
+        blocks.clear();
+        let mut left = elements;
+        while left > 0 || next(seed) % 3 == 0 {
+            let length = (next(seed) % 5).min(left);
+            let adjacent = blocks.last().map_or(0, |last| last.offset + last.length as i64);
+            let offset = if next(seed) % 3 == 0 { adjacent } else { (next(seed) % 200) as i64 - 100 };
+            blocks.push(Block { offset, length });
+            left -= length;
+        }
+        let divisors: Vec<u64> = (1..=elements.max(1)).filter(|divisor| elements % divisor == 0).collect();
+        let count = divisors[(next(seed) % divisors.len() as u64) as usize];
+        ((next(seed) % 3) as u8, (count, elements / count, (next(seed) % 30) as i64 - 15))
+    }
+
+    #[test]
+    fn layouts_are_what_the_header_says() {
+        let mut seed = 99;
+        let mut blocks = Vec::new();
+        for round in 0..4000 {
+            let kind = [Byte, Int16, Int32, Double][round % 4];
+            let size = kind.size() as i64;
+            let elements = next(&mut seed) % 40;
+            let (_, (count, length, stride)) = random(&mut seed, elements, &mut blocks);
+            check(&Layout::contiguous(kind, elements).unwrap(), &naive_vector(size, 1, elements, 0));
+            check(&Layout::vector(kind, count, length, stride).unwrap(), &naive_vector(size, count, length, stride));
+            check(&Layout::blocks(kind, &blocks).unwrap(), &naive_blocks(size, &blocks));
+        }
+    }
+
+    #[test]
+    fn layouts_side_by_side() {
+        let mut seed = 5;
+        let (mut first, mut second, mut third) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..4000 {
+            let bytes = 8 * (next(&mut seed) % 30);
+            let lists = [&mut first, &mut second, &mut third];
+            let kinds = [Double, Int16, Byte];
+            let made: [_; 3] = std::array::from_fn(|_| next(&mut seed));
+            let mut which = 0;
+            let plans = lists.map(|list| {
+                let (kind, mut seed) = (kinds[which], made[which] | 1);
+                which += 1;
+                let (shape, vector) = random(&mut seed, bytes / kind.size() as u64, list);
+                (kind, shape, vector)
+            });
+            let lists = [&first, &second, &third];
+            let layouts: [(Layout, Vec<i64>); 3] = std::array::from_fn(|which| {
+                let ((kind, shape, (count, length, stride)), blocks) = (plans[which], lists[which]);
+                let size = kind.size() as i64;
+                match shape {
+                    0 => (Layout::contiguous(kind, count * length).unwrap(), naive_vector(size, 1, count * length, 0)),
+                    1 => {
+                        let layout = Layout::vector(kind, count, length, stride).unwrap();
+                        (layout, naive_vector(size, count, length, stride))
+                    }
+                    _ => (Layout::blocks(kind, blocks).unwrap(), naive_blocks(size, blocks)),
+                }
+            });
+            let [(a, of_a), (b, of_b), (c, of_c)] = &layouts;
+            let expected: Vec<[i64; 3]> = of_a.iter().zip(of_b).zip(of_c).map(|((a, b), c)| [*a, *b, *c]).collect();
+            let expand =
+                |([a, b, c], length): ([i64; 3], u64)| (0..length as i64).map(move |at| [a + at, b + at, c + at]);
+            let found: Vec<[i64; 3]> = together([a, b, c]).unwrap().flat_map(expand).collect();
+            assert_eq!(found, expected);
+            let skipped = next(&mut seed) % (bytes + 2);
+            let (mut parts, mut found) = (together([a, b, c]).unwrap(), Vec::new());
+            parts.skip_bytes(skipped);
+            while let Some(part) = parts.next_up_to(3) {
+                assert!(part.1 <= 3);
+                found.extend(expand(part));
+            }
+            assert_eq!(found, expected[(skipped.min(bytes)) as usize..]);
+        }
+    }
+
+    #[test]
+    fn what_reaches_too_far_is_refused() {
+        let most = i64::MAX as u64;
+        assert!(Layout::contiguous(Byte, most).is_ok() && Layout::contiguous(Byte, most + 1).is_err());
+        assert!(Layout::contiguous(Double, most / 8).is_ok() && Layout::contiguous(Double, most / 8 + 1).is_err());
+        let vector = |count, length, stride| Layout::vector(Int16, count, length, stride).map(|layout| layout.extent());
+        for (count, length, stride) in [
+            (u64::MAX, u64::MAX, 1),
+            (u64::MAX, 1, 0),
+            (3, 1, i64::MAX / 4 + 1),
+            (3, 1, i64::MIN / 2),
+            (2, 1, i64::MAX / 2),
+            (2, 2, i64::MAX),
+        ] {
+            assert_eq!(vector(count, length, stride).unwrap_err().status(), Status::INVALID_PARAM);
+        }
+        assert_eq!(vector(2, 1, i64::MIN / 2).unwrap(), i64::MIN..2);
+        assert_eq!(vector(2, 1, i64::MAX / 2 - 1).unwrap(), 0..i64::MAX - 1);
+        assert_eq!(vector(0, u64::MAX, i64::MIN).unwrap(), 0..0);
+        assert_eq!(vector(u64::MAX, 0, i64::MIN).unwrap(), 0..0);
+        assert_eq!(vector(1, 3, i64::MIN).unwrap(), 0..6);
+        for block in [(i64::MAX, 1), (i64::MIN, 1), (0, u64::MAX), (i64::MAX / 2 - 1, 2)] {
+            let blocks = [Block { offset: 0, length: 1 }, Block { offset: block.0, length: block.1 }];
+            assert_eq!(Layout::blocks(Int16, &blocks).unwrap_err().status(), Status::INVALID_PARAM, "{block:?}");
+        }
+        // One that is named often enough is longer than memory, too.
+        let large = [Block { offset: 0, length: 1 << 61 }; 4];
+        assert!(Layout::blocks(Int16, &large).is_err());
+        // Empty blocks lie nowhere.
+        let nowhere = [Block { offset: i64::MIN, length: 0 }, Block { offset: 1, length: 1 }];
+        assert_eq!(Layout::blocks(Int16, &nowhere).unwrap().extent(), 2..4);
+        assert_eq!(Layout::blocks(Int16, &nowhere[..1]).unwrap().elements(), 0);
+    }
+
+    #[test]
+    fn what_leaves_the_window_is_refused() {
+        let layout = Layout::vector(Int32, 3, 1, -2).unwrap();
+        assert_eq!(layout.extent(), -16..4);
+        let range =
+            |displacement, unit, size| layout.range_in(displacement, unit, size).map_err(|error| error.status());
+        assert_eq!(range(4, 4, 20), Ok(0..20));
+        assert_eq!(range(16, 1, 20), Ok(0..20));
+        for (displacement, unit, size) in [
+            (4, 4, 19),
+            (3, 4, 100),
+            (15, 1, 100),
+            (i64::MAX, 1, u64::MAX),
+            (i64::MAX, 8, u64::MAX),
+            (-1, 8, 100),
+            (i64::MIN, 8, 9),
+        ] {
+            assert_eq!(range(displacement, unit, size), Err(Status::RMA_RANGE), "{displacement} {unit} {size}");
+        }
+        let empty = Layout::contiguous(Int32, 0).unwrap();
+        assert_eq!(empty.range_in(i64::MIN, u32::MAX, 0).unwrap(), 0..0);
+    }
+
+    #[test]
+    fn other_lengths_do_not_go_together() {
+        let (a, b) = (Layout::contiguous(Byte, 8).unwrap(), Layout::contiguous(Double, 2).unwrap());
+        assert_eq!(together([&a, &b]).unwrap_err().status(), Status::INVALID_PARAM);
+        assert!(one_piece([&a, &b]).is_err());
+        let (b, c) = (Layout::contiguous(Double, 1).unwrap(), Layout::vector(Byte, 4, 2, 3).unwrap());
+        assert_eq!(together([&a, &b]).unwrap().count(), 1);
+        assert_eq!(one_piece([&a, &b]).unwrap(), Some(8));
+        assert_eq!(one_piece([&a, &b, &c]).unwrap(), None);
+    }
+
+    #[test]
+    #[ignore = "measures: see the top of the file"]
+    fn figures() {
+        use std::hint::black_box;
+        let time = |pieces: usize, mut work: Box<dyn FnMut() -> i64>| {
+            let best = (0..7).map(|_| {
+                let start = std::time::Instant::now();
+                (0..1_000_000 / pieces).for_each(|_| _ = black_box(work()));
+                start.elapsed().as_nanos() as f64 / (1_000_000 / pieces) as f64
+            });
+            best.fold(f64::INFINITY, f64::min)
+        };
+        let sum = |parts: Together<'_, 2>| parts.fold(0, |sum, ([a, b], length)| sum + a + b + length as i64);
+        let made = || {
+            let count = black_box(100);
+            let (a, b) = (Layout::contiguous(Double, count).unwrap(), Layout::contiguous(Double, count).unwrap());
+            let range = b.range_in(black_box(3), 8, 1 << 20).unwrap();
+            (a, b, range.end as i64)
+        };
+        let one = time(
+            1,
+            Box::new(move || {
+                let (a, b, end) = made();
+                one_piece([&a, &b]).unwrap().map_or(0, |bytes| bytes as i64) + end
+            }),
+        );
+        let both = time(
+            1,
+            Box::new(move || {
+                let (a, b, end) = made();
+                sum(together([&a, &b]).unwrap()) + end
+            }),
+        );
+        println!("two contiguous layouts made and checked: {one:.1} ns by one_piece, {both:.1} ns paired");
+        let vector = time(
+            1000,
+            Box::new(move || {
+                let (a, b) =
+                    (Layout::contiguous(Double, 4000).unwrap(), Layout::vector(Double, 1000, 4, black_box(9)).unwrap());
+                sum(together([&a, &b]).unwrap())
+            }),
+        );
+        println!("a piece of a vector of 1000 blocks: {:.2} ns", vector / 1000.0);
+        let blocks: Vec<Block> = (0..1000).map(|at| Block { offset: at * 9, length: 4 }).collect();
+        let list = time(
+            1000,
+            Box::new(move || {
+                let (a, b) =
+                    (Layout::contiguous(Double, 4000).unwrap(), Layout::blocks(Double, black_box(&blocks)).unwrap());
+                sum(together([&a, &b]).unwrap())
+            }),
+        );
+        println!("a block of a list of 1000: {:.2} ns", list / 1000.0);
+    }
+}

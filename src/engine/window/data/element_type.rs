@@ -1,0 +1,246 @@
+//! Element types of windows and the operations of accumulates: their numbers, their sizes, and what goes with what.
+//!
+//! What executes them is in `reduce`.
+#![deny(unsafe_code)]
+
+use crate::engine::base::status::{Error, Result, Status};
+
+/// `UCXX_TYPE_*`. Pairs are a value and the index it was found at, a C struct of the two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum ElementType {
+    Byte = 0,
+    Int8 = 1,
+    Uint8 = 2,
+    Int16 = 3,
+    Uint16 = 4,
+    Int32 = 5,
+    Uint32 = 6,
+    Int64 = 7,
+    Uint64 = 8,
+    Float = 9,
+    Double = 10,
+    ComplexFloat = 11,
+    ComplexDouble = 12,
+    Bool = 13,
+    FloatInt = 14,
+    DoubleInt = 15,
+    Int16Int = 16,
+    Int32Int = 17,
+    Int64Int = 18,
+    LongDouble = 19,
+    ComplexLongDouble = 20,
+    LongDoubleInt = 21,
+}
+
+/// `UCXX_REDUCE_*`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Reduce {
+    Sum = 0,
+    Prod = 1,
+    Min = 2,
+    Max = 3,
+    Land = 4,
+    Lor = 5,
+    Lxor = 6,
+    Band = 7,
+    Bor = 8,
+    Bxor = 9,
+    Replace = 10,
+    NoOp = 11,
+    Minloc = 12,
+    Maxloc = 13,
+}
+
+/// What decides which operations a type has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Class {
+    Byte,
+    Integer,
+    Float,
+    Complex,
+    Bool,
+    Pair,
+}
+
+/// What keeps two accumulates on one element apart. A window obeys one answer for each element: an update under the lock that is read,
+/// changed and written would lose what an atomic one does in between.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Domain {
+    /// The processor's atomic operations.
+    Element,
+    /// A lock of the window, held over the update.
+    Lock,
+}
+
+impl ElementType {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [ElementType; 22] = {
+        use ElementType::*;
+        [
+            Byte,
+            Int8,
+            Uint8,
+            Int16,
+            Uint16,
+            Int32,
+            Uint32,
+            Int64,
+            Uint64,
+            Float,
+            Double,
+            ComplexFloat,
+            ComplexDouble,
+            Bool,
+            FloatInt,
+            DoubleInt,
+            Int16Int,
+            Int32Int,
+            Int64Int,
+            LongDouble,
+            ComplexLongDouble,
+            LongDoubleInt,
+        ]
+    };
+
+    /// Of the C interface's number, or of one that came over the wire.
+    #[inline]
+    pub fn from_number(number: i32) -> Result<Self> {
+        let found = usize::try_from(number).ok().and_then(|number| Self::ALL.get(number));
+        found.copied().ok_or_else(|| Error::new(Status::RMA_TYPE, format!("type: {number} is no UCXX_TYPE_* value")))
+    }
+
+    /// Bytes, padding included.
+    #[inline]
+    pub const fn size(self) -> usize {
+        use ElementType::*;
+        match self {
+            Byte | Int8 | Uint8 | Bool => 1,
+            Int16 | Uint16 => 2,
+            Int32 | Uint32 | Float => 4,
+            Int64 | Uint64 | Double | ComplexFloat | FloatInt | Int16Int | Int32Int => 8,
+            ComplexDouble | DoubleInt | Int64Int | LongDouble => 16,
+            ComplexLongDouble | LongDoubleInt => 32,
+        }
+    }
+
+    /// What C aligns it to: half its size where it has two parts.
+    #[inline]
+    pub const fn alignment(self) -> usize {
+        match self.class() {
+            Class::Complex | Class::Pair => self.size() / 2,
+            _ => self.size(),
+        }
+    }
+
+    const fn class(self) -> Class {
+        use ElementType::*;
+        match self {
+            Byte => Class::Byte,
+            Int8 | Uint8 | Int16 | Uint16 | Int32 | Uint32 | Int64 | Uint64 => Class::Integer,
+            Float | Double | LongDouble => Class::Float,
+            ComplexFloat | ComplexDouble | ComplexLongDouble => Class::Complex,
+            Bool => Class::Bool,
+            FloatInt | DoubleInt | Int16Int | Int32Int | Int64Int | LongDoubleInt => Class::Pair,
+        }
+    }
+
+    /// A whole number, which the processor adds by itself.
+    #[inline]
+    pub(crate) const fn is_integer(self) -> bool {
+        matches!(self.class(), Class::Integer)
+    }
+
+    /// Is it combined by instructions that this architecture does not have? Then it is only moved.
+    const fn is_only_moved(self) -> bool {
+        use ElementType::*;
+        !cfg!(target_arch = "x86_64") && matches!(self, LongDouble | ComplexLongDouble | LongDoubleInt)
+    }
+
+    /// Does the operation exist for it?
+    #[inline]
+    pub const fn has(self, op: Reduce) -> bool {
+        use Reduce::*;
+        match op {
+            Replace | NoOp => true,
+            Sum | Prod => matches!(self.class(), Class::Integer | Class::Float | Class::Complex),
+            Min | Max => matches!(self.class(), Class::Integer | Class::Float),
+            Land | Lor | Lxor => matches!(self.class(), Class::Integer | Class::Bool),
+            Band | Bor | Bxor => matches!(self.class(), Class::Integer | Class::Byte),
+            Minloc | Maxloc => matches!(self.class(), Class::Pair),
+        }
+    }
+
+    /// RMA_OP where the operation does not exist for the type, or only reads where nothing is fetched.
+    /// UNSUPPORTED where this architecture has no instruction for it.
+    #[inline]
+    pub fn check_reduce(self, op: Reduce, fetches: bool) -> Result<()> {
+        if !self.has(op) {
+            return Err(Error::new(Status::RMA_OP, format!("op: {op:?} is not defined for elements of type {self:?}")));
+        }
+        if self.is_only_moved() && !matches!(op, Reduce::Replace | Reduce::NoOp) {
+            return Err(Error::new(
+                Status::UNSUPPORTED,
+                format!("op: {op:?} of {self:?} is for x86-64; no instruction of this processor calculates with long double"),
+            ));
+        }
+        if op == Reduce::NoOp && !fetches {
+            return Err(Error::new(Status::RMA_OP, "op: NO_OP reads, which an operation without a result does not"));
+        }
+        Ok(())
+    }
+
+    /// RMA_TYPE unless compare-and-swap exists for it: equality of floating point numbers is not that of their bytes.
+    #[inline]
+    pub fn check_compare_and_swap(self) -> Result<()> {
+        match self.class() {
+            Class::Integer | Class::Byte | Class::Bool => Ok(()),
+            _ => Err(Error::new(
+                Status::RMA_TYPE,
+                format!("type: compare-and-swap is for integers, bytes and logical values, not {self:?}"),
+            )),
+        }
+    }
+
+    /// What keeps accumulates on an element at this address apart: the same answer for everyone who names the same element, as address and
+    /// type decide alone. Mapped memory begins at a page wherever it is mapped, so that an offset in it will do as well.
+    #[inline]
+    pub fn domain(self, address: usize) -> Result<Domain> {
+        if address & (self.alignment() - 1) != 0 {
+            return Err(Error::invalid(format!(
+                "disp: accumulates need elements of type {self:?} aligned to {} bytes",
+                self.alignment()
+            )));
+        }
+        // A word of 8 bytes that C aligns to 4 may straddle cache lines, where there is no atomic operation.
+        let is_word = self.size() <= 8 && address & (self.size() - 1) == 0;
+        Ok(if is_word { Domain::Element } else { Domain::Lock })
+    }
+}
+
+/// Bytes of an element; 0 if there is no such type.
+pub fn type_size(number: i32) -> usize {
+    ElementType::from_number(number).map_or(0, ElementType::size)
+}
+
+impl Reduce {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Reduce; 14] = {
+        use Reduce::*;
+        [Sum, Prod, Min, Max, Land, Lor, Lxor, Band, Bor, Bxor, Replace, NoOp, Minloc, Maxloc]
+    };
+
+    /// Of the C interface's number, or of one that came over the wire.
+    #[inline]
+    pub fn from_number(number: i32) -> Result<Self> {
+        let found = usize::try_from(number).ok().and_then(|number| Self::ALL.get(number));
+        found.copied().ok_or_else(|| Error::new(Status::RMA_OP, format!("op: {number} is no UCXX_REDUCE_* value")))
+    }
+}
+
+#[cfg(test)]
+#[path = "element_type_tests.rs"]
+mod tests;

@@ -1,0 +1,15 @@
+//! Put, get and accumulate at memory that is mapped here, and what they are made of: layouts,
+//! elements, reductions.
+
+pub(crate) mod atomicity;
+pub mod data;
+pub mod datatype_layout;
+pub mod element_type;
+pub mod exclusive_bulk;
+pub(crate) mod fast_path;
+pub(crate) mod gather;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod long_double;
+pub mod reduce;
+pub(crate) mod simd;
+pub(crate) mod thread_lane;

@@ -1,0 +1,114 @@
+//! The slot in which something is handed over to the target of a window, as it stands in memory that processes share: see `window_mail`, and `window_turns` for who may do what with it.
+
+use crate::engine::window::data::element_type::{ElementType, Reduce};
+use crate::engine::window::delegation::slot_state::Turns;
+use crate::engine::wire::window::What;
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Bytes of an operation.
+pub(crate) const MOST: usize = 8 << 10;
+/// Of those that stand beside the word that tells of them.
+const FEW: usize = 24;
+
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Errand {
+    pub(crate) what: What,
+    pub(crate) op: Reduce,
+    pub(crate) kind: ElementType,
+    /// From the beginning of the target's memory on.
+    pub(crate) at: u64,
+    pub(crate) bytes: usize,
+    /// What is sent stands in the second half of the room for it.
+    pub(crate) second: bool,
+}
+
+impl Errand {
+    pub(crate) fn encode(&self) -> u64 {
+        let half = u64::from(self.second) << 56;
+        half | (self.what as u64) << 48 | (self.op as u64) << 40 | (self.kind as u64) << 32 | self.bytes as u64
+    }
+
+    pub(crate) fn decode(word: u64, at: u64) -> Option<Self> {
+        let byte = |shift: u32| (word >> shift & 0xff) as u8;
+        let all = [What::Put, What::Get, What::Accumulate, What::Fetch, What::Swap];
+        let what = all.into_iter().find(|what| *what as u8 == byte(48))?;
+        let op = Reduce::from_number(byte(40).into()).ok()?;
+        let kind = ElementType::from_number(byte(32).into()).ok()?;
+        let (bytes, second) = (word as u32 as usize, word >> 56 & 1 == 1);
+        let errand = Errand { what, op, kind, at, bytes, second };
+        let whole = bytes <= MOST && bytes % kind.size() == 0 && (what != What::Swap || bytes == kind.size());
+        whole.then_some(errand)
+    }
+
+    /// Bytes that go there.
+    pub(crate) fn sent(&self) -> usize {
+        match self.what {
+            What::Get => 0,
+            What::Fetch if self.op == Reduce::NoOp => 0,
+            What::Swap => 2 * self.bytes,
+            _ => self.bytes,
+        }
+    }
+}
+
+/// What an origin writes besides.
+#[repr(C)]
+pub(crate) struct Sent {
+    /// When it was posted: nanoseconds of the kernel's clock.
+    pub(crate) posted: AtomicU64,
+    pub(crate) at: AtomicU64,
+    pub(crate) errand: AtomicU64,
+    few: UnsafeCell<[u8; FEW]>,
+    /// Changes when somebody has much to do here, and does it without the slot.
+    about: AtomicU64,
+}
+
+/// And the target.
+#[repr(C)]
+pub(crate) struct Answered {
+    /// It looks here.
+    pub(crate) attended: AtomicU32,
+    _unused: u32,
+    few_fetched: UnsafeCell<[u8; FEW]>,
+}
+
+/// See the module.
+#[repr(C)]
+pub(crate) struct Slot {
+    pub(crate) turns: Turns<Sent, Answered>,
+    sent: UnsafeCell<[u8; 2 * MOST]>,
+    fetched: UnsafeCell<[u8; MOST]>,
+}
+
+impl Slot {
+    pub(crate) fn about(&self) -> u64 {
+        self.turns.sent.about.load(Ordering::Relaxed)
+    }
+
+    /// So much is done without the slot. That may take longer than the target looks: so that it looks for the next one.
+    pub(crate) fn goes_another_way(&self, bytes: usize) {
+        if bytes > MOST {
+            self.turns.sent.about.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Where what is sent stands.
+    pub(crate) fn place_of(&self, errand: &Errand) -> *mut u8 {
+        if errand.sent() <= FEW {
+            return self.turns.sent.few.get().cast();
+        }
+        let sent: *mut u8 = self.sent.get().cast();
+        sent.wrapping_add(if errand.second { MOST } else { 0 })
+    }
+
+    /// And what is fetched.
+    pub(crate) fn place_of_fetched(&self, bytes: usize) -> *mut u8 {
+        if bytes <= FEW {
+            self.turns.answered.few_fetched.get().cast()
+        } else {
+            self.fetched.get().cast()
+        }
+    }
+}

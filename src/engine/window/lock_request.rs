@@ -1,0 +1,395 @@
+//! Requests of windows: what was done in the call is complete there, and a lock that cannot be had at once is asked for again in each pass of the worker, which
+//! also looks after it while it sleeps. What else waits is in `window_ends`.
+//!
+//! A lock that waits has a place in its target's line. It belongs to whoever is inside the worker's gate, as everything in flight does.
+
+use crate::engine::base::clock;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::request::inflight::Out;
+use crate::engine::core::request::operation::{flag, OpParams, Submitted};
+use crate::engine::core::request::request::{Kind, Slot, Ticket};
+use crate::engine::core::worker::wait;
+use crate::engine::core::worker::worker::{attention, Inside, Worker};
+use crate::engine::group::service::Service;
+use crate::engine::ucx::memory_type;
+use crate::engine::window::remote::blocked_queue::Look;
+use crate::engine::window::remote::remote::Question;
+use crate::engine::window::remote::target::Visitor;
+use crate::engine::window::sync_constants::{Assertions, LockType};
+use crate::engine::window::window::Window;
+use crate::engine::wire::window::WindowHeader;
+use std::sync::{Arc, Weak};
+
+/// Between two looks of a worker that sleeps.
+const LOOK_NS: u64 = 200_000;
+/// Between two questions whether those live that keep a lock from being had.
+const DEATH_NS: u64 = 50_000_000;
+
+/// A lock that waits.
+pub(crate) struct LockWait {
+    /// Which sees to it that it is not waited for any more, before it goes.
+    window: Weak<Window>,
+    target: u32,
+    how: LockType,
+    asker: Asker,
+    deadline: u64,
+    next_question: u64,
+}
+
+/// Who wants it.
+enum Asker {
+    /// This process, from one of this host.
+    Here(Ticket),
+    /// From one of another host, which has been asked.
+    Far(Ticket, Arc<Question>),
+    /// A member on another host, from this process.
+    Member(u32, WindowHeader),
+    /// What was put aside, the update lock.
+    Aside,
+}
+
+impl Asker {
+    fn ticket(&self) -> Option<Ticket> {
+        match self {
+            Asker::Here(ticket) | Asker::Far(ticket, _) => Some(*ticket),
+            Asker::Member(..) | Asker::Aside => None,
+        }
+    }
+}
+
+/// What has come of one that waited.
+enum Outcome {
+    Request(Ticket, Status),
+    Member(Visitor, WindowHeader, Status),
+    Aside(Visitor),
+    /// Of a window that has gone, or never came to be.
+    Nobody,
+}
+
+impl Window {
+    /// What a call with a request takes.
+    pub fn check_request(&self, params: &OpParams) -> Result<()> {
+        params.check(&self.group.service.user.context, "window operation", 0)?;
+        if memory_type::is_device(params.memory_type) {
+            return Err(Error::new(Status::UNSUPPORTED, "memory_type: windows are for memory of the host alone"));
+        }
+        Ok(())
+    }
+
+    /// The end of a call that has done everything: a request is made only where a callback is wanted in any case.
+    pub fn done_in_call(&self, length: u64, params: &OpParams, out: Out) -> Result<Submitted> {
+        if params.flags & flag::ALWAYS_CALLBACK == 0 {
+            out.store_null();
+            return Ok(Submitted::Done);
+        }
+        self.group.service.user.on_owner(|inside| {
+            let slot = inside.take_slot();
+            slot.begin(Kind::Window, params, length, 0, out.is_wanted());
+            inside.start(slot, None, params, out);
+            inside.complete(slot, Status::OK);
+            Ok(Submitted::Pending)
+        })
+    }
+
+    /// As `lock`, without waiting for it.
+    pub fn lock_nb(
+        self: &Arc<Self>,
+        how: LockType,
+        target: u32,
+        assertions: Assertions,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        self.check_request(params)?;
+        self.check_usable()?;
+        self.epoch.check_rank(target)?;
+        wait::submit(params, out, |params, out| {
+            // Before anything has been asked for: this may fail.
+            let pending = self.group.service.user.on_owner(|inside| {
+                if self.epoch.begin_lock(target, assertions, || self.try_lock(target, how).then_some(how))? {
+                    return Ok(false);
+                }
+                let question = match &self.targets[target as usize].control {
+                    Some(control) => {
+                        control.lock().begin_waiting(self.rank, how);
+                        None
+                    }
+                    None => {
+                        let asked = self.ask_for_lock(target, how).inspect_err(|_| self.epoch.abandon_lock(target))?;
+                        Some(asked.keep())
+                    }
+                };
+                self.wait_in_passes(inside, how, target, (params, out), question);
+                Ok(true)
+            })?;
+            if pending {
+                return Ok(Submitted::Pending);
+            }
+            self.done_in_call(0, params, out)
+        })
+    }
+
+    fn wait_in_passes(
+        self: &Arc<Self>,
+        inside: &Inside<'_>,
+        how: LockType,
+        target: u32,
+        (params, out): (&OpParams, Out),
+        question: Option<Arc<Question>>,
+    ) {
+        let slot = inside.take_slot();
+        slot.begin(Kind::WindowLock, params, 0, 0, out.is_wanted());
+        inside.start(slot, None, params, out);
+        let deadline = self.lock_deadline();
+        let ticket = slot.ticket();
+        let asker = question.map_or(Asker::Here(ticket), |question| Asker::Far(ticket, question));
+        let wait = LockWait { window: Arc::downgrade(self), target, how, asker, deadline, next_question: 0 };
+        inside.lock_waits.borrow_mut().push(wait);
+        inside.attend(attention::LOCKS);
+    }
+
+    /// Ends what waits for locks of this window.
+    pub(crate) fn drop_lock_requests(&self) {
+        // Where this may not be asked the epoch stays as it is, and the place in line until the process ends.
+        let service = &self.group.service;
+        let of_others = Some(&service.worker).filter(|_| self.has_far || self.has_aside());
+        for worker in [Some(&service.user), of_others].into_iter().flatten() {
+            let _ = worker.on_owner(|inside| {
+                inside.cancel_locks(|wait| std::ptr::eq(wait.window.as_ptr(), self));
+                Ok(())
+            });
+        }
+    }
+}
+
+impl Service {
+    /// A member's place in the line of that window here is looked after from now on.
+    pub(crate) fn await_lock_for(&self, window: &Window, from: u32, header: &WindowHeader) {
+        let (asker, how) = (Asker::Member(from, *header), header.how);
+        let (window, target) = (window.me.clone(), window.rank);
+        let wait = LockWait { window, target, how, asker, deadline: u64::MAX, next_question: 0 };
+        // By a handler, which is inside.
+        let _ = self.worker.on_owner(|inside| {
+            inside.lock_waits.borrow_mut().push(wait);
+            inside.attend(attention::LOCKS);
+            Ok(())
+        });
+    }
+
+    /// What was put aside there is looked after from now on. Any thread of the service.
+    pub(crate) fn attend_to_aside(&self, window: &Window) {
+        let (asker, how) = (Asker::Aside, LockType::Exclusive);
+        let (window, target) = (window.me.clone(), window.rank);
+        let wait = LockWait { window, target, how, asker, deadline: u64::MAX, next_question: 0 };
+        let _ = self.worker.on_owner(|inside| {
+            inside.lock_waits.borrow_mut().push(wait);
+            inside.attend(attention::LOCKS);
+            Ok(())
+        });
+    }
+
+    /// Is it?
+    pub(crate) fn awaits_lock_for(&self, window: &Window, from: u32) -> bool {
+        let found = self.worker.on_owner(|inside| {
+            let is_it = |wait: &LockWait| {
+                matches!(&wait.asker, Asker::Member(rank, _) if *rank == from)
+                    && std::ptr::eq(wait.window.as_ptr(), window)
+            };
+            Ok(inside.lock_waits.borrow().iter().any(is_it))
+        });
+        found.unwrap_or(true)
+    }
+
+    /// And not any more: false where it was not, or has been granted.
+    pub(crate) fn cancel_lock_for(&self, window: &Window, from: u32, token: u64) -> bool {
+        let found = self.worker.on_owner(|inside| {
+            let mut waits = inside.lock_waits.borrow_mut();
+            let is_it = |wait: &LockWait| {
+                let same = matches!(&wait.asker, Asker::Member(rank, header) if (*rank, header.token) == (from, token));
+                same && std::ptr::eq(wait.window.as_ptr(), window)
+            };
+            let at = waits.iter().position(is_it);
+            if let Some(at) = at {
+                waits.swap_remove(at);
+                window.own().control().lock().give_up(from);
+            }
+            Ok(at.is_some())
+        });
+        found.unwrap_or(false)
+    }
+}
+
+impl LockWait {
+    /// One look: what has come of it, if anything.
+    fn look(&mut self, now: u64) -> Option<Outcome> {
+        let Some(window) = self.window.upgrade() else {
+            let ticket = self.asker.ticket();
+            return Some(ticket.map_or(Outcome::Nobody, |ticket| Outcome::Request(ticket, Status::CANCELED)));
+        };
+        let found = match &self.asker {
+            Asker::Aside => match window.look_aside(now >= self.next_question) {
+                Look::Nothing => None,
+                Look::Go => return Some(Outcome::Aside(Visitor::of(&window))),
+                Look::Over => return Some(Outcome::Nobody),
+            },
+            Asker::Far(_, question) => {
+                let known = question.outcome().is_some() || window.what_left(self.target).is_some();
+                known.then(|| {
+                    window.locked_far(self.target, question).map_or_else(|error| error.status(), |()| Status::OK)
+                })
+            }
+            Asker::Here(_) => self.look_in_line(&window, window.rank, now),
+            Asker::Member(from, header) => match self.look_in_line(&window, *from, now) {
+                Some(Status::OK) => {
+                    window.grant_to(*from, header, header.how == LockType::Shared);
+                    Some(Status::OK)
+                }
+                None if !window.lives(*from) => {
+                    window.own().control().lock().give_up(*from);
+                    Some(Status::PEER_FAILED)
+                }
+                found => found,
+            },
+        };
+        let status = match found {
+            None if now < self.deadline => {
+                self.next_question = if now >= self.next_question { now + DEATH_NS } else { self.next_question };
+                return None;
+            }
+            None => {
+                self.leave_line(&window);
+                Status::TIMED_OUT
+            }
+            Some(status) => status,
+        };
+        Some(match &self.asker {
+            Asker::Member(_, header) => Outcome::Member(Visitor::of(&window), *header, status),
+            Asker::Aside => Outcome::Nobody,
+            Asker::Here(ticket) | Asker::Far(ticket, _) => {
+                match status {
+                    Status::OK => window.epoch.grant_lock(self.target, self.how),
+                    _ => window.epoch.abandon_lock(self.target),
+                }
+                self.forget(&window);
+                Outcome::Request(*ticket, status)
+            }
+        })
+    }
+
+    /// At a lock of this host, for that rank.
+    fn look_in_line(&self, window: &Window, rank: u32, now: u64) -> Option<Status> {
+        let lock = window.targets[self.target as usize].control().lock();
+        match lock.poll(rank, self.how) {
+            Ok(true) => return Some(Status::OK),
+            Err(error) => return Some(error.status()),
+            Ok(false) => {}
+        }
+        if now >= self.next_question {
+            lock.undo_the_dead(rank, &|other| window.can_let_go(other, self.target));
+        }
+        None
+    }
+
+    fn leave_line(&self, window: &Window) {
+        match &self.asker {
+            Asker::Here(_) => window.targets[self.target as usize].control().lock().give_up(window.rank),
+            Asker::Far(_, question) => window.give_up_far(self.target, question),
+            Asker::Member(from, _) => window.own().control().lock().give_up(*from),
+            // By who drops what stands there.
+            Asker::Aside => {}
+        }
+    }
+
+    fn forget(&self, window: &Window) {
+        if let Asker::Far(_, question) = &self.asker {
+            window.group.service.windows.forget(question.token());
+        }
+    }
+
+    /// Ends it without the lock.
+    fn end(&self) {
+        if let Some(window) = self.window.upgrade() {
+            self.leave_line(&window);
+            self.forget(&window);
+            if self.asker.ticket().is_some() {
+                window.epoch.abandon_lock(self.target);
+            }
+        }
+    }
+}
+
+/// Inside the gate.
+impl Worker {
+    /// Looks at the locks that wait. In each pass.
+    pub(crate) fn look_for_locks(&self, now: u64) -> u32 {
+        let mut ended = Vec::new();
+        self.lock_waits.borrow_mut().retain_mut(|wait| match wait.look(now) {
+            None => true,
+            Some(outcome) => {
+                ended.push(outcome);
+                false
+            }
+        });
+        let count = ended.len() as u32;
+        for outcome in ended {
+            match outcome {
+                Outcome::Request(ticket, status) => {
+                    if let Some(slot) = ticket.current() {
+                        slot.reason.set(if status.is_error() { status.0 } else { 0 });
+                        self.complete(slot, status);
+                    }
+                }
+                Outcome::Nobody => {}
+                Outcome::Aside(window) => self.outside(|| {
+                    if window.go_through_aside() {
+                        window.group.service.attend_to_aside(&window);
+                    }
+                }),
+                Outcome::Member(window, header, status) => self.outside(|| {
+                    // What was had alone is to be taken.
+                    let number = (status == Status::OK && header.how == LockType::Exclusive).into();
+                    window.group.service.answer(&WindowHeader { number, ..header }, status, Vec::new());
+                }),
+            }
+        }
+        if self.lock_waits.borrow().is_empty() && self.window_ends.is_empty() {
+            self.attention.set(self.attention.get() & !attention::LOCKS);
+        }
+        count
+    }
+
+    /// When a sleeper has to look again.
+    pub(crate) fn next_look_for_locks(&self) -> Option<u64> {
+        (!self.lock_waits.borrow().is_empty()).then(|| clock::now_ns() + LOOK_NS)
+    }
+
+    /// Ends one that waits: cancelled, or out of time.
+    pub(crate) fn cancel_lock(&self, slot: &Slot, reason: Status) {
+        let wait = {
+            let mut waits = self.lock_waits.borrow_mut();
+            let is_it = |wait: &LockWait| wait.asker.ticket().is_some_and(|ticket| std::ptr::eq(ticket.slot, slot));
+            let at = waits.iter().position(is_it);
+            at.map(|at| waits.swap_remove(at))
+        };
+        if let Some(wait) = wait {
+            wait.end();
+            slot.reason.set(reason.0);
+            self.complete(slot, reason);
+        }
+    }
+
+    /// And those of a window, or all.
+    pub(crate) fn cancel_locks(&self, which: impl Fn(&LockWait) -> bool) {
+        let mut tickets: Vec<Ticket> = Vec::new();
+        self.lock_waits.borrow_mut().retain(|wait| {
+            let ticket = wait.asker.ticket();
+            let goes = which(wait);
+            if goes && ticket.is_none() {
+                wait.end();
+            }
+            tickets.extend(ticket.filter(|_| goes));
+            !(goes && ticket.is_none())
+        });
+        tickets.iter().filter_map(Ticket::current).for_each(|slot| self.cancel_slot(slot, Status::CANCELED));
+    }
+}

@@ -1,0 +1,20 @@
+//! One-sided windows as MPI has them: creation, epochs, locks and synchronisation.
+//!
+//! Uses `group`, `rma` and below. Begin with `window`, then `access`: how a member's memory is
+//! reached from here.
+
+pub(crate) mod access;
+pub mod control_words;
+pub mod create;
+pub mod data;
+pub mod delegation;
+pub mod epoch;
+pub mod lock;
+pub(crate) mod lock_request;
+pub(crate) mod mapped_key;
+pub(crate) mod pending_requests;
+pub mod remote;
+pub(crate) mod store_fence;
+pub(crate) mod sync;
+pub mod sync_constants;
+pub mod window;

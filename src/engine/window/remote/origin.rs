@@ -1,0 +1,550 @@
+//! Data calls at members that are reached by messages, and flushes there: the origin's side.
+//!
+//! An operation goes to its target as one message or several, and is executed there, by the service of its group, whatever the target does meanwhile (see
+//! `window_messages`). Messages to one member are executed in the order sent, so that accumulates keep theirs, and one question behind them tells that all are done.
+//!
+//! What is long goes in parts, which are all under way at once, up to a limit. Puts and accumulates wait until UCX has let go of the caller's memory, unless they have a request; what
+//! they have come to is told by the next flush. What fetches returns when it is on its way: answers go where they belong as they come (see `window_awaited`), and
+//! whoever flushes waits for them.
+//!
+//! Who owns what. `sent` counts puts and accumulates that have left for a target, `flushed` how many of them a question has followed: a flush is for all threads. Whatever is
+//! asked is counted in the target's `Tally`; as answers come in the order of the questions, a flush waits for as many as there were.
+//!
+//! Cost: a put or accumulate one message; a flush a round trip, and no message where there were only calls that fetch, or one that does not: what finds nothing under way asks
+//! for an answer of its own. Calls with a request allocate what is known of each message with data. No allocation once the lists of a message have
+//! been as long before.
+
+use crate::engine::base::clock;
+use crate::engine::base::lockdep::Mutex;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::request::inflight::Out;
+use crate::engine::core::request::operation::{flag, OpParams, Submitted};
+use crate::engine::core::request::request::{self, Slot};
+use crate::engine::group::service::Service;
+use crate::engine::messaging::tag::tag::Part;
+use crate::engine::ucx::memory_type;
+use crate::engine::window::control_words::Ended;
+use crate::engine::window::data::data::{edges_of, Side};
+use crate::engine::window::data::datatype_layout::{together, Layout, Together};
+use crate::engine::window::remote::outstanding::{Call, Run, Tally, Whom};
+use crate::engine::window::window::{Flavor, Window};
+use crate::engine::wire::window::{encode_piece, Piece, What, WindowHeader};
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+
+/// Bytes of one message, and pieces.
+pub(crate) const AT_ONCE: u64 = 32 << 10;
+const PIECES_AT_ONCE: usize = 1024;
+/// Answers that a target owes at a time.
+const MOST_ASKED: u64 = 64;
+/// Messages whose memory UCX has not let go of.
+const MOST_SENDING: usize = 16;
+/// Where very many requests wait to leave: until the next try.
+const CROWDED_NS: u64 = 200_000;
+/// Lists that are kept for later messages, and their length.
+const SPARE: usize = 8;
+const LENGTH_KEPT: usize = 4096;
+
+/// An operation as its messages say it.
+#[derive(Clone, Copy)]
+pub(crate) struct Ask {
+    pub(crate) header: WindowHeader,
+    /// Not to be divided.
+    pub(crate) whole: bool,
+    /// Whose it is.
+    pub(crate) call: Call,
+}
+
+/// What each message tells of the whole operation.
+struct Extent {
+    bytes: [u8; WindowHeader::PIECE],
+    /// With each message: the call returns before they have left.
+    is_copied: bool,
+}
+
+/// The lists that messages are made of.
+#[derive(Default)]
+struct Lists {
+    /// At the target.
+    table: Vec<Piece>,
+    /// Here.
+    parts: Vec<Part>,
+    /// What goes in front of the data, or with it in a copy.
+    front: Vec<u8>,
+    /// Messages under way whose memory is the caller's.
+    slots: Vec<*mut Slot>,
+}
+
+// SAFETY: empty when they change hands.
+unsafe impl Send for Lists {}
+
+/// Those that nobody uses.
+#[derive(Default)]
+pub(crate) struct SpareLists(Mutex<Vec<Lists>>);
+
+/// Messages on their way.
+struct Shipment<'a> {
+    service: &'a Service,
+    lists: Lists,
+    status: Status,
+    /// `flag::EAGER`, or `RNDV`: whether the data goes along.
+    form: u64,
+}
+
+impl<'a> Shipment<'a> {
+    fn new(service: &'a Service) -> Self {
+        let lists = service.windows.spare.0.lock().pop().unwrap_or_default();
+        Shipment { service, lists, status: Status::OK, form: flag::EAGER }
+    }
+
+    /// Waits until UCX has let go of everything.
+    fn settle(&mut self) {
+        for slot in self.lists.slots.drain(..) {
+            // SAFETY: ours until it is destroyed.
+            let request = unsafe { &*slot };
+            let _ = self.service.await_news(&|| request.has_ended(), u64::MAX);
+            let _ = request.wait(u64::MAX);
+            if request.status().is_error() {
+                self.status = request.status();
+            }
+            // SAFETY: ours, and not used afterwards.
+            unsafe { request::destroy(slot) };
+        }
+    }
+}
+
+impl Drop for Shipment<'_> {
+    fn drop(&mut self) {
+        self.settle();
+        let mut lists = std::mem::take(&mut self.lists);
+        lists.clear();
+        let Lists { table, parts, front, .. } = &mut lists;
+        table.shrink_to(LENGTH_KEPT);
+        parts.shrink_to(LENGTH_KEPT);
+        front.shrink_to(2 * AT_ONCE as usize);
+        let mut spare = self.service.windows.spare.0.lock();
+        if spare.len() < SPARE {
+            spare.push(lists);
+        }
+    }
+}
+
+pub(crate) fn part(data: &[u8]) -> Part {
+    part_at(data.as_ptr().cast_mut(), data.len())
+}
+
+pub(crate) fn part_at(place: *mut u8, length: usize) -> Part {
+    Part { data: place.cast(), length, memory_type: memory_type::HOST }
+}
+
+impl Lists {
+    fn clear(&mut self) {
+        self.table.clear();
+        self.parts.clear();
+        self.front.clear();
+    }
+
+    /// The next part of an operation, of so many pieces and bytes at most: its bytes.
+    ///
+    /// # Safety
+    /// The origin is readable as its layout says.
+    unsafe fn fill(
+        &mut self,
+        (begin, extent): (u64, Option<&Extent>),
+        origin: Option<&Side<'_>>,
+        rest: &mut Together<'_, 2>,
+        at_once: u64,
+        most: usize,
+    ) -> u64 {
+        self.clear();
+        let Lists { table, parts, front, .. } = self;
+        let mut bytes = 0;
+        while table.len() < most && bytes < at_once {
+            let Some(([here, there], now)) = rest.next_up_to(at_once - bytes) else { break };
+            bytes += now;
+            let place = begin.wrapping_add_signed(there);
+            match table.last_mut() {
+                Some((at, length)) if *at + *length == place => *length += now,
+                _ => table.push((place, now)),
+            }
+            let Some(origin) = origin else { continue };
+            let data: *mut u8 = origin.place.wrapping_offset(here as isize);
+            match parts.last_mut() {
+                Some(last) if last.data.cast::<u8>().wrapping_add(last.length) == data => last.length += now as usize,
+                _ => parts.push(part_at(data, now as usize)),
+            }
+        }
+        let is_scattered = parts.len() > 1;
+        let copied = |extent: &&Extent| extent.is_copied || is_scattered || table.len() > 1;
+        front.extend(extent.filter(copied).iter().flat_map(|extent| extent.bytes));
+        if table.len() > 1 {
+            table.iter().for_each(|piece| front.extend_from_slice(&encode_piece(*piece)));
+        }
+        if is_scattered {
+            for part in parts.drain(..) {
+                // SAFETY: as for this function.
+                front.extend_from_slice(unsafe { std::slice::from_raw_parts(part.data.cast::<u8>(), part.length) });
+            }
+        }
+        if !front.is_empty() {
+            parts.insert(0, part(front));
+        } else if let Some(extent) = extent {
+            parts.insert(0, part(&extent.bytes));
+        }
+        bytes
+    }
+}
+
+/// The places of so many bytes of the caller's, in their order.
+fn take_places(from: &mut (*mut u8, Together<'_, 1>), mut bytes: u64, runs: &mut Vec<Run>) {
+    while bytes > 0 {
+        let Some(([at], now)) = from.1.next_up_to(bytes) else { break };
+        let (place, length) = (from.0.wrapping_offset(at as isize), now as usize);
+        bytes -= now;
+        match runs.last_mut() {
+            Some((last, before)) if last.wrapping_add(*before) == place => *before += length,
+            _ => runs.push((place, length)),
+        }
+    }
+}
+
+impl Window {
+    /// What the user's worker is told of its requests.
+    pub(crate) fn tell_of_ends(&self) -> impl Fn(crate::engine::core::request::request::Ticket, Status) + '_ {
+        |ticket, status| self.group.service.tell_user(ticket, status)
+    }
+
+    fn dispatch(&self, rank: u32, header: &WindowHeader, shipment: &mut Shipment<'_>, call: Call) -> Result<()> {
+        let service = &*self.group.service;
+        let (job_rank, header) = (self.remote(rank).job_rank, header.encode());
+        if call.has_request() && !shipment.lists.parts.is_empty() {
+            return self.dispatch_and_go(rank, &header, shipment, call);
+        }
+        let mut slot = std::ptr::null_mut();
+        // SAFETY: `slot` outlives the call.
+        let out = unsafe { Out::new(&raw mut slot) };
+        let params = OpParams { flags: flag::OWED | shipment.form, ..service.params() };
+        let sent = service.send_with(job_rank, &header, &shipment.lists.parts, &params, out);
+        sent.map_err(|error| self.unreachable(rank, error))?;
+        if !slot.is_null() {
+            shipment.lists.slots.push(slot);
+        }
+        if shipment.lists.slots.len() >= MOST_SENDING || !shipment.lists.front.is_empty() {
+            shipment.settle();
+        }
+        Ok(())
+    }
+
+    /// Of a call with a request, which ends when UCX has let go of everything.
+    fn dispatch_and_go(&self, rank: u32, header: &[u8], shipment: &mut Shipment<'_>, call: Call) -> Result<()> {
+        let service = &*self.group.service;
+        let tell = self.tell_of_ends();
+        let most = MOST_ASKED as u32 + MOST_SENDING as u32;
+        if service.windows.awaited.left(call) >= most {
+            service.await_news(&|| service.windows.awaited.left(call) < most, u64::MAX)?;
+        }
+        // A copy that nobody else reads goes along.
+        let front = std::mem::take(&mut shipment.lists.front);
+        let gone = Box::into_raw(Box::new(Gone { service, call, _front: front }));
+        service.windows.awaited.count_in(call);
+        let params =
+            OpParams { callback: Some(on_gone), callback_arg: gone.cast(), flags: shipment.form, ..OpParams::DEFAULT };
+        let job_rank = self.remote(rank).job_rank;
+        let send = || service.send_with(job_rank, header, &shipment.lists.parts, &params, Out::NOWHERE);
+        let mut sent = send();
+        // Others may have left that wait to leave: for those nothing is told.
+        while sent.as_ref().is_err_and(|error| error.status() == Status::NO_RESOURCE) {
+            if service.await_news(&|| false, clock::deadline_after(CROWDED_NS)).is_err() {
+                break;
+            }
+            sent = send();
+        }
+        if !matches!(sent, Ok(Submitted::Pending)) {
+            // SAFETY: of the box above, which nobody else gets.
+            drop(unsafe { Box::from_raw(gone) });
+            service.windows.awaited.count_out(call, Status::OK, &tell);
+        }
+        sent.map(drop).map_err(|error| self.unreachable(rank, error))
+    }
+
+    pub(crate) fn unreachable(&self, rank: u32, error: Error) -> Error {
+        match self.what_left(rank) {
+            Some(ended) => self.failed(ended),
+            None if error.status().or_peer_failed() == Status::PEER_FAILED => {
+                self.failed(Ended { status: Status::PEER_FAILED, blamed: rank })
+            }
+            None => error,
+        }
+    }
+
+    /// Sends what an operation is about in as many messages as it takes. Data goes along where there is an origin; what is fetched goes into the result,
+    /// also after this has returned.
+    ///
+    /// # Safety
+    /// The origin is readable as its layout says; the result is writable until the next flush, or the end of the request.
+    pub(crate) unsafe fn operate(
+        &self,
+        rank: u32,
+        ask: &Ask,
+        origin: Option<&Side<'_>>,
+        result: Option<&Side<'_>>,
+        to: &Layout<'_>,
+    ) -> Result<()> {
+        let awaited = &self.group.service.windows.awaited;
+        let call = if ask.call == Call::NONE { awaited.call() } else { ask.call };
+        let ask = Ask { call, ..*ask };
+        // SAFETY: as for this function.
+        let done = unsafe { self.operate_as(rank, &ask, origin, result, to) };
+        if done.is_err() {
+            awaited.withdraw(call, &self.tell_of_ends());
+            // What UCX still reads or writes is the caller's again when this returns.
+            let _ = self.group.service.await_news(&|| awaited.left(call) == 0, u64::MAX);
+            self.await_pulls_for(call);
+        }
+        done
+    }
+
+    /// # Safety
+    /// As for `operate`.
+    unsafe fn operate_as(
+        &self,
+        rank: u32,
+        ask: &Ask,
+        origin: Option<&Side<'_>>,
+        result: Option<&Side<'_>>,
+        to: &Layout<'_>,
+    ) -> Result<()> {
+        let remote = self.remote(rank);
+        // Messages that have not left may read it.
+        let extent = self.extent_to_tell(ask, to)?;
+        let mut shipment = Shipment::new(&self.group.service);
+        let whole = origin.or(result).filter(|side| side.layout.is_contiguous() && to.is_contiguous());
+        if let Some(side) = whole.filter(|_| self.goes_long(rank, ask.header.what, to.bytes())) {
+            // SAFETY: as for this function.
+            return unsafe { self.operate_long(rank, ask, side, shipment) };
+        }
+        let here = origin.map_or(to, |side| &side.layout);
+        let mut rest = together([here, to])?;
+        let mut places = match result {
+            Some(result) => Some((result.place, together([&result.layout])?)),
+            None => None,
+        };
+        let (mut offset, mut left) = (0, to.bytes());
+        let header = WindowHeader { has_extent: extent.is_some(), ..ask.header };
+        let (at_once, most) = if ask.whole { (u64::MAX, usize::MAX) } else { (AT_ONCE, PIECES_AT_ONCE) };
+        while left > 0 {
+            // SAFETY: as for this function.
+            let bytes = unsafe { shipment.lists.fill((header.at, extent.as_ref()), origin, &mut rest, at_once, most) };
+            let table = &shipment.lists.table;
+            let pieces = if table.len() > 1 { table.len() as u32 } else { 0 };
+            let mut header = WindowHeader { bytes, offset, at: table[0].0, pieces, ..header };
+            if let Some(places) = &mut places {
+                // SAFETY: as for this function.
+                header.token =
+                    unsafe { self.expect(rank, ask.call, (bytes, false), |runs| take_places(places, bytes, runs)) }?;
+            }
+            // What is alone asks for its own answer: a flush behind it finds that on its way.
+            let alone = places.is_none() && bytes == to.bytes() && remote.is_idle();
+            if alone {
+                // SAFETY: nothing is written.
+                header.token = unsafe { self.expect(rank, ask.call.without_request(), (0, false), |_| ()) }?;
+            }
+            self.dispatch(rank, &header, &mut shipment, ask.call)?;
+            if places.is_none() && !alone {
+                // Not before it has left: a flush of another thread's would take what is behind it for done.
+                remote.sent.fetch_add(1, Ordering::AcqRel);
+            }
+            offset += bytes;
+            left -= bytes;
+        }
+        self.shipped(rank, shipment)
+    }
+
+    /// What each message tells of an operation as a whole, so that the target refuses all of them or
+    /// none. Its own memory it knows alone where that is attached and detached.
+    fn extent_to_tell(&self, ask: &Ask, to: &Layout<'_>) -> Result<Option<Extent>> {
+        let is_one = to.is_contiguous() && (ask.whole || to.bytes() <= AT_ONCE);
+        if self.flavor != Flavor::Dynamic || is_one || to.bytes() == 0 {
+            return Ok(None);
+        }
+        let nowhere = || Error::new(Status::RMA_ATTACH, "disp: the layout ends where there are no addresses");
+        let (begin, end) = edges_of(ask.header.at, to).ok_or_else(nowhere)?;
+        Ok(Some(Extent { bytes: encode_piece((begin, end - begin)), is_copied: ask.call.has_request() }))
+    }
+
+    /// A put or get of what is in one piece on both sides, and long: one message, and an answer of its own. See `window_long`.
+    ///
+    /// # Safety
+    /// As for `operate`.
+    unsafe fn operate_long(&self, rank: u32, ask: &Ask, side: &Side<'_>, mut shipment: Shipment<'_>) -> Result<()> {
+        let bytes = side.layout.bytes();
+        let landing = |runs: &mut Vec<Run>| runs.push((side.place, bytes as usize));
+        let token = if ask.header.what.is_answered() {
+            // SAFETY: as for this function.
+            unsafe { self.expect(rank, ask.call, (bytes, true), landing) }?
+        } else {
+            shipment.lists.parts.push(part_at(side.place, bytes as usize));
+            shipment.form = flag::RNDV;
+            // SAFETY: nothing is written.
+            unsafe { self.expect(rank, ask.call.without_request(), (0, true), |_| ()) }?
+        };
+        self.dispatch(rank, &WindowHeader { bytes, token, ..ask.header }, &mut shipment, ask.call)?;
+        self.shipped(rank, shipment)
+    }
+
+    fn shipped(&self, rank: u32, mut shipment: Shipment<'_>) -> Result<()> {
+        shipment.settle();
+        if shipment.status.is_error() {
+            return Err(self.unreachable(rank, Error::new(shipment.status, "window: a message has not left")));
+        }
+        Ok(())
+    }
+
+    /// Compare-and-swap: both, one behind the other.
+    ///
+    /// # Safety
+    /// The result is writable for one element until the next flush.
+    pub(crate) unsafe fn swap_far(&self, rank: u32, header: &WindowHeader, both: &[u8], result: *mut u8) -> Result<()> {
+        let awaited = &self.group.service.windows.awaited;
+        let (call, bytes) = (awaited.call(), both.len() as u64 / 2);
+        let mut shipment = Shipment::new(&self.group.service);
+        // SAFETY: as for this function.
+        let token = unsafe { self.expect(rank, call, (bytes, false), |runs| runs.push((result, bytes as usize))) }?;
+        shipment.lists.parts.push(part(both));
+        let sent = self.dispatch(rank, &WindowHeader { bytes, token, ..*header }, &mut shipment, call);
+        let sent = sent.and_then(|()| self.shipped(rank, shipment));
+        sent.inspect_err(|_| awaited.withdraw(call, &self.tell_of_ends()))
+    }
+
+    /// An answer is to come, of so many bytes, and about something long or not, for which there is room: its token.
+    ///
+    /// # Safety
+    /// What is listed is writable until it has come, or is not awaited any more.
+    unsafe fn expect(
+        &self,
+        rank: u32,
+        call: Call,
+        what: (u64, bool),
+        landing: impl FnOnce(&mut Vec<Run>),
+    ) -> Result<u64> {
+        let (remote, service) = (self.remote(rank), &self.group.service);
+        let has_room = || remote.tally.missing() < MOST_ASKED;
+        if !has_room() {
+            service.await_news(&|| has_room() || self.what_left(rank).is_some(), u64::MAX)?;
+        }
+        let whom = Whom { window: self.number, member: remote.job_rank };
+        // SAFETY: as for this function; the window takes it out before it goes.
+        let token = unsafe { service.windows.awaited.add(&remote.tally, whom, call, what, landing) };
+        // After that: whoever finds it gone looks for what is awaited of it.
+        match self.what_left(rank) {
+            Some(ended) => {
+                service.windows.awaited.withdraw(call, &self.tell_of_ends());
+                Err(self.failed(ended))
+            }
+            None => Ok(token),
+        }
+    }
+
+    /// Everything that was sent to this target is done there, and everything that was asked of it is here, when this returns.
+    pub(crate) fn complete_at(&self, rank: u32) -> Result<()> {
+        let begun = self.begin_completion(rank, Call::NONE);
+        // Also after a failure: nothing is written any more when this returns.
+        begun.and(self.await_answers(rank))
+    }
+
+    /// And at all of these; the first failure is told.
+    pub(crate) fn complete_at_all(&self, ranks: impl Iterator<Item = u32> + Clone) -> Result<()> {
+        if !self.has_remotes {
+            return Ok(());
+        }
+        // One round trip for all.
+        let begun = self.begin_completions(ranks.clone());
+        ranks.map(|rank| self.await_answers(rank)).fold(begun, Result::and)
+    }
+
+    pub(crate) fn begin_completions(&self, ranks: impl Iterator<Item = u32>) -> Result<()> {
+        if !self.has_remotes {
+            return Ok(());
+        }
+        ranks.map(|rank| self.begin_completion(rank, Call::NONE)).fold(Ok(()), Result::and)
+    }
+
+    /// Asks whether all is done, if there is something that is not known of; in any case where that has a request.
+    pub(crate) fn begin_completion(&self, rank: u32, call: Call) -> Result<()> {
+        let Some(remote) = &self.targets[rank as usize].remote else { return Ok(()) };
+        let sent = remote.sent.load(Ordering::Acquire);
+        if remote.flushed.load(Ordering::Acquire) >= sent && !(call.has_request() && remote.tally.missing() > 0) {
+            return Ok(());
+        }
+        let service = &self.group.service;
+        let call = if call == Call::NONE { service.windows.awaited.call() } else { call };
+        // SAFETY: nothing is written.
+        let token = unsafe { self.expect(rank, call, (0, false), |_| ()) }?;
+        let asked = self.tell(rank, &WindowHeader { token, ..self.header(What::Flush) });
+        match asked {
+            // Others that flush wait for this answer.
+            Ok(()) => remote.flushed.fetch_max(sent, Ordering::AcqRel),
+            Err(error) => {
+                service.windows.awaited.withdraw(call, &self.tell_of_ends());
+                return Err(error);
+            }
+        };
+        Ok(())
+    }
+
+    /// Waits until all answers are there that this target owes; what was wrong is told, once.
+    pub(crate) fn await_answers(&self, rank: u32) -> Result<()> {
+        self.await_some(rank, Tally::asked)
+    }
+
+    /// The same, of those that bring data.
+    pub(crate) fn await_data(&self, rank: u32) -> Result<()> {
+        self.await_some(rank, Tally::asked_for_data)
+    }
+
+    fn await_some(&self, rank: u32, which: impl Fn(&Tally) -> u64) -> Result<()> {
+        let Some(remote) = &self.targets[rank as usize].remote else { return Ok(()) };
+        let tally = &remote.tally;
+        let asked = which(tally);
+        let there = || tally.has_answers(asked);
+        let gone = || self.what_left(rank);
+        if !there() {
+            let service = &self.group.service;
+            let waited = service.await_news(&|| there() || gone().is_some(), u64::MAX);
+            if !there() {
+                // What may still come is not written. That is told once: another thread may have found it out.
+                service.windows.awaited.discard(tally, Status::PEER_FAILED, &self.tell_of_ends());
+                // What had begun to come ends with the connection.
+                self.await_pulls_of(rank);
+                waited?;
+            }
+        }
+        tally.take_complaint().map_or(Ok(()), |status| Err(self.answered_badly(rank, status)))
+    }
+
+    /// Nothing that comes from now on is written anywhere.
+    pub(crate) fn drop_what_is_awaited(&self) {
+        for remote in self.targets.iter().filter_map(|target| target.remote.as_ref()) {
+            let awaited = &self.group.service.windows.awaited;
+            awaited.discard(&remote.tally, Status::CANCELED, &self.tell_of_ends());
+        }
+    }
+}
+
+/// A message that leaves after its call has returned.
+struct Gone {
+    /// Which ends its worker, and with that all callbacks, before it goes.
+    service: *const Service,
+    call: Call,
+    _front: Vec<u8>,
+}
+
+unsafe extern "C" fn on_gone(arg: *mut c_void, _request: *mut Slot, status: i32) {
+    // SAFETY: of `dispatch_and_go`, once.
+    let gone = unsafe { Box::from_raw(arg.cast::<Gone>()) };
+    // SAFETY: as is said there.
+    let service = unsafe { &*gone.service };
+    let told = if status < 0 { Status(status).or_peer_failed() } else { Status::OK };
+    service.windows.awaited.count_out(gone.call, told, &|ticket, status| service.tell_user(ticket, status));
+    service.tell();
+}

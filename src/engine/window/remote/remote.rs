@@ -1,0 +1,286 @@
+//! Windows at members that share no memory with this process, or whose memory the kernel does not let it reach: how operations get there.
+//!
+//! Here is what is known of such a member, and what it is told: locks, signals, the end. Operations are in `window_operate`.
+//!
+//! Who owns what. Questions about locks are known to the service by a token; whoever asks takes it back. What else is awaited is in `window_awaited`.
+//!
+//! Cost: a lock a round trip, and an allocation for its question; all else a message.
+
+use crate::engine::base::clock;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::request::inflight::Out;
+use crate::engine::group::service::Service;
+use crate::engine::window::control_words::Ended;
+use crate::engine::window::remote::outstanding::Tally;
+use crate::engine::window::sync_constants::LockType;
+use crate::engine::window::window::Window;
+use crate::engine::wire::window::{What, WindowHeader};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A member that is reached by messages, as this process sees it.
+pub(crate) struct Remote {
+    pub(crate) job_rank: u32,
+    /// Where its memory begins there; 0 where that is of no concern.
+    pub(crate) base: u64,
+    /// Puts and accumulates that have left, and how many of them a question has followed.
+    pub(crate) sent: AtomicU64,
+    pub(crate) flushed: AtomicU64,
+    pub(crate) tally: Tally,
+    /// What it has been told.
+    posted: AtomicU64,
+    completed: AtomicU64,
+    /// As in `Control`, where that is not to be read: what it has said of its end.
+    ended: AtomicU64,
+}
+
+impl Remote {
+    pub(crate) fn new(job_rank: u32, base: u64) -> Self {
+        let zero = AtomicU64::default;
+        let tally = Tally::default();
+        Remote {
+            job_rank,
+            base,
+            tally,
+            sent: zero(),
+            flushed: zero(),
+            posted: zero(),
+            completed: zero(),
+            ended: zero(),
+        }
+    }
+
+    /// Nothing is under way there.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.tally.missing() == 0 && self.flushed.load(Ordering::Acquire) == self.sent.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn end(&self, why: Ended) {
+        let _ = self.ended.compare_exchange(0, why.encode(), Ordering::SeqCst, Ordering::Relaxed);
+    }
+
+    pub(crate) fn ended(&self) -> Option<Ended> {
+        Ended::decode(self.ended.load(Ordering::Acquire))
+    }
+}
+
+/// A lock that was asked for.
+pub(crate) struct Question {
+    token: u64,
+    /// The job rank of who is asked: nobody else answers.
+    asked: u32,
+    is_answered: AtomicBool,
+    status: AtomicI32,
+    /// Of the answer: see `WindowHeader`.
+    number: AtomicU32,
+}
+
+impl Question {
+    pub(crate) fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// What came of it, once that is known.
+    pub(crate) fn outcome(&self) -> Option<Status> {
+        self.is_answered.load(Ordering::Acquire).then(|| Status(self.status.load(Ordering::Relaxed)))
+    }
+
+    /// An answer has come. By who holds the lock of the questions.
+    pub(crate) fn answered(&self, header: &WindowHeader) {
+        if header.from != self.asked || self.is_answered.load(Ordering::Relaxed) {
+            return;
+        }
+        self.status.store(header.status, Ordering::Relaxed);
+        self.number.store(header.number, Ordering::Relaxed);
+        self.is_answered.store(true, Ordering::Release);
+    }
+}
+
+/// A question that is known to the service until this is dropped.
+pub(crate) struct Asked<'a> {
+    service: &'a Service,
+    pub(crate) question: Arc<Question>,
+    kept: bool,
+}
+
+impl Asked<'_> {
+    /// For who looks later, and forgets it then.
+    pub(crate) fn keep(mut self) -> Arc<Question> {
+        self.kept = true;
+        self.question.clone()
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.service.windows.forget(self.question.token);
+        }
+    }
+}
+
+impl Window {
+    /// Why this member does nothing for others any more. One that takes part in no synchronisation, as that has failed, still does.
+    pub(crate) fn what_left(&self, rank: u32) -> Option<Ended> {
+        let left = |ended: &Ended| ended.status == Status::CLOSED && ended.blamed == rank;
+        self.what_ended(rank).filter(|ended| left(ended) || !self.lives(rank))
+    }
+
+    pub(crate) fn header(&self, what: What) -> WindowHeader {
+        WindowHeader::new(what, self.number, self.group.service.rank())
+    }
+
+    pub(crate) fn remote(&self, rank: u32) -> &Remote {
+        self.targets[rank as usize].remote.as_ref().expect("reached by messages")
+    }
+
+    /// Sends one message, of which nothing is left behind.
+    pub(crate) fn tell(&self, rank: u32, header: &WindowHeader) -> Result<()> {
+        let sent = self.group.service.send_window(self.remote(rank).job_rank, &header.encode(), &[], Out::NOWHERE);
+        sent.map_err(|error| self.unreachable(rank, error))
+    }
+
+    /// The target says that something is wrong.
+    pub(crate) fn answered_badly(&self, rank: u32, status: Status) -> Error {
+        match status {
+            Status::CLOSED | Status::PEER_FAILED => {
+                self.failed(self.what_left(rank).unwrap_or(Ended { status, blamed: rank }))
+            }
+            Status::RMA_ATTACH => {
+                let text = format!("window: an operation at rank {rank} was about memory that is not attached there");
+                Error::new(status, text)
+            }
+            Status::INVALID_ADDR => {
+                let text = format!(
+                    "window: an operation at rank {rank} was about memory that is not there, or may not be written"
+                );
+                Error::new(status, text)
+            }
+            _ => Error::new(status, format!("window: rank {rank} answers: {}", status.sentence().to_string_lossy())),
+        }
+    }
+
+    /// Asks for the lock of a target on another host. What is returned tells when it is there.
+    pub(crate) fn ask_for_lock(&self, rank: u32, how: LockType) -> Result<Asked<'_>> {
+        let service = &*self.group.service;
+        let (token, asked) = (service.windows.next_token(), self.remote(rank).job_rank);
+        let (is_answered, status, number) = (AtomicBool::new(false), AtomicI32::new(0), AtomicU32::new(0));
+        let question = Arc::new(Question { token, asked, is_answered, status, number });
+        service.windows.remember(token, question.clone());
+        let asked = Asked { service, question, kept: false };
+        self.tell(rank, &WindowHeader { how, token, ..self.header(What::Lock) })?;
+        Ok(asked)
+    }
+
+    /// Nobody waits for that lock any more, or holds it.
+    pub(crate) fn give_up_far(&self, rank: u32, question: &Question) {
+        // Whoever cannot be told has gone.
+        let _ = self.tell(rank, &WindowHeader { token: question.token, ..self.header(What::GiveUp) });
+    }
+
+    /// Waits for the lock, with passes of the user's worker in between where nobody else makes them.
+    pub(crate) fn lock_far(&self, rank: u32, how: LockType, deadline: u64) -> Result<()> {
+        let asked = self.ask_for_lock(rank, how)?;
+        let there = || asked.question.outcome().is_some() || self.what_left(rank).is_some();
+        loop {
+            let slice = clock::deadline_after(self.pace().as_nanos() as u64).min(deadline);
+            let _ = self.group.service.await_news(&there, slice)?;
+            if there() {
+                break;
+            }
+            self.progress_meanwhile();
+            if clock::remaining(deadline) == Some(Duration::ZERO) {
+                self.give_up_far(rank, &asked.question);
+                let text = "lock: others have held it, or waited before, until the deadline";
+                return Err(Error::new(Status::TIMED_OUT, text));
+            }
+        }
+        self.locked_far(rank, &asked.question)
+    }
+
+    /// What has come of asking for it, once that is known.
+    pub(crate) fn locked_far(&self, rank: u32, question: &Question) -> Result<()> {
+        match question.outcome() {
+            Some(Status::OK) if question.number.load(Ordering::Relaxed) != 0 => {
+                self.tell(rank, &WindowHeader { token: question.token, ..self.header(What::Took) })
+            }
+            Some(Status::OK) => Ok(()),
+            Some(status) => Err(self.answered_badly(rank, status)),
+            None => {
+                Err(self.failed(self.what_left(rank).unwrap_or(Ended { status: Status::PEER_FAILED, blamed: rank })))
+            }
+        }
+    }
+}
+
+/// What members tell each other besides.
+#[derive(Clone, Copy)]
+pub(crate) enum Signal {
+    Posted,
+    Completed,
+    /// Round, and barriers begun.
+    Round(usize, u64),
+}
+
+impl Window {
+    /// Tells a member, and wakes it if it sleeps.
+    pub(crate) fn signal(&self, rank: u32, signal: Signal) -> Result<()> {
+        let target = &self.targets[rank as usize];
+        if let Some(control) = &target.control {
+            let from = control.from(self.rank);
+            let (word, count) = match signal {
+                Signal::Posted => (&from.posted, from.posted.load(Ordering::Relaxed).wrapping_add(1)),
+                Signal::Completed => (&from.completed, from.completed.load(Ordering::Relaxed).wrapping_add(1)),
+                Signal::Round(round, count) => (control.round(round), count),
+            };
+            word.store(count, Ordering::Release);
+            control.ring();
+            return Ok(());
+        }
+        let remote = self.remote(rank);
+        let header = match signal {
+            Signal::Posted => {
+                WindowHeader { at: 1 + remote.posted.fetch_add(1, Ordering::Relaxed), ..self.header(What::Posted) }
+            }
+            Signal::Completed => WindowHeader {
+                at: 1 + remote.completed.fetch_add(1, Ordering::Relaxed),
+                ..self.header(What::Completed)
+            },
+            Signal::Round(round, count) => WindowHeader { at: count, number: round as u32, ..self.header(What::Round) },
+        };
+        self.tell(rank, &header)
+    }
+
+    /// Takes part in nothing any more, and says why.
+    pub(crate) fn announce(&self, ended: Ended) {
+        self.own().control().end(ended);
+        for (rank, target) in (0..).zip(&self.targets) {
+            match &target.control {
+                Some(control) => control.ring(),
+                None => {
+                    let status = ended.status.0;
+                    // Who cannot be told has gone.
+                    let _ = self.tell(rank, &WindowHeader { status, number: ended.blamed, ..self.header(What::Ended) });
+                }
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_was_asked_answers_and_once() {
+        let (is_answered, status, number) = (AtomicBool::new(false), AtomicI32::new(0), AtomicU32::new(0));
+        let question = Question { token: 1, asked: 2, is_answered, status, number };
+        let answer = |from, status| WindowHeader { status, ..WindowHeader::new(What::Answer, 1, from) };
+        question.answered(&answer(3, 0));
+        assert_eq!(question.outcome(), None);
+        question.answered(&answer(2, 0));
+        question.answered(&answer(2, Status::CLOSED.0));
+        assert_eq!(question.outcome(), Some(Status::OK));
+    }
+}

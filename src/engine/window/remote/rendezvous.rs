@@ -1,0 +1,306 @@
+//! Long puts and gets by messages, of memory that is in one piece on both sides: straight from the one into the other, by UCX's rendezvous.
+//!
+//! What is put waits at the origin until the target pulls it to where it belongs; the target answers when it is there. Of what is got the target offers its own memory with the
+//! answer, and the origin pulls that. So nothing is copied on the way, and nothing of it is kept anywhere. Everything else is as for other operations (see `window_operate` and
+//! `window_messages`): each has an answer of its own, which a flush waits for.
+//!
+//! Not for dynamic windows, whose memory may be detached in the midst of it, nor for memory of which some may not be written. Nor with UCX 1.13, which ends the process by an assertion when a member dies in the midst of it
+//! (`ucp_request.c:684`): there all goes in messages that bring their data along.
+//!
+//! Who owns what. What UCX reads or writes of a window's memory is counted in `Windows::long` until UCX is done with it, and the window has a visitor as long; of an answer that is
+//! pulled the entry in `Awaited` stays, and says so. A window does not leave before all that has ended; a member that
+//! holds it up for a second, as it was stopped, has its connections cut, which ends it.
+//!
+//! Order. What is sent behind something long may be done before it: so whoever gives a lock back, or tells that an epoch has ended, waits for the answers of what is long first.
+//!
+//! Cost: an allocation for each, on the side that does not wait in a call.
+
+use crate::engine::base::clock;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::request::inflight::Out;
+use crate::engine::core::request::operation::{flag, OpParams, Submitted};
+use crate::engine::core::request::request::Slot;
+use crate::engine::group::service::{Held, Service};
+use crate::engine::ucx::runtime::{self, Release};
+use crate::engine::window::access::Reach;
+use crate::engine::window::remote::origin::part_at;
+use crate::engine::window::remote::outstanding::{Call, Pull, Whom};
+use crate::engine::window::remote::target::{Visitor, Windows};
+use crate::engine::window::window::{Flavor, Window};
+use crate::engine::wire::window::{What, WindowHeader};
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// From so many bytes on. The rendezvous costs another round trip.
+pub(crate) const LONG: u64 = 256 << 10;
+
+/// A member that holds up the end of a window is given so long.
+const LETS_GO_NS: u64 = 1_000_000_000;
+
+/// Looks at what is waited for that let others run, before those that sleep as long.
+const LOOKS: u32 = 200;
+const NAP: Duration = Duration::from_micros(50);
+
+/// A member has no more than so many under way for a window: as many as it may ask for (`MOST_ASKED`), twice. More are refused.
+const MOST: u32 = 128;
+
+/// What is under way in this process's memory, by window and member.
+pub(crate) type Counts = HashMap<Whom, u32>;
+
+/// One that is under way.
+struct Long {
+    /// Which ends its worker, and with that all callbacks, before it goes.
+    service: *const Service,
+    role: Role,
+}
+
+enum Role {
+    /// What is put is pulled into this process's memory.
+    Taken { header: WindowHeader, held: Counted },
+    /// What is got is offered in this process's memory.
+    Offered { held: Counted },
+    /// What this process gets is pulled.
+    Fetched { token: u64 },
+}
+
+/// Counted in `Windows::long` until it is dropped.
+struct Counted {
+    window: Visitor,
+    whom: Whom,
+}
+
+impl Counted {
+    fn new(window: Visitor, member: u32) -> Result<Self> {
+        let whom = Whom { window: window.number, member };
+        {
+            let mut long = window.group.service.windows.long.lock();
+            let count = long.entry(whom).or_default();
+            if *count >= MOST {
+                return Err(Error::new(Status::NO_RESOURCE, "window: a member has too much under way"));
+            }
+            *count += 1;
+        }
+        Ok(Counted { window, whom })
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut long = self.window.group.service.windows.long.lock();
+        if let Some(count) = long.get_mut(&self.whom) {
+            *count -= 1;
+            if *count == 0 {
+                long.remove(&self.whom);
+            }
+        }
+    }
+}
+
+impl Long {
+    fn begin(service: &Service, role: Role) -> *mut Self {
+        Box::into_raw(Box::new(Long { service, role }))
+    }
+
+    /// UCX is done with it.
+    fn ended(self, status: Status) {
+        // SAFETY: as is said there.
+        let service = unsafe { &*self.service };
+        let status = status.or_peer_failed();
+        match self.role {
+            Role::Taken { header, held } => {
+                service.answer(&header, status, Vec::new());
+                drop(held);
+            }
+            Role::Offered { held } => drop(held),
+            Role::Fetched { token } => {
+                service.windows.awaited.pulled(token, status, &|ticket, status| service.tell_user(ticket, status));
+                service.tell();
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn on_ended(arg: *mut c_void, _request: *mut Slot, status: i32) {
+    // SAFETY: of `begin`, once.
+    unsafe { Box::from_raw(arg.cast::<Long>()) }.ended(Status(status));
+}
+
+/// Does this UCX go on when a member dies in the midst of it?
+fn copes(release: Release) -> bool {
+    release.numbers >= (1, 16, 0)
+}
+
+/// What has come of beginning it: if that is not its callback's matter it has ended.
+fn begun(long: *mut Long, submitted: &Result<Submitted>) {
+    let status = match submitted {
+        Ok(Submitted::Pending) => return,
+        Ok(_) => Status::OK,
+        Err(error) => error.status(),
+    };
+    // SAFETY: of `begin`, and nobody else gets it.
+    unsafe { Box::from_raw(long) }.ended(status);
+}
+
+/// Of an operation whose end is told to `on_ended`.
+fn params(long: *mut Long, flags: u64) -> OpParams {
+    OpParams { flags, callback: Some(on_ended), callback_arg: long.cast(), ..OpParams::DEFAULT }
+}
+
+/// Waits until nobody is under way any more. Who is for a second, as it was stopped, has its connections cut.
+fn await_end(service: &Service, under_way: impl Fn() -> Option<Vec<u32>>) {
+    let mut seen: Vec<(u32, u64)> = Vec::new();
+    for turn in 0_u32.. {
+        let Some(members) = under_way() else { return };
+        let now = clock::now_ns();
+        seen.retain(|(member, _)| members.contains(member));
+        for member in members {
+            match seen.iter_mut().find(|(known, _)| *known == member) {
+                None => seen.push((member, now.saturating_add(LETS_GO_NS))),
+                Some((_, deadline)) if now >= *deadline => {
+                    *deadline = u64::MAX;
+                    service.cut(member);
+                }
+                Some(_) => {}
+            }
+        }
+        if turn < LOOKS {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(NAP);
+        }
+    }
+}
+
+fn unless_empty(members: Vec<u32>) -> Option<Vec<u32>> {
+    (!members.is_empty()).then_some(members)
+}
+
+impl Windows {
+    /// Waits until nobody is in the midst of something with a window that nobody enters any more, and nothing is under way for it that is long.
+    pub(crate) fn await_visitors(&self, window: &Window) {
+        let is_of_it = |whom: &&Whom| whom.window == window.number;
+        await_end(&window.group.service, || {
+            let mut members = self.awaited.pulls(|whom, _| is_of_it(&whom));
+            members.extend(self.long.lock().keys().filter(is_of_it).map(|whom| whom.member));
+            // A visitor may be waiting for a lock of other processes.
+            (!members.is_empty() || window.visitors.load(Ordering::Acquire) > 0).then_some(members)
+        });
+    }
+}
+
+impl Window {
+    /// Waits until nothing is pulled any more that was asked of this target: one that has gone.
+    pub(crate) fn await_pulls_of(&self, rank: u32) {
+        let awaited = &self.group.service.windows.awaited;
+        let asked = Whom { window: self.number, member: self.remote(rank).job_rank };
+        await_end(&self.group.service, || unless_empty(awaited.pulls(|whom, _| *whom == asked)));
+    }
+
+    /// Or nothing that a call has asked for.
+    pub(crate) fn await_pulls_for(&self, call: Call) {
+        let awaited = &self.group.service.windows.awaited;
+        await_end(&self.group.service, || unless_empty(awaited.pulls(|_, its| its.is_same(call))));
+    }
+
+    /// Waits until what is long is done at a target, whose lock is to be given back: for a second, after which the connection is cut.
+    pub(crate) fn await_long_at(&self, rank: u32) {
+        let Some(remote) = &self.targets[rank as usize].remote else { return };
+        let is_owed = || remote.tally.owes_long() && self.what_left(rank).is_none();
+        await_end(&self.group.service, || is_owed().then(|| vec![remote.job_rank]));
+    }
+}
+
+impl Service {
+    /// A message for a window whose data waits at its sender.
+    pub(crate) fn take_in_long(&self, header: &WindowHeader, held: &Held) -> std::result::Result<(), &'static str> {
+        match header.what {
+            What::Answer => {
+                self.fetch_long(header, held);
+                Ok(())
+            }
+            What::Put => {
+                let status = match self.windows.visit(header.window) {
+                    Some(window) => self.take_long(header, held, window),
+                    None => Err(Error::new(Status::CLOSED, "window: has gone")),
+                };
+                if let Err(error) = status {
+                    self.answer(header, error.status(), Vec::new());
+                }
+                Ok(())
+            }
+            _ => Err("a window's message whose data is not here"),
+        }
+    }
+
+    fn take_long(&self, header: &WindowHeader, held: &Held, window: Visitor) -> Result<()> {
+        let is_plain = header.pieces == 0 && !header.has_extent;
+        if !window.is_member(header.from) || !is_plain || header.bytes != held.message().length() {
+            return Err(Error::new(Status::INVALID_PARAM, "window: a message whose data is not what it says"));
+        }
+        let (place, bytes) = window.place_of_long(header)?;
+        let counted = Counted::new(window, header.from)?;
+        let long = Long::begin(self, Role::Taken { header: *header, held: counted });
+        // SAFETY: inside this process's memory of the window, which stays until this has ended.
+        let pulled = unsafe { held.message().receive(&[part_at(place, bytes)], &params(long, 0), Out::NOWHERE) };
+        begun(long, &pulled);
+        Ok(())
+    }
+
+    fn fetch_long(&self, header: &WindowHeader, held: &Held) {
+        let tell = |ticket, status| self.tell_user(ticket, status);
+        let pull = self.windows.awaited.begin_pull(header, held.message().length(), &tell);
+        let Some(Pull { place, bytes }) = pull else { return self.tell() };
+        let long = Long::begin(self, Role::Fetched { token: header.token });
+        // SAFETY: memory that its caller has lent until the entry has ended, which this does.
+        let pulled = unsafe { held.message().receive(&[part_at(place, bytes)], &params(long, 0), Out::NOWHERE) };
+        begun(long, &pulled);
+    }
+
+    /// Answers with so many bytes of this process's memory, which are read until the other side has them.
+    fn offer_long(&self, asked: &WindowHeader, held: Counted, (place, bytes): (*mut u8, usize)) {
+        let header = WindowHeader { token: asked.token, ..WindowHeader::new(What::Answer, asked.window, self.rank()) };
+        let long = Long::begin(self, Role::Offered { held });
+        let params = params(long, flag::OWED | flag::RNDV);
+        let sent = self.send_with(asked.from, &header.encode(), &[part_at(place, bytes)], &params, Out::NOWHERE);
+        begun(long, &sent);
+        self.answer_has_gone(asked.from, sent);
+    }
+}
+
+impl Window {
+    /// Does a put or get of so many bytes in one piece go that way? Both sides are to survive it.
+    pub(crate) fn goes_long(&self, rank: u32, what: What, bytes: u64) -> bool {
+        let is_looked_at = self.flavor == Flavor::Dynamic || self.targets[rank as usize].is_guarded;
+        if bytes < LONG || !matches!(what, What::Put | What::Get) || is_looked_at {
+            return false;
+        }
+        let theirs = self.group.service.members()[self.remote(rank).job_rank as usize].service.origin();
+        copes(runtime::ucx_release()) && theirs.is_some_and(|origin| copes(origin.release))
+    }
+
+    /// Where all of it is here.
+    fn place_of_long(&self, header: &WindowHeader) -> Result<(*mut u8, usize)> {
+        let is_plain = matches!(self.own().reach, Reach::Mapped(_));
+        if !is_plain || !copes(runtime::ucx_release()) {
+            return Err(Error::new(Status::INVALID_PARAM, "window: a long message for a window that takes none"));
+        }
+        self.place_here(header.at, header.bytes)
+    }
+
+    /// A long get, which is answered as such. False if it is none: all others are executed at once.
+    pub(crate) fn offers_long(&self, header: &WindowHeader) -> bool {
+        let is_long = header.what == What::Get && header.pieces == 0 && header.bytes >= LONG && !header.has_extent;
+        if !is_long || header.token == 0 || !matches!(self.own().reach, Reach::Mapped(_)) {
+            return false;
+        }
+        let service = &self.group.service;
+        let place = self.place_of_long(header);
+        match place.and_then(|place| Ok((Counted::new(Visitor::of(self), header.from)?, place))) {
+            Ok((held, place)) => service.offer_long(header, held, place),
+            Err(error) => service.answer(header, error.status(), Vec::new()),
+        }
+        true
+    }
+}
