@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use ucxx_rs::engine::base::status::Status;
 use ucxx_rs::engine::os::shared_segment::{Segment, SegmentName};
-use ucxx_rs::engine::window::data::element_type::{ElementType, Reduce};
 use ucxx_rs::engine::window::data::reduce::Update;
 use ucxx_rs::engine::window::lock::rw_lock::{Patience, WindowLock};
-use ucxx_rs::engine::window::sync_constants::LockType::{Exclusive, Shared};
+use ucxx_rs::engine::wire::element_type::{ElementType, Reduce};
+use ucxx_rs::engine::wire::sync_constants::LockType::{Exclusive, Shared};
 
 const RANKS: u32 = 8;
 const TURNS: u64 = 20_000;

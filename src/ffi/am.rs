@@ -12,8 +12,8 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::handler_table::DestroyArg;
 use crate::engine::core::channel::message::{self, Message};
 use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
-use crate::engine::messaging::tag::tag::Part;
 use std::ffi::c_void;
 
 /// Runs for each message of its id, after a progress pass, outside every lock, on the thread that drives progress. The handler owns

@@ -10,10 +10,10 @@ use super::status::ucxx_status_t;
 use super::tag::{check_buffer, parts, ucxx_buffer_t};
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::messaging::fetch::reply::{self, Fetch, FetchHandler, FetchTo};
 use crate::engine::messaging::fetch::request::Room;
-use crate::engine::messaging::tag::tag::Part;
 use std::ffi::c_void;
 
 /// Runs for each question of its id, as ucxx_am_handler_t does for messages. The handler owns `fetch`: it is answered once, now or later, from

@@ -4,7 +4,7 @@ use super::handle::null;
 use super::params::{self, sized};
 use crate::engine::base::status::{Error, Result};
 use crate::engine::window::data::datatype_layout::{Block, Layout};
-use crate::engine::window::data::element_type::{self, ElementType};
+use crate::engine::wire::element_type::{self, ElementType};
 
 /// A block of an explicit list.
 #[repr(C)]

@@ -7,9 +7,10 @@ use super::request::{ucxx_recv_info, ucxx_recv_info_t};
 use super::status::ucxx_status_t;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::messaging::tag::tag::{Mode, Part};
+use crate::engine::messaging::tag::tag::Mode;
 use smallvec::SmallVec;
 use std::ffi::c_void;
 

@@ -8,9 +8,9 @@ use super::status::ucxx_status_t;
 use super::window_sync::shared;
 use crate::engine::base::status::{Result, Status};
 use crate::engine::window::data::data::{Access, Destination, Side};
-use crate::engine::window::data::element_type::{ElementType, Reduce};
 use crate::engine::window::data::reduce::Update;
 use crate::engine::window::window::Window;
+use crate::engine::wire::element_type::{ElementType, Reduce};
 use std::ffi::c_void;
 
 /// # Safety

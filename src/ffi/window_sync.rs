@@ -5,8 +5,8 @@ use super::handle::{self, null, place, ucxx_request_t, ucxx_window_t};
 use super::operation::{submit, ucxx_op_params_t};
 use super::status::ucxx_status_t;
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::window::sync_constants::{Assertions, LockType};
 use crate::engine::window::window::Window;
+use crate::engine::wire::sync_constants::{Assertions, LockType};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 

@@ -8,13 +8,14 @@ use super::params::{self, sized};
 use super::status::ucxx_status_t;
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::worker::create::WorkerParams;
 use crate::engine::core::worker::deferred_end::{self, Then};
 use crate::engine::core::worker::gate::ThreadMode;
 use crate::engine::core::worker::progress_thread::{ProgressMode, ThreadParams};
 use crate::engine::core::worker::remote_call::When;
 use crate::engine::core::worker::submission_ring::LARGEST_DEPTH;
 use crate::engine::core::worker::wakeup::Armed;
-use crate::engine::core::worker::worker::{Worker, WorkerParams};
+use crate::engine::core::worker::worker::Worker;
 use std::ffi::{c_char, c_int, c_void, CStr, CString};
 
 /// What a worker is made with.

@@ -10,7 +10,7 @@
 
 use crate::engine::base::status::Status;
 use crate::engine::window::lock::rw_lock::{Head, Patience, Slot, WindowLock};
-use crate::engine::window::sync_constants::LockType::{self, Exclusive, Shared};
+use crate::engine::wire::sync_constants::LockType::{self, Exclusive, Shared};
 use crate::{bounded_model, model};
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};

@@ -3,7 +3,6 @@
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::progress::from_callback;
-use crate::engine::core::worker::worker;
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::hub::Hub;
 use crate::engine::hub::lease::{Refusal, Seeker};
@@ -13,6 +12,7 @@ use crate::engine::hub::ready::{Callback, LinkCallback, Watch};
 use crate::engine::hub::starvation::stuck;
 use crate::engine::hub::state::{self, Role, State, COMPETING, MOST_POOLS, NONE};
 use crate::engine::hub::wait::{silence, DATA, ROOM};
+use crate::engine::ucx::context;
 use crate::engine::ucx::context::{feature, forked};
 use crate::engine::ucx::memory_type;
 use std::ffi::c_void;
@@ -135,7 +135,7 @@ impl Link {
     fn event(&self) -> Result<&Arc<OwnedFd>> {
         self.check()?;
         if !self.hub.context.has(feature::WAKEUP) {
-            return Err(worker::missing_feature(feature::WAKEUP));
+            return Err(context::missing_feature(feature::WAKEUP));
         }
         if let Some(event) = self.event.get() {
             return Ok(event);

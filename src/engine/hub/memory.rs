@@ -9,12 +9,11 @@ use crate::engine::ucx::context::Context;
 use crate::engine::ucx::cuda_driver::{self, Gpu};
 use crate::engine::ucx::memory_type::{self, CUDA, CUDA_PINNED, DUMMY, HOST};
 use crate::engine::ucx::registered_memory::{physical_memory, Memory};
+use crate::engine::wire::hub_stream::METADATA;
 use std::alloc::{alloc, dealloc, Layout};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Bytes that travel with each chunk beside its data.
-pub const METADATA: usize = 64;
 /// Envelopes begin at a cache line, those of a page or more at a page.
 const LINE: usize = 64;
 const PAGE: usize = 4096;

@@ -6,16 +6,16 @@
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::{Out, Submission};
 use crate::engine::core::request::operation::{flag, OpParams, RecvInfo, Submitted};
 use crate::engine::core::request::request::{Kind, Slot};
+use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::{attention, Inside, Worker};
-use crate::engine::messaging::tag::tag::Part;
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
-use crate::engine::ucx::request_param::Param;
 use crate::sys::{self, Posted};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};

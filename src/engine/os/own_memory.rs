@@ -5,10 +5,16 @@
 //!
 //! Cost: some microseconds for each, and more where a process has very many mappings.
 
-use crate::engine::window::access::Way;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Error, Result};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Which way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Read,
+    Write,
+}
 
 /// Are so many bytes from there on readable and writable? Not if the kernel does not tell.
 pub(crate) fn is_open(begin: u64, size: u64) -> bool {

@@ -10,20 +10,20 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::dispatch::complain;
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::{Out, Submission};
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot};
+use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::messaging::fetch::request::Asked;
 use crate::engine::messaging::fetch::request::Room;
-use crate::engine::messaging::tag::tag::Part;
 use crate::engine::rma::atomic::Atomic;
 use crate::engine::rma::remote_key::Rkey;
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
-use crate::engine::ucx::request_param::Param;
 use crate::engine::ucx::runtime;
 use crate::sys::{self, Posted};
 use std::ffi::c_void;
@@ -249,7 +249,9 @@ impl Worker {
         if !self.context.has(feature::ATOMIC) {
             return from.answer_now(slot.number.get(), Status::UNSUPPORTED);
         }
-        match self.context.exposed.execute(&atomic) {
+        // SAFETY: inside memory that is registered, which it stays meanwhile; aligned; and the host's.
+        let execute = |place| unsafe { atomic.execute(place) };
+        match self.context.exposed.act_on(atomic.number, (atomic.offset, atomic.size), execute) {
             Ok(before) => {
                 let before = before.to_le_bytes();
                 let wanted = inbound.capacity >= u64::from(atomic.size);

@@ -187,7 +187,7 @@ impl Config {
             // SAFETY: a live configuration, an open stream, and no title.
             unsafe { sys::ucp_config_print(self.handle, stream.cast(), c"".as_ptr(), 1) }
         };
-        let text = with_decimal_point(|| crate::engine::core::worker::dump::printed(print));
+        let text = with_decimal_point(|| crate::engine::ucx::printed::printed(print));
         for line in text.lines() {
             let Some((key, value)) = line.split_once('=') else { continue };
             let key = bare(key);

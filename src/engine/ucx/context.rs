@@ -208,3 +208,20 @@ fn init(features: u64, name: Option<&CStr>, config: &Config) -> Result<sys::ucp_
     }
     Ok(handle)
 }
+
+#[cold]
+pub(crate) fn missing_feature(wanted: u64) -> Error {
+    let name = match wanted {
+        feature::TAG => "UCXX_FEATURE_TAG",
+        feature::STREAM => "UCXX_FEATURE_STREAM",
+        feature::AM => "UCXX_FEATURE_AM",
+        feature::RMA => "UCXX_FEATURE_RMA",
+        feature::ATOMIC => "UCXX_FEATURE_ATOMIC",
+        _ if wanted == feature::RMA | feature::ATOMIC => "UCXX_FEATURE_RMA or UCXX_FEATURE_ATOMIC",
+        _ => "UCXX_FEATURE_WAKEUP",
+    };
+    Error::new(
+        Status::UNSUPPORTED,
+        format!("context: made without {name}; ask for it in ucxx_context_params_t.features"),
+    )
+}

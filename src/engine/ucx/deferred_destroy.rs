@@ -8,14 +8,17 @@
 //! One that cannot end at all without an assertion of UCX's is left to the end of the process.
 
 use crate::engine::base::lockdep::Mutex;
-use crate::engine::core::worker::worker::Worker;
+use std::any::Any;
 use std::sync::Arc;
 
+/// A worker of ours, which this floor does not know.
+pub(crate) type Late = Arc<dyn Any + Send + Sync>;
+
 /// Those that are left to the end of the process, with their contexts.
-static LEFT: Mutex<Vec<Arc<Worker>>> = Mutex::new(Vec::new());
+static LEFT: Mutex<Vec<Late>> = Mutex::new(Vec::new());
 
 /// Of one whose half in UCX cannot end: UCX would end the process.
-pub(crate) fn leave(worker: Arc<Worker>) {
+pub(crate) fn leave(worker: Late) {
     LEFT.lock().push(worker);
 }
 
@@ -27,7 +30,7 @@ pub(crate) struct LateWorkers(Mutex<State>);
 struct State {
     /// Whose UCP worker may still end a transfer.
     alive: usize,
-    kept: Vec<Arc<Worker>>,
+    kept: Vec<Late>,
 }
 
 impl LateWorkers {
@@ -37,18 +40,18 @@ impl LateWorkers {
     }
 
     /// Keeps what is UCP's of it, if others are there. Called before `end`.
-    pub(crate) fn keep(&self, worker: &Arc<Worker>) -> bool {
+    pub(crate) fn keep(&self, worker: Late) -> bool {
         let mut state = self.0.lock();
         let others = state.alive > 1;
         if others {
-            state.kept.push(worker.clone());
+            state.kept.push(worker);
         }
         others
     }
 
     /// One that was counted has ended, in UCP or by being kept: those that the caller has to end in UCP now.
     #[must_use]
-    pub(crate) fn end(&self) -> Vec<Arc<Worker>> {
+    pub(crate) fn end(&self) -> Vec<Late> {
         let mut state = self.0.lock();
         state.alive -= 1;
         if state.alive == 0 {

@@ -12,6 +12,6 @@ pub(crate) mod deferred_destroy;
 pub(crate) mod key_segment;
 pub(crate) mod memory_type;
 pub mod packed_key;
+pub(crate) mod printed;
 pub mod registered_memory;
-pub(crate) mod request_param;
 pub mod runtime;

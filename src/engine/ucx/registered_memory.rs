@@ -5,7 +5,6 @@
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::os::process_identity::Identity;
-use crate::engine::rma::atomic::Atomic;
 use crate::engine::ucx::context::{feature, Context};
 use crate::engine::ucx::memory_type;
 use crate::engine::ucx::packed_key::KeyHeader;
@@ -249,19 +248,23 @@ impl Exposed {
         range.is_some_and(|range| range.base as u64 == base && range.length as u64 == length)
     }
 
-    /// Executes an operation that a peer has sent: what was there before; or what is wrong with it.
-    pub(crate) fn execute(&self, atomic: &Atomic) -> std::result::Result<u64, Status> {
+    /// Acts on `size` bytes of it at `offset`, where it is registered, and stays so meanwhile; or what is wrong with them.
+    pub(crate) fn act_on<T>(
+        &self,
+        number: u64,
+        (offset, size): (u64, u8),
+        act: impl FnOnce(*mut u8) -> T,
+    ) -> std::result::Result<T, Status> {
         let exposed = self.0.lock();
-        let range = exposed.get(&atomic.number).ok_or(Status::NO_ELEM)?;
-        let fits = atomic.offset.checked_add(u64::from(atomic.size)).is_some_and(|end| end <= range.length as u64);
+        let range = exposed.get(&number).ok_or(Status::NO_ELEM)?;
+        let fits = offset.checked_add(u64::from(size)).is_some_and(|end| end <= range.length as u64);
         if !fits {
             return Err(Status::OUT_OF_RANGE);
         }
-        let place = range.base + atomic.offset as usize;
-        if place % usize::from(atomic.size) != 0 {
+        let place = range.base + offset as usize;
+        if place % usize::from(size) != 0 {
             return Err(Status::INVALID_PARAM);
         }
-        // SAFETY: inside memory that is registered, which it stays while we hold the lock; aligned; and the host's.
-        Ok(unsafe { atomic.execute(std::ptr::with_exposed_provenance_mut(place)) })
+        Ok(act(std::ptr::with_exposed_provenance_mut(place)))
     }
 }

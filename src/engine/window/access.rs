@@ -8,6 +8,7 @@ use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::process_watch::{self, Found};
 use crate::engine::os::own_memory;
+use crate::engine::os::own_memory::Way;
 use crate::engine::os::process_identity::Identity;
 use crate::engine::os::shared_segment::Segment;
 use std::os::fd::OwnedFd;
@@ -57,13 +58,6 @@ pub(crate) struct Process {
     /// Readable when it has ended. None where the kernel has no such descriptors.
     ended: Option<OwnedFd>,
     is_own: bool,
-}
-
-/// Which way.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    Read,
-    Write,
 }
 
 /// A piece: where it is here, where it is there, and its bytes.

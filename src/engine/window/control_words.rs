@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn the_words_do_not_overlap() {
         let control = control(Flavor::Allocate);
-        control.lock().try_lock(2, crate::engine::window::sync_constants::LockType::Exclusive);
+        control.lock().try_lock(2, crate::engine::wire::sync_constants::LockType::Exclusive);
         control.from(2).completed.store(5, Ordering::Relaxed);
         assert!(control.updates().is_untouched() && control.round(ROUNDS - 1).load(Ordering::Relaxed) == 0);
         let end = std::ptr::from_ref(control.from(2)) as usize + size_of::<Signals>();

@@ -10,7 +10,7 @@
 
 use crate::engine::base::spin_lock::Brief;
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::window::sync_constants::{Assertions, LockType};
+use crate::engine::wire::sync_constants::{Assertions, LockType};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, Ordering};
 use std::sync::OnceLock;
 

@@ -15,8 +15,8 @@ use crate::engine::ucx::memory_type;
 use crate::engine::window::remote::blocked_queue::Look;
 use crate::engine::window::remote::remote::Question;
 use crate::engine::window::remote::target::Visitor;
-use crate::engine::window::sync_constants::{Assertions, LockType};
 use crate::engine::window::window::Window;
+use crate::engine::wire::sync_constants::{Assertions, LockType};
 use crate::engine::wire::window::WindowHeader;
 use std::sync::{Arc, Weak};
 

@@ -16,5 +16,4 @@ pub(crate) mod pending_requests;
 pub mod remote;
 pub(crate) mod store_fence;
 pub(crate) mod sync;
-pub mod sync_constants;
 pub mod window;

@@ -25,7 +25,7 @@ use crate::engine::window::mapped_key::WindowKey;
 use crate::engine::window::remote::blocked_queue::Aside;
 use crate::engine::window::remote::remote::Remote;
 use crate::engine::window::remote::target::FarHold;
-use crate::engine::window::sync_constants::LockType;
+use crate::engine::wire::sync_constants::LockType;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};

@@ -6,7 +6,7 @@
 //! The first byte tells them from the long form, which begins with its version. Numbers are little-endian.
 #![deny(unsafe_code)]
 
-use crate::engine::core::endpoint::credits;
+use crate::engine::wire::credit;
 use crate::engine::wire::header::{flag, join_number, Amount, Header, Kind, Question, Unreadable};
 
 /// Bytes in front of the user's header or data.
@@ -93,14 +93,14 @@ impl<'a> Piece<'a> {
         let header = Header { user_header, sequence: short.second as u32 & SEQUENCE, ..header };
         if short.is(Kind::Message) {
             let (user_header, data) = short.parts()?;
-            let (flags, sender) = (short.flags(), credits::charge(data.len()).into());
+            let (flags, sender) = (short.flags(), credit::charge(data.len()).into());
             let header = Header { flags, taken: short.taken(), sender, ..header };
             let piece = Piece { header, question: None, sequence: SEQUENCE, user_header, data };
             return (flags & !flag::USER == 0).then_some(piece);
         }
         let (question, short) = short.asked()?;
         let (user_header, data) = short.parts()?;
-        let header = Header { kind: Kind::Ask, sender: credits::charge(data.len()).into(), ..header };
+        let header = Header { kind: Kind::Ask, sender: credit::charge(data.len()).into(), ..header };
         Some(Piece { header, question: Some(question), sequence: SEQUENCE, user_header, data })
     }
 }

@@ -66,7 +66,7 @@ impl Kind {
 pub struct Amount {
     /// Messages.
     pub messages: u16,
-    /// What they cost in memory, in units of `credits::UNIT` bytes.
+    /// What they cost in memory, in units of `credit::UNIT` bytes.
     pub units: u16,
 }
 

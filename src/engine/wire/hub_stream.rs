@@ -4,7 +4,9 @@
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::Status;
-use crate::engine::hub::memory::METADATA;
+
+/// Bytes that travel with each chunk beside its data.
+pub const METADATA: usize = 64;
 
 /// What a message tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

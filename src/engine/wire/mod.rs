@@ -7,10 +7,13 @@
 pub mod address;
 pub mod bootstrap;
 pub mod compact_header;
+pub(crate) mod credit;
+pub mod element_type;
 pub mod group;
 pub mod header;
 pub mod hub_stream;
 pub mod multi_table;
+pub mod sync_constants;
 pub mod ucxx_am;
 pub mod ucxx_multi;
 pub mod window;

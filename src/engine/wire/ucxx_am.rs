@@ -5,6 +5,9 @@
 //! What is missing at the end is zero. See docs/wire-formats.md.
 #![deny(unsafe_code)]
 
+/// UCP's id for its messages.
+pub(crate) const UCXX_ID: u32 = 0;
+
 /// Bytes of an owner's name, of which the last is zero.
 const OWNER: usize = 64;
 

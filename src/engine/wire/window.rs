@@ -2,8 +2,8 @@
 //! layout.
 #![deny(unsafe_code)]
 
-use crate::engine::window::data::element_type::{ElementType, Reduce};
-use crate::engine::window::sync_constants::LockType;
+use crate::engine::wire::element_type::{ElementType, Reduce};
+use crate::engine::wire::sync_constants::LockType;
 
 /// Of the protocol between members.
 const VERSION: u16 = 1;

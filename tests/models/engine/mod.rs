@@ -21,6 +21,10 @@ pub(crate) mod base {
     #[path = "../../../tests/models/engine/sync.rs"]
     pub(crate) mod sync;
 }
+#[path = "../../../src/engine/wire"]
+pub(crate) mod wire {
+    pub(crate) mod sync_constants;
+}
 #[path = "../../../src/engine/core"]
 pub(crate) mod core {
     pub(crate) mod request {
@@ -38,7 +42,6 @@ pub(crate) mod core {
 }
 #[path = "../../../src/engine/window"]
 pub(crate) mod window {
-    pub(crate) mod sync_constants;
     pub(crate) mod lock {
         pub(crate) mod rw_lock;
     }

@@ -9,17 +9,20 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::receive::Arrived;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::request::{Part, Slot};
+use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::messaging::am::queue::UCXX_ID;
-use crate::engine::messaging::fetch::reply::AT_ONCE;
 use crate::engine::os::shared_segment::SegmentName;
-use crate::engine::ucx::request_param::Param;
 use crate::engine::wire::compact_header::{self, Piece, Short};
 use crate::engine::wire::header::{Amount, Header, Hello, Kind, Unreadable, AM_ID, HEADER};
+use crate::engine::wire::ucxx_am::UCXX_ID;
 use crate::sys;
 use std::ffi::c_void;
 use std::sync::Arc;
+
+/// Refusals that UCP may have beyond the send window: whoever waits for one may have to come before there is room in that. And other messages of the library's own that
+/// a peer can have made without end.
+pub(crate) const AT_ONCE: u32 = 64;
 
 impl Worker {
     /// Takes messages in from now on. Before anybody knows the worker.

@@ -5,17 +5,17 @@
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::buffer::{describe_parts, memory_type_of, Part};
 use crate::engine::core::request::inflight::{self, Out, Submission};
 use crate::engine::core::request::operation::{flag, OpParams, RecvInfo, Submitted};
 use crate::engine::core::request::request::{Kind, Slot};
+use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::messaging::tag::tag::{describe_parts, memory_type_of, Part};
 use crate::engine::ucx::context;
 use crate::engine::ucx::cuda_driver;
 use crate::engine::ucx::memory_type;
-use crate::engine::ucx::request_param::Param;
 use crate::engine::wire::header;
 use crate::sys;
 use std::ffi::c_void;
@@ -519,5 +519,5 @@ pub(crate) unsafe extern "C" fn on_pulled(
     user_data: *mut c_void,
 ) {
     // SAFETY: the request is a slot of ours that UCP was given.
-    unsafe { crate::engine::core::endpoint::flush::on_sent(request, status, user_data) };
+    unsafe { crate::engine::core::request::completion::on_sent(request, status, user_data) };
 }

@@ -7,7 +7,6 @@ use crate::engine::base::log;
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::complain;
 use crate::engine::core::channel::message::{Form, Inbound, Message, Sort};
-use crate::engine::core::endpoint::credits;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
 use crate::engine::core::request::inline_buffer::copy_short;
 use crate::engine::core::request::request::{Kind, Part, Slot, USER};
@@ -15,8 +14,9 @@ use crate::engine::core::request::slot_list::SlotList;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::{attention, Worker};
 use crate::engine::messaging::fetch::reply::{Fetch, FetchTo};
-use crate::engine::messaging::fetch::request::LONGEST_QUESTION;
 use crate::engine::wire::compact_header::Piece;
+use crate::engine::wire::credit;
+use crate::engine::wire::credit::LONGEST_QUESTION;
 use crate::engine::wire::header::{self, flag, Amount, Header, Question};
 use crate::engine::wire::multi_table::Prefix;
 use crate::sys;
@@ -115,8 +115,8 @@ impl Worker {
             dropped(sys::UCS_ERR_INVALID_PARAM)
         };
         let Ok(charge) = u16::try_from(header.sender) else { return refused("an impossible price") };
-        let cost = if arrived.waits { credits::charge(0) } else { credits::charge(arrived.length) };
-        if charge < cost || charge > credits::UNITS {
+        let cost = if arrived.waits { credit::charge(0) } else { credit::charge(arrived.length) };
+        if charge < cost || charge > credit::UNITS {
             return refused("an impossible price");
         }
         let (question, user_header) = match header.kind {

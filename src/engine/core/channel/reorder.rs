@@ -2,11 +2,11 @@
 
 use crate::engine::base::clock;
 use crate::engine::core::channel::message::Inbound;
-use crate::engine::core::endpoint::credits;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::request::Slot;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::attention;
+use crate::engine::wire::credit;
 use crate::engine::wire::header::Amount;
 use std::cell::{Cell, RefCell};
 
@@ -68,7 +68,7 @@ impl Endpoint {
         self.note_credit(taken);
         let inbound = slot.inbound();
         let ahead = inbound.sequence.wrapping_sub(self.order.expected.get());
-        if !self.credits.receive(inbound.charge) || ahead > credits::MESSAGES.into() {
+        if !self.credits.receive(inbound.charge) || ahead > credit::MESSAGES.into() {
             if let Some(endpoint) = self.registered() {
                 self.worker.push_event(Event::Broken(endpoint, "sends more than it may"));
             }

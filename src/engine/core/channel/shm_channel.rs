@@ -13,13 +13,13 @@ use crate::engine::base::log;
 use crate::engine::base::membarrier::{everywhere, take_part};
 use crate::engine::core::channel::dispatch::on_message;
 use crate::engine::core::channel::shm_ring::{Lines, Put, Reader, Writer, MOST, PLACES, WORDS};
-use crate::engine::core::endpoint::credits;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::request::Part;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::os::shared_segment::{Segment, SegmentName};
 use crate::engine::wire::compact_header;
+use crate::engine::wire::credit;
 use crate::engine::wire::header::Kind;
 use crate::sys;
 use std::cell::{Cell, OnceCell};
@@ -29,7 +29,7 @@ use std::sync::OnceLock;
 const BUSY: u32 = 256;
 /// Of a worker, which looks into each of them in each pass.
 const MOST_BOXES: usize = 16;
-const _: () = assert!(cfg!(loom) || PLACES >= credits::MESSAGES as u32);
+const _: () = assert!(cfg!(loom) || PLACES >= credit::MESSAGES as u32);
 /// Messages taken out of one in a pass, before the others have their turn.
 const AT_ONCE: u32 = 16;
 /// A worker that has been armed takes nothing by its boxes for so long: what it takes to go to sleep disturbs all processes that have boxes.

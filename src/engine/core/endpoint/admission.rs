@@ -18,6 +18,7 @@ use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer};
 use crate::engine::core::endpoint::send_window::{WindowLimits, MOST_OWED};
 use crate::engine::core::request::operation::{flag, OpParams};
 use crate::engine::core::worker::worker::Worker;
+use crate::engine::wire::credit;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
@@ -290,7 +291,7 @@ impl Endpoint {
             return false;
         }
         let wanted = self.asked.wanted.load(Ordering::Relaxed);
-        let charge = if wanted == NOTHING_WANTED { credits::LEAST } else { wanted };
+        let charge = if wanted == NOTHING_WANTED { credit::LEAST } else { wanted };
         let fits = credits::fits(self.credit().get(), charge);
         if fits && wanted != NOTHING_WANTED {
             // Unless somebody has just been refused for less.

@@ -6,27 +6,10 @@
 //! no harm. A receiver whose peer does not keep to that gives the connection up. Grants cost nothing.
 
 use crate::engine::base::split_counter::Gone;
+use crate::engine::wire::credit::{LEAST, MESSAGES, TOLD_AFTER, UNITS};
 use crate::engine::wire::header::Amount;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU16, Ordering};
-
-/// Messages that may be on their way or unreceived, for each connection.
-pub(crate) const MESSAGES: u16 = 256;
-/// What a message is charged for, in bytes; and one more for itself.
-pub(crate) const UNIT: usize = 1024;
-/// What a message costs that is shorter than that.
-pub(crate) const LEAST: u16 = 1;
-/// The same in memory: 8 MiB beside what the messages themselves take.
-pub(crate) const UNITS: u16 = 8192 + MESSAGES;
-/// The peer is told when it has got back a quarter.
-const TOLD_AFTER: u16 = 4;
-
-/// What a message of so many bytes costs that may be sent eagerly: never more than there is when as much is gone as the peer need not
-/// have been told, so that each one can be sent when nothing else is under way.
-#[inline]
-pub(crate) fn charge(length: usize) -> u16 {
-    (1 + length / UNIT).min((UNITS - UNITS / TOLD_AFTER) as usize) as u16
-}
 
 /// Messages and units in one number that can be added to others: the messages from this bit on.
 const MESSAGES_AT: u32 = 40;
@@ -285,6 +268,7 @@ impl Credits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::wire::credit::charge;
     use std::collections::VecDeque;
 
     #[test]

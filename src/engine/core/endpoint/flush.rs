@@ -8,16 +8,16 @@
 
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer, Phase};
+use crate::engine::core::request::completion::posted;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
-use crate::engine::core::request::request::{mark, Kind, Part, Slot, Ticket, UCP};
+use crate::engine::core::request::request::{mark, Kind, Part, Slot, Ticket};
+use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::ucx::request_param::Param;
 use crate::sys::{self, Posted};
 use std::cell::Cell;
-use std::ffi::c_void;
 use std::sync::Arc;
 
 impl Endpoint {
@@ -334,17 +334,6 @@ impl Worker {
     }
 }
 
-/// How an internal operation left its call. UCP may have called back before it returned.
-fn posted(slot: &Slot, pointer: sys::ucs_status_ptr_t) -> Posted {
-    match Posted::from_pointer(pointer) {
-        Posted::Pending if slot.has_mark(mark::INLINE) => match slot.reason.get() {
-            0 => Posted::Done,
-            status => Posted::Failed(status as sys::ucs_status_t),
-        },
-        other => other,
-    }
-}
-
 impl Worker {
     /// Gives UCP an operation that nobody but the engine sees, with a slot for it. Its status if it ended inside the call.
     pub(crate) fn start_part(
@@ -381,27 +370,4 @@ impl Worker {
         self.slab.push(slot);
         Some(status)
     }
-}
-
-/// UCP is done with an operation; perhaps before the call that started it has returned, which is left to that call.
-pub(crate) fn ended(slot: &Slot, status: Status) {
-    if slot.worker().is_over.get() {
-        // A late worker of UCP's (see `late_workers`): everybody has been told.
-    } else if slot.hold.get() & UCP != 0 {
-        slot.worker().abandoned_is_back(slot);
-    } else if slot.has_mark(mark::SUBMITTING) {
-        slot.add_mark(mark::INLINE);
-        slot.reason.set(status.0);
-    } else {
-        slot.worker().complete(slot, status);
-    }
-}
-
-/// UCP is done with a send, a flush or a close.
-pub(crate) unsafe extern "C" fn on_sent(request: *mut c_void, status: sys::ucs_status_t, _user_data: *mut c_void) {
-    let _ = std::panic::catch_unwind(|| {
-        // SAFETY: the request memory that UCP was given is a slot, and stays one until it completes, here. UCP calls back
-        // inside progress or another call of ours, hence inside the gate.
-        ended(unsafe { &*request.cast::<Slot>() }, Status(status.into()));
-    });
 }

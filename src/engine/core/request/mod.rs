@@ -4,9 +4,12 @@
 //! slot begins and ends, `notifier` and `completion_flag` how its end is told. Read them in that
 //! order.
 
+pub mod buffer;
 pub(crate) mod cancel;
+pub(crate) mod completion;
 pub(crate) mod completion_flag;
 pub(crate) mod error_text;
+pub mod fast_path;
 pub mod inflight;
 pub(crate) mod inline_buffer;
 pub mod notifier;
@@ -16,5 +19,7 @@ pub(crate) mod operation_kind;
 pub(crate) mod pending_callbacks;
 pub(crate) mod queue_state;
 pub mod request;
+pub(crate) mod request_param;
 pub(crate) mod slab;
 pub(crate) mod slot_list;
+pub(crate) mod timers;

@@ -9,7 +9,7 @@ use crate::engine::core::request::notifier_events::Happened;
 use crate::engine::core::request::request::{mark, Part, Slot, ENGINE, USER};
 use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::progress::from_callback;
-use crate::engine::core::worker::worker::{self, Worker};
+use crate::engine::core::worker::worker::Worker;
 use crate::engine::ucx::context::{self, feature, Context};
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -163,7 +163,7 @@ impl Notifier {
         self.check_fork()?;
         let core = &self.core;
         if !core.context.has(feature::WAKEUP) {
-            return Err(worker::missing_feature(feature::WAKEUP));
+            return Err(context::missing_feature(feature::WAKEUP));
         }
         if let Some(event) = core.event.get() {
             return Ok(event.as_raw_fd());

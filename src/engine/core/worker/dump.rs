@@ -1,33 +1,13 @@
-//! What UCX prints, as text, and the account of a worker that seems to hang.
+//! The account of a worker that seems to hang.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::Result;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::request::Kind;
 use crate::engine::core::worker::worker::Worker;
+use crate::engine::ucx::printed::printed;
 use crate::engine::ucx::runtime::ucx_release;
 use crate::sys;
-
-/// What `print` writes to the stream that it is given.
-pub(crate) fn printed(print: impl FnOnce(*mut libc::FILE)) -> String {
-    let (mut text, mut length) = (std::ptr::null_mut(), 0);
-    // SAFETY: both places outlive the stream, which is closed below.
-    let stream = unsafe { libc::open_memstream(&mut text, &mut length) };
-    if stream.is_null() {
-        return String::new();
-    }
-    print(stream);
-    // SAFETY: opened above, closed once; afterwards text and length stand.
-    unsafe { libc::fclose(stream) };
-    if text.is_null() {
-        return String::new();
-    }
-    // SAFETY: the stream's memory, of that length.
-    let copy = String::from_utf8_lossy(unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) }).into_owned();
-    // SAFETY: allocated by the C library for us to free.
-    unsafe { libc::free(text.cast()) };
-    copy
-}
 
 /// The transports in UCP's description of an endpoint, each once, in the order of its lanes. The lines look alike in every
 /// release: `lane[0]:  3:posix/memory.0 md[2] -> ...`.
@@ -160,14 +140,5 @@ mod tests {
                     # lane[3]:  5:cma/memory.0 md[4] -> x\n";
         assert_eq!(transports_in(text), ["sysv/memory", "cma/memory", "tcp/eth0.12"]);
         assert!(transports_in("# UCP endpoint\n").is_empty());
-    }
-
-    #[test]
-    fn what_is_printed_comes_back() {
-        // SAFETY: an open stream and a terminated string.
-        let text = printed(|stream| unsafe {
-            libc::fputs(c"one\ntwo".as_ptr(), stream);
-        });
-        assert_eq!(text, "one\ntwo");
     }
 }

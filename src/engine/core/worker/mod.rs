@@ -6,6 +6,7 @@
 
 pub(crate) mod callback_depth;
 pub(crate) mod control_list;
+pub mod create;
 pub mod deferred;
 pub mod deferred_end;
 pub(crate) mod dump;

@@ -97,10 +97,11 @@ impl Worker {
         inside.nudge.end();
         if !may_end {
             deferred_destroy::leave(self.clone());
-        } else if !(inside.ucp_owes_something() && self.context.late_workers.keep(self)) {
+        } else if !(inside.ucp_owes_something() && self.context.late_workers.keep(self.clone())) {
             inside.end_in_ucp();
         }
-        self.context.late_workers.end().iter().for_each(|worker| worker.end_in_ucp());
+        let late = self.context.late_workers.end();
+        late.iter().filter_map(|worker| worker.downcast_ref::<Worker>()).for_each(Worker::end_in_ucp);
         inside.is_over.set(true);
         inside.complete_the_rest();
         inside.free_what_was_left_to_ucp();

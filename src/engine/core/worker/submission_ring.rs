@@ -14,11 +14,11 @@ use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Slot, SlotPointer};
+use crate::engine::core::request::request_param::Param;
 use crate::engine::core::request::slab::Slab;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::messaging::am::send::Outgoing;
 use crate::engine::rma::remote_key::Rkey;
-use crate::engine::ucx::request_param::Param;
 use crate::sys::{self, Posted};
 use crossbeam_queue::ArrayQueue;
 use std::ffi::c_void;
@@ -386,11 +386,11 @@ impl Worker {
                 Kind::TagSend | Kind::TagSendPart => sys::ucp_tag_send_nbx(to, buffer, count, tag, param.as_ptr()),
                 Kind::TagSendSync => sys::ucp_tag_send_sync_nbx(to, buffer, count, tag, param.as_ptr()),
                 Kind::TagMessageRecv => {
-                    param.receive(Some(crate::engine::messaging::tag::tag::on_received));
+                    param.receive(Some(crate::engine::core::request::completion::on_received));
                     sys::ucp_tag_msg_recv_nbx(ucp, buffer, count, queued.message, param.as_ptr())
                 }
                 _ => {
-                    param.receive(Some(crate::engine::messaging::tag::tag::on_received));
+                    param.receive(Some(crate::engine::core::request::completion::on_received));
                     sys::ucp_tag_recv_nbx(ucp, buffer, count, tag, queued.tag_mask, param.as_ptr())
                 }
             }

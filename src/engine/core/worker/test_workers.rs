@@ -1,9 +1,10 @@
 //! Workers of tests that look inside, and endpoints between them.
 
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams};
+use crate::engine::core::worker::create::WorkerParams;
 use crate::engine::core::worker::gate::ThreadMode;
 use crate::engine::core::worker::progress_thread::{ProgressMode, ThreadParams};
-use crate::engine::core::worker::worker::{Worker, WorkerParams};
+use crate::engine::core::worker::worker::Worker;
 use crate::engine::ucx::context::Context;
 use std::sync::Arc;
 

@@ -2,7 +2,6 @@
 
 use crate::engine::base::backoff::BackOff;
 use crate::engine::base::cache_line::CacheLine;
-use crate::engine::base::clock::{self, Timers};
 use crate::engine::base::counters::Stats;
 use crate::engine::base::remote_free_list::GivenBack;
 use crate::engine::base::status::{Error, Result, Status};
@@ -21,13 +20,15 @@ use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{self, OpParams};
 use crate::engine::core::request::pending_callbacks::Due;
 use crate::engine::core::request::request::Slot;
+use crate::engine::core::request::request_param::Templates;
 use crate::engine::core::request::slab::Slab;
 use crate::engine::core::request::slot_list::SlotList;
+use crate::engine::core::request::timers::Timers;
 use crate::engine::core::worker::callback_depth::OwnCallbacks;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::event_loop::EventLoop;
-use crate::engine::core::worker::gate::{this_thread, Gate, ThreadMode};
-use crate::engine::core::worker::progress_thread::{has_thread, ProgressMode, ProgressThread, ThreadParams};
+use crate::engine::core::worker::gate::{Gate, ThreadMode};
+use crate::engine::core::worker::progress_thread::{has_thread, ProgressThread};
 use crate::engine::core::worker::stuck_descriptor::Stuck;
 use crate::engine::core::worker::wait::WaitRoom;
 use crate::engine::core::worker::wake_hint::Nudge;
@@ -43,7 +44,6 @@ use crate::engine::os::fork::{Generation, Token};
 use crate::engine::os::process_identity::Identity;
 use crate::engine::rma::remote_key::Rkeys;
 use crate::engine::ucx::context::{self, feature, Context};
-use crate::engine::ucx::request_param::Templates;
 use crate::engine::ucx::runtime;
 use crate::engine::window::lock_request::LockWait;
 use crate::engine::window::pending_requests::WindowEnds;
@@ -56,23 +56,6 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::{fence, AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// How long a call that waits polls before it sleeps, when the worker's parameters do not say.
-const DEFAULT_SPIN_NS: u64 = 50_000;
-
-/// What a worker is made from, checked.
-pub struct WorkerParams {
-    /// Who may call.
-    pub thread_mode: ThreadMode,
-    /// How long waiting calls poll before they sleep; 0 for the default.
-    pub spin_ns: u64,
-    /// Shown in dumps; the progress thread's.
-    pub name: Option<CString>,
-    /// What drives it from the beginning.
-    pub progress_mode: ProgressMode,
-    /// For progress threads, now or later.
-    pub thread: ThreadParams,
-}
-
 /// A UCP worker and all that happens on it.
 ///
 /// Whoever is inside the gate owns every `Cell` and `RefCell` here. `closed` is set inside the gate and read anywhere;
@@ -83,7 +66,7 @@ pub struct Worker {
     // Read by every thread, and hardly ever written.
     pub(crate) context: Arc<Context>,
     pub(crate) generation: Generation,
-    ucp: sys::ucp_worker_h,
+    pub(crate) ucp: sys::ucp_worker_h,
     /// No new operation is taken. Set before UCP goes away.
     pub(crate) closed: AtomicBool,
     /// Who may go the quick way: the one thread of a SINGLE worker until that is closed, and nobody in a forked child.
@@ -97,14 +80,14 @@ pub struct Worker {
     pub(crate) identity: Identity,
     pub(crate) wakeup: OnceLock<Wakeup>,
     /// What UCP tells of the worker never changes: once asked for, it is here for every thread.
-    address: OnceLock<Address>,
+    pub(crate) address: OnceLock<Address>,
     pub(crate) max_am_header: OnceLock<usize>,
 
-    _thread: CacheLine,
+    pub(crate) _thread: CacheLine,
     pub(crate) thread: ProgressThread,
 
     // Written by whoever is inside the gate, for each operation.
-    _owned: CacheLine,
+    pub(crate) _owned: CacheLine,
     pub(crate) gate: Gate,
     pub(crate) slab: Slab,
     pub(crate) templates: Templates,
@@ -175,8 +158,8 @@ pub struct Worker {
     pub(crate) window_ends: WindowEnds,
     pub(crate) nudge: Nudge,
     /// Operations that may overtake each other, counted when they have been submitted, and how many of them a fence has waited for. Any thread.
-    unordered: AtomicU64,
-    fenced: AtomicU64,
+    pub(crate) unordered: AtomicU64,
+    pub(crate) fenced: AtomicU64,
     /// Endpoints made so far.
     pub(crate) endpoints_made: Cell<u64>,
     /// UCP's worker is gone.
@@ -184,7 +167,7 @@ pub struct Worker {
     pub(crate) keep: Cell<Option<Arc<Worker>>>,
 
     // Written by any thread.
-    _foreign: CacheLine,
+    pub(crate) _foreign: CacheLine,
     /// Requests that callers let go of from outside the gate. After the end the last one to go drops `keep`.
     pub(crate) foreign: GivenBack<Slot>,
     pub(crate) hub_streams: HubStreams,
@@ -242,131 +225,6 @@ impl std::ops::Deref for Inside<'_> {
 }
 
 impl Worker {
-    /// Creates the UCP worker.
-    pub fn new(context: &Arc<Context>, params: WorkerParams) -> Result<Arc<Self>> {
-        static NUMBER: AtomicU64 = AtomicU64::new(1);
-        context.check_fork()?;
-        // SAFETY: all-zero is valid: the mask says which fields count.
-        let mut ucp_params: sys::ucp_worker_params_t = unsafe { std::mem::zeroed() };
-        ucp_params.field_mask =
-            u64::from(sys::UCP_WORKER_PARAM_FIELD_THREAD_MODE | sys::UCP_WORKER_PARAM_FIELD_CLIENT_ID);
-        ucp_params.client_id = CLIENT_ID;
-        // SERIALIZED takes no lock in data calls either, and lets the worker move between threads.
-        ucp_params.thread_mode = match params.thread_mode {
-            ThreadMode::Single => sys::UCS_THREAD_MODE_SINGLE,
-            _ => sys::UCS_THREAD_MODE_SERIALIZED,
-        };
-        runtime::check_thread_can_be_made()?;
-        let mut ucp = std::ptr::null_mut();
-        // SAFETY: a live context, params with their mask, a valid out-pointer.
-        let create = || unsafe { sys::ucp_worker_create(context.handle(), &ucp_params, &mut ucp) };
-        let (status, logged) =
-            crate::engine::base::log::capture(|| runtime::with_signals_blocked(|| runtime::with_decimal_point(create)));
-        if status != sys::UCS_OK {
-            crate::engine::base::log::hand_on(&logged);
-            let text = crate::engine::base::log::with_reason("UCX could not create a worker".to_owned(), &logged);
-            let text = crate::engine::os::resource_limits::with_shared_memory(text);
-            return Err(Error::new(Status(status.into()), text));
-        }
-        if let Err(error) = context.check_config_applied(&logged) {
-            // SAFETY: just created, nothing uses it.
-            unsafe { sys::ucp_worker_destroy(ucp) };
-            return Err(error);
-        }
-        let identity = Identity::of_this_process(NUMBER.fetch_add(1, Ordering::Relaxed));
-        let progress_mode = params.progress_mode;
-        let worker = Arc::new(Worker {
-            _thread: CacheLine,
-            _owned: CacheLine,
-            _foreign: CacheLine,
-            context: context.clone(),
-            generation: context.generation,
-            gate: Gate::new(params.thread_mode),
-            ucp,
-            name: params.name,
-            identity,
-            spin_ns: if params.spin_ns == 0 { DEFAULT_SPIN_NS } else { params.spin_ns },
-            closed: AtomicBool::new(false),
-            quick: Token::new(if params.thread_mode == ThreadMode::Single { this_thread() } else { 0 }),
-            features: context.features,
-            templates: Templates::new(),
-            special: AtomicBool::new(false),
-            stats: Stats::default(),
-            waiting: WaitRoom::default(),
-            wakeup: OnceLock::new(),
-            thread: ProgressThread::new(params.thread),
-            address: OnceLock::new(),
-            max_am_header: OnceLock::new(),
-            slab: Slab::new(context.request_size),
-            foreign: GivenBack::new(),
-            hub_streams: HubStreams::default(),
-            is_over: Cell::new(false),
-            keep: Cell::new(None),
-            ready: SlotList::default(),
-            live: Cell::new(std::ptr::null()),
-            sends_in_flight: Cell::new(0),
-            due: Due::default(),
-            abandoned: Cell::new(0),
-            flushes: RefCell::default(),
-            unreported: Cell::new(None),
-            flushes_active: Cell::new(0),
-            sequence: Cell::new(0),
-            attention: Cell::new(0),
-            events: RefCell::default(),
-            timers: RefCell::default(),
-            endpoints: RefCell::default(),
-            named: Cell::new(std::ptr::null()),
-            changing: RefCell::default(),
-            ucp_was_busy: Cell::new(false),
-            windows: RefCell::default(),
-            hand: Hand::new(),
-            peers: PeerWatch::default(),
-            streams: Streams::default(),
-            listeners: RefCell::default(),
-            liveness: LivenessClock::default(),
-            places: RefCell::default(),
-            untouched: UntouchedEnds::default(),
-            refusals: Cell::new(0),
-            inbox: Inbox::default(),
-            fast_boxes: FastBoxes::default(),
-            am_handlers: Handlers::default(),
-            fetch_handlers: Handlers::default(),
-            fetches: Fetches::new(),
-            multi_handlers: Handlers::default(),
-            multis: Multis::default(),
-            queue_handlers: QueueHandlers::default(),
-            frames: Arc::default(),
-            rkeys: Rkeys::default(),
-            lock_waits: RefCell::default(),
-            window_ends: WindowEnds::default(),
-            nudge: Nudge::default(),
-            unordered: AtomicU64::new(0),
-            fenced: AtomicU64::new(0),
-            endpoints_made: Cell::new(0),
-            armed: Cell::new(false),
-            event_loop: EventLoop::default(),
-            back_off: BackOff::default(),
-            stuck: Stuck::default(),
-            resting: Resting::default(),
-            delivering: Cell::new(0),
-            own_callbacks: (params.thread_mode == ThreadMode::Single)
-                .then(crate::engine::core::worker::deferred::own_callbacks),
-            coarse_now: Cell::new(clock::now_ns()),
-        });
-        context.late_workers.begin();
-        if let Err(error) = worker.register_handlers().and_then(|()| worker.max_am_header()) {
-            worker.shut_down();
-            return Err(error);
-        }
-        if progress_mode != ProgressMode::Manual {
-            if let Err(error) = worker.start_progress_thread(progress_mode) {
-                worker.shut_down();
-                return Err(error);
-            }
-        }
-        Ok(worker)
-    }
-
     /// Enters the gate for an operation: refuses after a fork, after the end, and on the wrong thread.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Result<Inside<'_>> {
@@ -471,7 +329,7 @@ impl Worker {
         if self.context.has(wanted) {
             Ok(())
         } else {
-            Err(missing_feature(wanted))
+            Err(context::missing_feature(wanted))
         }
     }
 
@@ -582,21 +440,4 @@ impl Drop for Worker {
             );
         }
     }
-}
-
-#[cold]
-pub(crate) fn missing_feature(wanted: u64) -> Error {
-    let name = match wanted {
-        feature::TAG => "UCXX_FEATURE_TAG",
-        feature::STREAM => "UCXX_FEATURE_STREAM",
-        feature::AM => "UCXX_FEATURE_AM",
-        feature::RMA => "UCXX_FEATURE_RMA",
-        feature::ATOMIC => "UCXX_FEATURE_ATOMIC",
-        _ if wanted == feature::RMA | feature::ATOMIC => "UCXX_FEATURE_RMA or UCXX_FEATURE_ATOMIC",
-        _ => "UCXX_FEATURE_WAKEUP",
-    };
-    Error::new(
-        Status::UNSUPPORTED,
-        format!("context: made without {name}; ask for it in ucxx_context_params_t.features"),
-    )
 }

@@ -1,11 +1,11 @@
 //! The receiving end of a stream: what comes goes into envelopes of a link that produces, and becomes chunks in the order in which it was sent.
 
 use crate::engine::base::status::Status;
+use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
-use crate::engine::hub::memory::METADATA;
 use crate::engine::hub::stream::slot::Mail;
 use crate::engine::hub::stream::stream::{HubStream, Stage, Work};
-use crate::engine::messaging::tag::tag::Part;
+use crate::engine::wire::hub_stream::METADATA;
 use crate::engine::wire::hub_stream::{StreamHeader, Tells};
 
 /// A sender with less credit is always told when there is more, however small the window.

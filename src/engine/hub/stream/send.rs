@@ -1,11 +1,11 @@
 //! The sending end of a stream: chunks of a link that consumes go out, and are consumed when the other side has them.
 
 use crate::engine::base::status::Status;
+use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::operation::{flag, OpParams};
 use crate::engine::hub::lease::Refusal;
-use crate::engine::hub::memory::METADATA;
 use crate::engine::hub::stream::stream::{HubStream, Stage, Work};
-use crate::engine::messaging::tag::tag::Part;
+use crate::engine::wire::hub_stream::METADATA;
 use crate::engine::wire::hub_stream::{StreamHeader, Tells};
 
 /// From here on a chunk waits at its sender until UCX puts it straight into its envelope; what is shorter is copied on its way. See docs/hub.md.

@@ -3,13 +3,13 @@
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::message::{self, Message};
 use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::Slot;
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::stream::stream::HubStream;
 use crate::engine::messaging::am::send::Front;
-use crate::engine::messaging::tag::tag::Part;
 use crate::engine::wire::header;
 use crate::engine::wire::hub_stream::{StreamHeader, Tells};
 use std::cell::Cell;

@@ -6,10 +6,10 @@
 
 use crate::engine::core::channel::message::{Form, Sort};
 use crate::engine::core::channel::receive::put_down;
-use crate::engine::core::endpoint::credits;
 use crate::engine::core::request::inline_buffer::{copy_short, INLINE};
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::wire::compact_header::Short;
+use crate::engine::wire::credit;
 use crate::engine::wire::header::{flag, Question};
 
 impl Worker {
@@ -29,7 +29,7 @@ impl Worker {
 
     #[inline(always)]
     fn take_in_quickly<const EIGHT: bool>(&self, short: Short<'_>, question: Option<Question>) -> bool {
-        const { assert!(INLINE < credits::UNIT) };
+        const { assert!(INLINE < credit::UNIT) };
         let (all, header_length) = (short.rest(), usize::from(short.second_byte()));
         // Either the header or the data.
         if EIGHT && (all.len() != 8 || header_length & !8 != 0) {
@@ -50,7 +50,7 @@ impl Worker {
             && endpoint.order.is_next(short.sequence())
             && all.len() <= INLINE - 16
             && !(EIGHT && (self.armed.get() || endpoint.awaits_credit()));
-        if !simple || !endpoint.credits.receive_quickly(credits::LEAST) {
+        if !simple || !endpoint.credits.receive_quickly(credit::LEAST) {
             return false;
         }
         endpoint.heard();
@@ -68,7 +68,7 @@ impl Worker {
         };
         inbound.data = room.cast();
         inbound.form = Form::Copied;
-        inbound.charge = credits::LEAST;
+        inbound.charge = credit::LEAST;
         inbound.received = false;
         inbound.reply = std::ptr::null();
         let told = match question {

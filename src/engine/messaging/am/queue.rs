@@ -16,6 +16,7 @@ use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
 use crate::engine::core::request::inflight::{Out, Submission};
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot, SlotPointer, Ticket};
+use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::wait;
@@ -25,9 +26,8 @@ use crate::engine::messaging::am::send::Outgoing;
 use crate::engine::messaging::fetch::request::Making;
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
-use crate::engine::ucx::request_param::Param;
 use crate::engine::wire::header;
-use crate::engine::wire::ucxx_am::{CallbackName, Envelope};
+use crate::engine::wire::ucxx_am::{CallbackName, Envelope, UCXX_ID};
 use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -35,8 +35,6 @@ use std::ffi::c_void;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// UCP's id for it.
-pub(crate) const UCXX_ID: u32 = 0;
 /// Of `front`: nothing waits.
 const NONE: u64 = u64::MAX;
 const NOBODY: &str = "nobody here has an endpoint to its sender";

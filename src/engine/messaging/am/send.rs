@@ -5,20 +5,20 @@
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::admission::Need;
-use crate::engine::core::endpoint::credits;
 use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::buffer::{describe_parts, memory_type_of, Part};
 use crate::engine::core::request::inflight::{Out, Submission};
 use crate::engine::core::request::inline_buffer::{copy_short, put_header, INLINE};
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot};
+use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::messaging::tag::tag::{describe_parts, memory_type_of, Part};
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
-use crate::engine::ucx::request_param::Param;
 use crate::engine::wire::compact_header;
+use crate::engine::wire::credit;
 use crate::engine::wire::header::{self, Header, Question, AM_ID, HEADER};
 use crate::sys;
 
@@ -76,13 +76,13 @@ impl Outgoing {
         let hub = if params.flags & flag::HUB != 0 { header::flag::HUB } else { 0 };
         let flags = told(params.memory_type) | reply | hub;
         let protocol = protocol(length, params.flags);
-        let charge = credits::charge(if protocol == sys::UCP_AM_SEND_FLAG_RNDV { 0 } else { length });
+        let charge = credit::charge(if protocol == sys::UCP_AM_SEND_FLAG_RNDV { 0 } else { length });
         Outgoing { id, user_header: header.len() as u16, flags, charge, protocol, ..Self::NOTHING }
     }
 
     pub(crate) fn question(id: u16, user_header: usize, flags: u16, length: usize) -> Self {
         let (kind, protocol) = (header::Kind::Ask, sys::UCP_AM_SEND_FLAG_EAGER);
-        let charge = credits::charge(length);
+        let charge = credit::charge(length);
         Outgoing { kind, id, user_header: user_header as u16, flags, charge, protocol, ..Self::NOTHING }
     }
 
@@ -109,7 +109,7 @@ impl Outgoing {
     /// The data is to wait at its sender.
     fn wait_for_receiver(&mut self) {
         self.protocol = sys::UCP_AM_SEND_FLAG_RNDV;
-        self.charge = credits::charge(0);
+        self.charge = credit::charge(0);
     }
 
     /// The data of the answer to this question is to wait at its sender.

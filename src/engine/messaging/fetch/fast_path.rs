@@ -3,19 +3,19 @@
 
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::message::Form;
-use crate::engine::core::endpoint::credits;
 use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::fast_path::Quick;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::inline_buffer::{copy_short, put_pair, INLINE};
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Part as Of, Slot};
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::messaging::am::fast_path::Quick;
 use crate::engine::messaging::am::send::{told, Outgoing};
 use crate::engine::messaging::fetch::reply::{Fetch, ANSWERED};
 use crate::engine::messaging::fetch::request::put_down;
 use crate::engine::ucx::memory_type;
 use crate::engine::wire::compact_header::{self, Short};
+use crate::engine::wire::credit;
 use crate::engine::wire::header::{self, Header, Question};
 use crate::sys;
 use std::ffi::c_void;
@@ -117,8 +117,8 @@ impl Quick<'_> {
         // SAFETY: a live endpoint, its worker entered, which keeps the slot, which has all of it.
         let posted = unsafe { to.send_packed(true, ask, compact_header::QUESTION + header_length) };
         // What follows has time: the answer does not come in before the next pass.
-        to.credits.spend(credits::LEAST);
-        to.sent_message(posted, credits::LEAST);
+        to.credits.spend(credit::LEAST);
+        to.sent_message(posted, credit::LEAST);
         worker.slab.take(slot);
         slot.begin(Kind::Fetch, params, capacity as u64, 0, out.is_wanted());
         slot.go_into(id, buffer, capacity, params);

@@ -5,17 +5,18 @@
 //! for the send window when there are many.
 
 use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::channel::dispatch::AT_ONCE;
 use crate::engine::core::channel::message::{self, Message};
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::endpoint::send_window::MOST_OWED;
+use crate::engine::core::request::buffer::{describe_parts, memory_type_of, Part};
 use crate::engine::core::request::inflight::{Out, Submission};
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{self, Kind, Slot};
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::wait;
 use crate::engine::messaging::am::send::Outgoing;
-use crate::engine::messaging::tag::tag::{describe_parts, memory_type_of, Part};
 use crate::engine::wire::header::{self, HEADER};
 use crate::sys;
 use std::ffi::c_void;
@@ -137,10 +138,6 @@ impl Fetch {
 
 /// In `Slot::outside`.
 pub(crate) const ANSWERED: u8 = 1;
-
-/// Refusals that UCP may have beyond the send window: whoever waits for one may have to come before there is room in that. And other messages of the library's own that
-/// a peer can have made without end.
-pub(crate) const AT_ONCE: u32 = 64;
 
 /// What an answer says beside its data.
 #[derive(Clone, Copy)]

@@ -11,9 +11,9 @@ use crate::engine::core::channel::message::Form;
 use crate::engine::core::channel::receive::Arrived;
 use crate::engine::core::channel::receive_buffers::{Allocator, Buffers};
 use crate::engine::core::endpoint::admission::Need;
-use crate::engine::core::endpoint::credits;
 use crate::engine::core::endpoint::endpoint::Endpoint;
-use crate::engine::core::endpoint::flush::ended;
+use crate::engine::core::request::buffer::{describe_parts, memory_type_of, Part};
+use crate::engine::core::request::completion::ended;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::inline_buffer::copy_short;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
@@ -23,9 +23,9 @@ use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::messaging::am::send::Outgoing;
-use crate::engine::messaging::tag::tag::{describe_parts, memory_type_of, Part};
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
+use crate::engine::wire::credit::LONGEST_QUESTION;
 use crate::engine::wire::header::{self, Answer, Header, Question, HEADER};
 use crate::sys::{self, Posted};
 use std::ffi::c_void;
@@ -86,10 +86,6 @@ impl Asked {
     pub(crate) const ATOMIC: Asked =
         Asked { kind: Kind::Atomic, feature: feature::ATOMIC, id: 0, flags: header::flag::ATOMIC };
 }
-
-/// More than this does not come along with a question, as its receiver would have to hold it.
-pub(crate) const LONGEST_QUESTION: usize = 8 << 20;
-const _: () = assert!(LONGEST_QUESTION < credits::UNITS as usize * credits::UNIT);
 
 impl Endpoint {
     /// Asks the peer's handler for what it has to say.

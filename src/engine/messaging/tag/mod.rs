@@ -1,6 +1,7 @@
 //! Tag messages: plain and scattered (`tag`), looked for first (`probe`), several buffers in one
 //! call (`multi_*`).
 
+pub mod fast_path;
 pub(crate) mod multi_common;
 pub(crate) mod multi_recv;
 pub(crate) mod multi_send;

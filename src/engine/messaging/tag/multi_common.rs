@@ -7,9 +7,9 @@
 
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::receive_buffers::Buffers;
+use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::request::{mark, Kind, Part as Of, Slot, Ticket, USER};
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::messaging::tag::tag::Part;
 use crate::engine::wire::ucxx_multi::Announced;
 use crossbeam_queue::ArrayQueue;
 use std::cell::RefCell;

@@ -10,18 +10,18 @@
 
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::receive_buffers::Allocator;
+use crate::engine::core::request::completion::on_received;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Part as Of, Slot, Ticket};
+use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::messaging::fetch::request::Making;
 use crate::engine::messaging::tag::multi_common::{Incoming, Stage};
-use crate::engine::messaging::tag::tag::on_received;
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
-use crate::engine::ucx::request_param::Param;
 use crate::engine::wire::ucxx_multi::{Announced, Announcement, FRAMES, HEADER};
 use crate::sys;
 use std::collections::HashSet;

@@ -6,16 +6,16 @@
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Part as Of, Slot};
+use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::wait;
 use crate::engine::messaging::tag::multi_common::Multi;
-use crate::engine::messaging::tag::tag::Part;
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
-use crate::engine::ucx::request_param::Param;
 use crate::engine::wire::ucxx_multi::{self, headers_for, Announced};
 use crate::sys;
 use std::ffi::c_void;

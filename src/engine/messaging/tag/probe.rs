@@ -1,14 +1,14 @@
 //! Looking for messages that have arrived and were not received: with a handle that takes one out of matching.
 
 use crate::engine::base::status::{Error, Result};
+use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, RecvInfo, Submitted};
 use crate::engine::core::request::request::{self, Kind};
+use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::{Inside, Worker};
-use crate::engine::messaging::tag::tag::Part;
 use crate::engine::ucx::context::feature;
-use crate::engine::ucx::request_param::Param;
 use crate::sys;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -144,5 +144,5 @@ unsafe extern "C" fn on_dropped(
     user_data: *mut c_void,
 ) {
     // SAFETY: the request is a slot of ours that UCP was given; the tail of the two kinds of callback is the same.
-    unsafe { crate::engine::core::endpoint::flush::on_sent(request, status, user_data) };
+    unsafe { crate::engine::core::request::completion::on_sent(request, status, user_data) };
 }

@@ -3,32 +3,22 @@
 //! Cost of the inline path, beyond UCP's own: one thread check, one load for fork and one for the endpoint, a slot from the
 //! free list, and three counters. No allocation, no lock (but MULTI's own), no read-modify-write, no system call.
 
-use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::base::status::{Error, Result};
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::Endpoint;
-use crate::engine::core::endpoint::flush::ended;
+use crate::engine::core::request::buffer::{common_memory_type, describe_parts, memory_type_of, Part};
+use crate::engine::core::request::completion::on_received;
 use crate::engine::core::request::inflight::{Out, Submission};
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
-use crate::engine::core::request::request::{Kind, Slot, UCP};
+use crate::engine::core::request::request::Kind;
+use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
-use crate::engine::ucx::request_param::Param;
 use crate::sys;
 use std::ffi::c_void;
-
-/// One part of a scattered message.
-#[derive(Clone, Copy)]
-pub struct Part {
-    /// May be null when `length` is 0.
-    pub data: *mut c_void,
-    /// Bytes.
-    pub length: usize,
-    /// `UCXX_MEMORY_*`.
-    pub memory_type: i32,
-}
 
 /// Local completion of a send: the buffer is free again. A synchronous send also waits until the message was matched.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -294,94 +284,4 @@ impl Worker {
         let posted = call(buffer, count, param.as_ptr());
         self.submitted(slot, posted, Submission { endpoint: params.source(), params, length: 0, tag: 0 }, out)
     }
-}
-
-#[inline(always)]
-pub(crate) fn memory_type_of(
-    worker: &Worker,
-    parts: &[Part],
-    params: &OpParams,
-) -> Result<Option<sys::ucs_memory_type_t>> {
-    match parts {
-        [part] => memory_type::to_ucx(&worker.context, part.memory_type),
-        _ => common_memory_type(worker, parts, params),
-    }
-}
-
-/// The one memory type that all parts share: UCP takes a list of one type only.
-fn common_memory_type(worker: &Worker, parts: &[Part], params: &OpParams) -> Result<Option<sys::ucs_memory_type_t>> {
-    let mut types =
-        parts.iter().filter(|part| part.length > 0).map(|part| memory_type::to_ucx(&worker.context, part.memory_type));
-    let Some(first) = types.next() else { return memory_type::to_ucx(&worker.context, params.memory_type) };
-    let first = first?;
-    for (index, other) in types.enumerate() {
-        if other? != first {
-            let text = format!("buffers: the memory type of number {} differs from that of those before it", index + 1);
-            return Err(Error::new(Status::UNSUPPORTED, text));
-        }
-    }
-    Ok(first)
-}
-
-/// Buffer and count for UCP: a list in the slot's own memory (true), or the one part there is. Parts of length 0 are left out.
-#[inline(always)]
-pub(crate) fn describe_parts(slot: &Slot, parts: &[Part]) -> (*mut c_void, usize, bool) {
-    match parts {
-        [part] => (part.data, part.length, false),
-        _ => list_parts(slot, parts),
-    }
-}
-
-fn list_parts(slot: &Slot, parts: &[Part]) -> (*mut c_void, usize, bool) {
-    let mut filled = parts.iter().filter(|part| part.length > 0);
-    match (filled.next(), filled.next()) {
-        (None, _) => return (std::ptr::null_mut(), 0, false),
-        (Some(only), None) => return (only.data, only.length, false),
-        _ => {}
-    }
-    // SAFETY: the slot was taken a moment ago: nobody else has the list.
-    let list = unsafe { &mut *slot.iov.get() };
-    list.clear();
-    list.extend(
-        parts
-            .iter()
-            .filter(|part| part.length > 0)
-            .map(|part| sys::ucp_dt_iov_t { buffer: part.data, length: part.length }),
-    );
-    (list.as_mut_ptr().cast(), list.len(), true)
-}
-
-/// UCP is done with a receive; perhaps before the call that posted it has returned.
-pub(crate) unsafe extern "C" fn on_received(
-    request: *mut c_void,
-    status: sys::ucs_status_t,
-    info: *const sys::ucp_tag_recv_info_t,
-    _user_data: *mut c_void,
-) {
-    // SAFETY: the request memory that UCP was given is a slot, and stays one until it completes, here. UCP calls back
-    // inside progress or another call of ours, hence inside the gate.
-    let slot = unsafe { &*request.cast::<Slot>() };
-    // SAFETY: UCP passes a valid info, or none.
-    let info = unsafe { info.as_ref() };
-    if let (sys::UCS_OK, Some(info), true) = (status, info, slot.is_plain()) {
-        slot.length.set(info.length as u64);
-        slot.tag.set(info.sender_tag);
-        return slot.complete_quickly();
-    }
-    received(slot, status, info);
-}
-
-/// A receive that something waits for beside its request, or that did not end well.
-#[inline(never)]
-extern "C" fn received(slot: &Slot, status: sys::ucs_status_t, info: Option<&sys::ucp_tag_recv_info_t>) {
-    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let status = Status(status.into());
-        let info = info.filter(|_| matches!(status, Status::OK | Status::MESSAGE_TRUNCATED));
-        // Its caller may have been told an end already.
-        if slot.hold.get() & UCP == 0 {
-            slot.length.set(info.map_or(0, |info| info.length as u64));
-            slot.tag.set(info.map_or(0, |info| info.sender_tag));
-        }
-        ended(slot, status);
-    }));
 }

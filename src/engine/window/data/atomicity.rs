@@ -4,14 +4,14 @@
 use crate::engine::base::status::Result;
 use crate::engine::os::process_identity;
 use crate::engine::window::data::data::Place;
-use crate::engine::window::data::element_type::{Domain, ElementType, Reduce};
 use crate::engine::window::data::exclusive_bulk::Single;
 use crate::engine::window::data::reduce::{self, Update};
 use crate::engine::window::data::thread_lane;
 use crate::engine::window::lock::rw_lock::Patience;
 use crate::engine::window::store_fence;
-use crate::engine::window::sync_constants::LockType;
 use crate::engine::window::window::{Target, Window};
+use crate::engine::wire::element_type::{Domain, ElementType, Reduce};
+use crate::engine::wire::sync_constants::LockType;
 use std::sync::atomic::Ordering;
 
 impl Window {

@@ -14,11 +14,11 @@
 //! system call. On memory that is not mapped two system calls, and for accumulates three and the lock.
 
 use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::os::own_memory::Way;
 use crate::engine::os::process_identity;
 use crate::engine::rma::put_get;
-use crate::engine::window::access::{Piece, Process, Reach, Way, PIECES};
+use crate::engine::window::access::{Piece, Process, Reach, PIECES};
 use crate::engine::window::data::datatype_layout::{one_piece, together, Layout};
-use crate::engine::window::data::element_type::{Domain, ElementType, Reduce};
 use crate::engine::window::data::gather::AT_ONCE;
 use crate::engine::window::data::reduce::{self, Update};
 use crate::engine::window::epoch::Call;
@@ -26,6 +26,7 @@ use crate::engine::window::remote::origin::Ask;
 use crate::engine::window::remote::outstanding::Call as Asking;
 use crate::engine::window::store_fence;
 use crate::engine::window::window::{Flavor, Target, Window};
+use crate::engine::wire::element_type::{Domain, ElementType, Reduce};
 use crate::engine::wire::window::{What, WindowHeader};
 use std::sync::atomic::Ordering;
 

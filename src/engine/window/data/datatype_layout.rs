@@ -8,7 +8,7 @@
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::window::data::element_type::ElementType;
+use crate::engine::wire::element_type::ElementType;
 use std::ops::Range;
 
 /// `ucxx_block_t`: one block of an explicit list, in elements.

@@ -9,10 +9,10 @@
 use crate::engine::rma::put_get;
 use crate::engine::window::access::Reach;
 use crate::engine::window::data::data::Place;
-use crate::engine::window::data::element_type::{Domain, Reduce};
 use crate::engine::window::data::reduce::Update;
 use crate::engine::window::store_fence;
 use crate::engine::window::window::Window;
+use crate::engine::wire::element_type::{Domain, Reduce};
 
 impl Window {
     /// Where so many bytes of a target begin, if they are mapped, and inside its memory.

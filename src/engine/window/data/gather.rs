@@ -7,10 +7,11 @@
 //! Cost: two lists for each call, and a search among the blocks of a turn for each of them.
 
 use crate::engine::base::status::Result;
-use crate::engine::window::access::{Piece, Process, Way, PIECES};
-use crate::engine::window::data::element_type::Reduce;
+use crate::engine::os::own_memory::Way;
+use crate::engine::window::access::{Piece, Process, PIECES};
 use crate::engine::window::data::reduce::Update;
 use crate::engine::window::window::Window;
+use crate::engine::wire::element_type::Reduce;
 
 /// Bytes that are fetched in a turn.
 pub(crate) const AT_ONCE: usize = 64 << 10;
@@ -115,7 +116,7 @@ impl Window {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::engine::window::data::element_type::ElementType;
+    use crate::engine::wire::element_type::ElementType;
 
     fn turn(room: &mut [u64]) -> Turn<'_> {
         Turn { room, used: 0, pieces: Vec::new(), updates: Vec::new() }

@@ -4,7 +4,6 @@
 pub(crate) mod atomicity;
 pub mod data;
 pub mod datatype_layout;
-pub mod element_type;
 pub mod exclusive_bulk;
 pub(crate) mod fast_path;
 pub(crate) mod gather;

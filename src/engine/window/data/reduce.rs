@@ -12,10 +12,10 @@
 //! element 7 ns atomically and 3 under a lock; 512 take 2.6 us and 0.05; 128 Ki take 0.68 ms (5.2 ns each) and 0.020 ms (0.15 ns each). So a
 //! lock of 15 ns is won back from the third element on, as far as nobody else wants it.
 
-use crate::engine::window::data::element_type::{Domain, ElementType, Reduce};
 #[cfg(target_arch = "x86_64")]
 use crate::engine::window::data::long_double::{complex_product, LongDouble};
 use crate::engine::window::data::simd::combine_all;
+use crate::engine::wire::element_type::{Domain, ElementType, Reduce};
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
 /// Bytes that go into `result` at a time: what was copied is still in the first cache when it is combined.

@@ -19,16 +19,17 @@
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::Result;
+use crate::engine::os::own_memory::Way;
 use crate::engine::rma::put_get;
-use crate::engine::window::access::{Reach, Way};
+use crate::engine::window::access::Reach;
 use crate::engine::window::control_words::Ended;
 use crate::engine::window::data::data::Place;
-use crate::engine::window::data::element_type::{Domain, ElementType, Reduce};
 use crate::engine::window::data::reduce::{self, Update};
 use crate::engine::window::delegation::slot::{Errand, Slot, MOST};
 use crate::engine::window::delegation::slot_state::Claim;
-use crate::engine::window::sync_constants::LockType;
 use crate::engine::window::window::{Target, Window};
+use crate::engine::wire::element_type::{Domain, ElementType, Reduce};
+use crate::engine::wire::sync_constants::LockType;
 use crate::engine::wire::window::What;
 use std::cell::Cell;
 use std::hint::spin_loop;

@@ -1,7 +1,7 @@
 //! The slot in which something is handed over to the target of a window, as it stands in memory that processes share: see `window_mail`, and `window_turns` for who may do what with it.
 
-use crate::engine::window::data::element_type::{ElementType, Reduce};
 use crate::engine::window::delegation::slot_state::Turns;
+use crate::engine::wire::element_type::{ElementType, Reduce};
 use crate::engine::wire::window::What;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -14,7 +14,7 @@ use crate::engine::base::clock;
 use crate::engine::base::futex::{look_in_turns, SharedWord};
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::base::sync::{in_one_order, AtomicU64, Ordering};
-use crate::engine::window::sync_constants::LockType;
+use crate::engine::wire::sync_constants::LockType;
 use std::time::Duration;
 
 /// Of `state`: one more than the rank of who holds the lock alone, or is about to.

@@ -18,8 +18,8 @@ use crate::engine::core::channel::dispatch;
 use crate::engine::group::service::Held;
 use crate::engine::window::lock::rw_lock::Patience;
 use crate::engine::window::store_fence;
-use crate::engine::window::sync_constants::LockType;
 use crate::engine::window::window::Window;
+use crate::engine::wire::sync_constants::LockType;
 use crate::engine::wire::window::WindowHeader;
 use std::collections::VecDeque;
 

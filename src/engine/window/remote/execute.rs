@@ -8,14 +8,15 @@
 //! accumulate. All other memory stays as it is, as its owner has promised, and costs nothing.
 
 use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::os::own_memory::Way;
 use crate::engine::rma::put_get;
-use crate::engine::window::access::{Piece, Process, Reach, Way};
+use crate::engine::window::access::{Piece, Process, Reach};
 use crate::engine::window::data::data::{check_attached, swap_there, Place};
 use crate::engine::window::data::datatype_layout::Layout;
-use crate::engine::window::data::element_type::{Domain, Reduce};
 use crate::engine::window::data::reduce::{self, Update};
 use crate::engine::window::remote::origin::AT_ONCE;
 use crate::engine::window::window::{Target, Window};
+use crate::engine::wire::element_type::{Domain, Reduce};
 use crate::engine::wire::window::{content_of, Content, What, WindowHeader};
 use std::sync::atomic::Ordering;
 
@@ -156,7 +157,7 @@ impl Window {
             Reach::Mapped(base) => base,
             Reach::Process(_, base) => std::ptr::with_exposed_provenance_mut(base as usize),
             _ => {
-                let layout = Layout::contiguous(crate::engine::window::data::element_type::ElementType::Byte, bytes)?;
+                let layout = Layout::contiguous(crate::engine::wire::element_type::ElementType::Byte, bytes)?;
                 check_attached(own, at, &layout)?;
                 return Ok((std::ptr::with_exposed_provenance_mut(at as usize), bytes as usize));
             }

@@ -17,11 +17,11 @@
 use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{self, Slot};
 use crate::engine::group::service::Service;
-use crate::engine::messaging::tag::tag::Part;
 use crate::engine::ucx::memory_type;
 use crate::engine::window::control_words::Ended;
 use crate::engine::window::data::data::{edges_of, Side};

@@ -5,11 +5,12 @@ use crate::engine::base::seed::Random;
 use crate::engine::core::worker::test_workers::new_worker;
 use crate::engine::group::bootstrap::bootstrap::{BootstrapKind, BootstrapParams};
 use crate::engine::group::group::{Group, GroupParams};
+use crate::engine::os::own_memory::Way;
 use crate::engine::ucx::context::{Context, ContextParams};
-use crate::engine::window::access::{Process, Way};
+use crate::engine::window::access::Process;
 use crate::engine::window::create::Wanted;
-use crate::engine::window::data::element_type::{ElementType, Reduce};
 use crate::engine::window::window::{Flavor, WindowParams};
+use crate::engine::wire::element_type::{ElementType, Reduce};
 use crate::engine::wire::window::encode_piece;
 
 const REGION: usize = 256;

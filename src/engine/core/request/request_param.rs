@@ -27,7 +27,7 @@ impl Param {
         // SAFETY: writes to fields of a struct that is ours.
         unsafe {
             (*place).op_attr_mask = sys::UCP_OP_ATTR_FIELD_REQUEST | sys::UCP_OP_ATTR_FIELD_CALLBACK;
-            (*place).cb.send = Some(crate::engine::core::endpoint::flush::on_sent);
+            (*place).cb.send = Some(crate::engine::core::request::completion::on_sent);
         }
         param
     }
@@ -99,7 +99,7 @@ impl Templates {
         let made = |receive: bool, memory_type| {
             let mut param = Param::without_request();
             if receive {
-                param.receive(Some(crate::engine::messaging::tag::tag::on_received));
+                param.receive(Some(crate::engine::core::request::completion::on_received));
             }
             param.memory_type(memory_type);
             UnsafeCell::new(param)

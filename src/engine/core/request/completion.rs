@@ -1,0 +1,77 @@
+//! UCP's word that an operation has ended, on its way to `Worker::complete`.
+//!
+//! UCP may call back before the call that started the operation has returned: that call then finds `mark::INLINE`, and completes it.
+
+use crate::engine::base::status::Status;
+use crate::engine::core::request::request::{mark, Slot, UCP};
+use crate::sys::{self, Posted};
+use std::ffi::c_void;
+
+/// How an internal operation left its call. UCP may have called back before it returned.
+pub(crate) fn posted(slot: &Slot, pointer: sys::ucs_status_ptr_t) -> Posted {
+    match Posted::from_pointer(pointer) {
+        Posted::Pending if slot.has_mark(mark::INLINE) => match slot.reason.get() {
+            0 => Posted::Done,
+            status => Posted::Failed(status as sys::ucs_status_t),
+        },
+        other => other,
+    }
+}
+
+/// UCP is done with an operation; perhaps before the call that started it has returned, which is left to that call.
+pub(crate) fn ended(slot: &Slot, status: Status) {
+    if slot.worker().is_over.get() {
+        // A late worker of UCP's (see `late_workers`): everybody has been told.
+    } else if slot.hold.get() & UCP != 0 {
+        slot.worker().abandoned_is_back(slot);
+    } else if slot.has_mark(mark::SUBMITTING) {
+        slot.add_mark(mark::INLINE);
+        slot.reason.set(status.0);
+    } else {
+        slot.worker().complete(slot, status);
+    }
+}
+
+/// UCP is done with a send, a flush or a close.
+pub(crate) unsafe extern "C" fn on_sent(request: *mut c_void, status: sys::ucs_status_t, _user_data: *mut c_void) {
+    let _ = std::panic::catch_unwind(|| {
+        // SAFETY: the request memory that UCP was given is a slot, and stays one until it completes, here. UCP calls back
+        // inside progress or another call of ours, hence inside the gate.
+        ended(unsafe { &*request.cast::<Slot>() }, Status(status.into()));
+    });
+}
+
+/// UCP is done with a receive; perhaps before the call that posted it has returned.
+pub(crate) unsafe extern "C" fn on_received(
+    request: *mut c_void,
+    status: sys::ucs_status_t,
+    info: *const sys::ucp_tag_recv_info_t,
+    _user_data: *mut c_void,
+) {
+    // SAFETY: the request memory that UCP was given is a slot, and stays one until it completes, here. UCP calls back
+    // inside progress or another call of ours, hence inside the gate.
+    let slot = unsafe { &*request.cast::<Slot>() };
+    // SAFETY: UCP passes a valid info, or none.
+    let info = unsafe { info.as_ref() };
+    if let (sys::UCS_OK, Some(info), true) = (status, info, slot.is_plain()) {
+        slot.length.set(info.length as u64);
+        slot.tag.set(info.sender_tag);
+        return slot.complete_quickly();
+    }
+    received(slot, status, info);
+}
+
+/// A receive that something waits for beside its request, or that did not end well.
+#[inline(never)]
+extern "C" fn received(slot: &Slot, status: sys::ucs_status_t, info: Option<&sys::ucp_tag_recv_info_t>) {
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let status = Status(status.into());
+        let info = info.filter(|_| matches!(status, Status::OK | Status::MESSAGE_TRUNCATED));
+        // Its caller may have been told an end already.
+        if slot.hold.get() & UCP == 0 {
+            slot.length.set(info.map_or(0, |info| info.length as u64));
+            slot.tag.set(info.map_or(0, |info| info.sender_tag));
+        }
+        ended(slot, status);
+    }));
+}

@@ -1,0 +1,187 @@
+//! Making a worker.
+
+use crate::engine::base::backoff::BackOff;
+use crate::engine::base::cache_line::CacheLine;
+use crate::engine::base::clock;
+use crate::engine::base::counters::Stats;
+use crate::engine::base::remote_free_list::GivenBack;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::channel::handler_table::Handlers;
+use crate::engine::core::channel::receive::Inbox;
+use crate::engine::core::channel::shm_channel::FastBoxes;
+use crate::engine::core::endpoint::admission::Hand;
+use crate::engine::core::endpoint::liveness::LivenessClock;
+use crate::engine::core::endpoint::parked_endpoints::UntouchedEnds;
+use crate::engine::core::endpoint::process_watch::PeerWatch;
+use crate::engine::core::request::pending_callbacks::Due;
+use crate::engine::core::request::request_param::Templates;
+use crate::engine::core::request::slab::Slab;
+use crate::engine::core::request::slot_list::SlotList;
+use crate::engine::core::worker::event_loop::EventLoop;
+use crate::engine::core::worker::gate::{this_thread, Gate, ThreadMode};
+use crate::engine::core::worker::progress_thread::{ProgressMode, ProgressThread, ThreadParams};
+use crate::engine::core::worker::stuck_descriptor::Stuck;
+use crate::engine::core::worker::wait::WaitRoom;
+use crate::engine::core::worker::wake_hint::Nudge;
+use crate::engine::core::worker::wakeup::Resting;
+use crate::engine::core::worker::worker::{Worker, CLIENT_ID};
+use crate::engine::hub::stream::registry::HubStreams;
+use crate::engine::messaging::am::queue_callbacks::QueueHandlers;
+use crate::engine::messaging::fetch::pending_table::Fetches;
+use crate::engine::messaging::stream::Streams;
+use crate::engine::messaging::tag::multi_common::Multis;
+use crate::engine::os::fork::Token;
+use crate::engine::os::process_identity::Identity;
+use crate::engine::rma::remote_key::Rkeys;
+use crate::engine::ucx::context::Context;
+use crate::engine::ucx::runtime;
+use crate::engine::window::pending_requests::WindowEnds;
+use crate::sys;
+use std::cell::{Cell, RefCell};
+use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// How long a call that waits polls before it sleeps, when the worker's parameters do not say.
+const DEFAULT_SPIN_NS: u64 = 50_000;
+
+/// What a worker is made from, checked.
+pub struct WorkerParams {
+    /// Who may call.
+    pub thread_mode: ThreadMode,
+    /// How long waiting calls poll before they sleep; 0 for the default.
+    pub spin_ns: u64,
+    /// Shown in dumps; the progress thread's.
+    pub name: Option<CString>,
+    /// What drives it from the beginning.
+    pub progress_mode: ProgressMode,
+    /// For progress threads, now or later.
+    pub thread: ThreadParams,
+}
+
+impl Worker {
+    /// Creates the UCP worker.
+    pub fn new(context: &Arc<Context>, params: WorkerParams) -> Result<Arc<Self>> {
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        context.check_fork()?;
+        // SAFETY: all-zero is valid: the mask says which fields count.
+        let mut ucp_params: sys::ucp_worker_params_t = unsafe { std::mem::zeroed() };
+        ucp_params.field_mask =
+            u64::from(sys::UCP_WORKER_PARAM_FIELD_THREAD_MODE | sys::UCP_WORKER_PARAM_FIELD_CLIENT_ID);
+        ucp_params.client_id = CLIENT_ID;
+        // SERIALIZED takes no lock in data calls either, and lets the worker move between threads.
+        ucp_params.thread_mode = match params.thread_mode {
+            ThreadMode::Single => sys::UCS_THREAD_MODE_SINGLE,
+            _ => sys::UCS_THREAD_MODE_SERIALIZED,
+        };
+        runtime::check_thread_can_be_made()?;
+        let mut ucp = std::ptr::null_mut();
+        // SAFETY: a live context, params with their mask, a valid out-pointer.
+        let create = || unsafe { sys::ucp_worker_create(context.handle(), &ucp_params, &mut ucp) };
+        let (status, logged) =
+            crate::engine::base::log::capture(|| runtime::with_signals_blocked(|| runtime::with_decimal_point(create)));
+        if status != sys::UCS_OK {
+            crate::engine::base::log::hand_on(&logged);
+            let text = crate::engine::base::log::with_reason("UCX could not create a worker".to_owned(), &logged);
+            let text = crate::engine::os::resource_limits::with_shared_memory(text);
+            return Err(Error::new(Status(status.into()), text));
+        }
+        if let Err(error) = context.check_config_applied(&logged) {
+            // SAFETY: just created, nothing uses it.
+            unsafe { sys::ucp_worker_destroy(ucp) };
+            return Err(error);
+        }
+        let identity = Identity::of_this_process(NUMBER.fetch_add(1, Ordering::Relaxed));
+        let progress_mode = params.progress_mode;
+        let worker = Arc::new(Worker {
+            _thread: CacheLine,
+            _owned: CacheLine,
+            _foreign: CacheLine,
+            context: context.clone(),
+            generation: context.generation,
+            gate: Gate::new(params.thread_mode),
+            ucp,
+            name: params.name,
+            identity,
+            spin_ns: if params.spin_ns == 0 { DEFAULT_SPIN_NS } else { params.spin_ns },
+            closed: AtomicBool::new(false),
+            quick: Token::new(if params.thread_mode == ThreadMode::Single { this_thread() } else { 0 }),
+            features: context.features,
+            templates: Templates::new(),
+            special: AtomicBool::new(false),
+            stats: Stats::default(),
+            waiting: WaitRoom::default(),
+            wakeup: OnceLock::new(),
+            thread: ProgressThread::new(params.thread),
+            address: OnceLock::new(),
+            max_am_header: OnceLock::new(),
+            slab: Slab::new(context.request_size),
+            foreign: GivenBack::new(),
+            hub_streams: HubStreams::default(),
+            is_over: Cell::new(false),
+            keep: Cell::new(None),
+            ready: SlotList::default(),
+            live: Cell::new(std::ptr::null()),
+            sends_in_flight: Cell::new(0),
+            due: Due::default(),
+            abandoned: Cell::new(0),
+            flushes: RefCell::default(),
+            unreported: Cell::new(None),
+            flushes_active: Cell::new(0),
+            sequence: Cell::new(0),
+            attention: Cell::new(0),
+            events: RefCell::default(),
+            timers: RefCell::default(),
+            endpoints: RefCell::default(),
+            named: Cell::new(std::ptr::null()),
+            changing: RefCell::default(),
+            ucp_was_busy: Cell::new(false),
+            windows: RefCell::default(),
+            hand: Hand::new(),
+            peers: PeerWatch::default(),
+            streams: Streams::default(),
+            listeners: RefCell::default(),
+            liveness: LivenessClock::default(),
+            places: RefCell::default(),
+            untouched: UntouchedEnds::default(),
+            refusals: Cell::new(0),
+            inbox: Inbox::default(),
+            fast_boxes: FastBoxes::default(),
+            am_handlers: Handlers::default(),
+            fetch_handlers: Handlers::default(),
+            fetches: Fetches::new(),
+            multi_handlers: Handlers::default(),
+            multis: Multis::default(),
+            queue_handlers: QueueHandlers::default(),
+            frames: Arc::default(),
+            rkeys: Rkeys::default(),
+            lock_waits: RefCell::default(),
+            window_ends: WindowEnds::default(),
+            nudge: Nudge::default(),
+            unordered: AtomicU64::new(0),
+            fenced: AtomicU64::new(0),
+            endpoints_made: Cell::new(0),
+            armed: Cell::new(false),
+            event_loop: EventLoop::default(),
+            back_off: BackOff::default(),
+            stuck: Stuck::default(),
+            resting: Resting::default(),
+            delivering: Cell::new(0),
+            own_callbacks: (params.thread_mode == ThreadMode::Single)
+                .then(crate::engine::core::worker::deferred::own_callbacks),
+            coarse_now: Cell::new(clock::now_ns()),
+        });
+        context.late_workers.begin();
+        if let Err(error) = worker.register_handlers().and_then(|()| worker.max_am_header()) {
+            worker.shut_down();
+            return Err(error);
+        }
+        if progress_mode != ProgressMode::Manual {
+            if let Err(error) = worker.start_progress_thread(progress_mode) {
+                worker.shut_down();
+                return Err(error);
+            }
+        }
+        Ok(worker)
+    }
+}

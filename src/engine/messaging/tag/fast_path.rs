@@ -1,0 +1,105 @@
+//! Plain tag operations the quick way: see `core::request::fast_path`.
+
+use crate::engine::base::status::Result;
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::fast_path::Quick;
+use crate::engine::core::request::inflight::Out;
+use crate::engine::core::request::operation::{OpParams, Submitted};
+use crate::engine::core::request::request::{mark, Kind};
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::ucx::context::feature;
+use crate::sys;
+use std::ffi::c_void;
+
+impl Worker {
+    /// For plain tag operations; None to go the long way.
+    #[inline(always)]
+    pub fn quick_for_tag(&self) -> Option<Quick<'_>> {
+        if self.features & feature::TAG == 0 || !self.enter_quickly() {
+            return None;
+        }
+        let Some(slot) = self.slab.first() else {
+            self.gate.leave_quickly();
+            return None;
+        };
+        Some(Quick { worker: self, slot })
+    }
+}
+
+impl Endpoint {
+    /// As `Worker::quick_for_tag`, for an endpoint that takes operations.
+    #[inline(always)]
+    pub fn quick_for_tag(&self) -> Option<Quick<'_>> {
+        if !self.is_open() {
+            return None;
+        }
+        let quick = self.worker.quick_for_tag()?;
+        if self.peering.own.get() {
+            // What a worker sends to itself ends other operations within UCP's call, which may have slots taken.
+            self.worker.gate.leave_quickly();
+            return None;
+        }
+        Some(quick)
+    }
+}
+
+impl Quick<'_> {
+    /// `Endpoint::tag_send` for plain parameters. `to` is the endpoint that this was made for.
+    ///
+    /// # Safety
+    /// As for that.
+    #[inline(always)]
+    pub unsafe fn tag_send(
+        self,
+        to: &Endpoint,
+        buffer: *const c_void,
+        length: usize,
+        tag: u64,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        let Quick { worker, slot } = self;
+        slot.prepare(Kind::TagSend);
+        slot.length.set(length as u64);
+        slot.tag.set(tag);
+        let param = worker.templates.send(slot, params.plain_index());
+        // SAFETY: a live endpoint, its worker entered; the caller keeps the buffer, the worker the slot.
+        let posted = unsafe { sys::ucp_tag_send_nbx(to.ucp.get(), buffer, length, tag, param) };
+        if !posted.is_null() {
+            return worker.submitted_otherwise(slot, posted, Some(to), params, out);
+        }
+        Ok(worker.sent_quickly(slot, Kind::TagSend, to, out))
+    }
+
+    /// `Worker::tag_recv` for plain parameters and one buffer.
+    ///
+    /// # Safety
+    /// As for that.
+    #[inline(always)]
+    pub unsafe fn tag_recv(
+        self,
+        buffer: *mut c_void,
+        length: usize,
+        (tag, tag_mask): (u64, u64),
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        let Quick { worker, slot } = self;
+        slot.prepare(Kind::TagRecv);
+        let param = worker.templates.receive(slot, params.plain_index());
+        // SAFETY: a live worker, entered; the caller keeps the buffer, the worker the slot.
+        let posted = unsafe { sys::ucp_tag_recv_nbx(worker.ucp(), buffer, length, tag, tag_mask, param) };
+        if !sys::is_pending(posted) || slot.has_mark(mark::INLINE) {
+            return worker.submitted_otherwise(slot, posted, None, params, out);
+        }
+        worker.slab.take(slot);
+        slot.begin_quickly(params, out.is_wanted());
+        slot.sequence.set(worker.next_sequence());
+        slot.started.set(worker.coarse_now.get());
+        worker.stats.submitted.add(1);
+        out.store(slot);
+        worker.wake_sleeper();
+        worker.gate.leave_quickly();
+        Ok(Submitted::Pending)
+    }
+}
