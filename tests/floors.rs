@@ -1,0 +1,224 @@
+//! The floors of the engine: each uses those below it, and none above.
+//!
+//! Two kinds of arrows are looked for in every file of `src/engine` but its tests: a path that names a floor, and a call of
+//! a method whose name only a floor above defines. What cannot be seen: a call of a method whose name several floors
+//! define, or the standard library, and what a macro puts together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// From the ground up.
+const FLOORS: [&str; 10] = ["base", "os", "ucx", "wire", "core", "messaging", "rma", "group", "window", "hub"];
+
+/// Arrows that still run up, file and what it names. Each is to be turned round; one that is gone has to go here, too.
+const STILL: &[(&str, &str)] = &[
+    ("core/channel/dispatch.rs", "answer_came"),
+    ("core/channel/dispatch.rs", "queued_came"),
+    ("core/channel/handler_table.rs", "crate::engine::messaging"),
+    ("core/channel/message.rs", "answer_now"),
+    ("core/channel/receive.rs", "answer_atomic"),
+    ("core/channel/receive.rs", "answer_now"),
+    ("core/channel/receive.rs", "crate::engine::messaging"),
+    ("core/channel/receive.rs", "hand_over_multi"),
+    ("core/channel/receive.rs", "hand_over_to_hub"),
+    ("core/endpoint/close.rs", "drain_stream"),
+    ("core/endpoint/close.rs", "end_stream_recvs"),
+    ("core/endpoint/close.rs", "release_stream"),
+    ("core/endpoint/endpoint.rs", "crate::engine::messaging"),
+    ("core/endpoint/endpoint.rs", "drop_spare"),
+    ("core/endpoint/endpoint.rs", "name_stream"),
+    ("core/endpoint/goodbye.rs", "keep_stream"),
+    ("core/request/cancel.rs", "answer_is_dropped"),
+    ("core/request/cancel.rs", "cancel_lock"),
+    ("core/request/cancel.rs", "cancel_multi"),
+    ("core/request/cancel.rs", "cancel_queue_receive"),
+    ("core/request/cancel.rs", "cancel_window_request"),
+    ("core/request/cancel.rs", "end_fetch"),
+    ("core/request/cancel.rs", "forget_stream_recv"),
+    ("core/request/error_text.rs", "crate::engine::messaging"),
+    ("core/request/error_text.rs", "with_multi"),
+    ("core/request/inflight.rs", "frames_pulled"),
+    ("core/request/inflight.rs", "is_unwatched_part"),
+    ("core/request/inflight.rs", "keep_for_ucp"),
+    ("core/request/inflight.rs", "multi_ended"),
+    ("core/request/inflight.rs", "multi_part_ended"),
+    ("core/request/inflight.rs", "release_rkey_of"),
+    ("core/request/notifier_events.rs", "crate::engine::messaging"),
+    ("core/request/request.rs", "crate::engine::messaging"),
+    ("core/worker/create.rs", "crate::engine::hub"),
+    ("core/worker/create.rs", "crate::engine::messaging"),
+    ("core/worker/create.rs", "crate::engine::rma"),
+    ("core/worker/create.rs", "crate::engine::window"),
+    ("core/worker/deferred.rs", "crate::engine::messaging"),
+    ("core/worker/deferred.rs", "deliver_multis"),
+    ("core/worker/deferred.rs", "drop_multis"),
+    ("core/worker/deferred.rs", "drop_queue"),
+    ("core/worker/deferred.rs", "end_hub_streams"),
+    ("core/worker/deferred.rs", "make_room"),
+    ("core/worker/deferred.rs", "match_queue"),
+    ("core/worker/deferred.rs", "post_headers"),
+    ("core/worker/deferred.rs", "queue_message_came"),
+    ("core/worker/progress.rs", "look_for_locks"),
+    ("core/worker/progress.rs", "look_for_window_ends"),
+    ("core/worker/progress.rs", "read_streams"),
+    ("core/worker/progress.rs", "tend_hub_streams"),
+    ("core/worker/progress_thread.rs", "change_over_hubs"),
+    ("core/worker/shutdown.rs", "cancel_locks"),
+    ("core/worker/shutdown.rs", "cancel_window_requests"),
+    ("core/worker/shutdown.rs", "drop_multis"),
+    ("core/worker/shutdown.rs", "drop_rkeys"),
+    ("core/worker/shutdown.rs", "drop_spare"),
+    ("core/worker/shutdown.rs", "end_hub_streams"),
+    ("core/worker/shutdown.rs", "end_stream_recvs"),
+    ("core/worker/shutdown.rs", "free_what_was_left_to_ucp"),
+    ("core/worker/shutdown.rs", "release_stream"),
+    ("core/worker/submission_ring.rs", "answer_is_dropped"),
+    ("core/worker/submission_ring.rs", "crate::engine::messaging"),
+    ("core/worker/submission_ring.rs", "crate::engine::rma"),
+    ("core/worker/submission_ring.rs", "drop_message"),
+    ("core/worker/submission_ring.rs", "fetch_from_ring"),
+    ("core/worker/submission_ring.rs", "has_stream_left"),
+    ("core/worker/submission_ring.rs", "post_message"),
+    ("core/worker/submission_ring.rs", "post_to_queue"),
+    ("core/worker/submission_ring.rs", "recv_multi_from_ring"),
+    ("core/worker/submission_ring.rs", "release_rkey_of"),
+    ("core/worker/submission_ring.rs", "send_multi_from_ring"),
+    ("core/worker/submission_ring.rs", "stream_recv_from_ring"),
+    ("core/worker/submission_ring.rs", "stream_to_ucp"),
+    ("core/worker/submission_ring.rs", "takes_no_answers"),
+    ("core/worker/wakeup.rs", "next_look_for_locks"),
+    ("core/worker/worker.rs", "crate::engine::hub"),
+    ("core/worker/worker.rs", "crate::engine::messaging"),
+    ("core/worker/worker.rs", "crate::engine::rma"),
+    ("core/worker/worker.rs", "crate::engine::window"),
+    ("group/service.rs", "crate::engine::window"),
+    ("group/service.rs", "is_patient"),
+    ("group/service_connection.rs", "nothing_comes_from"),
+];
+
+/// A file's place under `src/engine`, and its code, without tests and comments.
+struct Source {
+    file: String,
+    code: String,
+}
+
+impl Source {
+    fn new(file: &str, text: &str) -> Self {
+        let is_tests = |at: &usize| {
+            text[*at..].starts_with("#[cfg(test)]\nmod ") || text[*at..].starts_with("#[cfg(test)]\n#[path")
+        };
+        let end = text.match_indices("#[cfg(test)]").map(|(at, _)| at).find(is_tests).unwrap_or(text.len());
+        let without_comment = |line: &str| line.split("//").next().unwrap_or_default().to_owned() + "\n";
+        Source { file: file.to_owned(), code: text[..end].lines().map(without_comment).collect() }
+    }
+
+    fn floor(&self) -> Option<usize> {
+        FLOORS.iter().position(|floor| self.file.split('/').next() == Some(floor))
+    }
+
+    /// What stands right behind each `mark`, as far as it is one word.
+    fn words_behind<'a>(&'a self, mark: &'a str) -> impl Iterator<Item = &'a str> {
+        let word = |(at, _): (usize, &str)| {
+            let rest = &self.code[at + mark.len()..];
+            &rest[..rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len())]
+        };
+        self.code.match_indices(mark).map(word)
+    }
+}
+
+fn is_of_tests(file: &str) -> bool {
+    file.ends_with("_tests.rs") || file.contains("/model/") || file.contains("/test_") || file == "base/seed.rs"
+}
+
+fn sources() -> Vec<Source> {
+    let engine = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine");
+    let mut found = Vec::new();
+    let mut folders = vec![engine.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("readable") {
+            let path = entry.expect("readable").path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let file = path.strip_prefix(&engine).expect("below").to_str().expect("UTF-8").to_owned();
+            if file.contains('/') && !is_of_tests(&file) {
+                found.push(Source::new(&file, &std::fs::read_to_string(&path).expect("UTF-8")));
+            }
+        }
+    }
+    assert!(found.len() > 150, "{} sources", found.len());
+    found
+}
+
+/// Every arrow that runs up.
+fn arrows_up(sources: &[Source]) -> BTreeSet<(String, String)> {
+    let mut found = BTreeSet::new();
+    let mut defined: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+    for source in sources {
+        let Some(floor) = source.floor() else {
+            found.insert((source.file.clone(), "stands on no floor".to_owned()));
+            continue;
+        };
+        for name in source.words_behind("fn ") {
+            defined.entry(name).or_default().insert(floor);
+        }
+    }
+    for source in sources {
+        let floor = source.floor().unwrap_or(usize::MAX);
+        let mut refuse = |what: &str| found.insert((source.file.clone(), what.to_owned()));
+        for name in source.words_behind("crate::engine::") {
+            match FLOORS.iter().position(|floor| *floor == name) {
+                Some(to) if to <= floor => {}
+                _ => {
+                    refuse(&format!("crate::engine::{name}"));
+                }
+            }
+        }
+        if source.code.contains("super::super::") {
+            refuse("super::super::");
+        }
+        for name in source.words_behind(".") {
+            // One word may be a method of the standard library's as well.
+            let is_of_std = !name.contains('_') || name.starts_with("as_") || name == "copy_to";
+            let called = !is_of_std && source.code.contains(&format!(".{name}("));
+            let to = defined.get(name).filter(|floors| floors.len() == 1).and_then(BTreeSet::first);
+            if called && to.is_some_and(|to| *to > floor) {
+                refuse(name);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn no_arrow_runs_up() {
+    let still: BTreeSet<_> = STILL.iter().map(|(file, what)| ((*file).to_owned(), (*what).to_owned())).collect();
+    let found = arrows_up(&sources());
+    let new: Vec<_> = found.difference(&still).collect();
+    assert!(new.is_empty(), "arrows that run up: {new:#?}");
+    let gone: Vec<_> = still.difference(&found).collect();
+    assert!(gone.is_empty(), "no longer there, and so to leave the list: {gone:#?}");
+}
+
+#[test]
+fn planted_arrows_are_refused() {
+    let upper = Source::new("hub/hub.rs", "impl Hub {\n    pub(crate) fn tend_hubs(&self) {}\n}\n");
+    let planted =
+        |code: &str| arrows_up(&[Source::new("core/worker/x.rs", code), Source::new(&upper.file, &upper.code)]);
+    assert!(planted("use crate::engine::base::sync::Mutex;\nfn f(worker: &Worker) { worker.pass(); }\n").is_empty());
+    for code in [
+        "use crate::engine::hub::hub::Hub;\n",
+        "fn f() { crate::engine::hub::hub::act(); }\n",
+        "fn f() { super::super::super::hub::hub::act(); }\n",
+        "fn f(worker: &Worker) { worker.tend_hubs(); }\n",
+        "use crate::engine::elsewhere::Thing;\n",
+    ] {
+        assert_eq!(planted(code).len(), 1, "{code}");
+    }
+    assert_eq!(planted("// See `crate::engine::hub`, and worker.tend_hubs().\n").len(), 0);
+    assert_eq!(planted("#[cfg(test)]\nmod tests {\n    use crate::engine::hub::hub::Hub;\n}\n").len(), 0);
+    assert_eq!(planted("fn f() {}\n\n#[cfg(test)]\nmod tests {\n    use crate::engine::hub::hub::Hub;\n}\n").len(), 0);
+    let nowhere = Source::new("elsewhere/x.rs", "fn f() {}\n");
+    assert_eq!(arrows_up(&[nowhere]).len(), 1);
+}
