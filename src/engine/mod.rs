@@ -33,3 +33,6 @@ pub mod window;
 
 // Floor 9.
 pub mod hub;
+
+// The list of what stands on the core.
+pub mod assembly;

@@ -12,6 +12,7 @@ use std::ffi::c_void;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
+use ucxx_rs::engine::assembly::PROTOCOLS;
 use ucxx_rs::engine::wire::address::Address;
 use ucxx_rs::engine::ucx::context::{Context, ContextParams};
 use ucxx_rs::engine::core::endpoint::endpoint::{Endpoint, EndpointParams};
@@ -84,7 +85,7 @@ fn worker(context: &Arc<Context>) -> Arc<Worker> {
         progress_mode: ProgressMode::Manual,
         thread,
     };
-    worked("a worker", Worker::new(context, params))
+    worked("a worker", Worker::new(context, params, PROTOCOLS))
 }
 
 fn endpoint(from: &Arc<Worker>, address: &Address, peer_errors: bool) -> Arc<Endpoint> {

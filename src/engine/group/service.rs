@@ -165,7 +165,7 @@ impl Service {
         };
         let service = Arc::new(Service {
             user: user.clone(),
-            worker: Worker::new(&user.context, params)?,
+            worker: Worker::new(&user.context, params, user.protocols)?,
             members: OnceLock::new(),
             watches: OnceLock::new(),
             rank,

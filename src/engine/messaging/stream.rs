@@ -11,9 +11,10 @@ use crate::engine::core::request::inflight::{Out, Submission};
 use crate::engine::core::request::operation::{flag, OpParams, RecvInfo, Submitted};
 use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::request::request_param::Param;
+use crate::engine::core::worker::protocol::{OfEndpoint, Protocol, Turn};
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::wait;
-use crate::engine::core::worker::worker::{attention, Inside, Worker};
+use crate::engine::core::worker::worker::{Inside, Worker};
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
 use crate::sys::{self, Posted};
@@ -22,6 +23,36 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+pub(crate) static PROTOCOL: Protocol = Protocol {
+    place: 1,
+    of_worker: || Box::new(Streams::default()),
+    of_endpoint: || Box::new(Stream::default()),
+    turn: Turn::First,
+    pass: Worker::read_streams,
+    at_endpoint: |endpoint, what| match what {
+        // Receives may have been posted while another attempt to connect was under way.
+        OfEndpoint::Made => endpoint.name_stream(),
+        OfEndpoint::PeerCloses => endpoint.keep_stream(),
+        OfEndpoint::EndsReceives(status) => endpoint.end_stream_recvs(status),
+        OfEndpoint::BreaksOff => endpoint.drain_stream(),
+        OfEndpoint::LetsGo => endpoint.release_stream(),
+        OfEndpoint::Closed | OfEndpoint::Forgotten | OfEndpoint::WorkerEnded => {}
+    },
+    ..Protocol::NOTHING
+};
+
+impl Worker {
+    fn streams(&self) -> &Streams {
+        self.states.get(&PROTOCOL)
+    }
+}
+
+impl Endpoint {
+    fn stream(&self) -> &Stream {
+        self.states.get(&PROTOCOL)
+    }
+}
 
 /// How many endpoints that something has arrived for are asked of UCP at once.
 const POLLED: usize = 16;
@@ -168,7 +199,7 @@ impl Endpoint {
         let slot = inside.take_slot();
         slot.begin(Kind::StreamRecv, params, 0, 0, out.is_wanted());
         slot.queued.set(queued);
-        let full = self.stream.receives.borrow().is_empty() && self.fill(slot);
+        let full = self.stream().receives.borrow().is_empty() && self.fill(slot);
         if full && params.flags & flag::ALWAYS_CALLBACK == 0 {
             inside.received_inline(slot);
             out.store_null();
@@ -180,7 +211,7 @@ impl Endpoint {
 
     /// A receive that has come through the ring.
     pub(crate) fn stream_recv_from_ring(&self, slot: &Slot, params: &OpParams) {
-        let full = self.stream.receives.borrow().is_empty() && self.fill(slot);
+        let full = self.stream().receives.borrow().is_empty() && self.fill(slot);
         self.post_stream_recv(slot, full, params, Out::NOWHERE);
     }
 
@@ -193,10 +224,10 @@ impl Endpoint {
             // It took what was left of a stream that has ended.
             return self.end_stream_recv(slot, self.status());
         }
-        self.stream.receives.borrow_mut().push_back(slot);
-        self.worker.streams.count(1);
+        self.stream().receives.borrow_mut().push_back(slot);
+        self.worker.streams().count(1);
         self.name_stream();
-        self.worker.attend(attention::STREAMS);
+        self.worker.attend(PROTOCOL.bit());
         // It may wait for the peer's end: that is noticed once the two know each other.
         self.break_silence();
     }
@@ -222,16 +253,16 @@ impl Endpoint {
 
     /// Closed by the peer, and not all that came before has been received.
     pub(crate) fn has_stream_left(&self) -> bool {
-        self.stream.leftover.load(Ordering::Acquire) && self.status() == Status::CONNECTION_RESET
+        self.stream().leftover.load(Ordering::Acquire) && self.status() == Status::CONNECTION_RESET
     }
 
     /// Has `Streams` find this endpoint by UCP's.
     pub(crate) fn name_stream(&self) {
         let address = self.ucp.get() as usize;
-        if self.stream.known.get() != address && !self.stream.receives.borrow().is_empty() {
-            self.stream.known.set(address);
-            self.worker.streams.places.borrow_mut().insert(address, self.place());
-            self.worker.streams.last.set((0, 0));
+        if self.stream().known.get() != address && !self.stream().receives.borrow().is_empty() {
+            self.stream().known.set(address);
+            self.worker.streams().places.borrow_mut().insert(address, self.place());
+            self.worker.streams().last.set((0, 0));
         }
     }
 
@@ -257,7 +288,7 @@ impl Endpoint {
     /// # Safety
     /// `to` is writable for `room` bytes.
     unsafe fn take_arrived(&self, to: *mut u8, room: usize) -> usize {
-        let mut held = self.stream.held.borrow_mut();
+        let mut held = self.stream().held.borrow_mut();
         if matches!(*held, Held::Nothing) {
             *held = self.next_of_ucp();
         }
@@ -309,7 +340,7 @@ impl Endpoint {
             Held::OfUcp { data, .. } => unsafe {
                 sys::ucp_stream_data_release(self.ucp.get(), data.cast_mut().cast());
             },
-            Held::Kept { .. } => self.stream.leftover.store(false, Ordering::Release),
+            Held::Kept { .. } => self.stream().leftover.store(false, Ordering::Release),
             Held::Nothing => {}
         }
     }
@@ -318,14 +349,14 @@ impl Endpoint {
     fn feed_stream(&self) -> u32 {
         let mut completed = 0;
         loop {
-            let first = self.stream.receives.borrow().front().copied();
+            let first = self.stream().receives.borrow().front().copied();
             // SAFETY: a receive is in the list exactly as long as it is in flight.
             let Some(slot) = (unsafe { first.and_then(|slot| slot.as_ref()) }) else { return completed };
             if !self.fill(slot) {
                 return completed;
             }
-            self.stream.receives.borrow_mut().pop_front();
-            self.worker.streams.count(-1);
+            self.stream().receives.borrow_mut().pop_front();
+            self.worker.streams().count(-1);
             self.worker.complete(slot, Status::OK);
             completed += 1;
         }
@@ -333,20 +364,20 @@ impl Endpoint {
 
     /// Takes a receive off the list of those that are posted.
     pub(crate) fn forget_stream_recv(&self, slot: &Slot) {
-        let mut receives = self.stream.receives.borrow_mut();
+        let mut receives = self.stream().receives.borrow_mut();
         let Some(place) = receives.iter().position(|known| std::ptr::eq(*known, slot)) else { return };
         receives.remove(place);
-        self.worker.streams.count(-1);
+        self.worker.streams().count(-1);
     }
 
     /// The endpoint ends: so do its receives, in their order, but for those that what has arrived is enough for.
     pub(crate) fn end_stream_recvs(&self, status: Status) {
-        if self.stream.receives.borrow().is_empty() {
+        if self.stream().receives.borrow().is_empty() {
             return;
         }
         self.feed_stream();
         loop {
-            let first = self.stream.receives.borrow().front().copied();
+            let first = self.stream().receives.borrow().front().copied();
             // SAFETY: as in `feed_stream`.
             let Some(slot) = (unsafe { first.and_then(|slot| slot.as_ref()) }) else { return };
             self.forget_stream_recv(slot);
@@ -359,7 +390,7 @@ impl Endpoint {
         if self.phase() != Phase::Open || !self.worker.context.has(feature::STREAM) {
             return;
         }
-        let mut held = self.stream.held.borrow_mut();
+        let mut held = self.stream().held.borrow_mut();
         if let Held::Kept { .. } = *held {
             return;
         }
@@ -375,7 +406,7 @@ impl Endpoint {
         }
         if !kept.is_empty() {
             *held = Held::Kept { bytes: kept, taken: 0 };
-            self.stream.leftover.store(true, Ordering::Release);
+            self.stream().leftover.store(true, Ordering::Release);
         }
     }
 
@@ -387,13 +418,13 @@ impl Endpoint {
 
     /// Gives UCP back what is held of its, before its endpoint goes.
     pub(crate) fn release_stream(&self) {
-        let mut held = self.stream.held.borrow_mut();
+        let mut held = self.stream().held.borrow_mut();
         if let Held::OfUcp { .. } = *held {
             self.give_back(&mut held);
         }
-        let address = self.stream.known.replace(0);
+        let address = self.stream().known.replace(0);
         if address != 0 {
-            self.worker.streams.places.borrow_mut().remove(&address);
+            self.worker.streams().places.borrow_mut().remove(&address);
         }
     }
 }
@@ -411,7 +442,7 @@ impl Worker {
     pub(crate) fn read_streams(&self) -> u32 {
         let mut completed = 0;
         let mut polled = [const { MaybeUninit::<sys::ucp_stream_poll_ep_t>::uninit() }; POLLED];
-        while self.streams.posted.get() > 0 {
+        while self.streams().posted.get() > 0 {
             // SAFETY: a live worker inside its gate, and room for so many.
             let count = unsafe { sys::ucp_stream_worker_poll(self.ucp(), polled.as_mut_ptr().cast(), POLLED, 0) };
             let count = usize::try_from(count).unwrap_or(0);
@@ -424,18 +455,18 @@ impl Worker {
                 break;
             }
         }
-        if self.streams.posted.get() == 0 {
-            self.attention.set(self.attention.get() & !attention::STREAMS);
+        if self.streams().posted.get() == 0 {
+            self.attention.set(self.attention.get() & !PROTOCOL.bit());
         }
         completed
     }
 
     fn feed_stream_of(&self, ucp: sys::ucp_ep_h) -> u32 {
-        let (address, mut place) = self.streams.last.get();
+        let (address, mut place) = self.streams().last.get();
         if address != ucp as usize {
-            let Some(known) = self.streams.places.borrow().get(&(ucp as usize)).copied() else { return 0 };
+            let Some(known) = self.streams().places.borrow().get(&(ucp as usize)).copied() else { return 0 };
             place = known;
-            self.streams.last.set((ucp as usize, place));
+            self.streams().last.set((ucp as usize, place));
         }
         let endpoints = self.endpoints.borrow();
         let endpoint = endpoints.get(place).and_then(Option::as_ref);

@@ -4,8 +4,11 @@
 //! gate; what is left when the worker goes is let go then, and the rest of a key answers CLOSED from there on.
 
 use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::channel::message::Sort;
+use crate::engine::core::channel::receivers::Receiver;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::request::Slot;
+use crate::engine::core::worker::protocol::{OfWorker, Protocol};
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::os::process_identity::{self, Identity};
 use crate::engine::ucx::context::feature;
@@ -31,6 +34,33 @@ pub struct Rkey {
 unsafe impl Send for Rkey {}
 // SAFETY: as above.
 unsafe impl Sync for Rkey {}
+
+pub(crate) static PROTOCOL: Protocol = Protocol {
+    place: 4,
+    of_worker: || Box::new(Rkeys::default()),
+    receives: &[Receiver {
+        sort: Sort::Atomic,
+        hand_over: |worker, slot, _| {
+            if let Some(endpoint) = worker.endpoint_numbered(slot.inbound().connection) {
+                worker.answer_atomic(slot, &endpoint);
+            }
+            worker.message_gone(slot);
+        },
+        ..Receiver::NOBODY
+    }],
+    at_end: |worker, step| {
+        if step == OfWorker::BeforeUcpEnds {
+            worker.drop_rkeys();
+        }
+    },
+    ..Protocol::NOTHING
+};
+
+impl Worker {
+    fn rkeys(&self) -> &Rkeys {
+        self.states.get(&PROTOCOL)
+    }
+}
 
 /// UCX's halves of the keys of a worker, whose gate guards them.
 #[derive(Default)]
@@ -65,7 +95,7 @@ impl Rkey {
             if status != sys::UCS_OK {
                 return Err(refused(endpoint, &header, "UCX does not take the key"));
             }
-            inside.rkeys.0.borrow_mut().insert(ucp);
+            inside.rkeys().0.borrow_mut().insert(ucp);
             let local = if endpoint.to_self {
                 std::ptr::with_exposed_provenance_mut(header.base as usize)
             } else {
@@ -139,7 +169,7 @@ impl Worker {
     }
 
     fn forget_rkey(&self, key: &Rkey) {
-        if self.rkeys.0.borrow_mut().remove(&key.ucp) {
+        if self.rkeys().0.borrow_mut().remove(&key.ucp) {
             // SAFETY: a key of this worker's, inside its gate, of which nobody knows any more.
             unsafe { sys::ucp_rkey_destroy(key.ucp) };
         }
@@ -147,7 +177,7 @@ impl Worker {
 
     /// Before UCP's worker goes.
     pub(crate) fn drop_rkeys(&self) {
-        for key in self.rkeys.0.take() {
+        for key in self.rkeys().0.take() {
             // SAFETY: as above; operations that may still go by it are UCP's, which it is about to drop.
             unsafe { sys::ucp_rkey_destroy(key) };
         }

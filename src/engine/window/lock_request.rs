@@ -8,22 +8,58 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot, Ticket};
+use crate::engine::core::worker::protocol::{OfWorker, Protocol, Turn};
 use crate::engine::core::worker::wait;
-use crate::engine::core::worker::worker::{attention, Inside, Worker};
+use crate::engine::core::worker::worker::{Inside, Worker};
 use crate::engine::group::service::Service;
 use crate::engine::ucx::memory_type;
+use crate::engine::window::pending_requests::WindowEnds;
 use crate::engine::window::remote::blocked_queue::Look;
 use crate::engine::window::remote::remote::Question;
 use crate::engine::window::remote::target::Visitor;
 use crate::engine::window::window::Window;
 use crate::engine::wire::sync_constants::{Assertions, LockType};
 use crate::engine::wire::window::WindowHeader;
+use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
 /// Between two looks of a worker that sleeps.
 const LOOK_NS: u64 = 200_000;
 /// Between two questions whether those live that keep a lock from being had.
 const DEATH_NS: u64 = 50_000_000;
+
+/// What waits for windows on a worker: locks, and other requests.
+pub(crate) static PROTOCOL: Protocol = Protocol {
+    place: 5,
+    of_worker: || Box::new(Waiting::default()),
+    turn: Turn::Middle,
+    pass: |worker| worker.look_for_window_ends() + worker.look_for_locks(clock::now_ns()),
+    is_due: |worker| worker.window_ends().is_due(),
+    next_look: Worker::next_look_for_locks,
+    at_end: |worker, step| {
+        if step == OfWorker::Cancels {
+            worker.cancel_locks(|_| true);
+            worker.cancel_window_requests();
+        }
+    },
+    ..Protocol::NOTHING
+};
+
+#[derive(Default)]
+struct Waiting {
+    locks: RefCell<Vec<LockWait>>,
+    requests: WindowEnds,
+}
+
+impl Worker {
+    fn lock_waits(&self) -> &RefCell<Vec<LockWait>> {
+        &self.states.get::<Waiting>(&PROTOCOL).locks
+    }
+
+    pub(crate) fn window_ends(&self) -> &WindowEnds {
+        &self.states.get::<Waiting>(&PROTOCOL).requests
+    }
+}
 
 /// A lock that waits.
 pub(crate) struct LockWait {
@@ -144,8 +180,8 @@ impl Window {
         let ticket = slot.ticket();
         let asker = question.map_or(Asker::Here(ticket), |question| Asker::Far(ticket, question));
         let wait = LockWait { window: Arc::downgrade(self), target, how, asker, deadline, next_question: 0 };
-        inside.lock_waits.borrow_mut().push(wait);
-        inside.attend(attention::LOCKS);
+        inside.lock_waits().borrow_mut().push(wait);
+        inside.attend(PROTOCOL.bit());
     }
 
     /// Ends what waits for locks of this window.
@@ -170,8 +206,8 @@ impl Service {
         let wait = LockWait { window, target, how, asker, deadline: u64::MAX, next_question: 0 };
         // By a handler, which is inside.
         let _ = self.worker.on_owner(|inside| {
-            inside.lock_waits.borrow_mut().push(wait);
-            inside.attend(attention::LOCKS);
+            inside.lock_waits().borrow_mut().push(wait);
+            inside.attend(PROTOCOL.bit());
             Ok(())
         });
     }
@@ -182,8 +218,8 @@ impl Service {
         let (window, target) = (window.me.clone(), window.rank);
         let wait = LockWait { window, target, how, asker, deadline: u64::MAX, next_question: 0 };
         let _ = self.worker.on_owner(|inside| {
-            inside.lock_waits.borrow_mut().push(wait);
-            inside.attend(attention::LOCKS);
+            inside.lock_waits().borrow_mut().push(wait);
+            inside.attend(PROTOCOL.bit());
             Ok(())
         });
     }
@@ -195,7 +231,7 @@ impl Service {
                 matches!(&wait.asker, Asker::Member(rank, _) if *rank == from)
                     && std::ptr::eq(wait.window.as_ptr(), window)
             };
-            Ok(inside.lock_waits.borrow().iter().any(is_it))
+            Ok(inside.lock_waits().borrow().iter().any(is_it))
         });
         found.unwrap_or(true)
     }
@@ -203,7 +239,7 @@ impl Service {
     /// And not any more: false where it was not, or has been granted.
     pub(crate) fn cancel_lock_for(&self, window: &Window, from: u32, token: u64) -> bool {
         let found = self.worker.on_owner(|inside| {
-            let mut waits = inside.lock_waits.borrow_mut();
+            let mut waits = inside.lock_waits().borrow_mut();
             let is_it = |wait: &LockWait| {
                 let same = matches!(&wait.asker, Asker::Member(rank, header) if (*rank, header.token) == (from, token));
                 same && std::ptr::eq(wait.window.as_ptr(), window)
@@ -323,7 +359,7 @@ impl Worker {
     /// Looks at the locks that wait. In each pass.
     pub(crate) fn look_for_locks(&self, now: u64) -> u32 {
         let mut ended = Vec::new();
-        self.lock_waits.borrow_mut().retain_mut(|wait| match wait.look(now) {
+        self.lock_waits().borrow_mut().retain_mut(|wait| match wait.look(now) {
             None => true,
             Some(outcome) => {
                 ended.push(outcome);
@@ -352,21 +388,21 @@ impl Worker {
                 }),
             }
         }
-        if self.lock_waits.borrow().is_empty() && self.window_ends.is_empty() {
-            self.attention.set(self.attention.get() & !attention::LOCKS);
+        if self.lock_waits().borrow().is_empty() && self.window_ends().is_empty() {
+            self.attention.set(self.attention.get() & !PROTOCOL.bit());
         }
         count
     }
 
     /// When a sleeper has to look again.
     pub(crate) fn next_look_for_locks(&self) -> Option<u64> {
-        (!self.lock_waits.borrow().is_empty()).then(|| clock::now_ns() + LOOK_NS)
+        (!self.lock_waits().borrow().is_empty()).then(|| clock::now_ns() + LOOK_NS)
     }
 
     /// Ends one that waits: cancelled, or out of time.
     pub(crate) fn cancel_lock(&self, slot: &Slot, reason: Status) {
         let wait = {
-            let mut waits = self.lock_waits.borrow_mut();
+            let mut waits = self.lock_waits().borrow_mut();
             let is_it = |wait: &LockWait| wait.asker.ticket().is_some_and(|ticket| std::ptr::eq(ticket.slot, slot));
             let at = waits.iter().position(is_it);
             at.map(|at| waits.swap_remove(at))
@@ -381,7 +417,7 @@ impl Worker {
     /// And those of a window, or all.
     pub(crate) fn cancel_locks(&self, which: impl Fn(&LockWait) -> bool) {
         let mut tickets: Vec<Ticket> = Vec::new();
-        self.lock_waits.borrow_mut().retain(|wait| {
+        self.lock_waits().borrow_mut().retain(|wait| {
             let ticket = wait.asker.ticket();
             let goes = which(wait);
             if goes && ticket.is_none() {

@@ -13,8 +13,9 @@ use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot, Ticket};
 use crate::engine::core::worker::wait;
-use crate::engine::core::worker::worker::{attention, Worker};
+use crate::engine::core::worker::worker::Worker;
 use crate::engine::window::data::data::Access;
+use crate::engine::window::lock_request::PROTOCOL;
 use crate::engine::window::remote::outstanding::{Awaited, Call};
 use crate::engine::window::window::Window;
 use std::cell::RefCell;
@@ -121,11 +122,11 @@ impl Window {
             slot.begin(Kind::Window, params, length, 0, out.is_wanted());
             inside.start(slot, None, params, out);
             let ticket = slot.ticket();
-            let mut pending = inside.window_ends.pending.borrow_mut();
+            let mut pending = inside.window_ends().pending.borrow_mut();
             pending.push(Pending { ticket, call, awaited: awaited.clone() });
             slot.number.set(pending.len() as u64);
             drop(pending);
-            inside.attend(attention::LOCKS);
+            inside.attend(PROTOCOL.bit());
             if let Some(status) = over.or_else(|| awaited.is_over(call, Some(ticket))) {
                 inside.end_window_request(slot, status);
             }
@@ -143,21 +144,21 @@ impl Window {
 /// Inside the gate.
 impl Worker {
     fn end_window_request(&self, slot: &Slot, status: Status) {
-        self.window_ends.remove(slot);
+        self.window_ends().remove(slot);
         slot.reason.set(if status.is_error() { status.0 } else { 0 });
         self.complete(slot, status);
     }
 
     /// Completes those that have ended. In each pass.
     pub(crate) fn look_for_window_ends(&self) -> u32 {
-        if !self.window_ends.is_due() {
+        if !self.window_ends().is_due() {
             return 0;
         }
-        let mut ended = self.window_ends.spare.take();
+        let mut ended = self.window_ends().spare.take();
         {
-            let mut list = self.window_ends.ended.lock();
+            let mut list = self.window_ends().ended.lock();
             std::mem::swap(&mut *list, &mut ended);
-            self.window_ends.any.store(false, Ordering::Release);
+            self.window_ends().any.store(false, Ordering::Release);
         }
         let count = ended.len() as u32;
         for (ticket, status) in ended.drain(..) {
@@ -165,7 +166,7 @@ impl Worker {
                 self.end_window_request(slot, status);
             }
         }
-        self.window_ends.spare.replace(ended);
+        self.window_ends().spare.replace(ended);
         count
     }
 
@@ -177,7 +178,7 @@ impl Worker {
         }
         let place = slot.number.get() as usize - 1;
         let (call, awaited) = {
-            let pending = &self.window_ends.pending.borrow()[place];
+            let pending = &self.window_ends().pending.borrow()[place];
             (pending.call, pending.awaited.clone())
         };
         if awaited.cancel(call, slot.ticket()) {
@@ -190,9 +191,10 @@ impl Worker {
         let deadline = clock::deadline_after(LEAVING_NS);
         loop {
             self.look_for_window_ends();
-            let tickets: Vec<Ticket> = self.window_ends.pending.borrow().iter().map(|pending| pending.ticket).collect();
+            let tickets: Vec<Ticket> =
+                self.window_ends().pending.borrow().iter().map(|pending| pending.ticket).collect();
             tickets.iter().filter_map(Ticket::current).for_each(|slot| self.cancel_slot(slot, Status::CANCELED));
-            if self.window_ends.is_empty() || clock::now_ns() >= deadline {
+            if self.window_ends().is_empty() || clock::now_ns() >= deadline {
                 return;
             }
             // The service's own thread sees to it.

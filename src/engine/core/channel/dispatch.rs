@@ -15,7 +15,6 @@ use crate::engine::core::worker::worker::Worker;
 use crate::engine::os::shared_segment::SegmentName;
 use crate::engine::wire::compact_header::{self, Piece, Short};
 use crate::engine::wire::header::{Amount, Header, Hello, Kind, Unreadable, AM_ID, HEADER};
-use crate::engine::wire::ucxx_am::UCXX_ID;
 use crate::sys;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -27,7 +26,7 @@ pub(crate) const AT_ONCE: u32 = 64;
 impl Worker {
     /// Takes messages in from now on. Before anybody knows the worker.
     pub(crate) fn register_handlers(self: &Arc<Self>) -> Result<()> {
-        for (id, handler) in [(UCXX_ID, on_foreign as Handler), (AM_ID, on_message)] {
+        for (id, handler) in self.protocols.foreign().chain([(AM_ID, on_message as Handler)]) {
             // SAFETY: all-zero is valid: the mask says which fields count.
             let mut param: sys::ucp_am_handler_param_t = unsafe { std::mem::zeroed() };
             param.field_mask = u64::from(
@@ -121,7 +120,7 @@ impl Worker {
                 let (length, data) = (data.len(), data.as_ptr().cast_mut().cast());
                 let arrived = Arrived { data, length, waits: false, holdable: false, from };
                 match header.kind {
-                    Kind::Answer => self.answer_came(&header, user_header, &arrived),
+                    Kind::Answer => (self.receivers.answers.otherwise)(self, &header, user_header, &arrived),
                     _ => self.take_in(&header, question, user_header, &arrived),
                 }
             }
@@ -191,7 +190,7 @@ unsafe fn send(slot: &Slot, ucp: sys::ucp_ep_h, header: &Header, payload: &[u8])
     }
 }
 
-type Handler = unsafe extern "C" fn(
+pub(crate) type Handler = unsafe extern "C" fn(
     *mut c_void,
     *const c_void,
     usize,
@@ -262,8 +261,13 @@ on_short!(on_short_message, Worker::take_message_in_quickly::<true>, on_short_me
 on_short!(on_short_message_otherwise, Worker::take_message_in_quickly::<false>, on_message_otherwise);
 on_short!(on_short_question, Worker::take_question_in_quickly::<true>, on_short_question_otherwise);
 on_short!(on_short_question_otherwise, Worker::take_question_in_quickly::<false>, on_message_otherwise);
-on_short!(on_short_answer, Worker::answer_came_quickly::<true>, on_short_answer_otherwise);
-on_short!(on_short_answer_otherwise, Worker::answer_came_quickly::<false>, on_message_otherwise);
+on_short!(on_short_answer, take_answer::<0>, on_short_answer_otherwise);
+on_short!(on_short_answer_otherwise, take_answer::<1>, on_message_otherwise);
+
+#[inline(always)]
+fn take_answer<const LANE: usize>(worker: &Worker, short: Short<'_>) -> bool {
+    (worker.receivers.answers.quickly[LANE])(worker, short)
+}
 
 #[inline(never)]
 unsafe extern "C" fn on_message_otherwise(
@@ -291,7 +295,7 @@ unsafe extern "C" fn on_message_otherwise(
             let (waits, holdable) = (has(sys::UCP_AM_RECV_ATTR_FLAG_RNDV), has(sys::UCP_AM_RECV_ATTR_FLAG_DATA));
             let arrived = Arrived { data, length, waits, holdable, from: reply };
             return match decoded.kind {
-                Kind::Answer => worker.answer_came(decoded, &header[HEADER..], &arrived),
+                Kind::Answer => (worker.receivers.answers.otherwise)(worker, decoded, &header[HEADER..], &arrived),
                 _ => worker.take_in(decoded, None, &header[HEADER..], &arrived),
             };
         }
@@ -302,28 +306,6 @@ unsafe extern "C" fn on_message_otherwise(
         // SAFETY: valid for the length of the handler.
         worker.message_came(decoded, unsafe { bytes(data, length) }, reply);
         sys::UCS_OK
-    });
-    answer.unwrap_or(sys::UCS_OK)
-}
-
-/// A message in UCXX's format.
-unsafe extern "C" fn on_foreign(
-    arg: *mut c_void,
-    header: *const c_void,
-    header_length: usize,
-    data: *mut c_void,
-    length: usize,
-    param: *const sys::ucp_am_recv_param_t,
-) -> sys::ucs_status_t {
-    let answer = std::panic::catch_unwind(|| {
-        // SAFETY: as in `on_message`.
-        let (worker, param, header) = unsafe { (&*arg.cast::<Worker>(), &*param, bytes(header, header_length)) };
-        let has = |attribute: u64| param.recv_attr & attribute != 0;
-        let named = has(sys::UCP_AM_RECV_ATTR_FIELD_REPLY_EP.into());
-        let (waits, holdable) =
-            (has(sys::UCP_AM_RECV_ATTR_FLAG_RNDV.into()), has(sys::UCP_AM_RECV_ATTR_FLAG_DATA.into()));
-        let from = if named { param.reply_ep } else { std::ptr::null_mut() };
-        worker.queued_came(header, &Arrived { data, length, waits, holdable, from })
     });
     answer.unwrap_or(sys::UCS_OK)
 }

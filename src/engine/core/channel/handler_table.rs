@@ -7,7 +7,6 @@ use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::status::Result;
 use crate::engine::core::channel::message::MessageHandler;
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::messaging::fetch::reply::FetchTo;
 use crate::engine::ucx::context::feature;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -106,17 +105,6 @@ impl Worker {
         self.set_handler(|inside| &inside.am_handlers, id, function, arg, destroy)
     }
 
-    /// The same for fetches.
-    pub fn set_fetch_handler(
-        &self,
-        id: u16,
-        to: Option<FetchTo>,
-        arg: *mut c_void,
-        destroy: Option<DestroyArg>,
-    ) -> Result<()> {
-        self.set_handler(|inside| &inside.fetch_handlers, id, to, arg, destroy)
-    }
-
     pub(crate) fn set_handler<F>(
         &self,
         table: impl Fn(&Worker) -> &Handlers<F>,
@@ -136,9 +124,6 @@ impl Worker {
 
     /// At the end of the worker. Inside the gate.
     pub(crate) fn drop_handlers(&self) {
-        self.fetch_handlers.clear().into_iter().for_each(|handler| self.drop_handler(handler));
-        self.multi_handlers.clear().into_iter().for_each(|handler| self.drop_handler(handler));
-        self.queue_handlers.clear().into_iter().for_each(|handler| self.drop_handler(handler));
         self.am_handlers.clear().into_iter().for_each(|handler| self.drop_handler(handler));
     }
 

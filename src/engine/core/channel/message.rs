@@ -39,18 +39,25 @@ pub(crate) enum Form {
 }
 
 /// Whom a message is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Sort {
     /// A handler of messages.
     Message,
-    /// A handler of fetches, or the library, where it is an atomic operation.
+    /// A handler of questions.
     Question,
-    /// A handler of messages with frames: see `am_multi`.
+    /// The library, for an atomic operation that a peer asks for.
+    Atomic,
+    /// A handler of messages with frames.
     Multi,
     /// The library, for its streams of chunks between hubs.
     Hub,
-    /// A handler that it names by owner and number: see `am_queue`.
+    /// A handler that it names by owner and number.
     Named,
+}
+
+impl Sort {
+    pub(crate) const COUNT: usize = Sort::Named as usize + 1;
 }
 
 /// What a slot knows of a message that came in.
@@ -366,7 +373,7 @@ impl Worker {
     pub(crate) fn message_gone(&self, slot: &Slot) {
         let &Inbound { form, data, connection, charge, .. } = slot.inbound();
         if slot.outside.load(Ordering::Relaxed) == LEFT {
-            self.answer_what_was_left(slot);
+            (self.receivers.of(slot.inbound().sort).left)(self, slot);
         }
         if matches!(form, Form::Held | Form::Waiting) {
             self.release_data(data);
@@ -409,13 +416,6 @@ impl Worker {
         slot.outside.store(0, Ordering::Relaxed);
         slot.kind.set(Kind::Free);
         self.slab.push(slot);
-    }
-
-    #[cold]
-    fn answer_what_was_left(&self, slot: &Slot) {
-        // SAFETY: the reference that was made for this question.
-        let endpoint = unsafe { Arc::from_raw(slot.inbound().reply) };
-        endpoint.answer_now(slot.number.get(), Status::CANCELED);
     }
 
     /// UCP's part of the messages that users still have, before UCP goes.

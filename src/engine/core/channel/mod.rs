@@ -6,10 +6,12 @@
 
 pub(crate) mod buffer_cache;
 pub(crate) mod dispatch;
+pub(crate) mod fast_receive;
 pub mod handler_table;
 pub mod message;
 pub(crate) mod receive;
 pub mod receive_buffers;
+pub(crate) mod receivers;
 pub(crate) mod reorder;
 pub(crate) mod shm_channel;
 #[cfg(test)]

@@ -7,13 +7,13 @@ use crate::engine::base::log;
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::complain;
 use crate::engine::core::channel::message::{Form, Inbound, Message, Sort};
+use crate::engine::core::channel::receivers::Receiver;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
 use crate::engine::core::request::inline_buffer::copy_short;
 use crate::engine::core::request::request::{Kind, Part, Slot, USER};
 use crate::engine::core::request::slot_list::SlotList;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::{attention, Worker};
-use crate::engine::messaging::fetch::reply::{Fetch, FetchTo};
 use crate::engine::wire::compact_header::Piece;
 use crate::engine::wire::credit;
 use crate::engine::wire::credit::LONGEST_QUESTION;
@@ -22,7 +22,6 @@ use crate::engine::wire::multi_table::Prefix;
 use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 /// What UCP hands over.
@@ -99,6 +98,14 @@ impl Inbox {
     }
 }
 
+/// Messages for handlers by id.
+pub(crate) const MESSAGES: Receiver = Receiver {
+    sort: Sort::Message,
+    wants: |worker, id| worker.am_handlers.has(id),
+    hand_over: |worker, slot, _| worker.hand_over_message::<false>(slot),
+    ..Receiver::NOBODY
+};
+
 impl Worker {
     /// In UCP's handler, which it answers: takes a message or a question over, or drops it.
     pub(crate) fn take_in(
@@ -141,8 +148,14 @@ impl Worker {
             return refused("a message of nobody");
         }
         let of_hub = header.flags & flag::HUB != 0;
-        let wanted = of_hub || if multi { self.multi_handlers.has(header.id) } else { self.am_handlers.has(header.id) };
-        let unwanted = arrived.waits && !wanted;
+        let sort = match header.kind {
+            header::Kind::Ask if header.flags & flag::ATOMIC != 0 => Sort::Atomic,
+            header::Kind::Ask => Sort::Question,
+            header::Kind::Multi => Sort::Multi,
+            _ if of_hub => Sort::Hub,
+            _ => Sort::Message,
+        };
+        let unwanted = arrived.waits && !(self.receivers.of(sort).wants)(self, header.id);
         let (slot, keeps) = self.keep_arrived(header, user_header, arrived);
         slot.number.set(question.map_or(0, |question| question.number));
         // SAFETY: a slot that was taken a moment ago: nobody else looks at it yet.
@@ -154,12 +167,7 @@ impl Worker {
         inbound.connection = header.connection;
         inbound.sequence = header.sequence;
         inbound.from = arrived.from;
-        inbound.sort = match header.kind {
-            header::Kind::Ask => Sort::Question,
-            header::Kind::Multi => Sort::Multi,
-            _ if of_hub => Sort::Hub,
-            _ => Sort::Message,
-        };
+        inbound.sort = sort;
         inbound.capacity = question.map_or(0, |question| question.capacity);
         if let Some(endpoint) = self.endpoint_named(header.connection) {
             endpoint.sort_in(slot, header.taken);
@@ -318,10 +326,8 @@ impl Worker {
         // Not by a table of jumps.
         if inbound.sort == Sort::Message {
             self.hand_over_message::<ALONE>(slot);
-        } else if inbound.sort == Sort::Question {
-            self.hand_over_question::<ALONE>(slot);
         } else {
-            self.hand_over_otherwise(slot);
+            (self.receivers.of(inbound.sort).hand_over)(self, slot, ALONE);
         }
     }
 
@@ -332,17 +338,6 @@ impl Worker {
         let is_its_own = || next.is_some_and(|next| next.inbound().connection == endpoint.peering.number.get());
         if endpoint.credits.may_starve() && !is_its_own() {
             endpoint.grant();
-        }
-    }
-
-    #[inline(never)]
-    fn hand_over_otherwise(&self, slot: &Slot) {
-        let inbound = slot.inbound();
-        match (inbound.sort, self.endpoint_numbered(inbound.connection)) {
-            (Sort::Multi, Some(endpoint)) => self.hand_over_multi(slot, &endpoint),
-            (Sort::Hub, Some(endpoint)) => self.hand_over_to_hub(slot, endpoint),
-            // A named one is handed over by `match_queue`, and has no place in the order.
-            _ => self.message_gone(slot),
         }
     }
 
@@ -375,47 +370,6 @@ impl Worker {
         if let Some(endpoint) = self.endpoint_numbered(slot.inbound().connection) {
             slot.inbound.set(Inbound { reply: Arc::into_raw(endpoint), ..*slot.inbound() });
         }
-    }
-
-    #[inline(always)]
-    fn hand_over_question<const ALONE: bool>(&self, slot: &Slot) {
-        if slot.inbound().flags & flag::ATOMIC != 0 {
-            return self.answer_unhandled(slot);
-        }
-        let Some(handler) = self.fetch_handlers.find(slot.inbound().id) else { return self.answer_unhandled(slot) };
-        let lent = self.endpoint_named(slot.inbound().connection).map(Endpoint::lend);
-        // SAFETY: a reference, which is the question's own from here on, to be given back when that is destroyed.
-        let Some(endpoint) = (unsafe { lent.and_then(|lent| lent.as_ref()) }) else { return self.message_gone(slot) };
-        let FetchTo { function, keeps_credit } = handler.function;
-        // SAFETY: nobody else has the slot.
-        let inbound = unsafe { &mut *slot.inbound.as_ptr() };
-        inbound.reply = endpoint;
-        if !keeps_credit {
-            // A question holds no credit while it waits for its answer.
-            inbound.connection = 0;
-            self.give_back_credit(endpoint, inbound.charge);
-        }
-        self.stats.bytes_received.add(slot.length.get());
-        slot.outside.store(0, Ordering::Relaxed);
-        slot.hold.set(USER);
-        let (arg, fetch) = (handler.arg, Fetch::of(slot));
-        // SAFETY: as in `hand_over_message`.
-        self.outside_as::<ALONE>(|| unsafe { function.call_out((arg, fetch)) });
-        self.drain_foreign();
-        self.drop_handler(handler);
-    }
-
-    /// A question that no handler of the user's is called for.
-    #[inline(never)]
-    fn answer_unhandled(&self, slot: &Slot) {
-        if let Some(endpoint) = self.endpoint_numbered(slot.inbound().connection) {
-            if slot.inbound().flags & flag::ATOMIC != 0 {
-                self.answer_atomic(slot, &endpoint);
-            } else {
-                endpoint.answer_now(slot.number.get(), Status::NO_ELEM);
-            }
-        }
-        self.message_gone(slot);
     }
 
     /// Drops what was not handed over yet.

@@ -216,3 +216,17 @@ impl Drop for Buffers {
         }
     }
 }
+
+/// What is made for an answer, and who makes it.
+pub(crate) struct Making {
+    pub(crate) allocator: Allocator,
+    pub(crate) buffers: Option<Buffers>,
+    /// Why there are none.
+    pub(crate) trouble: Option<Error>,
+}
+
+impl Making {
+    pub(crate) fn by(allocator: Allocator) -> Box<Self> {
+        Box::new(Making { allocator, buffers: None, trouble: None })
+    }
+}

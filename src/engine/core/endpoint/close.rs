@@ -13,6 +13,7 @@ use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Part, Slot};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::deferred::{self, Event};
+use crate::engine::core::worker::protocol::OfEndpoint;
 use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::Inside;
 use crate::sys;
@@ -258,7 +259,7 @@ impl Endpoint {
 
     /// Tells UCP to let go, whatever is in flight: requests come back with an error in the passes that follow.
     pub(crate) fn end_by_force(&self) {
-        self.drain_stream();
+        self.tell_protocols(OfEndpoint::BreaksOff);
         let lives = !self.is_remote() && !self.closing.process_ended.get();
         self.closing.torn.set(lives && self.watchers.get() > 0);
         self.set_phase(Phase::Ending);
@@ -310,7 +311,7 @@ impl Endpoint {
 
     /// UCP's close, once. Its status if it ended inside the call.
     pub(crate) fn let_go_in_ucp(&self, part: Part, flags: u32) -> Option<Status> {
-        self.release_stream();
+        self.tell_protocols(OfEndpoint::LetsGo);
         if self.ucp.get().is_null() || self.leave_untouched() {
             return Some(Status::OK);
         }
@@ -380,7 +381,7 @@ impl Endpoint {
     /// Ends the receives that were to end with this endpoint: of its stream, but for those that have been filled, and of tagged messages
     /// that have not begun to come. What is left after that is being received.
     pub(crate) fn cancel_watchers(&self, reason: Status) {
-        self.end_stream_recvs(reason);
+        self.tell_protocols(OfEndpoint::EndsReceives(reason));
         self.closing.only_matched.set(true);
         if self.watchers.get() == 0 {
             return;

@@ -19,10 +19,8 @@ use crate::engine::core::request::notifier::Notifier;
 use crate::engine::core::request::notifier_events::Target;
 use crate::engine::core::request::pending_callbacks::Due;
 use crate::engine::core::request::request::Slot;
+use crate::engine::core::worker::protocol::{OfEndpoint, States};
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::messaging::am::multi::Arrivals;
-use crate::engine::messaging::am::queue::MessageQueue;
-use crate::engine::messaging::stream::Stream;
 use crate::engine::os::process_identity::Identity;
 use crate::engine::ucx::runtime::{self, Release};
 use crate::engine::wire::address::{Address, Origin};
@@ -140,8 +138,8 @@ pub struct Endpoint {
     pub(crate) credits: Credits,
     pub(crate) order: Order,
     pub(crate) fast_box: FastBox,
-    pub(crate) arrivals: Arrivals,
-    pub(crate) queue: MessageQueue,
+    /// What each protocol keeps of it.
+    pub(crate) states: States,
     /// The peer's process is watched for its end.
     watched: Cell<bool>,
     /// Where it was made by host and port.
@@ -149,9 +147,6 @@ pub struct Endpoint {
     /// What UCP's end reports to. Goes with that from one endpoint to another.
     pub(crate) reports: RefCell<Rc<Reports>>,
     key: Cell<usize>,
-    /// A reference to itself that a question has given back, for the next one: to count them takes longer than most of what is done with a
-    /// question.
-    pub(crate) spare: Cell<bool>,
     /// The caller's handles: it ends with the last of them.
     handles: AtomicU32,
 
@@ -184,7 +179,6 @@ pub struct Endpoint {
     pub(crate) flushes: RefCell<Vec<*const Slot>>,
     /// First error of an operation that kept neither request nor callback: its position, and the status.
     pub(crate) unreported: Cell<Option<(u64, Status)>>,
-    pub(crate) stream: Stream,
 
     pub(crate) on_open: Cell<Option<(Callback, *mut c_void)>>,
     pub(crate) on_close: Cell<Option<OnClose>>,
@@ -280,13 +274,11 @@ impl Endpoint {
             credits: Credits::default(),
             order: Order::default(),
             fast_box: FastBox::default(),
-            arrivals: Arrivals::default(),
-            queue: MessageQueue::default(),
+            states: worker.protocols.of_endpoint(),
             watched: Cell::new(false),
             connection,
             reports: RefCell::default(),
             key: Cell::new(usize::MAX),
-            spare: Cell::new(false),
             handles: AtomicU32::new(1),
             sends: Cell::new(0),
             window: SendWindow::new(params.window),
@@ -298,7 +290,6 @@ impl Endpoint {
             ucp_flushes: Cell::new(0),
             flushes: RefCell::default(),
             unreported: Cell::new(None),
-            stream: Stream::default(),
             on_open: Cell::new(params.on_open.map(|callback| (callback, params.on_open_arg))),
             on_close: Cell::new(params.told_of_end()),
             connect_deadline: Cell::new(0),
@@ -337,7 +328,7 @@ impl Endpoint {
         }
         self.ucp.set(ucp);
         // Receives may have been posted while another attempt to connect was under way.
-        self.name_stream();
+        self.tell_protocols(OfEndpoint::Made);
         Ok(())
     }
 
@@ -424,7 +415,7 @@ impl Endpoint {
         self.unwatch_process();
         self.shut_fast_box();
         self.drop_early();
-        self.drop_spare();
+        self.tell_protocols(OfEndpoint::Forgotten);
         // Once only: the place may be another's by the second time.
         let key = self.key.replace(usize::MAX);
         self.worker.named.set(std::ptr::null());

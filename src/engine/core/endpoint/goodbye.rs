@@ -13,6 +13,7 @@ use crate::engine::core::channel::dispatch::Reply;
 use crate::engine::core::endpoint::close::{Closing, NO_DEADLINE};
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
 use crate::engine::core::request::request::Part;
+use crate::engine::core::worker::protocol::OfEndpoint;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::wire::header::{flag, Header, Kind};
 use std::cell::Cell;
@@ -264,7 +265,7 @@ impl Endpoint {
         self.empty_fast_box();
         self.closing.parting.heard.set(true);
         self.closing.parting.owed.set(header.flags & flag::ANSWER != 0);
-        self.keep_stream();
+        self.tell_protocols(OfEndpoint::PeerCloses);
         if self.takes_operations() {
             self.set_status(Status::CONNECTION_RESET);
         }

@@ -1,8 +1,8 @@
 //! What an operation that has failed says of itself: which one, with whom, and why.
 
 use crate::engine::base::status::{Error, Status};
+use crate::engine::core::channel::receive_buffers::Making;
 use crate::engine::core::request::request::{Kind, Slot};
-use crate::engine::messaging::fetch::request::Making;
 
 impl Slot {
     /// For `error_message`.

@@ -10,6 +10,7 @@
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::message::Inbound;
 use crate::engine::core::channel::receive_buffers::Buffers;
+use crate::engine::core::channel::receive_buffers::Making;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::completion_flag::Done;
 use crate::engine::core::request::inflight;
@@ -22,7 +23,6 @@ pub(crate) use crate::engine::core::request::operation_kind::Kind;
 use crate::engine::core::request::queue_state::Stage;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::messaging::fetch::request::Making;
 use crate::engine::messaging::tag::multi_common::Multi;
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_void, CStr, CString};

@@ -20,22 +20,16 @@ use crate::engine::core::request::slot_list::SlotList;
 use crate::engine::core::worker::event_loop::EventLoop;
 use crate::engine::core::worker::gate::{this_thread, Gate, ThreadMode};
 use crate::engine::core::worker::progress_thread::{ProgressMode, ProgressThread, ThreadParams};
+use crate::engine::core::worker::protocol::Protocols;
 use crate::engine::core::worker::stuck_descriptor::Stuck;
 use crate::engine::core::worker::wait::WaitRoom;
 use crate::engine::core::worker::wake_hint::Nudge;
 use crate::engine::core::worker::wakeup::Resting;
 use crate::engine::core::worker::worker::{Worker, CLIENT_ID};
-use crate::engine::hub::stream::registry::HubStreams;
-use crate::engine::messaging::am::queue_callbacks::QueueHandlers;
-use crate::engine::messaging::fetch::pending_table::Fetches;
-use crate::engine::messaging::stream::Streams;
-use crate::engine::messaging::tag::multi_common::Multis;
 use crate::engine::os::fork::Token;
 use crate::engine::os::process_identity::Identity;
-use crate::engine::rma::remote_key::Rkeys;
 use crate::engine::ucx::context::Context;
 use crate::engine::ucx::runtime;
-use crate::engine::window::pending_requests::WindowEnds;
 use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
@@ -61,7 +55,7 @@ pub struct WorkerParams {
 
 impl Worker {
     /// Creates the UCP worker.
-    pub fn new(context: &Arc<Context>, params: WorkerParams) -> Result<Arc<Self>> {
+    pub fn new(context: &Arc<Context>, params: WorkerParams, protocols: Protocols) -> Result<Arc<Self>> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         context.check_fork()?;
         // SAFETY: all-zero is valid: the mask says which fields count.
@@ -99,6 +93,9 @@ impl Worker {
             _foreign: CacheLine,
             context: context.clone(),
             generation: context.generation,
+            protocols,
+            receivers: protocols.receivers(),
+            states: protocols.of_worker(),
             gate: Gate::new(params.thread_mode),
             ucp,
             name: params.name,
@@ -117,7 +114,6 @@ impl Worker {
             max_am_header: OnceLock::new(),
             slab: Slab::new(context.request_size),
             foreign: GivenBack::new(),
-            hub_streams: HubStreams::default(),
             is_over: Cell::new(false),
             keep: Cell::new(None),
             ready: SlotList::default(),
@@ -139,7 +135,6 @@ impl Worker {
             windows: RefCell::default(),
             hand: Hand::new(),
             peers: PeerWatch::default(),
-            streams: Streams::default(),
             listeners: RefCell::default(),
             liveness: LivenessClock::default(),
             places: RefCell::default(),
@@ -148,15 +143,7 @@ impl Worker {
             inbox: Inbox::default(),
             fast_boxes: FastBoxes::default(),
             am_handlers: Handlers::default(),
-            fetch_handlers: Handlers::default(),
-            fetches: Fetches::new(),
-            multi_handlers: Handlers::default(),
-            multis: Multis::default(),
-            queue_handlers: QueueHandlers::default(),
             frames: Arc::default(),
-            rkeys: Rkeys::default(),
-            lock_waits: RefCell::default(),
-            window_ends: WindowEnds::default(),
             nudge: Nudge::default(),
             unordered: AtomicU64::new(0),
             fenced: AtomicU64::new(0),

@@ -4,18 +4,18 @@ use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::lasting::lasting;
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::Reply;
-use crate::engine::core::channel::handler_table::Handler;
+use crate::engine::core::channel::receive_buffers::Making;
 use crate::engine::core::endpoint::endpoint::{Callback, Endpoint, OnClose, Phase};
 use crate::engine::core::endpoint::listener::ConnRequest;
 use crate::engine::core::request::notifier_events::Happened;
 use crate::engine::core::request::request::{Part, SlotPointer, Ticket};
 use crate::engine::core::worker::callback_depth::OwnCallbacks;
+use crate::engine::core::worker::protocol::OfEndpoint;
 use crate::engine::core::worker::takeover::Assistant;
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::messaging::am::multi::MultiHandler;
-use crate::engine::messaging::fetch::request::Making;
 use crate::engine::os::shared_segment::SegmentName;
 use crate::engine::wire::header::{Header, Hello, Kind};
+use std::any::Any;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::rc::Rc;
@@ -49,20 +49,10 @@ pub(crate) enum Event {
     Bye(Option<Arc<Endpoint>>, Header, Reply),
     /// The peer asks for a sign of life.
     Ping(Arc<Endpoint>),
-    /// The answer to a fetch that needs buffers, in a slot.
-    Answered(Ticket, SlotPointer),
-    /// The header of a multi-buffer receive has come.
-    Announced(Ticket),
-    /// Multi-buffer receives may go on that waited for others.
-    NextHeaders,
-    /// A multi-buffer message of its peer's has been pulled.
-    MultiPulled(Arc<Endpoint>),
-    /// A message for an endpoint's queue, or for a handler that it names, has come in from this end.
-    QueueMessage(SlotPointer, Option<Rc<Handler<MultiHandler>>>, Reply),
-    /// There are messages in its queue, and receives that wait for some.
-    Queued(Arc<Endpoint>),
     /// The sends that this flush waits for have ended: UCP's half of it begins.
     SendsEnded(Ticket),
+    /// What a protocol has left to the end of the pass.
+    Work(&'static Work, Payload),
     /// Buffers that nobody has taken.
     Unmade(Box<Making>),
     /// The peer does not keep to the rules.
@@ -76,12 +66,29 @@ pub(crate) enum Event {
 impl Event {
     /// What a peer has said, and what UCP is needed for.
     fn is_of_peer(&self) -> bool {
-        use Event::{
-            Announced, Broken, Bye, FastBox, Greet, Hello, MultiPulled, NextHeaders, Ping, Queued, Refused, Welcome,
-        };
-        matches!(self, Hello(..) | Welcome(..) | Refused(..) | Greet(_) | Bye(..) | Ping(..) | Broken(..))
-            || matches!(self, FastBox(..) | Announced(_) | NextHeaders | MultiPulled(_) | Queued(_))
+        use Event::{Broken, Bye, FastBox, Greet, Hello, Ping, Refused, Welcome};
+        matches!(self, Hello(..) | Welcome(..) | Refused(..) | Greet(_) | Bye(..) | Ping(..) | Broken(..) | FastBox(..))
     }
+}
+
+/// What a protocol does after UCP's pass. Inside the gate.
+pub(crate) struct Work {
+    pub(crate) run: fn(&Worker, Payload),
+    /// The same once UCP's worker is gone.
+    pub(crate) too_late: fn(&Worker, Payload),
+    /// What a receive is still to post may have come before the peer's Bye, which waits.
+    pub(crate) comes_before_bye: bool,
+}
+
+/// What it is done with.
+pub(crate) enum Payload {
+    Nothing,
+    Request(Ticket),
+    Endpoint(Arc<Endpoint>),
+    /// A message that has come in, which is nobody's but the work's, and who waits for it.
+    Message(Ticket, SlotPointer),
+    /// The same, from this end, and who is to get it.
+    MessageFor(SlotPointer, Option<Rc<dyn Any>>, Reply),
 }
 
 /// What a thread is in the midst of.
@@ -170,9 +177,6 @@ impl Worker {
             let Some(event) = self.events.borrow_mut().pop_front() else { break };
             handled += 1;
             if self.is_over.get() && event.is_of_peer() {
-                if let Event::MultiPulled(endpoint) = event {
-                    endpoint.drop_multis();
-                }
                 continue;
             }
             match event {
@@ -184,7 +188,9 @@ impl Worker {
                 Event::Greet(endpoint) => endpoint.break_silence(),
                 Event::Welcome(endpoint, hello) => endpoint.met(&hello),
                 Event::Refused(endpoint, version) => endpoint.refused(version),
-                Event::Bye(Some(endpoint), header, reply) if endpoint.may_postpone_bye() && self.awaits_headers() => {
+                Event::Bye(Some(endpoint), header, reply)
+                    if endpoint.may_postpone_bye() && self.has_work_before_bye() =>
+                {
                     // What a receive of frames is still to post may have come before it.
                     self.events.borrow_mut().push_back(Event::Bye(Some(endpoint), header, reply));
                 }
@@ -197,18 +203,8 @@ impl Worker {
                 Event::Untold(endpoint) => endpoint.grant(),
                 Event::FastBox(endpoint, None) => endpoint.offer_fast_box(),
                 Event::FastBox(endpoint, Some(name)) => endpoint.fast_box_came(&name),
-                Event::Answered(fetch, message) => {
-                    // SAFETY: a slot of ours that came with the event.
-                    let message = unsafe { &*message.0 };
-                    if !self.make_room(fetch, message) {
-                        self.message_gone(message);
-                    }
-                }
-                Event::QueueMessage(message, handler, from) => self.queue_message_came(message, handler, from),
-                Event::Queued(endpoint) => endpoint.match_queue(),
-                Event::Announced(ticket) => self.announced(ticket),
-                Event::NextHeaders => self.post_headers(),
-                Event::MultiPulled(endpoint) => endpoint.deliver_multis(),
+                Event::Work(work, payload) if self.is_over.get() => (work.too_late)(self, payload),
+                Event::Work(work, payload) => (work.run)(self, payload),
                 Event::SendsEnded(flush) => self.flush_after_sends(flush),
                 Event::Unmade(making) => self.outside(|| drop(making)),
                 Event::Opened(endpoint) => {
@@ -217,9 +213,8 @@ impl Worker {
                     }
                 }
                 Event::Closed(endpoint, status) => {
-                    endpoint.drop_queue();
+                    endpoint.tell_protocols(OfEndpoint::Closed);
                     self.tell_never_writable(&endpoint);
-                    self.end_hub_streams(|other| std::ptr::eq(other, Arc::as_ptr(&endpoint)));
                     match endpoint.on_close.take() {
                         Some(OnClose::Callback(callback, arg)) => {
                             self.call_endpoint(&endpoint, Some((callback, arg)), status);
@@ -246,8 +241,8 @@ impl Worker {
         handled
     }
 
-    fn awaits_headers(&self) -> bool {
-        self.events.borrow().iter().any(|event| matches!(event, Event::Announced(_) | Event::NextHeaders))
+    fn has_work_before_bye(&self) -> bool {
+        self.events.borrow().iter().any(|event| matches!(event, Event::Work(work, _) if work.comes_before_bye))
     }
 
     /// Handles what peers have said, and leaves the rest.

@@ -14,6 +14,7 @@ pub(crate) mod event_loop;
 pub mod gate;
 pub(crate) mod progress;
 pub mod progress_thread;
+pub mod protocol;
 pub mod remote_call;
 pub(crate) mod shutdown;
 pub(crate) mod sleep_flag;

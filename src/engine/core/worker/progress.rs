@@ -8,6 +8,7 @@ use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::request::request::{mark, USER};
 use crate::engine::core::worker::deferred;
+use crate::engine::core::worker::protocol::Turn;
 use crate::engine::core::worker::worker::{attention, Worker};
 use crate::sys;
 
@@ -92,9 +93,9 @@ impl Worker {
     #[inline(never)]
     fn attend_to(&self, by_ucp: u32) -> u32 {
         let mut handled = 0;
-        if self.attention.get() & attention::STREAMS != 0 {
-            // First: what has come in time is no timeout.
-            handled += self.read_streams();
+        let protocols = self.attention.get() & attention::OF_PROTOCOLS != 0;
+        if protocols {
+            handled += self.take_turn(Turn::First);
         }
         if self.attention.get() & (attention::TIMERS | attention::CHANGING) != 0 {
             let now = clock::now_ns();
@@ -105,9 +106,8 @@ impl Worker {
                 handled += self.advance_changing(now);
             }
         }
-        if self.attention.get() & attention::LOCKS != 0 {
-            handled += self.look_for_window_ends();
-            handled += self.look_for_locks(clock::now_ns());
+        if protocols {
+            handled += self.take_turn(Turn::Middle);
         }
         if self.attention.get() & attention::PEERS != 0 {
             self.look_at_peers(self.coarse_now.get());
@@ -124,8 +124,8 @@ impl Worker {
             self.attention.set(self.attention.get() & !attention::READY);
             handled += self.deliver();
         }
-        if self.attention.get() & attention::HUBS != 0 {
-            handled += self.tend_hub_streams();
+        if self.attention.get() & attention::OF_PROTOCOLS != 0 {
+            handled += self.take_turn(Turn::Last);
         }
         if self.attention.get() & attention::WINDOWS != 0 {
             self.attention.set(self.attention.get() & !attention::WINDOWS);

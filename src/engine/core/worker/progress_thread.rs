@@ -223,7 +223,7 @@ impl Worker {
                 // What others have left to it meanwhile.
                 self.last_round(&mut Lists::default());
                 drop(handle);
-                self.change_over_hubs();
+                self.tell_thread_changed();
                 return Err(error);
             }
         }
@@ -272,7 +272,7 @@ impl Worker {
         self.kick();
         let _ = running.join();
         drop(handle);
-        self.change_over_hubs();
+        self.tell_thread_changed();
         true
     }
 

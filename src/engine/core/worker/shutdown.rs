@@ -6,6 +6,7 @@ use crate::engine::core::endpoint::close::FLUSH_PATIENCE_NS;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
 use crate::engine::core::request::request::{mark, Kind, Part, Slot};
 use crate::engine::core::worker::deferred::{self, Event};
+use crate::engine::core::worker::protocol::{OfEndpoint, OfWorker};
 use crate::engine::core::worker::worker::{Inside, Worker};
 use crate::engine::ucx::deferred_destroy;
 use crate::engine::ucx::runtime::{ucx_release, Release};
@@ -62,8 +63,7 @@ impl Worker {
         inside.progress_while(PURGE_NS, |worker| !worker.listeners.borrow().is_empty());
         inside.finish_listeners();
         inside.cancel_receives();
-        inside.cancel_locks(|_| true);
-        inside.cancel_window_requests();
+        inside.tell_end(OfWorker::Cancels);
         inside.cancel_queues();
         inside.take_back_messages();
         inside.flush_briefly();
@@ -91,7 +91,7 @@ impl Worker {
         // What has come meanwhile.
         inside.take_back_messages();
         inside.all_endpoints().iter().for_each(|endpoint| endpoint.shut_fast_box());
-        inside.drop_rkeys();
+        inside.tell_end(OfWorker::BeforeUcpEnds);
         // What is completed below is not to signal a worker of UCP's that is gone.
         inside.armed.set(false);
         inside.nudge.end();
@@ -104,14 +104,14 @@ impl Worker {
         late.iter().filter_map(|worker| worker.downcast_ref::<Worker>()).for_each(Worker::end_in_ucp);
         inside.is_over.set(true);
         inside.complete_the_rest();
-        inside.free_what_was_left_to_ucp();
+        inside.tell_end(OfWorker::UcpHasEnded);
         inside.deliver_everything();
-        inside.end_hub_streams(|_| true);
+        inside.tell_end(OfWorker::Delivered);
         inside.drop_inbox();
         for endpoint in inside.all_endpoints() {
-            endpoint.drop_multis();
-            endpoint.drop_spare();
+            endpoint.tell_protocols(OfEndpoint::WorkerEnded);
         }
+        inside.tell_end(OfWorker::DropsHandlers);
         inside.drop_handlers();
         inside.changing.borrow_mut().clear();
         inside.untouched.clear();
@@ -162,7 +162,9 @@ impl Worker {
     }
 
     fn cancel_receives(&self) {
-        self.all_endpoints().iter().for_each(|endpoint| endpoint.end_stream_recvs(Status::CANCELED));
+        self.all_endpoints()
+            .iter()
+            .for_each(|endpoint| endpoint.tell_protocols(OfEndpoint::EndsReceives(Status::CANCELED)));
         let answered = |slot: &Slot| slot.kind.get().is_recv() || slot.kind.get() == Kind::Atomic;
         self.for_each_picked(answered, |slot| self.cancel_slot(slot, Status::CANCELED));
     }
@@ -258,7 +260,7 @@ impl Worker {
 
     fn end_endpoints(&self, may_break_off: bool) {
         for endpoint in self.all_endpoints() {
-            endpoint.release_stream();
+            endpoint.tell_protocols(OfEndpoint::LetsGo);
             // One that has no answer yet, and nothing to give back, is left to the end of UCP's worker: UCX 1.13
             // asserts when it is closed by force in the midst of its wire-up.
             let must_end = endpoint.is_connected() || (endpoint.sends.get() > 0 && may_break_off);

@@ -1,5 +1,6 @@
 //! Workers of tests that look inside, and endpoints between them.
 
+use crate::engine::assembly::PROTOCOLS;
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams};
 use crate::engine::core::worker::create::WorkerParams;
 use crate::engine::core::worker::gate::ThreadMode;
@@ -12,7 +13,8 @@ use std::sync::Arc;
 pub(crate) fn new_worker(context: &Arc<Context>) -> Arc<Worker> {
     let thread = ThreadParams { delayed: None, depth: 0, cpu: None, start: None };
     let (thread_mode, progress_mode) = (ThreadMode::Single, ProgressMode::Manual);
-    Worker::new(context, WorkerParams { thread_mode, spin_ns: 0, name: None, progress_mode, thread }).unwrap()
+    Worker::new(context, WorkerParams { thread_mode, spin_ns: 0, name: None, progress_mode, thread }, PROTOCOLS)
+        .unwrap()
 }
 
 /// Without failure detection.

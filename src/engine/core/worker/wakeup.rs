@@ -344,7 +344,7 @@ impl Worker {
         self.drain_foreign();
         self.nudge.about_to_sleep();
         let due = attention::READY | attention::EVENTS | attention::WINDOWS | attention::INBOX;
-        if self.attention.get() & due != 0 || self.can_advance() || self.window_ends.is_due() {
+        if self.attention.get() & due != 0 || self.can_advance() || self.is_protocol_due() {
             return Ok(Armed::Busy);
         }
         if self.peers.is_watching() && self.look_at_peers(clock::now_ns()) {
@@ -353,15 +353,11 @@ impl Worker {
         if self.liveness.is_used() && self.look_for_silence(clock::now_ns()) {
             return Ok(Armed::Busy);
         }
-        // Without streams a mark may have been left by the last one, which nobody takes away.
-        if self.attention.get() & attention::HUBS != 0 && self.hub_streams.is_due() {
-            return Ok(Armed::Busy);
-        }
         let deadline = [
             self.timers.borrow().next(),
             self.next_change(),
             self.liveness.awaited(),
-            self.next_look_for_locks(),
+            self.next_look_of_protocols(),
             self.resting.next_look(),
         ];
         let deadline = deadline.into_iter().flatten().min();

@@ -9,6 +9,7 @@ use crate::engine::core::channel::buffer_cache::FrameStore;
 use crate::engine::core::channel::handler_table::Handlers;
 use crate::engine::core::channel::message::MessageHandler;
 use crate::engine::core::channel::receive::Inbox;
+use crate::engine::core::channel::receivers::Receivers;
 use crate::engine::core::channel::shm_channel::FastBoxes;
 use crate::engine::core::endpoint::admission::Hand;
 use crate::engine::core::endpoint::endpoint::Endpoint;
@@ -29,24 +30,15 @@ use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::event_loop::EventLoop;
 use crate::engine::core::worker::gate::{Gate, ThreadMode};
 use crate::engine::core::worker::progress_thread::{has_thread, ProgressThread};
+use crate::engine::core::worker::protocol::{Protocols, States};
 use crate::engine::core::worker::stuck_descriptor::Stuck;
 use crate::engine::core::worker::wait::WaitRoom;
 use crate::engine::core::worker::wake_hint::Nudge;
 use crate::engine::core::worker::wakeup::{Resting, Wakeup};
-use crate::engine::hub::stream::registry::HubStreams;
-use crate::engine::messaging::am::multi::MultiHandler;
-use crate::engine::messaging::am::queue_callbacks::QueueHandlers;
-use crate::engine::messaging::fetch::pending_table::Fetches;
-use crate::engine::messaging::fetch::reply::FetchTo;
-use crate::engine::messaging::stream::Streams;
-use crate::engine::messaging::tag::multi_common::Multis;
 use crate::engine::os::fork::{Generation, Token};
 use crate::engine::os::process_identity::Identity;
-use crate::engine::rma::remote_key::Rkeys;
 use crate::engine::ucx::context::{self, feature, Context};
 use crate::engine::ucx::runtime;
-use crate::engine::window::lock_request::LockWait;
-use crate::engine::window::pending_requests::WindowEnds;
 use crate::engine::wire::address::{Address, Origin};
 use crate::engine::wire::header::{Question, HEADER};
 use crate::sys;
@@ -66,6 +58,11 @@ pub struct Worker {
     // Read by every thread, and hardly ever written.
     pub(crate) context: Arc<Context>,
     pub(crate) generation: Generation,
+    pub(crate) protocols: Protocols,
+    /// Who takes what the channel brings.
+    pub(crate) receivers: Receivers,
+    /// What each protocol keeps.
+    pub(crate) states: States,
     pub(crate) ucp: sys::ucp_worker_h,
     /// No new operation is taken. Set before UCP goes away.
     pub(crate) closed: AtomicBool,
@@ -134,7 +131,6 @@ pub struct Worker {
     pub(crate) windows: RefCell<VecDeque<Arc<Endpoint>>>,
     pub(crate) hand: Hand,
     pub(crate) peers: PeerWatch,
-    pub(crate) streams: Streams,
     pub(crate) listeners: RefCell<Vec<Arc<Listener>>>,
     pub(crate) liveness: LivenessClock,
     /// Of UCP's ends for each peer: it counts them so, too, and forgets none.
@@ -146,16 +142,8 @@ pub struct Worker {
     pub(crate) inbox: Inbox,
     pub(crate) fast_boxes: FastBoxes,
     pub(crate) am_handlers: Handlers<MessageHandler>,
-    pub(crate) fetch_handlers: Handlers<FetchTo>,
-    pub(crate) fetches: Fetches,
-    pub(crate) multi_handlers: Handlers<MultiHandler>,
-    pub(crate) multis: Multis,
-    pub(crate) queue_handlers: QueueHandlers,
     /// For buffers of what is received. These keep it, too.
     pub(crate) frames: Arc<FrameStore>,
-    pub(crate) rkeys: Rkeys,
-    pub(crate) lock_waits: RefCell<Vec<LockWait>>,
-    pub(crate) window_ends: WindowEnds,
     pub(crate) nudge: Nudge,
     /// Operations that may overtake each other, counted when they have been submitted, and how many of them a fence has waited for. Any thread.
     pub(crate) unordered: AtomicU64,
@@ -170,7 +158,6 @@ pub struct Worker {
     pub(crate) _foreign: CacheLine,
     /// Requests that callers let go of from outside the gate. After the end the last one to go drops `keep`.
     pub(crate) foreign: GivenBack<Slot>,
-    pub(crate) hub_streams: HubStreams,
     pub(crate) waiting: WaitRoom,
 }
 
@@ -191,12 +178,9 @@ pub(crate) mod attention {
     pub(crate) const WINDOWS: u32 = 64;
     /// Active messages have come in.
     pub(crate) const INBOX: u32 = 128;
-    /// Stream receives are posted.
-    pub(crate) const STREAMS: u32 = 256;
-    /// Locks of windows are waited for, or other requests of theirs.
-    pub(crate) const LOCKS: u32 = 512;
-    /// Links of hubs are joined with others through this worker.
-    pub(crate) const HUBS: u32 = 1024;
+    /// A protocol has something to do: its bit, from this one on, at its place.
+    pub(crate) const FIRST_OF_PROTOCOLS: u32 = 1 << 16;
+    pub(crate) const OF_PROTOCOLS: u32 = !(FIRST_OF_PROTOCOLS - 1);
 }
 
 // SAFETY: see the type: cells belong to whoever is inside the gate, which admits one thread at a time.

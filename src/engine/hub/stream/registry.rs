@@ -7,9 +7,12 @@ use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::dispatch::complain;
 use crate::engine::core::channel::message::Message;
+use crate::engine::core::channel::message::Sort;
+use crate::engine::core::channel::receivers::Receiver;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::request::{Slot, USER};
-use crate::engine::core::worker::worker::{attention, Worker};
+use crate::engine::core::worker::protocol::{OfEndpoint, OfWorker, Protocol, Turn};
+use crate::engine::core::worker::worker::Worker;
 use crate::engine::hub::hub::Hub;
 use crate::engine::hub::stream::slot::Mail;
 use crate::engine::hub::stream::stream::{HubStream, Peer};
@@ -48,6 +51,42 @@ struct Unmet {
     /// It takes chunks in.
     takes: bool,
     peer: Peer,
+}
+
+pub(crate) static PROTOCOL: Protocol = Protocol {
+    place: 6,
+    of_worker: || Box::new(HubStreams::default()),
+    receives: &[Receiver {
+        sort: Sort::Hub,
+        wants: |_, _| true,
+        hand_over: |worker, slot, _| match worker.endpoint_numbered(slot.inbound().connection) {
+            Some(endpoint) => worker.hand_over_to_hub(slot, endpoint),
+            None => worker.message_gone(slot),
+        },
+        ..Receiver::NOBODY
+    }],
+    turn: Turn::Last,
+    pass: Worker::tend_hub_streams,
+    // Without streams a mark may have been left by the last one, which nobody takes away.
+    is_due: |worker| worker.attention.get() & PROTOCOL.bit() != 0 && worker.hub_streams().is_due(),
+    thread_changed: Worker::change_over_hubs,
+    at_endpoint: |endpoint, what| {
+        if what == OfEndpoint::Closed {
+            endpoint.worker.end_hub_streams(|other| std::ptr::eq(other, endpoint));
+        }
+    },
+    at_end: |worker, step| {
+        if step == OfWorker::Delivered {
+            worker.end_hub_streams(|_| true);
+        }
+    },
+    ..Protocol::NOTHING
+};
+
+impl Worker {
+    pub(crate) fn hub_streams(&self) -> &HubStreams {
+        self.states.get(&PROTOCOL)
+    }
 }
 
 impl HubStreams {
@@ -119,21 +158,21 @@ fn is_same_peer(one: &Endpoint, other: &Endpoint) -> bool {
 impl Worker {
     /// A hub that has just been made.
     pub(crate) fn add_hub(&self, hub: &Arc<Hub>) {
-        let mut hubs = self.hub_streams.hubs.lock();
+        let mut hubs = self.hub_streams().hubs.lock();
         hubs.retain(|hub| hub.strong_count() > 0);
         hubs.push(Arc::downgrade(hub));
     }
 
     /// The progress thread has gone: who waits for a hub progresses from now on.
     pub(crate) fn change_over_hubs(&self) {
-        let hubs: Vec<_> = self.hub_streams.hubs.lock().iter().filter_map(Weak::upgrade).collect();
+        let hubs: Vec<_> = self.hub_streams().hubs.lock().iter().filter_map(Weak::upgrade).collect();
         hubs.iter().for_each(|hub| hub.change_over());
     }
 
     /// A stream that has just been made. One of its kind is enough for a peer.
     pub(crate) fn add_hub_stream(&self, stream: &Arc<HubStream>) -> Result<()> {
         self.on_owner(|inside| {
-            let streams = &inside.hub_streams;
+            let streams = inside.hub_streams();
             let same = |other: &HubStream| {
                 other.id == stream.id
                     && other.takes() == stream.takes()
@@ -146,24 +185,24 @@ impl Worker {
             }
             table.streams.push(stream.clone());
             drop(table);
-            inside.attend(attention::HUBS);
+            inside.attend(PROTOCOL.bit());
             Ok(())
         })
     }
 
     /// Gives those their turn that want it. After UCP's pass.
     pub(crate) fn tend_hub_streams(&self) -> u32 {
-        if !self.hub_streams.stirred.swap(false, Ordering::SeqCst) {
+        if !self.hub_streams().stirred.swap(false, Ordering::SeqCst) {
             return 0;
         }
-        let round = self.hub_streams.begin_round();
+        let round = self.hub_streams().begin_round();
         let mut none_left = false;
         self.outside(|| {
             round.iter().for_each(|stream| stream.take_turn());
-            none_left = self.hub_streams.end_round(round);
+            none_left = self.hub_streams().end_round(round);
         });
-        if none_left && self.hub_streams.table.lock().streams.is_empty() {
-            self.attention.set(self.attention.get() & !attention::HUBS);
+        if none_left && self.hub_streams().table.lock().streams.is_empty() {
+            self.attention.set(self.attention.get() & !PROTOCOL.bit());
         }
         1
     }
@@ -171,7 +210,7 @@ impl Worker {
     /// Endpoints have ended, and so have the streams on them.
     pub(crate) fn end_hub_streams(&self, ended: impl Fn(*const Endpoint) -> bool) {
         let (streams, unmet) = {
-            let mut table = self.hub_streams.table.lock();
+            let mut table = self.hub_streams().table.lock();
             if table.streams.is_empty() && table.unmet.is_empty() {
                 return;
             }
@@ -207,7 +246,7 @@ impl Worker {
     fn take_in_for_hub(&self, mail: Mail, endpoint: Arc<Endpoint>) -> std::result::Result<(), &'static str> {
         let (header, _) = StreamHeader::decode(mail.message().header())?;
         let is_of_peer = |other: &Endpoint| is_same_peer(other, &endpoint);
-        let mut table = self.hub_streams.table.lock();
+        let mut table = self.hub_streams().table.lock();
         if (header.tells, header.to) == (Tells::Close, 0) {
             table.unmet.retain(|unmet| unmet.peer.number != header.from || !is_of_peer(&unmet.endpoint));
             return Ok(());

@@ -162,7 +162,7 @@ impl Link {
             device: memory_type::is_device(kind.memory_type),
             window,
             places: (0..window).map(|_| Place::new()).collect(),
-            number: AtomicU32::new(worker.hub_streams.next_number()),
+            number: AtomicU32::new(worker.hub_streams().next_number()),
             marked: AtomicBool::new(false),
             given_up: AtomicBool::new(false),
             lost: AtomicBool::new(false),
@@ -231,7 +231,7 @@ impl HubStream {
     /// Something has happened that concerns it. Any thread.
     pub(crate) fn stir(&self) {
         self.marked.store(true, Ordering::SeqCst);
-        self.endpoint.worker.hub_streams.stir(&self.endpoint.worker);
+        self.endpoint.worker.hub_streams().stir(&self.endpoint.worker);
     }
 
     pub(crate) fn is_marked(&self) -> bool {
@@ -373,7 +373,7 @@ impl HubStream {
             }
             return self.finish(work, false);
         }
-        if let Some(peer) = work.next_peer.take().or_else(|| self.endpoint.worker.hub_streams.meet(self)) {
+        if let Some(peer) = work.next_peer.take().or_else(|| self.endpoint.worker.hub_streams().meet(self)) {
             return self.join(work, peer);
         }
         if !work.said {
@@ -484,7 +484,7 @@ impl HubStream {
         }
         work.reset();
         work.stage = Stage::Waiting;
-        self.number.store(self.endpoint.worker.hub_streams.next_number(), Ordering::Relaxed);
+        self.number.store(self.endpoint.worker.hub_streams().next_number(), Ordering::Relaxed);
         self.wait(work);
         if work.stage == Stage::Joined {
             self.stir();
@@ -499,7 +499,7 @@ impl HubStream {
     /// It is over. `all`: the other end has told that its hub has no more.
     pub(crate) fn finish(&self, work: &mut Work, all: bool) {
         work.stage = Stage::Over;
-        self.endpoint.worker.hub_streams.leave(self);
+        self.endpoint.worker.hub_streams().leave(self);
         self.part_from_hub(Some(all));
         let rest = std::mem::take(&mut *self.mail.lock());
         for mail in rest.iter().filter(|mail| mail.header.tells == Tells::Open && mail.header.to != 0) {

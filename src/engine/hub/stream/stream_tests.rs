@@ -511,7 +511,7 @@ fn what_is_not_for_it_passes_it_by() {
             pair.say(&StreamHeader { count: 1000 + stream, ..pair.open(role) }, &[]);
         }
         pair.pass();
-        assert!(pair.worker.hub_streams.unmet() <= 256);
+        assert!(pair.worker.hub_streams().unmet() <= 256);
         assert!(!pair.is_over());
     }
 }

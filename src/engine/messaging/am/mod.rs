@@ -5,7 +5,6 @@
 //! before messages come.
 
 pub(crate) mod fast_path;
-pub(crate) mod fast_receive;
 pub mod multi;
 pub mod queue;
 pub(crate) mod queue_callbacks;

@@ -9,21 +9,29 @@ use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::handler_table::Handler;
+use crate::engine::core::channel::handler_table::Handlers;
 use crate::engine::core::channel::message::{Form, Inbound, Sort};
 use crate::engine::core::channel::receive_buffers::{Allocator, Buffers, Frame};
+use crate::engine::core::channel::receivers::Receiver;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::buffer::{describe_parts, Part};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Part as Of, Slot, SlotPointer};
 use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::deferred::{Payload, Work};
+use crate::engine::core::worker::protocol::{OfEndpoint, OfWorker, Protocol};
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::Worker;
+use crate::engine::messaging::am::queue::on_foreign;
+use crate::engine::messaging::am::queue::MessageQueue;
+use crate::engine::messaging::am::queue_callbacks::QueueHandlers;
 use crate::engine::messaging::am::send::Front;
 use crate::engine::messaging::tag::multi_common::Memory;
 use crate::engine::ucx::memory_type;
 use crate::engine::wire::header;
 use crate::engine::wire::multi_table::{self, Described, Prefix};
+use crate::engine::wire::ucxx_am::UCXX_ID;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -72,6 +80,84 @@ thread_local! {
     static FRONT: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
+/// Of the receiving side of active messages: those with frames, and those for queues.
+pub(crate) static PROTOCOL: Protocol = Protocol {
+    place: 2,
+    of_worker: || Box::new(Named::default()),
+    of_endpoint: || Box::new(Received::default()),
+    receives: &[Receiver {
+        sort: Sort::Multi,
+        wants: |worker, id| worker.multi_handlers().has(id),
+        hand_over: |worker, slot, _| match worker.endpoint_numbered(slot.inbound().connection) {
+            Some(endpoint) => worker.hand_over_multi(slot, &endpoint),
+            None => worker.message_gone(slot),
+        },
+        ..Receiver::NOBODY
+    }],
+    foreign: Some((UCXX_ID, on_foreign)),
+    at_endpoint: |endpoint, what| match what {
+        OfEndpoint::Closed => endpoint.drop_queue(),
+        OfEndpoint::WorkerEnded => endpoint.drop_multis(),
+        _ => {}
+    },
+    at_end: |worker, step| {
+        if step == OfWorker::DropsHandlers {
+            worker.multi_handlers().clear().into_iter().for_each(|handler| worker.drop_handler(handler));
+            worker.queue_handlers().clear().into_iter().for_each(|handler| worker.drop_handler(handler));
+        }
+    },
+    ..Protocol::NOTHING
+};
+
+/// Handlers of a worker, by id and by name.
+#[derive(Default)]
+struct Named {
+    multi: Handlers<MultiHandler>,
+    queue: QueueHandlers,
+}
+
+/// What an endpoint has received.
+#[derive(Default)]
+struct Received {
+    arrivals: Arrivals,
+    queue: MessageQueue,
+}
+
+/// A message of its peer's has been pulled.
+static PULLED: Work = Work {
+    run: |_, payload| {
+        if let Payload::Endpoint(endpoint) = payload {
+            endpoint.deliver_multis();
+        }
+    },
+    too_late: |_, payload| {
+        if let Payload::Endpoint(endpoint) = payload {
+            endpoint.drop_multis();
+        }
+    },
+    comes_before_bye: false,
+};
+
+impl Worker {
+    fn multi_handlers(&self) -> &Handlers<MultiHandler> {
+        &self.states.get::<Named>(&PROTOCOL).multi
+    }
+
+    pub(crate) fn queue_handlers(&self) -> &QueueHandlers {
+        &self.states.get::<Named>(&PROTOCOL).queue
+    }
+}
+
+impl Endpoint {
+    fn arrivals(&self) -> &Arrivals {
+        &self.states.get::<Received>(&PROTOCOL).arrivals
+    }
+
+    pub(crate) fn message_queue(&self) -> &MessageQueue {
+        &self.states.get::<Received>(&PROTOCOL).queue
+    }
+}
+
 impl Endpoint {
     /// Sends a header, of which a copy is made, and the parts as one message whose receiver gets each part in a buffer of its own.
     ///
@@ -117,11 +203,11 @@ impl Endpoint {
 
     /// Hands out those that are complete and have none before them that is not.
     pub(crate) fn deliver_multis(&self) {
-        if self.arrivals.busy.replace(true) {
+        if self.arrivals().busy.replace(true) {
             return;
         }
         loop {
-            let mut list = self.arrivals.list.borrow_mut();
+            let mut list = self.arrivals().list.borrow_mut();
             if list.front().is_none_or(|first| first.status == Status::INPROGRESS) {
                 break;
             }
@@ -129,19 +215,19 @@ impl Endpoint {
             drop(list);
             self.worker.call_multi(first);
         }
-        self.arrivals.busy.set(false);
+        self.arrivals().busy.set(false);
     }
 
     /// Where the message with this number is being pulled to: not the message's any more.
     pub(crate) fn memory_of_multi(&self, number: u64) -> Option<Memory> {
         let take =
             |arriving: &mut Arriving| Memory::Scratch(std::mem::take(&mut arriving.scratch), arriving.buffers.take());
-        self.arrivals.with(number, take)
+        self.arrivals().with(number, take)
     }
 
     /// Lets go of what nobody is to get any more: UCP is gone.
     pub(crate) fn drop_multis(&self) {
-        while let Some(Arriving { message, handler, buffers, .. }) = self.arrivals.take_first() {
+        while let Some(Arriving { message, handler, buffers, .. }) = self.arrivals().take_first() {
             self.worker.outside(|| drop(buffers));
             self.worker.drop_handler(handler);
             // SAFETY: a message of this worker's that nobody else has.
@@ -170,13 +256,13 @@ impl Worker {
         arg: *mut c_void,
         destroy: Option<crate::engine::core::channel::handler_table::DestroyArg>,
     ) -> Result<()> {
-        self.set_handler(|inside| &inside.multi_handlers, id, handler, arg, destroy)
+        self.set_handler(|inside| inside.multi_handlers(), id, handler, arg, destroy)
     }
 
     /// A message of this kind is due. After UCP's pass.
     pub(crate) fn hand_over_multi(&self, slot: &Slot, endpoint: &Arc<Endpoint>) {
         let inbound = slot.inbound();
-        let Some(handler) = self.multi_handlers.find(inbound.id) else {
+        let Some(handler) = self.multi_handlers().find(inbound.id) else {
             self.stats.am_unhandled.add(1);
             log::write(log::INFO, c"worker", &format!("a multi-buffer message has no handler: id {}", inbound.id));
             return self.message_gone(slot);
@@ -195,14 +281,14 @@ impl Worker {
             slot.inbound.set(Inbound { reply: Arc::into_raw(endpoint.clone()), ..*slot.inbound() });
         }
         self.stats.bytes_received.add(slot.length.get());
-        let number = endpoint.arrivals.numbers.get() + 1;
-        endpoint.arrivals.numbers.set(number);
+        let number = endpoint.arrivals().numbers.get() + 1;
+        endpoint.arrivals().numbers.set(number);
         let message = SlotPointer(slot);
         let mut arriving =
             Arriving { message, handler, buffers: None, scratch: Vec::new(), status: Status::OK, number };
         arriving.status = self.make_ready(slot, &mut arriving).unwrap_or_else(|status| status);
         let pulls = arriving.status == Status::INPROGRESS;
-        endpoint.arrivals.list.borrow_mut().push_back(arriving);
+        endpoint.arrivals().list.borrow_mut().push_back(arriving);
         if pulls {
             self.pull_frames(slot, endpoint, number);
         }
@@ -287,7 +373,7 @@ impl Worker {
         slot.prepare(Kind::MultiPull);
         slot.number.set(number);
         let mut device = false;
-        let described = endpoint.arrivals.with(number, |arriving| match &arriving.buffers {
+        let described = endpoint.arrivals().with(number, |arriving| match &arriving.buffers {
             Some(buffers) => {
                 device = buffers.frames().iter().any(|frame| is_on_device(frame.length, frame.memory_type));
                 let parts: Vec<_> = buffers.frames().iter().map(part_of).collect();
@@ -311,9 +397,9 @@ impl Worker {
 
     /// The data of a message is where it belongs, or will not be. In UCP's progress perhaps.
     pub(crate) fn frames_pulled(&self, endpoint: &Endpoint, number: u64, status: Status) {
-        endpoint.arrivals.with(number, |arriving| arriving.status = status);
+        endpoint.arrivals().with(number, |arriving| arriving.status = status);
         if let Some(endpoint) = endpoint.registered() {
-            self.push_event(Event::MultiPulled(endpoint));
+            self.push_event(Event::Work(&PULLED, Payload::Endpoint(endpoint)));
         }
     }
 

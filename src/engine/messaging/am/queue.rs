@@ -6,11 +6,13 @@
 
 use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::channel::dispatch::bytes;
 use crate::engine::core::channel::dispatch::{complain, Reply};
 use crate::engine::core::channel::handler_table::Handler;
 use crate::engine::core::channel::message::{Form, Inbound, Sort};
 use crate::engine::core::channel::receive::Arrived;
 use crate::engine::core::channel::receive_buffers::Allocator;
+use crate::engine::core::channel::receive_buffers::Making;
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
 use crate::engine::core::request::inflight::{Out, Submission};
@@ -18,17 +20,18 @@ use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot, SlotPointer, Ticket};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::deferred::{Payload, Work};
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::messaging::am::multi::MultiHandler;
 use crate::engine::messaging::am::send::Outgoing;
-use crate::engine::messaging::fetch::request::Making;
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
 use crate::engine::wire::header;
 use crate::engine::wire::ucxx_am::{CallbackName, Envelope, UCXX_ID};
 use crate::sys;
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -93,6 +96,29 @@ pub struct Cover<'a> {
     /// Of which a copy is made.
     pub header: &'a [u8],
 }
+
+/// A message has come in for an endpoint's queue, or for a handler that it names.
+static CAME: Work = Work {
+    run: |worker, payload| {
+        if let Payload::MessageFor(message, handler, from) = payload {
+            let handler = handler.and_then(|handler| handler.downcast::<Handler<MultiHandler>>().ok());
+            worker.queue_message_came(message, handler, from);
+        }
+    },
+    too_late: |worker, payload| (CAME.run)(worker, payload),
+    comes_before_bye: false,
+};
+
+/// There are messages in its queue, and receives that wait for some.
+static WAITS: Work = Work {
+    run: |_, payload| {
+        if let Payload::Endpoint(endpoint) = payload {
+            endpoint.match_queue();
+        }
+    },
+    too_late: |_, _| {},
+    comes_before_bye: false,
+};
 
 impl Endpoint {
     /// Sends a message that its peer's queue gets, or a handler.
@@ -215,42 +241,42 @@ impl Endpoint {
     pub(crate) fn await_message(&self, slot: &Slot) {
         // Until it has one.
         slot.number.set(1);
-        self.queue.receives.borrow_mut().push_back(slot.ticket());
+        self.message_queue().receives.borrow_mut().push_back(slot.ticket());
         self.match_later();
     }
 
     fn match_later(&self) {
-        if let (false, Some(endpoint)) = (self.queue.messages.borrow().is_empty(), self.registered()) {
-            self.worker.push_event(Event::Queued(endpoint));
+        if let (false, Some(endpoint)) = (self.message_queue().messages.borrow().is_empty(), self.registered()) {
+            self.worker.push_event(Event::Work(&WAITS, Payload::Endpoint(endpoint)));
         }
     }
 
     /// The length of the oldest message that nobody has received; none if there is none. Any thread.
     pub fn am_queue_probe(&self) -> Option<u64> {
-        Some(self.queue.front.load(Ordering::Relaxed)).filter(|length| *length != NONE)
+        Some(self.message_queue().front.load(Ordering::Relaxed)).filter(|length| *length != NONE)
     }
 
     /// Gives messages to handlers and receives. After UCP's pass.
     pub(crate) fn match_queue(&self) {
         // One thread at a time, which goes on with what comes meanwhile: another would have them overtake each other while this one makes buffers.
-        if !self.queue.naming.replace(true) {
+        if !self.message_queue().naming.replace(true) {
             self.match_named();
-            self.queue.naming.set(false);
+            self.message_queue().naming.set(false);
         }
         loop {
             let Some(receive) = self.next_queue_receive() else { return };
-            let Some(message) = self.queue.pop_message() else { return };
-            self.queue.receives.borrow_mut().pop_front();
+            let Some(message) = self.message_queue().pop_message() else { return };
+            self.message_queue().receives.borrow_mut().pop_front();
             // SAFETY: a message of this worker's that nobody else has.
             if !self.worker.make_room(receive, unsafe { &*message }) {
-                self.queue.messages.borrow_mut().push_front(message);
-                self.queue.show_front();
+                self.message_queue().messages.borrow_mut().push_front(message);
+                self.message_queue().show_front();
             }
         }
     }
 
     fn match_named(&self) {
-        while let Some((message, handler)) = self.queue.pop_named() {
+        while let Some((message, handler)) = self.message_queue().pop_named() {
             // SAFETY: a message of this worker's that nobody else has.
             let message = unsafe { &*message };
             match self.registered().filter(|_| self.takes_messages()) {
@@ -264,7 +290,7 @@ impl Endpoint {
     }
 
     fn next_queue_receive(&self) -> Option<Ticket> {
-        let mut receives = self.queue.receives.borrow_mut();
+        let mut receives = self.message_queue().receives.borrow_mut();
         while let Some(ticket) = receives.front() {
             if ticket.current().is_some() {
                 return Some(*ticket);
@@ -276,7 +302,7 @@ impl Endpoint {
 
     /// Has this receive got no message yet? Then it gets none.
     pub(crate) fn forget_queue_receive(&self, slot: &Slot) -> bool {
-        let mut receives = self.queue.receives.borrow_mut();
+        let mut receives = self.message_queue().receives.borrow_mut();
         let before = receives.len();
         receives.retain(|ticket| !std::ptr::eq(ticket.slot, slot));
         receives.len() < before
@@ -284,11 +310,11 @@ impl Endpoint {
 
     /// Nobody can receive them any more.
     pub(crate) fn drop_queue(&self) {
-        while let Some(message) = self.queue.pop_message() {
+        while let Some(message) = self.message_queue().pop_message() {
             // SAFETY: as in `match_queue`.
             self.worker.message_gone(unsafe { &*message });
         }
-        while let Some((message, handler)) = self.queue.pop_named() {
+        while let Some((message, handler)) = self.message_queue().pop_named() {
             // SAFETY: as above.
             self.worker.message_gone(unsafe { &*message });
             self.worker.drop_handler(handler);
@@ -307,7 +333,7 @@ impl Worker {
                 return dropped(sys::UCS_ERR_INVALID_PARAM);
             }
         };
-        let handler = envelope.callback.map(|name| self.queue_handlers.find(&name));
+        let handler = envelope.callback.map(|name| self.queue_handlers().find(&name));
         if let Some(None) = handler {
             self.stats.am_unhandled.add(1);
             log::write(log::INFO, c"worker", "a message to a callback by owner and number has no handler");
@@ -332,7 +358,8 @@ impl Worker {
         if handler.is_some() {
             slot.inbound.set(Inbound { sort: Sort::Named, ..slot.inbound.get() });
         }
-        self.push_event(Event::QueueMessage(SlotPointer(slot), handler, Reply(arrived.from)));
+        let handler = handler.map(|handler| handler as Rc<dyn Any>);
+        self.push_event(Event::Work(&CAME, Payload::MessageFor(SlotPointer(slot), handler, Reply(arrived.from))));
         keeps
     }
 
@@ -352,10 +379,10 @@ impl Worker {
         };
         endpoint.heard();
         match handler {
-            Some(handler) => endpoint.queue.named.borrow_mut().push_back((message.0, handler)),
+            Some(handler) => endpoint.message_queue().named.borrow_mut().push_back((message.0, handler)),
             None => {
-                endpoint.queue.messages.borrow_mut().push_back(message.0);
-                endpoint.queue.show_front();
+                endpoint.message_queue().messages.borrow_mut().push_back(message.0);
+                endpoint.message_queue().show_front();
             }
         }
         endpoint.match_queue();
@@ -370,4 +397,26 @@ impl Worker {
             self.complete(slot, reason);
         }
     }
+}
+
+/// A message in UCXX's format.
+pub(crate) unsafe extern "C" fn on_foreign(
+    arg: *mut c_void,
+    header: *const c_void,
+    header_length: usize,
+    data: *mut c_void,
+    length: usize,
+    param: *const sys::ucp_am_recv_param_t,
+) -> sys::ucs_status_t {
+    let answer = std::panic::catch_unwind(|| {
+        // SAFETY: the worker, which outlives UCP's, whose gate we are in, and a message that is valid during the call.
+        let (worker, param, header) = unsafe { (&*arg.cast::<Worker>(), &*param, bytes(header, header_length)) };
+        let has = |attribute: u64| param.recv_attr & attribute != 0;
+        let named = has(sys::UCP_AM_RECV_ATTR_FIELD_REPLY_EP.into());
+        let (waits, holdable) =
+            (has(sys::UCP_AM_RECV_ATTR_FLAG_RNDV.into()), has(sys::UCP_AM_RECV_ATTR_FLAG_DATA.into()));
+        let from = if named { param.reply_ep } else { std::ptr::null_mut() };
+        worker.queued_came(header, &Arrived { data, length, waits, holdable, from })
+    });
+    answer.unwrap_or(sys::UCS_OK)
 }

@@ -45,7 +45,8 @@ impl Worker {
     ) -> Result<()> {
         self.on_owner(|inside| {
             inside.need(feature::AM)?;
-            let before = inside.queue_handlers.set(name, handler.map(|function| Handler::new(function, arg, destroy)));
+            let before =
+                inside.queue_handlers().set(name, handler.map(|function| Handler::new(function, arg, destroy)));
             before.into_iter().for_each(|before| inside.drop_handler(before));
             Ok(())
         })

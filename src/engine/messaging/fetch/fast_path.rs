@@ -91,7 +91,7 @@ impl Quick<'_> {
         let Quick { worker, slot } = self;
         // SAFETY: the one behind it in the free list, as `quick_for_question` has seen.
         let ask = unsafe { &*slot.next.get() };
-        let number = match worker.fetches.add(slot) {
+        let number = match worker.fetches().add(slot) {
             Ok(number) => number,
             Err(error) => {
                 worker.gate.leave_quickly();
@@ -131,7 +131,7 @@ impl Quick<'_> {
         } else {
             worker.slab.take(ask);
             if let Err(error) = to.question_posted(slot, ask, posted, 0) {
-                worker.fetches.remove(number);
+                worker.fetches().remove(number);
                 worker.slab.push(ask);
                 worker.return_slot(slot);
                 worker.gate.leave_quickly();
@@ -214,7 +214,7 @@ impl Worker {
         if EIGHT && data.len() != 8 {
             return false;
         }
-        let Some(slot) = self.fetches.find(number) else { return false };
+        let Some(slot) = self.fetches().find(number) else { return false };
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
         let Some(endpoint) = (unsafe { slot.endpoint.get().as_ref() }) else { return false };
         // One that has gone out in `Quick::fetch` and waits for nothing else, as it has that number: that says all that has to be asked of others.
@@ -240,7 +240,7 @@ impl Worker {
         if endpoint.credits.note_told_word(short.taken_word()) && !EIGHT {
             endpoint.credits_came();
         }
-        self.fetches.remove(number);
+        self.fetches().remove(number);
         slot.number.set(0);
         slot.length.set(data.len() as u64);
         // SAFETY: UCX's data is valid during its handler, and the processor reaches where it goes, where there is room: a plain fetch has one buffer.

@@ -4,9 +4,74 @@
 //! that comes late finds nothing.
 
 use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::channel::handler_table::Handlers;
+use crate::engine::core::channel::message::Sort;
+use crate::engine::core::channel::receivers::{Answers, Receiver};
+use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::request::Slot;
+use crate::engine::core::worker::protocol::{OfEndpoint, OfWorker, Protocol};
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::messaging::fetch::reply::FetchTo;
 use crate::engine::wire::header::Question;
 use std::cell::{Cell, UnsafeCell};
+
+pub(crate) static PROTOCOL: Protocol = Protocol {
+    place: 3,
+    of_worker: || Box::new(OfFetch { handlers: Handlers::default(), pending: Fetches::new() }),
+    of_endpoint: || Box::new(Cell::new(false)),
+    receives: &[Receiver {
+        sort: Sort::Question,
+        hand_over: |worker, slot, alone| {
+            if alone {
+                worker.hand_over_question::<true>(slot);
+            } else {
+                worker.hand_over_question::<false>(slot);
+            }
+        },
+        left: Worker::answer_what_was_left,
+        ..Receiver::NOBODY
+    }],
+    answers: Some(Answers {
+        quickly: [Worker::answer_came_quickly::<true>, Worker::answer_came_quickly::<false>],
+        otherwise: Worker::answer_came,
+    }),
+    at_endpoint: |endpoint, what| {
+        if matches!(what, OfEndpoint::Forgotten | OfEndpoint::WorkerEnded) {
+            endpoint.drop_spare();
+        }
+    },
+    at_end: |worker, step| {
+        if step == OfWorker::DropsHandlers {
+            worker.fetch_handlers().clear().into_iter().for_each(|handler| worker.drop_handler(handler));
+        }
+    },
+    ..Protocol::NOTHING
+};
+
+struct OfFetch {
+    handlers: Handlers<FetchTo>,
+    pending: Fetches,
+}
+
+impl Worker {
+    #[inline(always)]
+    pub(crate) fn fetch_handlers(&self) -> &Handlers<FetchTo> {
+        &self.states.get::<OfFetch>(&PROTOCOL).handlers
+    }
+
+    #[inline(always)]
+    pub(crate) fn fetches(&self) -> &Fetches {
+        &self.states.get::<OfFetch>(&PROTOCOL).pending
+    }
+}
+
+impl Endpoint {
+    /// It has a reference that no question has: see `Endpoint::lend`.
+    #[inline(always)]
+    pub(crate) fn spare(&self) -> &Cell<bool> {
+        self.states.get(&PROTOCOL)
+    }
+}
 
 /// How many can be under way on a worker: the rest of a number tells the uses of one place apart.
 const PLACES: u64 = 1 << 20;

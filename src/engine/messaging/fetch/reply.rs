@@ -4,8 +4,10 @@
 //! credit, and the bound of the send queue does not hold for them, but a far larger one, at which a peer is given up that asks on and takes no answers. Refusals wait
 //! for the send window when there are many.
 
+use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::dispatch::AT_ONCE;
+use crate::engine::core::channel::handler_table::DestroyArg;
 use crate::engine::core::channel::message::{self, Message};
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::Endpoint;
@@ -13,9 +15,11 @@ use crate::engine::core::endpoint::send_window::MOST_OWED;
 use crate::engine::core::request::buffer::{describe_parts, memory_type_of, Part};
 use crate::engine::core::request::inflight::{Out, Submission};
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
+use crate::engine::core::request::request::USER;
 use crate::engine::core::request::request::{self, Kind, Slot};
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::wait;
+use crate::engine::core::worker::worker::Worker;
 use crate::engine::messaging::am::send::Outgoing;
 use crate::engine::wire::header::{self, HEADER};
 use crate::sys;
@@ -156,11 +160,67 @@ impl Told {
     }
 }
 
+impl Worker {
+    /// Gives a question to its handler.
+    #[inline(always)]
+    pub(crate) fn hand_over_question<const ALONE: bool>(&self, slot: &Slot) {
+        let Some(handler) = self.fetch_handlers().find(slot.inbound().id) else { return self.answer_unhandled(slot) };
+        let lent = self.endpoint_named(slot.inbound().connection).map(Endpoint::lend);
+        // SAFETY: a reference, which is the question's own from here on, to be given back when that is destroyed.
+        let Some(endpoint) = (unsafe { lent.and_then(|lent| lent.as_ref()) }) else { return self.message_gone(slot) };
+        let FetchTo { function, keeps_credit } = handler.function;
+        // SAFETY: nobody else has the slot.
+        let inbound = unsafe { &mut *slot.inbound.as_ptr() };
+        inbound.reply = endpoint;
+        if !keeps_credit {
+            // A question holds no credit while it waits for its answer.
+            inbound.connection = 0;
+            self.give_back_credit(endpoint, inbound.charge);
+        }
+        self.stats.bytes_received.add(slot.length.get());
+        slot.outside.store(0, Ordering::Relaxed);
+        slot.hold.set(USER);
+        let (arg, fetch) = (handler.arg, Fetch::of(slot));
+        // SAFETY: a handler and its argument as they were registered; the question is the handler's from here on.
+        self.outside_as::<ALONE>(|| unsafe { function.call_out((arg, fetch)) });
+        self.drain_foreign();
+        self.drop_handler(handler);
+    }
+
+    /// A question that no handler of the user's is called for.
+    #[inline(never)]
+    fn answer_unhandled(&self, slot: &Slot) {
+        if let Some(endpoint) = self.endpoint_numbered(slot.inbound().connection) {
+            endpoint.answer_now(slot.number.get(), Status::NO_ELEM);
+        }
+        self.message_gone(slot);
+    }
+
+    /// Answers in the place of a user who has left it to the library.
+    #[cold]
+    pub(crate) fn answer_what_was_left(&self, slot: &Slot) {
+        // SAFETY: the reference that was made for this question.
+        let endpoint = unsafe { Arc::from_raw(slot.inbound().reply) };
+        endpoint.answer_now(slot.number.get(), Status::CANCELED);
+    }
+
+    /// Calls a handler for fetches with this id from now on, or none.
+    pub fn set_fetch_handler(
+        &self,
+        id: u16,
+        to: Option<FetchTo>,
+        arg: *mut c_void,
+        destroy: Option<DestroyArg>,
+    ) -> Result<()> {
+        self.set_handler(|inside| inside.fetch_handlers(), id, to, arg, destroy)
+    }
+}
+
 impl Endpoint {
     /// A reference for a question. Inside the gate.
     #[inline(always)]
     pub(crate) fn lend(&self) -> *const Endpoint {
-        if self.spare.replace(false) {
+        if self.spare().replace(false) {
             return self;
         }
         Arc::into_raw(self.shared())
@@ -174,8 +234,8 @@ impl Endpoint {
     pub(crate) unsafe fn take_back(lent: *const Endpoint) {
         // SAFETY: as for this function.
         let endpoint = unsafe { &*lent };
-        if !endpoint.spare.get() && endpoint.place() != usize::MAX {
-            return endpoint.spare.set(true);
+        if !endpoint.spare().get() && endpoint.place() != usize::MAX {
+            return endpoint.spare().set(true);
         }
         // SAFETY: as above.
         drop(unsafe { Arc::from_raw(lent) });
@@ -183,7 +243,7 @@ impl Endpoint {
 
     /// The worker lets go of it: there is no next question. The caller has a reference of its own.
     pub(crate) fn drop_spare(&self) {
-        if self.spare.replace(false) {
+        if self.spare().replace(false) {
             // SAFETY: the one that was kept.
             drop(unsafe { Arc::from_raw(self) });
         }

@@ -9,7 +9,8 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::dispatch::complain;
 use crate::engine::core::channel::message::Form;
 use crate::engine::core::channel::receive::Arrived;
-use crate::engine::core::channel::receive_buffers::{Allocator, Buffers};
+use crate::engine::core::channel::receive_buffers::Allocator;
+use crate::engine::core::channel::receive_buffers::Making;
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::buffer::{describe_parts, memory_type_of, Part};
@@ -19,6 +20,7 @@ use crate::engine::core::request::inline_buffer::copy_short;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Part as Of, Slot, SlotPointer, Ticket, UCP};
 use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::deferred::{Payload, Work};
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::Worker;
@@ -37,20 +39,6 @@ pub enum Room<'a> {
     Parts(&'a [Part]),
     /// Into what is made for it; and this goes along with the question.
     Made(Allocator, Part),
-}
-
-/// What is made for an answer, and who makes it.
-pub(crate) struct Making {
-    pub(crate) allocator: Allocator,
-    pub(crate) buffers: Option<Buffers>,
-    /// Why there are none.
-    pub(crate) trouble: Option<Error>,
-}
-
-impl Making {
-    pub(crate) fn by(allocator: Allocator) -> Box<Self> {
-        Box::new(Making { allocator, buffers: None, trouble: None })
-    }
 }
 
 impl Room<'_> {
@@ -86,6 +74,21 @@ impl Asked {
     pub(crate) const ATOMIC: Asked =
         Asked { kind: Kind::Atomic, feature: feature::ATOMIC, id: 0, flags: header::flag::ATOMIC };
 }
+
+/// The answer to a fetch has come that needs buffers.
+static ANSWERED: Work = Work {
+    run: |worker, payload| {
+        if let Payload::Message(fetch, message) = payload {
+            // SAFETY: a slot of ours that came with the event.
+            let message = unsafe { &*message.0 };
+            if !worker.make_room(fetch, message) {
+                worker.message_gone(message);
+            }
+        }
+    },
+    too_late: |worker, payload| (ANSWERED.run)(worker, payload),
+    comes_before_bye: false,
+};
 
 impl Endpoint {
     /// Asks the peer's handler for what it has to say.
@@ -216,7 +219,7 @@ impl Endpoint {
         let worker = &self.worker;
         let queued = slot.queued.get();
         let made = slot.is_making();
-        let number = worker.fetches.add(slot)?;
+        let number = worker.fetches().add(slot)?;
         let question = Question { number, capacity: slot.length.get() };
         let ask = worker.take_slot();
         let room = ask.room(HEADER + Question::LENGTH + header.len());
@@ -232,7 +235,7 @@ impl Endpoint {
         let message = Queued { buffer, count: length, memory_type, outgoing, endpoint: self, ..Queued::NOTHING };
         let sent = self.send_question(slot, ask, &message, params);
         if sent.is_err() {
-            worker.fetches.remove(number);
+            worker.fetches().remove(number);
             worker.slab.push(ask);
         } else {
             slot.number.set(number);
@@ -298,7 +301,7 @@ impl Worker {
 
     /// No answer to it is taken any more.
     pub(crate) fn end_fetch(&self, slot: &Slot, status: Status) {
-        self.fetches.remove(slot.number.replace(0));
+        self.fetches().remove(slot.number.replace(0));
         slot.length.set(0);
         if let Of::Ask(ask) = slot.part.get() {
             if let Some(ask) = ask.current().filter(|ask| ask.has_mark(mark::WAITING)) {
@@ -344,7 +347,7 @@ impl Worker {
             endpoint.note_credit(header.taken);
         }
         // Cancelled, or out of time.
-        let Some(slot) = self.fetches.find(answer.number) else { return sys::UCS_OK };
+        let Some(slot) = self.fetches().find(answer.number) else { return sys::UCS_OK };
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
         let Some(endpoint) = (unsafe { slot.endpoint.get().as_ref() }) else { return sys::UCS_OK };
         let known = header.connection == endpoint.peering.number.get();
@@ -352,7 +355,7 @@ impl Worker {
             complain("an answer to another's question");
             return sys::UCS_OK;
         }
-        self.fetches.remove(slot.number.replace(0));
+        self.fetches().remove(slot.number.replace(0));
         let status = Status(answer.status);
         if status.is_error() {
             slot.length.set(answer.length.unwrap_or(0));
@@ -368,7 +371,7 @@ impl Worker {
         }
         if slot.is_making() {
             let (message, keeps) = self.keep_arrived(header, &[], arrived);
-            self.push_event(Event::Answered(slot.ticket(), SlotPointer(message)));
+            self.push_event(Event::Work(&ANSWERED, Payload::Message(slot.ticket(), SlotPointer(message))));
             return keeps;
         }
         let room = slot.length.replace(arrived.length as u64);

@@ -9,10 +9,28 @@ use crate::engine::base::status::Status;
 use crate::engine::core::channel::receive_buffers::Buffers;
 use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::request::{mark, Kind, Part as Of, Slot, Ticket, USER};
+use crate::engine::core::worker::protocol::{OfWorker, Protocol};
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::wire::ucxx_multi::Announced;
 use crossbeam_queue::ArrayQueue;
 use std::cell::RefCell;
+
+pub(crate) static PROTOCOL: Protocol = Protocol {
+    place: 0,
+    of_worker: || Box::new(Multis::default()),
+    at_end: |worker, step| {
+        if step == OfWorker::UcpHasEnded {
+            worker.free_what_was_left_to_ucp();
+        }
+    },
+    ..Protocol::NOTHING
+};
+
+impl Worker {
+    pub(crate) fn multis(&self) -> &Multis {
+        self.states.get(&PROTOCOL)
+    }
+}
 
 /// How many of them are kept.
 const KEPT: usize = 64;
@@ -170,18 +188,18 @@ impl Worker {
                 // SAFETY: the worker keeps the endpoint alive while something in flight names it.
                 let endpoint = unsafe { slot.endpoint.get().as_ref() };
                 let memory = endpoint.and_then(|endpoint| endpoint.memory_of_multi(number));
-                self.multis.left_to_ucp.borrow_mut().extend(memory);
+                self.multis().left_to_ucp.borrow_mut().extend(memory);
             }
             _ => {
                 let making = slot.making.take().map(|making| Memory::Made(making.buffers));
-                self.multis.left_to_ucp.borrow_mut().extend(making);
+                self.multis().left_to_ucp.borrow_mut().extend(making);
             }
         }
     }
 
     /// Frees that. UCP is gone.
     pub(crate) fn free_what_was_left_to_ucp(&self) {
-        let memory = self.multis.left_to_ucp.take();
+        let memory = self.multis().left_to_ucp.take();
         self.outside(|| drop(memory));
     }
 
@@ -198,10 +216,10 @@ impl Worker {
         }
         let Some(multi) = operation.multi.take() else { return };
         if !multi.incoming.left_to_ucp {
-            return self.multis.give_back(multi);
+            return self.multis().give_back(multi);
         }
         let made = operation.making.take().map(|making| Memory::Made(making.buffers));
-        self.multis.left_to_ucp.borrow_mut().extend([Memory::Headers(multi)].into_iter().chain(made));
+        self.multis().left_to_ucp.borrow_mut().extend([Memory::Headers(multi)].into_iter().chain(made));
     }
 
     /// Ends one before its time, as far as that is possible.

@@ -10,15 +10,16 @@
 
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::receive_buffers::Allocator;
+use crate::engine::core::channel::receive_buffers::Making;
 use crate::engine::core::request::completion::on_received;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Part as Of, Slot, Ticket};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::deferred::{Payload, Work};
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::messaging::fetch::request::Making;
 use crate::engine::messaging::tag::multi_common::{Incoming, Stage};
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
@@ -60,6 +61,21 @@ fn waits(slot: &Slot) -> bool {
     slot.with_multi(|multi| multi.incoming.stage == Stage::Waiting).unwrap_or(false)
 }
 
+/// The header of a multi-buffer receive has come.
+static ANNOUNCED: Work = Work {
+    run: |worker, payload| {
+        if let Payload::Request(ticket) = payload {
+            worker.announced(ticket);
+        }
+    },
+    too_late: |_, _| {},
+    comes_before_bye: true,
+};
+
+/// Receives may go on that waited for others.
+static NEXT_HEADERS: Work =
+    Work { run: |worker, _| worker.post_headers(), too_late: |_, _| {}, comes_before_bye: true };
+
 impl Worker {
     /// Receives what `tag_send_multi`, or UCXX, sends as one.
     ///
@@ -75,7 +91,7 @@ impl Worker {
         params.check(&self.context, "multi-buffer receive", 0)?;
         let describe = |slot: &Slot| {
             slot.making.set(Some(Making::by(allocator)));
-            slot.multi.set(Some(self.multis.take()));
+            slot.multi.set(Some(self.multis().take()));
             Queued { tag, tag_mask, endpoint: params.source, ..Queued::NOTHING }
         };
         if self.goes_through_ring(params) {
@@ -102,7 +118,7 @@ impl Worker {
 
     /// It comes last: it begins if it meets none of the others.
     fn receive_posted(&self, slot: &Slot) {
-        let mut receives = self.multis.receives.borrow_mut();
+        let mut receives = self.multis().receives.borrow_mut();
         let pattern = Pattern::of(slot);
         // SAFETY: slots live as long as their worker.
         let free = !receives.iter().any(|before| Pattern::of(unsafe { &*before.slot }).meets(&pattern));
@@ -115,12 +131,12 @@ impl Worker {
 
     /// It has posted all its frames, or has ended: others may follow.
     pub(crate) fn forget_receive(&self, slot: &Slot) {
-        let mut receives = self.multis.receives.borrow_mut();
+        let mut receives = self.multis().receives.borrow_mut();
         let before = receives.len();
         receives.retain(|known| !std::ptr::eq(known.slot, slot));
         if receives.len() < before && !receives.is_empty() {
             // Perhaps inside UCP's progress, or at its end.
-            self.push_event(Event::NextHeaders);
+            self.push_event(Event::Work(&NEXT_HEADERS, Payload::Nothing));
         }
     }
 
@@ -141,7 +157,7 @@ impl Worker {
 
     /// The first that waits and may begin. Of those that wait for the same tag only the first is looked at: the others come after it.
     fn next_receive(&self) -> Option<&Slot> {
-        let receives = self.multis.receives.borrow();
+        let receives = self.multis().receives.borrow();
         let mut before = HashSet::new();
         let mut masked = Vec::new();
         for ticket in receives.iter() {
@@ -224,7 +240,7 @@ impl Worker {
             multi.incoming.header_length = if whole { length as usize } else { HEADER + 1 };
         });
         slot.tag.set(tag);
-        self.push_event(Event::Announced(slot.ticket()));
+        self.push_event(Event::Work(&ANNOUNCED, Payload::Request(slot.ticket())));
     }
 
     /// Looks at a header. After UCP's pass.
@@ -396,7 +412,7 @@ impl Worker {
         }
         let Some(incoming) = slot.with_multi(|multi| multi.incoming) else { return };
         if incoming.to_drop > 0 {
-            return self.push_event(Event::Announced(slot.ticket()));
+            return self.push_event(Event::Work(&ANNOUNCED, Payload::Request(slot.ticket())));
         }
         if let (Some(refusal), 0) = (incoming.refusal, slot.reason.get()) {
             slot.reason.set(refusal.0);

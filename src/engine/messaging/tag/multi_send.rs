@@ -61,7 +61,7 @@ impl Endpoint {
             }
             let slot = inside.take_slot();
             slot.begin(Kind::TagSendMulti, params, length as u64, tag, out.is_wanted());
-            let mut multi = inside.multis.take();
+            let mut multi = inside.multis().take();
             multi.describe(parts);
             slot.multi.set(Some(multi));
             if let Err(error) = self.send_frames(slot) {
@@ -99,7 +99,7 @@ impl Endpoint {
         self.worker.need(feature::TAG)?;
         let promised = self.promise(params, Need::of_many(count_parts(parts.len()), length))?;
         self.worker.delay(Kind::TagSendMulti, length as u64, params, out, |slot| {
-            let mut multi = self.worker.multis.take();
+            let mut multi = self.worker.multis().take();
             multi.describe(parts);
             slot.multi.set(Some(multi));
             slot.tag.set(tag);

@@ -235,7 +235,7 @@ impl Service {
 
     /// A request of the user's has ended.
     pub(crate) fn tell_user(&self, ticket: Ticket, status: Status) {
-        self.user.window_ends.push(&self.user, ticket, status);
+        self.user.window_ends().push(&self.user, ticket, status);
     }
 
     /// Answers, if that is wanted.

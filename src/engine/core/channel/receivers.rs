@@ -1,0 +1,63 @@
+//! Who takes what the channel brings: one entry a kind, from the protocols' tables.
+
+use crate::engine::core::channel::message::Sort;
+use crate::engine::core::channel::receive::{Arrived, MESSAGES};
+use crate::engine::core::request::request::Slot;
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::wire::compact_header::Short;
+use crate::engine::wire::header::Header;
+use crate::sys;
+
+/// Takes messages of one sort.
+#[derive(Clone, Copy)]
+pub(crate) struct Receiver {
+    pub(crate) sort: Sort,
+    /// Is there somebody for this id? Asked of data that waits at its sender. In UCP's handler.
+    pub(crate) wants: fn(&Worker, u16) -> bool,
+    /// It is due, and its sender's connection is open. `alone`: as for `outside_as`. After UCP's pass.
+    pub(crate) hand_over: fn(&Worker, &Slot, bool),
+    /// Its user has left it without saying what it wants: see `message::LEFT`.
+    pub(crate) left: fn(&Worker, &Slot),
+}
+
+impl Receiver {
+    /// Of a sort that nobody takes.
+    pub(crate) const NOBODY: Receiver = Receiver {
+        sort: Sort::Message,
+        wants: |_, _| false,
+        hand_over: |worker, slot, _| worker.message_gone(slot),
+        left: |_, _| {},
+    };
+}
+
+/// Takes answers, which have no place in the order. In UCP's handler.
+#[derive(Clone, Copy)]
+pub(crate) struct Answers {
+    /// Short ones, as nearly all come: of 8 bytes, and of any length. False: nothing has happened.
+    pub(crate) quickly: [fn(&Worker, Short<'_>) -> bool; 2],
+    pub(crate) otherwise: fn(&Worker, &Header, &[u8], &Arrived) -> sys::ucs_status_t,
+}
+
+/// Who takes what, on a worker.
+#[derive(Clone, Copy)]
+pub(crate) struct Receivers {
+    by_sort: [Receiver; Sort::COUNT],
+    pub(crate) answers: Answers,
+}
+
+impl Receivers {
+    pub(crate) fn new(receivers: impl Iterator<Item = Receiver>, answers: Option<Answers>) -> Self {
+        let nobody = Answers { quickly: [|_, _| false; 2], otherwise: |_, _, _, _| sys::UCS_OK };
+        let mut by_sort = [Receiver::NOBODY; Sort::COUNT];
+        by_sort[Sort::Message as usize] = MESSAGES;
+        for receiver in receivers {
+            by_sort[receiver.sort as usize] = receiver;
+        }
+        Receivers { by_sort, answers: answers.unwrap_or(nobody) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn of(&self, sort: Sort) -> &Receiver {
+        &self.by_sort[sort as usize]
+    }
+}
