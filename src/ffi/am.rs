@@ -79,18 +79,26 @@ pub unsafe extern "C" fn ucxx_worker_set_am_notifier(
     unsafe { hand_out(worker, notifier, |worker, notifier| worker.set_am_notifier(id, notifier, user_data)) }
 }
 
-/// Sends an active message: a header, which is copied, and data, for the handler that the peer has under this id.
+/// Sends an active message: a header, which is copied, and data, for the handler or notifier that
+/// the peer has under this id.
 ///
-/// Either may be empty. The header is at most `max_am_header` of ucxx_worker_query bytes. Messages of one thread on one endpoint reach
-/// their handlers in the order they were sent, whatever their sizes.
+/// Either may be empty. A short message is easiest as the header alone: it needs no buffer that is
+/// kept, and arrives at once. The header is at most `max_am_header` of ucxx_worker_query bytes.
+/// Messages of one thread on one endpoint reach their handlers in the order they were sent,
+/// whatever their sizes.
 ///
-/// A short message travels with its data; a longer one may leave it here until the receiver pulls it, and one of more than 1 MiB always
-/// does. UCXX_FLAG_EAGER sends the data along at any length; UCXX_FLAG_RNDV leaves it here. UCXX_FLAG_AM_REPLY gives the handler an endpoint to
-/// answer on. `memory_type` is told to the receiver, too.
+/// A short message travels with its data; a longer one leaves it here until the receiver pulls it.
+/// UCX draws the line: at 5 to 8 KiB over shared memory and 0.1 to 0.3 MiB over TCP in the releases
+/// that this was tried with, or at UCX_RNDV_THRESH; one of more than 1 MiB always waits. So
+/// receivers expect both. UCXX_FLAG_EAGER sends the data along at any length, which copies it and
+/// takes memory there; UCXX_FLAG_RNDV leaves it here. UCXX_FLAG_AM_REPLY gives the receiver an
+/// endpoint to answer on. `memory_type` is told to the receiver, too.
 ///
-/// Completion is local, as of ucxx_tag_send: of data that waits here, when the receiver has pulled it, or has destroyed the message without. A
-/// receiver that does not destroy its messages makes senders wait: not more than 256 messages of an endpoint, and 8 MiB of data that
-/// came along, are on their way or unreceived. What is sent beyond that waits in the endpoint's queue, or with UCXX_FLAG_NO_WAIT is NO_RESOURCE.
+/// Completion is local, as of ucxx_tag_send: of data that waits here, when the receiver has pulled
+/// it, or has destroyed the message without. A receiver that does not destroy its messages makes
+/// senders wait: not more than 256 messages of an endpoint, and 8 MiB of data that came along, are
+/// on their way or unreceived. What is sent beyond that waits in the endpoint's queue, or with
+/// UCXX_FLAG_NO_WAIT is NO_RESOURCE.
 ///
 /// Errors: UNSUPPORTED without UCXX_FEATURE_AM, or to a peer that is not of this library; NO_ELEM if the peer has no handler
 /// for a message whose data waited here; CLOSED, PEER_FAILED and the like on an endpoint that has ended.
@@ -216,8 +224,13 @@ pub unsafe extern "C" fn ucxx_am_message_length(message: *const ucxx_am_message_
     unsafe { look(message, 0, |message| message.length() as usize) }
 }
 
-/// The data of a message that came with it, aligned to 8 bytes where UCX has it so; to be read until the message is destroyed, or its worker. NULL while the data waits at
-/// its sender (ucxx_am_message_recv fetches it), and where there is none.
+/// The data of a message that came with it, aligned to 8 bytes where UCX has it so; to be read
+/// until the message is destroyed, or its worker. Until then it may be the buffer of a send, too:
+/// destroy the message when that is complete.
+///
+/// NULL while the data waits at its sender: ucxx_am_message_length is not 0 then, and
+/// ucxx_am_message_recv fetches it. NULL also where there is no data: the length is 0, and there is
+/// nothing to receive.
 ///
 /// # Safety
 /// NULL or a message of this library that was not destroyed.
@@ -238,8 +251,10 @@ pub unsafe extern "C" fn ucxx_am_message_memory_type(message: *const ucxx_am_mes
     unsafe { look(message, 0, Message::memory_type) }
 }
 
-/// The endpoint to the sender, to answer on; NULL unless the sender set UCXX_FLAG_AM_REPLY. Borrowed: valid until the message is destroyed, or
-/// for as long as one's own that ucxx_endpoint_retain makes of it. It is the user's own endpoint to that peer where there is one.
+/// The endpoint to the sender, to answer on; NULL unless the sender set UCXX_FLAG_AM_REPLY.
+/// Borrowed: valid until the message is destroyed, or for as long as one's own that
+/// ucxx_endpoint_retain makes of it. An answer that is under way goes on when the message is
+/// destroyed. It is the user's own endpoint to that peer where there is one.
 ///
 /// # Safety
 /// NULL or a message of this library that was not destroyed.
@@ -249,13 +264,16 @@ pub unsafe extern "C" fn ucxx_am_message_reply(message: *const ucxx_am_message_t
     unsafe { look(message, std::ptr::null_mut(), |message| message.reply().cast_mut().cast()) }
 }
 
-/// Puts the data of a message into `buffer`: copies it if it came along, else pulls it from its sender, straight into the buffer; once. In
-/// the handler or later, on any thread. The message is destroyed by the caller afterwards, or meanwhile.
+/// Puts the data of a message into `buffer`: copies it if it came along, else pulls it from its
+/// sender, straight into the buffer; once. In the handler or later, also of a message that a
+/// notifier handed out, on any thread. The message is destroyed by the caller afterwards, or
+/// meanwhile.
 ///
-/// A buffer that is too short is MESSAGE_TRUNCATED at once, and the message stays as it was. A second receive is INVALID_PARAM, also after one that
-/// failed on its way; CONNECTION_RESET where the sender's connection has ended. A pull that UCX has begun is neither cancelled nor ended by its
-/// timeout, but for UCXX_FLAG_TIMEOUT_CLOSES. Data that came along is copied
-/// into CUDA memory by the driver, and waited for; into ROCm memory it is not: UNSUPPORTED.
+/// A buffer that is too short is MESSAGE_TRUNCATED at once, and the message stays as it was. A
+/// second receive is INVALID_PARAM, also after one that failed on its way; CONNECTION_RESET where
+/// the sender's connection has ended. A pull that UCX has begun is neither cancelled nor ended by
+/// its timeout, but for UCXX_FLAG_TIMEOUT_CLOSES. Data that came along is copied into CUDA memory
+/// by the driver, and waited for; into ROCm memory it is not: UNSUPPORTED.
 ///
 /// # Safety
 /// A message of this library; `buffer` is writable for `length` bytes until the operation has completed; see `ucxx_op_params_t` for the rest.
@@ -301,8 +319,9 @@ pub unsafe extern "C" fn ucxx_am_message_recv_iov(
     }
 }
 
-/// Ends a message. Data that was not received is dropped, and its sender completes as if it had been; what a receive has begun goes on. Any thread. NULL is
-/// ignored.
+/// Ends a message. Data that was not received is dropped, and its sender completes as if it had
+/// been; what a receive, or an answer on ucxx_am_message_reply, has begun goes on. Any thread. NULL
+/// is ignored.
 ///
 /// # Safety
 /// NULL or a message of this library, not used afterwards.

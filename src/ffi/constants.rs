@@ -4,10 +4,12 @@
 //! Numbers of groups that are not offered yet stand here already, so that they cannot be given out twice.
 #![allow(missing_docs, dead_code)]
 
-/// Values of `ucxx_status_t`. -1 to -99 are UCS's own numbers with their meaning; the library's own lie below -200 and are never renumbered; -1000 and below belong to the application.
+/// Values of `ucxx_status_t`. -1 to -99 are UCS's own numbers with their meaning; the library's own
+/// lie below -200 and are never renumbered; -1000 and below belong to the application.
 #[repr(C)]
 pub enum ucxx_status {
     UCXX_OK = 0,
+    /// Positive, so no error: also what ucxx_request_wait returns when its time has run out.
     UCXX_INPROGRESS = 1,
     UCXX_ERR_NO_MESSAGE = -1,
     /// Would block: send window or queue full; try again when writable.
@@ -27,11 +29,14 @@ pub enum ucxx_status {
     UCXX_ERR_CANCELED = -16,
     UCXX_ERR_ALREADY_EXISTS = -18,
     UCXX_ERR_OUT_OF_RANGE = -19,
+    /// A wait's or an operation's time has run out; ucxx_request_wait tells that by INPROGRESS.
     UCXX_ERR_TIMED_OUT = -20,
     UCXX_ERR_EXCEEDS_LIMIT = -21,
     UCXX_ERR_UNSUPPORTED = -22,
     UCXX_ERR_REJECTED = -23,
     UCXX_ERR_NOT_CONNECTED = -24,
+    /// The peer has closed its end: the normal end of a connection, for the side that closes
+    /// second.
     UCXX_ERR_CONNECTION_RESET = -25,
     UCXX_ERR_ENDPOINT_TIMEOUT = -80,
     /// Call not legal in the window's present epoch.
@@ -68,7 +73,8 @@ pub enum ucxx_status {
 pub enum ucxx_event {
     /// An operation has completed. `handle` is NULL.
     UCXX_EVENT_COMPLETION = 0,
-    /// Somebody asks a listener for a connection. `handle` is a `ucxx_conn_request_t *`, to be accepted or rejected, and destroyed.
+    /// Somebody asks a listener for a connection. `handle` is a `ucxx_conn_request_t *`, to be
+    /// accepted or rejected, and destroyed.
     UCXX_EVENT_CONN_REQUEST = 1,
     /// An endpoint has ended, as for `on_close`; `status` says how, `user_data` which. `handle` is NULL.
     UCXX_EVENT_ENDPOINT_CLOSED = 2,
@@ -89,8 +95,9 @@ pub enum ucxx_log_level {
     UCXX_LOG_TRACE = 5,
 }
 
-/// What a context is for. RMA lets peers read and write any memory of this process, as UCX checks nothing over TCP; ATOMIC lets them do atomic operations on memory of which a key has
-/// been made. Ask for them only if you mean it.
+/// What a context is for. RMA lets peers read and write any memory of this process, as UCX checks
+/// nothing over TCP; ATOMIC lets them do atomic operations on memory of which a key has been made.
+/// Ask for them only if you mean it.
 #[repr(C)]
 pub enum ucxx_feature {
     UCXX_FEATURE_TAG = 1,
@@ -105,30 +112,40 @@ pub enum ucxx_feature {
 #[repr(C)]
 pub enum ucxx_network {
     UCXX_NETWORK_ALL = 0,
-    /// Loopback and shared memory only: no listening socket on any other interface.
+    /// Loopback and shared memory only: no listening socket on any other interface. Listeners and
+    /// ucxx_endpoint_connect work as ever, on 127.0.0.1, between processes of this host.
     UCXX_NETWORK_LOCAL = 1,
 }
 
-/// Who may call a worker while its progress is manual: any thread, several at a time (MULTI); any thread, one at a time (SERIALIZED); the thread that
-/// has made it (SINGLE). SINGLE gives INVALID_PARAM on another thread. Calls that overlap under SINGLE or SERIALIZED are BUSY where that is noticed.
+/// Who may call a worker while its progress is manual. With a progress thread, and once there has
+/// been one, any thread may call at any time, whatever the mode (SINGLE excludes one). Calls that
+/// overlap under SINGLE or SERIALIZED are BUSY where that is noticed.
 ///
-/// "Any thread", of calls that act on a worker, means any that this lets in: under SINGLE the worker's own. Requests may be destroyed by any
-/// thread in every mode; so may messages and questions, except that under SERIALIZED it counts as a call on the worker.
+/// "Any thread", of calls that act on a worker, means any that this lets in: under SINGLE the
+/// worker's own. Requests may be destroyed by any thread in every mode; so may messages and
+/// questions, except that under SERIALIZED it counts as a call on the worker.
 #[repr(C)]
 pub enum ucxx_thread_mode {
+    /// Any thread, several at a time.
     UCXX_THREAD_MULTI = 0,
+    /// Any thread, one at a time: the program sees to that.
     UCXX_THREAD_SERIALIZED = 1,
+    /// The thread that has made it. INVALID_PARAM on another one.
     UCXX_THREAD_SINGLE = 2,
 }
 
 /// What drives a worker.
 #[repr(C)]
 pub enum ucxx_progress_mode {
-    /// The application calls ucxx_worker_progress/_wait.
+    /// The application calls ucxx_worker_progress, or something that waits.
     UCXX_PROGRESS_MANUAL = 0,
-    /// Spin, then arm and sleep.
+    /// A thread polls, and sleeps after `spin_ns` without work. What comes later than that, as an
+    /// answer whose round trip takes longer, has to wake it first.
     UCXX_PROGRESS_THREAD_ADAPTIVE = 1,
+    /// A thread polls without end: it never has to be woken, and takes a CPU.
     UCXX_PROGRESS_THREAD_POLLING = 2,
+    /// A thread sleeps whenever there is nothing to do: the least CPU time, and a wake-up each
+    /// time.
     UCXX_PROGRESS_THREAD_BLOCKING = 3,
 }
 
@@ -150,22 +167,32 @@ pub enum ucxx_memory_type {
 /// Flags of `ucxx_op_params_t`.
 #[repr(C)]
 pub enum ucxx_flag {
-    /// Never complete inside the call: always deliver the completion.
+    /// Never complete inside the call: it returns INPROGRESS, or an error, and the callback runs,
+    /// or the notifier reports, in any case. With neither of them the request is there in any case.
     UCXX_FLAG_ALWAYS_CALLBACK = 1,
-    /// Sends, fetches and answers: UCXX_ERR_NO_RESOURCE instead of waiting, whatever for: the send window, credit, the peer's first
-    /// answer, a full submission queue. What other threads have handed to a progress thread counts.
+    /// Sends, fetches and answers: UCXX_ERR_NO_RESOURCE instead of waiting, whatever for: the send
+    /// window, credit, the peer's first answer, a full submission queue. What other threads have
+    /// handed to a progress thread counts.
     UCXX_FLAG_NO_WAIT = 2,
-    /// ucxx_am_send*, ucxx_fetch_reply*: the data goes along at any length. Not with RNDV.
+    /// ucxx_am_send*, ucxx_am_queue_send*, ucxx_fetch_reply*: the data travels with the message at
+    /// any length. It is copied on the way, and takes memory at the receiver, and credit here,
+    /// until the message is destroyed. Not with RNDV.
     UCXX_FLAG_EAGER = 4,
-    /// The same: the data waits until the receiver pulls it.
+    /// Of the same functions: the data waits at the sender until the receiver pulls it, straight
+    /// into its buffer, also where it is short.
     UCXX_FLAG_RNDV = 8,
     /// Submit through the queue even when it could go directly.
     UCXX_FLAG_DELAYED = 16,
     /// Stream receive: complete with what has arrived.
     UCXX_FLAG_STREAM_PARTIAL = 32,
-    /// Blocking form: the call returns the operation's final status and makes no request.
+    /// Blocking form: the call returns the operation's final status, never INPROGRESS, and makes no
+    /// request. Where progress is manual it progresses meanwhile. The buffer is the caller's again,
+    /// whatever the status. It waits without a limit, or with `timeout_ns`, after which the
+    /// operation is cancelled: TIMED_OUT. What UCX has taken it cannot cancel, and the call waits
+    /// for that, see UCXX_FLAG_TIMEOUT_CLOSES. Neither a signal handler nor ucxx_worker_signal ends
+    /// it. BUSY from a callback.
     UCXX_FLAG_WAIT = 64,
-    /// Active message: give the handler an endpoint to answer on.
+    /// Active message: give the handler, or who polls the notifier, an endpoint to answer on.
     UCXX_FLAG_AM_REPLY = 128,
     /// At the deadline the endpoint is force-closed if that is what it takes to end the operation.
     UCXX_FLAG_TIMEOUT_CLOSES = 256,
@@ -182,7 +209,9 @@ pub enum ucxx_error_handling {
 /// How an endpoint is closed.
 #[repr(C)]
 pub enum ucxx_close {
+    /// What was sent before goes out first.
     UCXX_CLOSE_FLUSH = 0,
+    /// What is under way is cut short.
     UCXX_CLOSE_FORCE = 1,
 }
 

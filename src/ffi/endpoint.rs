@@ -54,13 +54,16 @@ pub struct ucxx_endpoint_params {
     /// ucxx_endpoint_connect: the numeric address to connect from, such as "192.0.2.1" or "192.0.2.1:4711", or NULL for the system's
     /// choice. NULL elsewhere: UNSUPPORTED from ucxx_endpoint_create, INVALID_PARAM from ucxx_endpoint_accept.
     pub local_address: *const c_char,
-    /// Once, when the peer has answered; not if the endpoint ended before.
+    /// Once, when the peer has answered; not if the endpoint ended before. Operations need not wait
+    /// for it.
     pub on_open: ucxx_endpoint_callback_t,
     /// Passed to `on_open`.
     pub on_open_arg: *mut c_void,
-    /// Once, when the endpoint has ended: OK after a close, CONNECTION_RESET when the peer closed its end, PEER_FAILED when it died, TIMED_OUT when a time ran out; REJECTED
-    /// or UNREACHABLE when ucxx_endpoint_connect led to nothing; CANCELED when the request of a close was cancelled; IO_ERROR when the peer broke the rules of the
-    /// library's messages; UNSUPPORTED when it speaks another version of them.
+    /// Once, when the endpoint has ended: OK after a close; CONNECTION_RESET when the peer closed
+    /// its end, which is no failure (see ucxx_endpoint_close); PEER_FAILED when it died; TIMED_OUT
+    /// when a time ran out; REJECTED or UNREACHABLE when ucxx_endpoint_connect led to nothing;
+    /// CANCELED when the request of a close was cancelled; IO_ERROR when the peer broke the rules
+    /// of the library's messages; UNSUPPORTED when it speaks another version of them.
     pub on_close: ucxx_endpoint_callback_t,
     /// Passed to `on_close`, or the `user_data` of the notifier's report.
     pub on_close_arg: *mut c_void,
@@ -81,7 +84,8 @@ pub struct ucxx_endpoint_attr {
     pub local_address: [c_char; 64],
     /// Likewise.
     pub remote_address: [c_char; 64],
-    /// Transports in use, such as "posix/memory,cma/memory"; "" before the endpoint is connected.
+    /// Transports in use, such as "posix/memory,cma/memory" or "sysv/memory,cma/memory"; "" before
+    /// the endpoint is connected.
     pub transports: [c_char; 256],
     /// A number for the peer's worker, the same wherever it is asked; 0 for a foreign one.
     pub peer_id: u64,
@@ -103,8 +107,8 @@ pub type ucxx_endpoint_attr_t = ucxx_endpoint_attr;
 pub struct ucxx_endpoint_load {
     /// Set by UCXX_ENDPOINT_LOAD_INIT.
     pub struct_size: usize,
-    /// Sends that UCX has and has not completed: at most send_window_ops. What other threads have handed to a progress thread is here and below when it
-    /// has been taken over.
+    /// Sends that UCX has and has not completed: at most send_window_ops. What other threads have
+    /// handed to a progress thread is here and below when it has been taken over.
     pub window_operations: u64,
     /// Bytes in them.
     pub window_bytes: u64,
@@ -252,8 +256,10 @@ pub unsafe extern "C" fn ucxx_endpoint_connect(
     })
 }
 
-/// Accepts a connection: an endpoint to whoever asked for it, on the listener's worker. Once, from any thread, in `on_connect` or later;
-/// the request is used up and stays to be destroyed. `params` may be NULL. The caller owns the endpoint.
+/// Accepts a connection: an endpoint to whoever asked for it, on the listener's worker. Once, from
+/// any thread, in `on_connect` or later; the request is used up and stays to be destroyed. `params`
+/// may be NULL. The caller owns the endpoint, and may use it at once: what is sent before `on_open`
+/// goes out when the connection stands.
 ///
 /// Errors: INVALID_PARAM when the request has been answered already; CLOSED when its listener has been destroyed meanwhile; else
 /// what UCX says, such as for a peer that has the other error_handling.
@@ -277,8 +283,9 @@ pub unsafe extern "C" fn ucxx_endpoint_accept(
     })
 }
 
-/// OK while the endpoint takes operations, else why not: CLOSED, CONNECTION_RESET, PEER_FAILED, TIMED_OUT, REJECTED, UNREACHABLE, UNSUPPORTED (the peer speaks
-/// another version), IO_ERROR (it broke the rules of the library's messages). Any thread.
+/// OK while the endpoint takes operations, else why not: CLOSED, CONNECTION_RESET, PEER_FAILED,
+/// TIMED_OUT, REJECTED, UNREACHABLE, UNSUPPORTED (the peer speaks another version), IO_ERROR (it
+/// broke the rules of the library's messages). Any thread.
 ///
 /// # Safety
 /// NULL (INVALID_PARAM) or an endpoint of this library.
@@ -297,8 +304,11 @@ pub unsafe extern "C" fn ucxx_endpoint_status(endpoint: *const ucxx_endpoint_t) 
     })
 }
 
-/// An operation that completes after every operation submitted to the endpoint before it, rendezvous sends included, with the
-/// first error of those that kept neither request nor callback.
+/// An operation that completes after every operation submitted to the endpoint before it,
+/// rendezvous sends included, with the first error of those that kept neither request nor callback.
+///
+/// CONNECTION_RESET, also as the call's own status, when the peer has closed its end before. That
+/// tells nothing of what was sent before: see ucxx_endpoint_close.
 ///
 /// # Safety
 /// An endpoint of this library; see `ucxx_op_params_t` for the rest.
@@ -313,14 +323,29 @@ pub unsafe extern "C" fn ucxx_endpoint_flush(
     unsafe { submit(params, request, |params, out| handle::get(endpoint)?.flush(params, out)) }
 }
 
-/// Closes the endpoint: it takes nothing more. UCXX_CLOSE_FLUSH lets finish what came before, sends and those receives with this endpoint in `source` that
-/// have matched a message (the others end with CLOSED), for as long as something does finish every three seconds or the timeout allows, and then goes on by force, with TIMED_OUT; UCXX_CLOSE_FORCE cuts short:
-/// requests complete with CANCELED. Complete when all of the endpoint's requests are; `on_close` follows. The handle stays to be
-/// destroyed. CLOSED when it was closed before. Where nothing was sent, UCX's connection stands, and the peer has not answered yet, a flush waits until that has heard of it, for a
-/// second or as the timeout allows, and is OK either way.
+/// Closes the endpoint: it takes nothing more. Complete when all of the endpoint's requests are;
+/// `on_close` follows. The handle stays to be destroyed.
 ///
-/// CANCELED by force does not say that the peer got nothing: one that had the announcement of a large message may still read
-/// the buffer, and receive what it holds by then. Flush, or agree on the end with the peer, before closing by force.
+/// UCXX_CLOSE_FLUSH lets finish what came before: sends, and those receives with this endpoint in
+/// `source` that have matched a message (the others end with CLOSED). It waits for as long as
+/// something does finish every three seconds, or as the timeout allows, and then goes on by force,
+/// with TIMED_OUT. UCXX_CLOSE_FORCE cuts short: requests complete with CANCELED. That does not say
+/// that the peer got nothing: one that had the announcement of a large message may still read the
+/// buffer, and receive what it holds by then. Flush, or agree on the end with the peer, before.
+///
+/// How two peers part: one closes, and the other goes on progressing until its `on_close`, or
+/// UCXX_EVENT_ENDPOINT_CLOSED, tells CONNECTION_RESET. Then that one destroys its endpoint. This is
+/// the normal end. Both may close at the same time, too.
+/// - What a peer that closes by FLUSH has sent arrives before that, and can still be received.
+/// - A send that the peer has received in full before it closed ends with OK. One that it has not
+///   received ends with CONNECTION_RESET, or, where it was complete before, is lost.
+/// - A close, also of an endpoint that the peer has closed, is OK; any other operation, a flush
+///   too, is CONNECTION_RESET from then on.
+/// - Over TCP, and on a connection by host and port, a close needs the peer to progress.
+///
+/// Errors: CLOSED when it was closed here before. Where nothing was sent, UCX's connection stands,
+/// and the peer has not answered yet, a close by FLUSH waits until that has heard of it, for a
+/// second or as the timeout allows, and is OK either way.
 ///
 /// # Safety
 /// An endpoint of this library; see `ucxx_op_params_t` for the rest.
@@ -345,9 +370,11 @@ pub unsafe extern "C" fn ucxx_endpoint_close(
     }
 }
 
-/// Would a send go straight out now: to UCX, or from a thread that hands its operations to a progress thread, as soon as that one takes it over? 1 or 0: 0 while sends
-/// have to wait in the send queue, or active messages for credit (tags and streams may go out all the same), and when the endpoint takes none. The answer may have changed before the next call where other
-/// threads send, too. Any thread.
+/// Would a send go straight out now: to UCX, or from a thread that hands its operations to a
+/// progress thread, as soon as that one takes it over? 1 or 0: 0 while sends have to wait in the
+/// send queue, or active messages for credit (tags and streams may go out all the same), and when
+/// the endpoint takes none. The answer may have changed before the next call where other threads
+/// send, too. Any thread.
 ///
 /// # Safety
 /// NULL (0) or an endpoint of this library.
@@ -401,10 +428,12 @@ pub unsafe extern "C" fn ucxx_endpoint_retain(
     })
 }
 
-/// Frees the handle. With the last handle of the endpoint (see ucxx_endpoint_retain) it closes the endpoint as by UCXX_CLOSE_FLUSH if it
-/// is open, and waits until it has ended and `on_close` has returned. It waits as long as sends go on completing, at most three seconds
-/// without any (one when none is under way); what is left then is CANCELED: flush first to learn the outcome. From a callback it does
-/// not wait: the end comes after the pass. NULL is ignored.
+/// Frees the handle. With the last handle of the endpoint (see ucxx_endpoint_retain) it closes the
+/// endpoint as by UCXX_CLOSE_FLUSH if it is open, and waits until it has ended and `on_close` has
+/// returned. It waits as long as sends go on completing, at most three seconds without any (one
+/// when none is under way); what is left then is CANCELED: flush first to learn the outcome. From a
+/// callback it does not wait: the end comes after the pass. For how two peers part see
+/// ucxx_endpoint_close. NULL is ignored.
 ///
 /// A callback of the worker's that waits for the caller makes that wait without end. To wait for nobody: ucxx_endpoint_close,
 /// and the destroy in `on_close`, or when that, or a notifier's report of the close, has told of the end.

@@ -28,7 +28,8 @@ pub struct ucxx_listener_params {
     pub port: u16,
     /// For each request for a connection. Not NULL, unless there is a `notifier`.
     pub on_connect: ucxx_listener_callback_t,
-    /// Passed to `on_connect`, or the `user_data` of the notifier's reports.
+    /// Passed to `on_connect`, or the `user_data` of the notifier's reports. Has to live until
+    /// ucxx_listener_destroy, or ucxx_worker_destroy, has returned.
     pub on_connect_arg: *mut c_void,
     /// Hands requests out instead of `on_connect`, which is NULL then: UCXX_EVENT_CONN_REQUEST. When 512 requests have not been
     /// answered further ones are rejected. Of the worker's context; it may be destroyed before the listener, which rejects
@@ -108,9 +109,14 @@ pub unsafe extern "C" fn ucxx_listener_port(listener: *const ucxx_listener_t) ->
     guard::quietly(0, || unsafe { handle::get(listener) }.map_or(0, Listener::port))
 }
 
-/// Stops listening, rejects the requests that nobody has answered, waits until `on_connect` does not run any more, and frees the
-/// handle. Endpoints that were accepted stay. From a callback it does not wait. NULL is ignored.
-/// An `on_connect`, or another callback of a progress thread, that waits for the caller makes that wait without end.
+/// Stops listening, rejects the requests that nobody has answered, waits until `on_connect` does
+/// not run any more, and frees the handle. Endpoints that were accepted stay. NULL is ignored.
+///
+/// It progresses where progress is manual, and takes about 0.11 s: UCX calls back through a
+/// listener that has gone when a connection is still coming in. Where UCX keeps such a connection
+/// it takes half a second more, and five where something has come on it that UCX has not read. From
+/// a callback it does not wait. An `on_connect`, or another callback of a progress thread, that
+/// waits for the caller makes that wait without end.
 ///
 /// # Safety
 /// NULL or a listener of this library, not used afterwards.

@@ -61,10 +61,11 @@ const _: () = assert!(size_of::<ucxx_completion>() >= FIRST_SIZE);
 /// Status and recv_info are stored, then the operation is reported, then waiters are released. The caller owns the notifier
 /// and destroys it. Any thread.
 ///
-/// It takes the place of other callbacks as well, so that a program needs none: of a listener's `on_connect` and an endpoint's `on_close`
-/// (`notifier` of their parameters), and of the handlers of active messages and questions (ucxx_worker_set_am_notifier,
-/// ucxx_worker_set_fetch_notifier). What it hands out so belongs to whoever polls. What nobody polls is bounded: peers wait, or
-/// are rejected.
+/// It takes the place of other callbacks as well, so that a program needs none: of a listener's
+/// `on_connect` and an endpoint's `on_close` (`notifier` of their parameters), and of the handlers
+/// of active messages and questions (ucxx_worker_set_am_notifier, ucxx_worker_set_fetch_notifier).
+/// What it hands out so belongs to whoever polls. What nobody polls is bounded: peers wait, or are
+/// rejected. docs/connections.md has the loop, see ucxx_notifier_wait.
 ///
 /// # Safety
 /// A context of this library; `notifier` is valid for a write.
@@ -82,9 +83,22 @@ pub unsafe extern "C" fn ucxx_notifier_create(
     })
 }
 
-/// Sleeps until there is something to poll, or a signal handler has run on this thread while it slept: OK; TIMED_OUT when the time ran out first; CLOSED when the notifier has been
-/// stopped and nothing is left to poll. It progresses nothing: that is left to progress threads, or to whoever drives the workers. With
-/// several threads waiting, another one may have polled what this one was woken for. BUSY from a callback. Any thread.
+/// Sleeps until there is something to poll: OK. OK also when a signal handler has run on this
+/// thread while it slept. With several threads waiting, another one may have polled what this one
+/// was woken for.
+///
+/// It progresses nothing: that is left to a progress thread, or to whoever drives the workers. A
+/// thread that drives its worker itself does not call it, but loops:
+///
+/// ```c
+/// while (ucxx_notifier_poll(notifier, &got, sizeof got, 1, &count) == UCXX_OK) {
+///   if (count > 0) take(&got);
+///   else ucxx_worker_wait(worker, UINT64_MAX);
+/// }
+/// ```
+///
+/// Errors: TIMED_OUT when the time ran out first (at once for 0); CLOSED when the notifier has been
+/// stopped and nothing is left to poll; BUSY from a callback. Any thread.
 ///
 /// # Safety
 /// NULL (refused) or a notifier of this library.
@@ -218,9 +232,11 @@ pub unsafe extern "C" fn ucxx_notifier_arm(notifier: *mut ucxx_notifier_t) -> uc
     })
 }
 
-/// Operations that name the notifier are refused with CLOSED from now on. What has been reported and what is in flight can
-/// still be polled; whenever nothing has been reported that is left to poll, waiting and polling give CLOSED, and whoever sleeps is woken. So CLOSED does not say that nothing is in flight: what is comes after it. Who has to
-/// know counts what it has submitted. Any thread, also twice.
+/// Operations that name the notifier are refused with CLOSED from now on. What has been reported
+/// and what is in flight can still be polled; whenever nothing has been reported that is left to
+/// poll, waiting and polling give CLOSED, and whoever sleeps is woken. So CLOSED does not say that
+/// nothing is in flight: what is comes after it. A program that has to know counts what it has
+/// submitted. Any thread, also twice.
 ///
 /// # Safety
 /// NULL (refused) or a notifier of this library.

@@ -17,32 +17,41 @@ pub type ucxx_request_callback_t =
     Option<unsafe extern "C" fn(arg: *mut c_void, request: *mut ucxx_request_t, status: ucxx_status_t)>;
 
 /// What every operation takes beside its own arguments; NULL means all defaults.
+///
+/// `flags`, `timeout_ns`, and `callback` or `notifier` are for all operations. The others are
+/// checked by all, and used by those that have a use for them:
+/// - `memory_type`, `memory`: operations on one buffer; an entry of a list has its own memory type;
+/// - `recv_info`: receives and fetches. Others may write to it: leave it NULL;
+/// - `source`: tag receives.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_op_params {
     /// Set by UCXX_OP_PARAMS_INIT.
     pub struct_size: usize,
-    /// UCXX_FLAG_*. WAIT excludes a callback, a notifier and ALWAYS_CALLBACK, EAGER excludes RNDV. A flag that is not for the operation is INVALID_PARAM. DELAYED, through the queue even from where it could
-    /// go directly, needs a progress thread: UNSUPPORTED without one.
+    /// UCXX_FLAG_*. WAIT excludes a callback, a notifier and ALWAYS_CALLBACK, EAGER excludes RNDV.
+    /// A flag that is not for the operation is INVALID_PARAM. DELAYED, through the queue even from
+    /// where it could go directly, needs a progress thread: UNSUPPORTED without one.
     pub flags: u64,
     /// UCXX_MEMORY_* of the caller's buffer; saying HOST saves the detection.
     pub memory_type: i32,
     /// Zero.
     pub reserved: u32,
-    /// Nanoseconds; 0 for none. At the end of it the operation is cancelled as by ucxx_request_cancel, with TIMED_OUT: so what UCX has
-    /// taken, as a large send that nobody receives, goes on beyond it. With UCXX_FLAG_TIMEOUT_CLOSES its endpoint is closed by force
-    /// if that is what it takes.
+    /// Nanoseconds; 0 for none. At the end of it the operation is cancelled as by
+    /// ucxx_request_cancel, with TIMED_OUT, also under UCXX_FLAG_WAIT: so what UCX has taken, as a
+    /// large send that nobody receives, goes on beyond it. With UCXX_FLAG_TIMEOUT_CLOSES its
+    /// endpoint is closed by force if that is what it takes.
     pub timeout_ns: u64,
     /// Runs when the operation completes, unless it did so inside the call (but see UCXX_FLAG_ALWAYS_CALLBACK).
     pub callback: ucxx_request_callback_t,
-    /// Passed to the callback, or with the notifier's report.
+    /// Passed to the callback, or with the notifier's report. Has to live until that.
     pub callback_arg: *mut c_void,
     /// Instead of a callback: reports when the operation completes, unless it did so inside the call (but see
     /// UCXX_FLAG_ALWAYS_CALLBACK). Of the same context, and not stopped. Optional.
     pub notifier: *mut ucxx_notifier_t,
     /// Registered memory of the same context that covers the buffer. A hint: UCX finds what it has registered by itself. Optional.
     pub memory: *mut ucxx_memory_t,
-    /// Filled when a receive or a fetch completes, also inside the call, and for a stream receive also when it fails; kept valid by the caller until then. Optional.
+    /// Filled when a receive or a fetch completes, also inside the call, and for a stream receive
+    /// also when it fails; kept valid by the caller until then. Optional.
     pub recv_info: *mut ucxx_recv_info_t,
     /// Tag receives: end with this endpoint's failure or close, too, and at once if it has failed already; has no effect on
     /// matching. Optional.

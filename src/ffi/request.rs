@@ -62,9 +62,13 @@ fn explained(slot: Option<&Slot>, status: Status) -> Explained {
     guard::explain(status, &slot.map_or(c"", Slot::error_message).to_string_lossy())
 }
 
-/// Waits until the operation has completed and its callback has returned: its status, or INPROGRESS when `timeout_ns` ran out
-/// first (0 polls once, UINT64_MAX waits for ever). Progresses the worker meanwhile. Neither a signal handler nor ucxx_worker_signal ends
-/// it: a program that looks at its signals waits with a timeout, again and again. BUSY from a callback, unless the operation is
+/// Waits until the operation has completed and its callback has returned: its status. Progresses
+/// the worker meanwhile. The request stays the caller's.
+///
+/// INPROGRESS when `timeout_ns` ran out first (0 polls once, UINT64_MAX waits without end): the
+/// operation goes on, and its buffer is in use. INPROGRESS is positive, so `status < 0` does not
+/// notice it. Neither a signal handler nor ucxx_worker_signal ends a wait: a program that looks at
+/// its signals waits with a timeout, again and again. BUSY from a callback, unless the operation is
 /// over already.
 ///
 /// # Safety
@@ -140,10 +144,13 @@ unsafe fn list<'a>(requests: *const *mut ucxx_request_t, count: usize) -> Result
     Ok(unsafe { std::slice::from_raw_parts(requests.cast(), count) })
 }
 
-/// Asks for the operation to end. At once that does so for what is still in the library's hands: operations in the submission or send
-/// queue, tag receives that nothing has matched, stream receives, fetches whose answer has not begun to arrive, flushes. A close goes on by force. What UCX has
-/// taken, the pull of an active message included, ends as it will. The completion tells what became of it: CANCELED if
-/// this did it. OK also when it has completed already. Under SINGLE, on the worker's own thread.
+/// Asks for the operation to end. At once that does so for what is still in the library's hands:
+/// operations in the submission or send queue, tag receives that nothing has matched, stream
+/// receives, fetches whose answer has not begun to arrive, flushes. A close goes on by force. What
+/// UCX has taken, the pull of an active message included, ends as it will: a large send when the
+/// peer has received it, or its endpoint is closed by force. The completion tells what became of
+/// it, and that the buffer is free: CANCELED if this did it. OK also when it has completed already.
+/// Under SINGLE, on the worker's own thread.
 ///
 /// # Safety
 /// NULL (refused) or a request of this library.
@@ -153,7 +160,8 @@ pub unsafe extern "C" fn ucxx_request_cancel(request: *mut ucxx_request_t) -> uc
     guard::status(|| unsafe { handle::get(request) }?.cancel().map(|()| Status::OK))
 }
 
-/// What a receive that has completed tells of its message; INPROGRESS before. INVALID_PARAM for a request that receives nothing. Any thread.
+/// What a receive that has completed tells of its message; INPROGRESS before. INVALID_PARAM for a
+/// request that receives nothing. Any thread.
 ///
 /// # Safety
 /// NULL (refused) or a request of this library; `info` is valid for a write.
@@ -185,8 +193,10 @@ pub unsafe extern "C" fn ucxx_request_error_message(request: *const ucxx_request
     })
 }
 
-/// Lets go of the request. One that is in progress is detached, not cancelled: its callback still runs, with request NULL. In
-/// the request's own callback it is allowed. NULL is ignored. Any thread.
+/// Lets go of the request. One that is in progress is detached, not cancelled: its buffer stays in
+/// use, and its callback still runs, with request NULL. To have the buffer back:
+/// ucxx_request_cancel, ucxx_request_wait, and then this. In the request's own callback it is
+/// allowed. NULL is ignored. Any thread.
 ///
 /// # Safety
 /// NULL or a request of this library, not used afterwards.

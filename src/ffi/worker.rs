@@ -32,10 +32,12 @@ pub struct ucxx_worker_params {
     /// While there is a progress thread: 1 others hand operations to it by a queue, -1 they take a lock and call UCX themselves,
     /// 0 as UCXX_RS_DELAYED_SUBMISSION (0 or 1) in the environment says, on if that is not set.
     pub delayed_submission: i32,
-    /// Operations that the queue holds, at most 1,048,576; 0 for 4096. When it is full they get NO_RESOURCE; flush, close and cancel never do.
+    /// Operations that the queue holds, at most 1,048,576; 0 for 4096. When it is full they get
+    /// NO_RESOURCE; flush, close and cancel never do.
     pub submission_queue_depth: u32,
-    /// Nanoseconds that an adaptive progress thread, or a call which waits under manual progress, polls before it sleeps; 0 for
-    /// the default, 50 microseconds.
+    /// Nanoseconds without work that an adaptive progress thread, or a call which waits under
+    /// manual progress, polls before it sleeps; 0 for the default, 50 microseconds. What takes
+    /// longer than that, such as a round trip, has a wake-up added to it.
     pub spin_ns: u64,
     /// -1, 0 or 1: may a thread that waits progress in a progress thread's place? Without effect in this release.
     pub wait_takeover: i32,
@@ -43,7 +45,7 @@ pub struct ucxx_worker_params {
     pub cpu: i32,
     /// Runs first on the progress thread, on each that is started. It counts as a callback.
     pub thread_start: Option<unsafe extern "C" fn(arg: *mut c_void)>,
-    /// Passed to `thread_start`.
+    /// Passed to `thread_start`. Has to live as long as the worker.
     pub thread_start_arg: *mut c_void,
     /// Name of the thread (of which the system keeps 15 bytes), and of the worker in dumps; optional.
     pub name: *const c_char,
@@ -192,15 +194,18 @@ fn progress_mode(number: i32) -> Result<ProgressMode> {
     }
 }
 
-/// Shuts the worker down now: its progress thread ends, what is in flight completes with CANCELED (with its callbacks, in this
-/// call), endpoints are closed by force, UCX's worker goes. Bounded: about a second, and the callback that runs. Endpoints and
-/// requests of it stay valid, and answer CLOSED. From a callback it takes effect when the call that made
-/// the callback returns, with a progress thread on a thread of the library's own. No other thread may be in a call on the worker; calls on its endpoints and requests may be under
-/// way where there is a progress thread. NULL is ignored.
-/// Destroy (or flush) endpoints before it: messages on their way are given a fifth of a second here, and a large one that is
-/// cut short may still reach a peer that had its announcement, with what the buffer holds by then.
-/// With UCX 1.13 over TCP alone, UCX's half of a worker that still connects stays until the process ends where
-/// its peers do not progress, as UCX would abort the process (docs/connections.md).
+/// Shuts the worker down now: its progress thread ends, what is in flight completes with CANCELED
+/// (with its callbacks, in this call), endpoints are closed by force, UCX's worker goes. Bounded:
+/// about a second, and the callback that runs. Endpoints and requests of it stay valid, and answer
+/// CLOSED. From a callback it takes effect when the call that made the callback returns, with a
+/// progress thread on a thread of the library's own. No other thread may be in a call on the
+/// worker; calls on its endpoints and requests may be under way where there is a progress thread.
+/// Afterwards no callback of it runs, and its buffers are the caller's. NULL is ignored. Destroy
+/// (or flush) endpoints before it: messages on their way are given a fifth of a second here, and a
+/// large one that is cut short may still reach a peer that had its announcement, with what the
+/// buffer holds by then. With UCX 1.13 over TCP alone, UCX's half of a worker that still connects
+/// stays until the process ends where its peers do not progress, as UCX would abort the process
+/// (docs/connections.md).
 ///
 /// It waits for a callback of the worker's that runs on another thread. A callback that waits for the caller (for an
 /// interpreter's lock that the caller holds, for the event loop that the caller is) makes that wait without end: give up the
@@ -281,10 +286,17 @@ unsafe extern "C" fn progress(worker: *mut ucxx_worker_t, events: *mut u32, so_f
     })
 }
 
-/// Waits until there is an event, and handles it: OK. Polls for `spin_ns` of ucxx_worker_params_t, and sleeps then. TIMED_OUT when
-/// `timeout_ns` ran out first (0 looks once, UINT64_MAX waits for ever). It may return OK without anything that the caller
-/// would notice: look, and wait again. So it does when a signal handler has run on this thread while it slept, and after
-/// ucxx_worker_signal. Needs UCXX_FEATURE_WAKEUP. BUSY from a callback, and with a progress thread.
+/// Waits until there is an event, and handles it: OK. Callbacks and handlers run inside it. Polls
+/// for `spin_ns` of ucxx_worker_params_t, and sleeps then. It may return OK without anything that
+/// the caller would notice: after ucxx_worker_signal, and when a signal handler has run on this
+/// thread while it slept. So it stands in a loop, with a flag that a callback sets:
+/// `while (!done) if (ucxx_worker_wait(worker, UINT64_MAX) < 0) break;`
+///
+/// Where other threads progress the worker, too, and set the flag, give it a limit: what they do
+/// between the look at the flag and the sleep does not end it.
+///
+/// Errors: TIMED_OUT when `timeout_ns` ran out first (0 looks once, UINT64_MAX waits without end);
+/// BUSY from a callback, and with a progress thread; UNSUPPORTED without UCXX_FEATURE_WAKEUP.
 ///
 /// # Safety
 /// A worker of this library.
@@ -297,8 +309,10 @@ pub unsafe extern "C" fn ucxx_worker_wait(worker: *mut ucxx_worker_t, timeout_ns
     })
 }
 
-/// A descriptor for the caller's own event loop (epoll, poll, libuv, asyncio, glib): readable when the worker, armed before, has
-/// something to progress, deadlines included. The library keeps and closes it. Needs UCXX_FEATURE_WAKEUP. With a progress thread it is of no use to others: ucxx_worker_arm is BUSY, and completions come by callbacks or a notifier.
+/// A descriptor for the caller's own event loop (epoll, poll, libuv, asyncio, glib): readable when
+/// the worker, armed before, has something to progress, deadlines included. The library keeps and
+/// closes it. Needs UCXX_FEATURE_WAKEUP. With a progress thread it is of no use to others:
+/// ucxx_worker_arm is BUSY, and completions come by callbacks or a notifier.
 ///
 /// One thread at a time sleeps on it: the one that has armed it. Other threads may use the worker meanwhile, as its thread mode allows.
 /// What completes by their calls (a pass, a wait, a cancel, a close) makes the descriptor readable as well. What completes in a pass of the
@@ -320,10 +334,12 @@ pub unsafe extern "C" fn ucxx_worker_event_fd(worker: *mut ucxx_worker_t, fd: *m
     })
 }
 
-/// Before going to sleep on the descriptor: OK when the next event will make it readable, BUSY when there is something to
-/// progress first, or when something has completed by a call of another thread since this one has armed last. So: progress until there are no events, look at what is awaited, arm, and only when that is OK sleep; on BUSY look at what is awaited, and begin again. Every
-/// sleep needs its own arm.
-/// BUSY with a progress thread. Needs UCXX_FEATURE_WAKEUP (else UNSUPPORTED).
+/// Before going to sleep on the descriptor: OK when the next event will make it readable, BUSY when
+/// there is something to progress first, or when something has completed by a call of another
+/// thread since this one has armed last. So: progress until there are no events, look at what is
+/// awaited, arm, and only when that is OK sleep; on BUSY look at what is awaited, and begin again.
+/// Every sleep needs its own arm. BUSY with a progress thread. Needs UCXX_FEATURE_WAKEUP (else
+/// UNSUPPORTED).
 ///
 /// # Safety
 /// A worker of this library.
@@ -340,8 +356,9 @@ pub unsafe extern "C" fn ucxx_worker_arm(worker: *mut ucxx_worker_t) -> ucxx_sta
     })
 }
 
-/// Makes the descriptor readable, and ends the present ucxx_worker_wait, or the next one if there is none: OK. Waits for something in
-/// particular, such as ucxx_request_wait, look around and go on. Any thread, in every thread mode. Needs UCXX_FEATURE_WAKEUP.
+/// Makes the descriptor readable, and ends the present ucxx_worker_wait, or the next one if there
+/// is none: OK. Waits for something in particular, such as ucxx_request_wait and UCXX_FLAG_WAIT,
+/// look around and go on. Any thread, in every thread mode. Needs UCXX_FEATURE_WAKEUP.
 ///
 /// Async-signal-safe: a signal handler may call it, on any thread, for a worker that lives as long as the handler is installed. It writes
 /// to two descriptors; only a call that fails does more.
@@ -388,12 +405,14 @@ pub unsafe extern "C" fn ucxx_worker_stop_progress_thread(worker: *mut ucxx_work
     guard::whole(|| unsafe { handle::get(worker) }?.stop_progress_thread().map(|()| Status::OK))
 }
 
-/// Runs `fn` where progress happens: on the progress thread, after what had been submitted and before its next pass, and waits for
-/// it; at once on the calling thread where progress is manual. `fn` counts as a callback: what waits returns BUSY in it. TIMED_OUT
-/// when `timeout_ns` ran out before it could start: it has not run and never will. BUSY from a callback with a progress thread.
+/// Runs `function` where progress happens: on the progress thread, after what had been submitted
+/// and before its next pass, and waits for it; at once on the calling thread where progress is
+/// manual. It counts as a callback: what waits returns BUSY in it. TIMED_OUT when `timeout_ns` ran
+/// out before it could start: it has not run and never will. BUSY from a callback with a progress
+/// thread.
 ///
 /// # Safety
-/// A worker of this library; `fn` may be called with `arg`.
+/// A worker of this library; `function` may be called with `arg`.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_worker_run_pre(
@@ -567,9 +586,11 @@ pub unsafe extern "C" fn ucxx_worker_flush(
     unsafe { submit(params, request, |params, out| handle::get(worker)?.flush(params, out)) }
 }
 
-/// Orders the puts, gets and atomic operations that come after behind those that came before, and before messages that come after. Messages of one endpoint are in order by
-/// themselves. Where such operations are under way it waits as a flush of the worker does, which waits for sends as well, and reports what that would: so BUSY in a callback; where they
-/// are done in the call, or there are none, it waits for nothing.
+/// Orders the puts, gets and atomic operations that come after behind those that came before, and
+/// before messages that come after. Messages of one endpoint are in order by themselves. Where such
+/// operations are under way it waits as a flush of the worker does, which waits for sends as well,
+/// and reports what that would: so BUSY in a callback; where they are done in the call, or there
+/// are none, it waits for nothing.
 ///
 /// # Safety
 /// A worker of this library.
