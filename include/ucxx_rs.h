@@ -650,7 +650,7 @@ enum ucxx_hub_retain {
 struct ucxx_address;
 
 /**
- * An active message that has come in, in its handler's hands.
+ * An active message that has come in: its handler's, or that of who polled its notifier.
  */
 struct ucxx_am_message;
 
@@ -680,7 +680,7 @@ struct ucxx_endpoint;
 struct ucxx_envelope;
 
 /**
- * A question that has come in, in its handler's hands.
+ * A question that has come in: its handler's, or that of who polled its notifier.
  */
 struct ucxx_fetch;
 
@@ -1122,8 +1122,8 @@ struct ucxx_op_params {
    */
   ucxx_recv_info_t *recv_info;
   /**
-   * Tag receives: end with this endpoint's failure or close, too, and at once if it has failed already; has no effect on
-   * matching. Optional.
+   * Tag receives: end with this endpoint's failure or close, too, and at once if it has ended
+   * already, also where the message has arrived; has no effect on matching. Optional.
    */
   ucxx_endpoint_t *source;
 };
@@ -1446,7 +1446,7 @@ typedef struct ucxx_buffer ucxx_buffer_t;
 typedef struct ucxx_tag_message ucxx_tag_message_t;
 
 /**
- * An active message that has come in, in its handler's hands.
+ * An active message that has come in: its handler's, or that of who polled its notifier.
  */
 typedef struct ucxx_am_message ucxx_am_message_t;
 
@@ -1559,7 +1559,7 @@ struct ucxx_am_queue_cover {
 typedef struct ucxx_am_queue_cover ucxx_am_queue_cover_t;
 
 /**
- * A question that has come in, in its handler's hands.
+ * A question that has come in: its handler's, or that of who polled its notifier.
  */
 typedef struct ucxx_fetch ucxx_fetch_t;
 
@@ -2528,7 +2528,9 @@ UCXX_NODISCARD ucxx_status_t ucxx_endpoint_flush(ucxx_endpoint_t *endpoint, cons
  * How two peers part: one closes, and the other goes on progressing until its `on_close`, or
  * UCXX_EVENT_ENDPOINT_CLOSED, tells CONNECTION_RESET. Then that one destroys its endpoint. This is
  * the normal end. Both may close at the same time, too.
- * - What a peer that closes by FLUSH has sent arrives before that, and can still be received.
+ * - What a peer has sent before a close by FLUSH that is OK there arrives before the end is told
+ *   here, and can be received after it, but not by a receive that names this endpoint in `source`:
+ *   that has to be posted before.
  * - A send that the peer has received in full before it closed ends with OK. One that it has not
  *   received ends with CONNECTION_RESET, or, where it was complete before, is lost.
  * - A close, also of an endpoint that the peer has closed, is OK; any other operation, a flush
@@ -3002,7 +3004,8 @@ ucxx_status_t ucxx_worker_set_fetch_handler(ucxx_worker_t *worker, uint16_t id, 
 ucxx_status_t ucxx_worker_set_fetch_notifier(ucxx_worker_t *worker, uint16_t id, ucxx_notifier_t *notifier, void *user_data);
 
 /**
- * Asks the peer's handler for data, and has it delivered into `reply_buffer`.
+ * Asks the peer's handler, or who polls its notifier, for data, and has it delivered into
+ * `reply_buffer`.
  *
  * The header, which is copied, is the question; it is limited as an active message's. The answer may be as long as `reply_capacity`, which the
  * handler is told; a shorter one leaves the rest of the buffer as it was. A small answer takes one round trip; a large one is pulled

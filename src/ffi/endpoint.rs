@@ -336,7 +336,9 @@ pub unsafe extern "C" fn ucxx_endpoint_flush(
 /// How two peers part: one closes, and the other goes on progressing until its `on_close`, or
 /// UCXX_EVENT_ENDPOINT_CLOSED, tells CONNECTION_RESET. Then that one destroys its endpoint. This is
 /// the normal end. Both may close at the same time, too.
-/// - What a peer that closes by FLUSH has sent arrives before that, and can still be received.
+/// - What a peer has sent before a close by FLUSH that is OK there arrives before the end is told
+///   here, and can be received after it, but not by a receive that names this endpoint in `source`:
+///   that has to be posted before.
 /// - A send that the peer has received in full before it closed ends with OK. One that it has not
 ///   received ends with CONNECTION_RESET, or, where it was complete before, is lost.
 /// - A close, also of an endpoint that the peer has closed, is OK; any other operation, a flush

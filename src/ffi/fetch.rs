@@ -63,7 +63,8 @@ pub unsafe extern "C" fn ucxx_worker_set_fetch_notifier(
     unsafe { hand_out(worker, notifier, |worker, notifier| worker.set_fetch_notifier(id, notifier, user_data)) }
 }
 
-/// Asks the peer's handler for data, and has it delivered into `reply_buffer`.
+/// Asks the peer's handler, or who polls its notifier, for data, and has it delivered into
+/// `reply_buffer`.
 ///
 /// The header, which is copied, is the question; it is limited as an active message's. The answer may be as long as `reply_capacity`, which the
 /// handler is told; a shorter one leaves the rest of the buffer as it was. A small answer takes one round trip; a large one is pulled

@@ -121,18 +121,18 @@ pub struct ucxx_tag_message {
 /// A message that a probe took out of matching.
 pub type ucxx_tag_message_t = ucxx_tag_message;
 
-/// An active message that has come in, in its handler's hands.
+/// An active message that has come in: its handler's, or that of who polled its notifier.
 pub struct ucxx_am_message {
     _private: [u8; 0],
 }
-/// An active message that has come in, in its handler's hands.
+/// An active message that has come in: its handler's, or that of who polled its notifier.
 pub type ucxx_am_message_t = ucxx_am_message;
 
-/// A question that has come in, in its handler's hands.
+/// A question that has come in: its handler's, or that of who polled its notifier.
 pub struct ucxx_fetch {
     _private: [u8; 0],
 }
-/// A question that has come in, in its handler's hands.
+/// A question that has come in: its handler's, or that of who polled its notifier.
 pub type ucxx_fetch_t = ucxx_fetch;
 
 /// Buffers that were made for what has come.

@@ -53,8 +53,8 @@ pub struct ucxx_op_params {
     /// Filled when a receive or a fetch completes, also inside the call, and for a stream receive
     /// also when it fails; kept valid by the caller until then. Optional.
     pub recv_info: *mut ucxx_recv_info_t,
-    /// Tag receives: end with this endpoint's failure or close, too, and at once if it has failed already; has no effect on
-    /// matching. Optional.
+    /// Tag receives: end with this endpoint's failure or close, too, and at once if it has ended
+    /// already, also where the message has arrived; has no effect on matching. Optional.
     pub source: *mut ucxx_endpoint_t,
 }
 /// What every operation takes beside its own arguments; NULL means all defaults.
