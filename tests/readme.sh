@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The programs in README.md and docs/connections.md compile as printed, against the library installed under PREFIX, and do
-# what they say.
+# The programs in README.md and docs/connections.md compile as printed, against the library that is
+# installed under PREFIX, and do what they say.
 #
 #   tests/readme.sh PREFIX
 set -euo pipefail
