@@ -1,6 +1,7 @@
 //! The one place that names every protocol. To add one: its folder, a line here, and `src/ffi`.
 
 use crate::engine::core::worker::protocol::Protocols;
+use crate::engine::group::service::Extension;
 use crate::engine::messaging::{am, fetch, stream, tag};
 use crate::engine::{hub, rma, window};
 
@@ -14,3 +15,6 @@ pub static PROTOCOLS: Protocols = Protocols::new(&[
     &window::lock_request::PROTOCOL,
     &hub::stream::registry::PROTOCOL,
 ]);
+
+/// What stands on a group's service.
+pub static EXTENSION: &Extension = &window::remote::target::WINDOWS;

@@ -6,6 +6,7 @@ use super::handle::{self, null, place, ucxx_endpoint_t, ucxx_group_t, ucxx_worke
 use super::params::{self, sized, text};
 use super::status::ucxx_status_t;
 use super::tag::check_buffer;
+use crate::engine::assembly::EXTENSION;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::group::bootstrap::bootstrap::{Allgather, BootstrapKind, BootstrapParams};
 use crate::engine::group::group::{Group, GroupParams};
@@ -84,7 +85,7 @@ pub unsafe extern "C" fn ucxx_group_create(
         let (worker, place) = unsafe { (handle::share(worker)?, place(group, "group")?) };
         // SAFETY: as above.
         let params = unsafe { params::with(params, "params", |params| convert(params)) }?;
-        place.write(handle::give_arc(Group::new(&worker, &params)?));
+        place.write(handle::give_arc(Group::new(&worker, &params, EXTENSION)?));
         Ok(Status::OK)
     })
 }

@@ -176,7 +176,7 @@ unsafe fn store(entry: *mut u8, size: usize, completion: &Completion) {
         Happened::ConnRequest(request) => (UCXX_EVENT_CONN_REQUEST, request.cast_mut().cast()),
         Happened::EndpointClosed => (UCXX_EVENT_ENDPOINT_CLOSED, std::ptr::null_mut()),
         Happened::Message(message) => (UCXX_EVENT_AM_MESSAGE, message.cast()),
-        Happened::Question(question) => (UCXX_EVENT_FETCH, question.cast()),
+        Happened::Question(question, _) => (UCXX_EVENT_FETCH, question),
     };
     let value = ucxx_completion {
         user_data: completion.user_data,

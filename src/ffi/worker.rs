@@ -6,7 +6,6 @@ use super::handle::{self, null, place, ucxx_context_t, ucxx_request_t, ucxx_work
 use super::operation::{submit, ucxx_op_params_t};
 use super::params::{self, sized};
 use super::status::ucxx_status_t;
-use crate::engine::assembly::PROTOCOLS;
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::worker::create::WorkerParams;
@@ -142,7 +141,7 @@ pub unsafe extern "C" fn ucxx_worker_create(
         let (context, place) = unsafe { (handle::share(context)?, place(worker, "worker")?) };
         // SAFETY: as above.
         let params = unsafe { params::with(params, "params", |params| convert(params)) }?;
-        place.write(handle::give_arc(Worker::new(&context, params, PROTOCOLS)?));
+        place.write(handle::give_arc(Worker::new(&context, params, crate::engine::assembly::PROTOCOLS)?));
         Ok(Status::OK)
     })
 }

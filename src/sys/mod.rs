@@ -44,6 +44,11 @@ pub(crate) fn is_pending(pointer: ucs_status_ptr_t) -> bool {
     (pointer as usize).wrapping_sub(1) < (UCS_ERR_LAST as isize as usize) - 1
 }
 
+/// What a `*_nbx` function returns that fails so.
+pub(crate) fn status_pointer(status: ucs_status_t) -> ucs_status_ptr_t {
+    std::ptr::without_provenance_mut(status as isize as usize)
+}
+
 /// What a `*_nbx` function returned: nothing left to do, a failure, or an operation under way.
 pub(crate) enum Posted {
     Done,

@@ -11,6 +11,7 @@
 
 use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::channel::send::LONGEST_UNASKED;
 use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::worker::deferred;
@@ -20,7 +21,6 @@ use crate::engine::group::group::Group;
 use crate::engine::group::mailbox::Failure;
 use crate::engine::group::service::{distances, Arrived};
 use crate::engine::group::service_connection::is_of_peer;
-use crate::engine::messaging::am::send::LONGEST_UNASKED;
 use crate::engine::ucx::memory_type;
 use crate::engine::wire::group::{GroupHeader, What};
 use std::cell::Cell;

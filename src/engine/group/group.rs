@@ -14,7 +14,7 @@ use crate::engine::core::worker::worker::Worker;
 use crate::engine::group::bootstrap::bootstrap::{self, BootstrapParams};
 use crate::engine::group::collective::Turn;
 use crate::engine::group::mailbox::Failure;
-use crate::engine::group::service::{Member, Service};
+use crate::engine::group::service::{Extension, Member, Service};
 use crate::engine::os::process_identity::Identity;
 use crate::engine::wire::address::Address;
 use sha2::{Digest, Sha256};
@@ -52,7 +52,7 @@ pub struct Group {
 
 impl Group {
     /// Meets the other members, which do the same.
-    pub fn new(worker: &Arc<Worker>, params: &GroupParams) -> Result<Arc<Self>> {
+    pub fn new(worker: &Arc<Worker>, params: &GroupParams, extension: &'static Extension) -> Result<Arc<Self>> {
         worker.check_usable()?;
         if deferred::in_callback() {
             return Err(from_callback());
@@ -61,7 +61,7 @@ impl Group {
         Service::check(worker)?;
         let mut bootstrap = bootstrap::open(&params.bootstrap)?;
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
-        let service = Service::new(worker, rank)?;
+        let service = Service::new(worker, rank, extension)?;
         let mut job = [0; 16];
         getrandom::fill(&mut job).map_err(|cause| {
             Error::new(Status::IO_ERROR, format!("group: the system gives no random bytes: {cause}"))

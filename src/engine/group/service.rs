@@ -12,6 +12,7 @@ use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::dispatch;
+use crate::engine::core::channel::message::MessageHandler;
 use crate::engine::core::channel::message::{self, Message};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, Phase};
 use crate::engine::core::request::buffer::Part;
@@ -27,18 +28,18 @@ use crate::engine::group::mailbox::{self, Ended, Failure, Mail};
 use crate::engine::group::service_connection::{Link, Watch};
 use crate::engine::messaging::am::send::Front;
 use crate::engine::ucx::context::feature;
-use crate::engine::window::remote::target::{on_window_message, Windows};
 use crate::engine::wire::address::Address;
 use crate::engine::wire::group::{GroupHeader, What};
 use crate::engine::wire::header::Kind;
+use std::any::Any;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The id of the members' messages at the service worker, where all ids are the library's.
 const AM_GROUP: u16 = 1;
-/// And that of windows.
-const AM_WINDOW: u16 = 2;
+/// And that of the extension.
+const AM_EXTENSION: u16 = 2;
 
 /// How long a thread in a collective polls before it sleeps. It lets others run meanwhile.
 const ASSIST_NS: u64 = 200_000;
@@ -119,6 +120,18 @@ pub(crate) struct State {
     in_disorder: bool,
 }
 
+/// What a group's service carries beside the collectives: what stands on groups.
+pub struct Extension {
+    /// What it keeps of each service.
+    pub(crate) state: fn() -> Box<dyn Any + Send + Sync>,
+    /// Of its messages; with the service.
+    pub(crate) on_message: MessageHandler,
+    /// This member is gone.
+    pub(crate) member_gone: fn(&Service, u32),
+    /// As `Service::assist`, and serves what members of this host want meanwhile, until they want nothing; until this deadline.
+    pub(crate) assist: fn(&Service, &dyn Fn() -> bool, u64) -> bool,
+}
+
 /// See the module.
 pub(crate) struct Service {
     /// What this process initiates on.
@@ -135,7 +148,8 @@ pub(crate) struct Service {
     news: AtomicU64,
     /// The endpoints on the user's worker, by job rank.
     endpoints: Mutex<Vec<Option<Arc<Endpoint>>>>,
-    pub(crate) windows: Windows,
+    extension: &'static Extension,
+    pub(crate) state_of_extension: Box<dyn Any + Send + Sync>,
 }
 
 // SAFETY: the raw pointers in it are to itself, and looked at by its own callbacks.
@@ -153,7 +167,7 @@ impl Service {
     }
 
     /// The service of this process, which is `rank`. It knows nobody yet.
-    pub(crate) fn new(user: &Arc<Worker>, rank: u32) -> Result<Arc<Self>> {
+    pub(crate) fn new(user: &Arc<Worker>, rank: u32, extension: &'static Extension) -> Result<Arc<Self>> {
         // Others than its thread send by calling UCX themselves: a collective's messages are short, and wait for nothing.
         let thread = ThreadParams { delayed: Some(false), depth: 0, cpu: None, start: None };
         let params = WorkerParams {
@@ -173,12 +187,13 @@ impl Service {
             state: Mutex::default(),
             news: AtomicU64::new(0),
             endpoints: Mutex::default(),
-            windows: Windows::default(),
+            extension,
+            state_of_extension: (extension.state)(),
         });
         service.worker.gate.serve();
         let arg = Arc::as_ptr(&service).cast_mut().cast();
         service.worker.set_am_handler(AM_GROUP, Some(on_message), arg, None)?;
-        service.worker.set_am_handler(AM_WINDOW, Some(on_window_message), arg, None)?;
+        service.worker.set_am_handler(AM_EXTENSION, Some(extension.on_message), arg, None)?;
         Ok(service)
     }
 
@@ -266,21 +281,14 @@ impl Service {
         self.worker.assist(done, ASSIST_NS, &progress)
     }
 
-    /// The same as long as members of this host hand something over for their windows meanwhile, which is served; until `deadline`.
+    /// This member is gone: what stands on this is told.
+    pub(crate) fn tell_extension_gone(&self, rank: u32) {
+        (self.extension.member_gone)(self, rank);
+    }
+
+    /// The same, and serves what stands on this meanwhile; until `deadline`.
     pub(crate) fn assist_and_serve(&self, done: &dyn Fn() -> bool, deadline: u64) -> bool {
-        let Some(attendant) = self.windows.mail.attend() else { return self.assist(done) };
-        loop {
-            let look = || {
-                attendant.look();
-                done()
-            };
-            if self.assist(&look) {
-                return true;
-            }
-            if !attendant.is_patient() || clock::now_ns() >= deadline {
-                return false;
-            }
-        }
+        (self.extension.assist)(self, done, deadline)
     }
 
     /// What has changed is seen by whoever waits, and has read this before it looked.
@@ -370,7 +378,7 @@ impl Service {
         out: Out,
     ) -> Result<Submitted> {
         let form = if params.flags & flag::RNDV == 0 { flag::EAGER } else { 0 };
-        self.send_as(AM_WINDOW, to, header, data, &OpParams { flags: params.flags | form, ..*params }, out)
+        self.send_as(AM_EXTENSION, to, header, data, &OpParams { flags: params.flags | form, ..*params }, out)
     }
 
     fn send_as(

@@ -91,7 +91,7 @@ impl Service {
     fn has_gone(&self, rank: u32, status: Status) {
         self.state.lock().links[rank as usize].gone.get_or_insert((clock::now_ns(), status));
         // After that: who asks for something now looks whether it is gone.
-        self.nothing_comes_from(rank);
+        self.tell_extension_gone(rank);
         self.tell();
     }
 

@@ -7,8 +7,10 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
 use crate::engine::core::request::buffer::Part;
+use crate::engine::core::request::error_text::describe_bytes;
 use crate::engine::core::request::inflight::{Out, Submission};
 use crate::engine::core::request::operation::{flag, OpParams, RecvInfo, Submitted};
+use crate::engine::core::request::operations::Operation;
 use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::protocol::{OfEndpoint, Protocol, Turn};
@@ -24,8 +26,43 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+const OPERATIONS: &[Operation] = &[
+    Operation {
+        post: |_, slot, queued, endpoint| {
+            let mut param = Param::new(slot);
+            param.memory_type(queued.memory_type);
+            param.scattered(queued.scattered);
+            let to_ucp = |to: &Endpoint| to.stream_to_ucp(queued.buffer, queued.count, &param);
+            endpoint.map_or(std::ptr::null_mut(), to_ucp)
+        },
+        describe: describe_bytes,
+        ..Operation::of(Kind::StreamSend)
+    },
+    Operation {
+        take_over: Some(|_, slot, _, endpoint, left| {
+            if let Some(endpoint) = endpoint {
+                endpoint.stream_recv_from_ring(slot, left);
+            }
+        }),
+        outlasts: Endpoint::has_stream_left,
+        cancel: |worker, slot, reason| {
+            // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+            if let Some(endpoint) = unsafe { slot.endpoint.get().as_ref() } {
+                endpoint.forget_stream_recv(slot);
+            }
+            slot.reason.set(reason.0);
+            worker.complete(slot, reason);
+        },
+        describe: |slot, _| {
+            format!("stream receive of {} bytes, {} of them there", slot.queued.get().count, slot.length.get())
+        },
+        ..Operation::of(Kind::StreamRecv)
+    },
+];
+
 pub(crate) static PROTOCOL: Protocol = Protocol {
     place: 1,
+    operations: OPERATIONS,
     of_worker: || Box::new(Streams::default()),
     of_endpoint: || Box::new(Stream::default()),
     turn: Turn::First,

@@ -169,7 +169,7 @@ impl Rkey {
                 tag: address,
                 memory_type,
                 endpoint,
-                rkey: Arc::into_raw(self.clone()),
+                rkey: Arc::into_raw(self.clone()).cast(),
                 ..Queued::NOTHING
             };
             if worker.goes_through_ring(params) {
@@ -194,7 +194,9 @@ impl Rkey {
             let ends = matches!(Posted::from_pointer(posted), Posted::Failed(_))
                 || (posted.is_null() && params.flags & flag::ALWAYS_CALLBACK == 0);
             // SAFETY: nobody else has the slot's description yet. Piece by piece, as the whole is large.
-            unsafe { (*slot.queued.as_ptr()).rkey = if ends { std::ptr::null() } else { Arc::into_raw(self.clone()) } };
+            unsafe {
+                (*slot.queued.as_ptr()).rkey = if ends { std::ptr::null() } else { Arc::into_raw(self.clone()).cast() }
+            };
             let submission = Submission { endpoint: Some(endpoint), params, length: length as u64, tag: address };
             inside.submitted(slot, posted, submission, out)
         });

@@ -142,7 +142,7 @@ impl Window {
         // Whoever comes out of this may send to it.
         let entered = opened.is_ok();
         if entered {
-            group.service.windows.enter(&window);
+            group.service.windows().enter(&window);
         }
         // What this one has made is there, whatever came of it, until the others have opened it or not.
         let outcome = share_outcome(group, "could not reach the others", opened);
@@ -163,7 +163,7 @@ impl Window {
     ) -> Self {
         let ranks = calls.len() as u32;
         let number = calls.iter().map(|call| call.number).max().unwrap_or_default();
-        group.service.windows.take_number(number);
+        group.service.windows().take_number(number);
         let zeros = || vec![0; ranks as usize].into();
         let rank = group.rank();
         Window {
@@ -291,7 +291,7 @@ fn agree(group: &Group, wanted: Result<Wanted>, key: Option<&[u8]>, params: &Win
         call = Wanted { size: 0, unit: 1, base: 0, ..call };
     }
     let (noncontiguous, in_common) = (params.noncontiguous, params.in_common());
-    let number = group.service.windows.next_number(group.service.rank());
+    let number = group.service.windows().next_number(group.service.rank());
     let (takes_part, key) = (membarrier::take_part(), key.map_or(0, |key| key.len() as u64));
     let is_guarded = call.flavor == Flavor::Create && call.size > 0 && !own_memory::is_open(call.base, call.size);
     let call = Call { status, wanted: call, noncontiguous, takes_part, is_guarded, in_common, number, key };

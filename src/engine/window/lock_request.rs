@@ -7,6 +7,7 @@ use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
+use crate::engine::core::request::operations::Operation;
 use crate::engine::core::request::request::{Kind, Slot, Ticket};
 use crate::engine::core::worker::protocol::{OfWorker, Protocol, Turn};
 use crate::engine::core::worker::wait;
@@ -31,6 +32,10 @@ const DEATH_NS: u64 = 50_000_000;
 /// What waits for windows on a worker: locks, and other requests.
 pub(crate) static PROTOCOL: Protocol = Protocol {
     place: 5,
+    operations: &[
+        Operation { cancel: Worker::cancel_lock, ..Operation::of(Kind::WindowLock) },
+        Operation { cancel: Worker::cancel_window_request, ..Operation::of(Kind::Window) },
+    ],
     of_worker: || Box::new(Waiting::default()),
     turn: Turn::Middle,
     pass: |worker| worker.look_for_window_ends() + worker.look_for_locks(clock::now_ns()),
@@ -338,7 +343,7 @@ impl LockWait {
 
     fn forget(&self, window: &Window) {
         if let Asker::Far(_, question) = &self.asker {
-            window.group.service.windows.forget(question.token());
+            window.group.service.windows().forget(question.token());
         }
     }
 

@@ -90,7 +90,7 @@ impl Window {
                 let length = call(Access::Request(Call::NONE))?;
                 return self.done_in_call(length, params, out);
             }
-            let number = self.group.service.windows.awaited.call_with_request(None);
+            let number = self.group.service.windows().awaited.call_with_request(None);
             self.settle(number, call(Access::Request(number)), params, out)
         })
     }
@@ -103,7 +103,7 @@ impl Window {
             let Some(remote) = &self.targets[target as usize].remote else {
                 return self.done_in_call(0, params, out);
             };
-            let number = self.group.service.windows.awaited.call_with_request(Some(&remote.tally));
+            let number = self.group.service.windows().awaited.call_with_request(Some(&remote.tally));
             self.settle(number, self.begin_completion(target, number).map(|()| 0), params, out)
         })
     }
@@ -111,7 +111,7 @@ impl Window {
     /// The end of such a call.
     fn settle(&self, call: Call, length: Result<u64>, params: &OpParams, out: Out) -> Result<Submitted> {
         let user = &self.group.service.user;
-        let awaited = &self.group.service.windows.awaited;
+        let awaited = &self.group.service.windows().awaited;
         let length = length.inspect_err(|_| awaited.is_lost(call))?;
         let over = awaited.is_over(call, None);
         if over == Some(Status::OK) {

@@ -414,7 +414,7 @@ impl Window {
             Some(_) => self.group.service.assist(ready),
             None => {
                 // Others may have something for it meanwhile.
-                let attendant = self.group.service.windows.mail.attend();
+                let attendant = self.group.service.windows().mail.attend();
                 look_in_turns(&mut || {
                     attendant.iter().for_each(Attendant::look);
                     ready()

@@ -395,7 +395,7 @@ impl Window {
             return;
         }
         self.closed.store(true, Ordering::Release);
-        let windows = &self.group.service.windows;
+        let windows = self.group.service.windows();
         // First: who asks for a lock now is told that there is no window.
         windows.leave(self);
         let ranks = 0..self.targets.len() as u32;

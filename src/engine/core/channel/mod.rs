@@ -13,6 +13,7 @@ pub(crate) mod receive;
 pub mod receive_buffers;
 pub(crate) mod receivers;
 pub(crate) mod reorder;
+pub(crate) mod send;
 pub(crate) mod shm_channel;
 #[cfg(test)]
 pub(crate) mod shm_channel_tests;

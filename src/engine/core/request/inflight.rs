@@ -10,6 +10,7 @@ use crate::engine::core::request::request::{mark, Kind, Part, Slot, ENGINE, UCP,
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::{attention, Worker};
 use crate::sys::{self, Posted};
+use std::any::Any;
 use std::sync::atomic::Ordering;
 
 /// Cancelled timeouts leave entries behind in the heap; beyond this many it is swept before it grows further.
@@ -115,7 +116,7 @@ impl Worker {
             slot.store_recv_info();
             self.count_inline(slot.kind.get(), length, endpoint);
             slot.outcome.set(status);
-            self.release_rkey_of(slot);
+            (self.operation(slot).ended)(self, slot);
             self.return_slot(slot);
             out.store_null();
             return Ok(Submitted::Done);
@@ -226,20 +227,11 @@ impl Worker {
             _ => self.status_from_ucx(status, endpoint),
         };
         slot.outcome.set(status);
-        if slot.kind.get() == Kind::FetchAsk {
-            self.release_endpoint(slot, endpoint, Status::OK);
-            self.asked(slot, status);
-            return self.finish(slot);
-        }
-        if let (Part::Pull(number), Some(endpoint)) = (slot.part.get(), endpoint) {
-            self.release_endpoint(slot, Some(endpoint), Status::OK);
-            self.frames_pulled(endpoint, number, status);
-            return self.finish(slot);
-        }
-        if matches!(slot.kind.get(), Kind::TagSendPart | Kind::TagRecvPart) {
-            let unreported = if self.is_unwatched_part(slot) { status } else { Status::OK };
+        let operation = self.operation(slot);
+        if let Some(part) = operation.part {
+            let unreported = if (part.is_unwatched)(slot) { status } else { Status::OK };
             self.release_endpoint(slot, endpoint, unreported);
-            self.multi_part_ended(slot, status);
+            (part.ended)(self, slot, endpoint, status);
             return self.finish(slot);
         }
         if slot.kind.get() == Kind::Internal {
@@ -269,10 +261,7 @@ impl Worker {
         if status.is_error() {
             slot.set_message(slot.describe_failure(status));
         }
-        if slot.kind.get().is_multi() {
-            self.multi_ended(slot);
-        }
-        self.release_rkey_of(slot);
+        (operation.ended)(self, slot);
         let unwatched = slot.callback.get().is_none() && slot.hold.get() & USER == 0;
         if let (Kind::TagSendMulti, true, true, Some(endpoint)) =
             (slot.kind.get(), unwatched, status.is_error(), endpoint)
@@ -359,11 +348,19 @@ impl Worker {
     /// the buffer any more, but what is left of it stands behind others in a queue that nobody empties. The slot is UCP's until the
     /// end of the worker.
     pub(crate) fn abandon(&self, slot: &Slot, status: Status) {
-        self.keep_for_ucp(slot);
+        (self.operation(slot).abandoned)(self, slot);
+        if let Some(making) = slot.making.take() {
+            self.leave_to_ucp(making);
+        }
         slot.hold.set(slot.hold.get() | UCP);
         self.abandoned.set(self.abandoned.get() + 1);
         slot.reason.set(status.0);
         self.complete(slot, status);
+    }
+
+    /// Keeps memory that UCP may go on writing to, until its worker is gone.
+    pub(crate) fn leave_to_ucp(&self, memory: Box<dyn Any>) {
+        self.left_to_ucp.borrow_mut().push(memory);
     }
 
     /// UCP has given back what was abandoned.

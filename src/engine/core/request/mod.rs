@@ -16,6 +16,7 @@ pub mod notifier;
 pub mod notifier_events;
 pub mod operation;
 pub(crate) mod operation_kind;
+pub(crate) mod operations;
 pub(crate) mod pending_callbacks;
 pub(crate) mod queue_state;
 pub mod request;

@@ -18,7 +18,6 @@ use crate::engine::core::request::notifier::{Core, Notifier};
 use crate::engine::core::request::operation::OpParams;
 use crate::engine::core::request::request::{Kind, Part, Slot};
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::messaging::fetch::reply::{self, Fetch, FetchTo};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -33,14 +32,14 @@ pub enum Happened {
     EndpointClosed,
     /// An active message has come in.
     Message(*mut Message),
-    /// A question has come in.
-    Question(*mut Fetch),
+    /// A question has come in; and what destroys it.
+    Question(*mut c_void, unsafe fn(*mut c_void)),
 }
 
 impl Happened {
     /// It is the slot that tells of it.
     pub(crate) fn is_the_slot(self) -> bool {
-        matches!(self, Happened::Message(_) | Happened::Question(_))
+        matches!(self, Happened::Message(_) | Happened::Question(..))
     }
 
     /// Nobody gets it.
@@ -55,7 +54,7 @@ impl Happened {
             // SAFETY: as above.
             Happened::Message(message) => unsafe { message::destroy(message) },
             // SAFETY: as above.
-            Happened::Question(question) => unsafe { reply::destroy(question) },
+            Happened::Question(question, destroy) => unsafe { destroy(question) },
         }
     }
 }
@@ -77,7 +76,7 @@ impl Target {
     ///
     /// # Safety
     /// The caller has the slot, and does not use it again when this is true.
-    unsafe fn hand_over(&self, slot: *const Slot, happened: Happened) -> bool {
+    pub(crate) unsafe fn hand_over(&self, slot: *const Slot, happened: Happened) -> bool {
         // SAFETY: as for this function.
         let slot = unsafe { &*slot };
         slot.callback_arg.set(self.user_data);
@@ -103,20 +102,6 @@ unsafe extern "C" fn on_message(target: *mut c_void, message: *mut Message) {
     }
 }
 
-/// `FetchHandler` of a target.
-unsafe extern "C" fn on_question(target: *mut c_void, question: *mut Fetch) {
-    // SAFETY: as for `on_message`.
-    let target = unsafe { &*target.cast::<Target>() };
-    // SAFETY: the question is the handler's.
-    unsafe {
-        if !target.hand_over(question.cast(), Happened::Question(question)) {
-            // It may have ended already.
-            let _ = (*question).reject(Status::NO_ELEM);
-            reply::destroy(question);
-        }
-    }
-}
-
 /// `DestroyArg` of a target.
 unsafe extern "C" fn free_target(target: *mut c_void) {
     // SAFETY: made by `registered`; once.
@@ -124,7 +109,10 @@ unsafe extern "C" fn free_target(target: *mut c_void) {
 }
 
 /// Registers a handler that has a target of its own.
-fn registered(target: Target, register: impl FnOnce(*mut c_void, Option<DestroyArg>) -> Result<()>) -> Result<()> {
+pub(crate) fn registered(
+    target: Target,
+    register: impl FnOnce(*mut c_void, Option<DestroyArg>) -> Result<()>,
+) -> Result<()> {
     let arg = Box::into_raw(Box::new(target)).cast();
     register(arg, Some(free_target)).inspect_err(|_| {
         // SAFETY: not registered, and so not destroyed.
@@ -139,15 +127,6 @@ impl Worker {
         notifier.check(&self.context)?;
         let target = Target::new(notifier, user_data);
         registered(target, |arg, free| self.set_am_handler(id, Some(on_message), arg, free))
-    }
-
-    /// The same for questions.
-    pub fn set_fetch_notifier(&self, id: u16, notifier: Option<&Notifier>, user_data: *mut c_void) -> Result<()> {
-        let Some(notifier) = notifier else { return self.set_fetch_handler(id, None, user_data, None) };
-        notifier.check(&self.context)?;
-        let target = Target::new(notifier, user_data);
-        let to = FetchTo { function: on_question, keeps_credit: true };
-        registered(target, |arg, free| self.set_fetch_handler(id, Some(to), arg, free))
     }
 
     /// Reports a request. False: it is nobody's.

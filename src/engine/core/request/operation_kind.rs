@@ -45,6 +45,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    pub(crate) const COUNT: usize = Kind::Internal as usize + 1;
+
     pub(crate) fn describe(self) -> &'static str {
         match self {
             Kind::Free => "free",

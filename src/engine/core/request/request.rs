@@ -23,7 +23,7 @@ pub(crate) use crate::engine::core::request::operation_kind::Kind;
 use crate::engine::core::request::queue_state::Stage;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::messaging::tag::multi_common::Multi;
+use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_void, CStr, CString};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, Ordering};
@@ -173,8 +173,8 @@ pub struct Slot {
     pub(crate) number: Cell<u64>,
     /// Of a fetch whose answer gets buffers that are made for it.
     pub(crate) making: Cell<Option<Box<Making>>>,
-    /// Of a multi-buffer transfer, what there is beside the slot.
-    pub(crate) multi: Cell<Option<Box<Multi>>>,
+    /// What its protocol keeps beside the slot.
+    pub(crate) state: Cell<Option<Box<dyn Any + Send>>>,
     /// What to submit, while the slot is in the ring.
     pub(crate) queued: Cell<Queued>,
     message: Cell<Option<Box<CString>>>,
@@ -222,7 +222,7 @@ impl Slot {
             inbound: Cell::new(Inbound::NOTHING),
             number: Cell::new(0),
             making: Cell::new(None),
-            multi: Cell::new(None),
+            state: Cell::new(None),
             queued: Cell::new(Queued::NOTHING),
             message: Cell::new(None),
             next_foreign: AtomicPtr::new(std::ptr::null_mut()),

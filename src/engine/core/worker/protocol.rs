@@ -7,6 +7,7 @@ use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::Handler;
 use crate::engine::core::channel::receivers::{Answers, Receiver, Receivers};
 use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::operations::{Operation, Operations};
 use crate::engine::core::worker::worker::{attention, Worker};
 use std::any::Any;
 
@@ -52,8 +53,6 @@ pub(crate) enum OfWorker {
     Cancels,
     /// UCP's worker is about to go: nothing of its may be held.
     BeforeUcpEnds,
-    /// It touches no memory any more.
-    UcpHasEnded,
     /// Every callback has run.
     Delivered,
     /// Handlers go.
@@ -68,6 +67,8 @@ pub(crate) struct Protocol {
     pub(crate) of_worker: fn() -> Box<dyn Any>,
     /// What it keeps of each endpoint.
     pub(crate) of_endpoint: fn() -> Box<dyn Any>,
+    /// Its operations.
+    pub(crate) operations: &'static [Operation],
     /// Sorts of messages that it takes, and who takes answers.
     pub(crate) receives: &'static [Receiver],
     pub(crate) answers: Option<Answers>,
@@ -98,6 +99,7 @@ impl Protocol {
         place: 0,
         of_worker: || Box::new(()),
         of_endpoint: || Box::new(()),
+        operations: &[],
         receives: &[],
         answers: None,
         foreign: None,
@@ -132,6 +134,11 @@ impl Protocols {
             Some(protocol) => of(protocol),
             None => Box::new(()),
         }))
+    }
+
+    /// What the core does not know of operations.
+    pub(crate) fn operations(self) -> Operations {
+        Operations::new(self.0.iter().flat_map(|protocol| protocol.operations).copied())
     }
 
     /// Who takes what the channel brings.

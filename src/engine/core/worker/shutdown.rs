@@ -104,7 +104,8 @@ impl Worker {
         late.iter().filter_map(|worker| worker.downcast_ref::<Worker>()).for_each(Worker::end_in_ucp);
         inside.is_over.set(true);
         inside.complete_the_rest();
-        inside.tell_end(OfWorker::UcpHasEnded);
+        let left = inside.left_to_ucp.take();
+        inside.outside(|| drop(left));
         inside.deliver_everything();
         inside.tell_end(OfWorker::Delivered);
         inside.drop_inbox();

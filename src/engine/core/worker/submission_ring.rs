@@ -8,17 +8,15 @@ use crate::engine::base::counters::Counter;
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::permit_queue::Places;
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::core::channel::message::{on_pulled, Pulled};
+use crate::engine::core::channel::message::Pulled;
+use crate::engine::core::channel::send::Outgoing;
 use crate::engine::core::endpoint::admission::Promise;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Slot, SlotPointer};
-use crate::engine::core::request::request_param::Param;
 use crate::engine::core::request::slab::Slab;
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::messaging::am::send::Outgoing;
-use crate::engine::rma::remote_key::Rkey;
 use crate::sys::{self, Posted};
 use crossbeam_queue::ArrayQueue;
 use std::ffi::c_void;
@@ -52,7 +50,7 @@ pub(crate) struct Queued {
     /// For the pull of one.
     pub(crate) pulled: Pulled,
     /// By which a put or a get goes: a reference of its own, or null.
-    pub(crate) rkey: *const Rkey,
+    pub(crate) rkey: *const c_void,
     /// Of a send in the ring.
     pub(crate) promise: Promise,
 }
@@ -271,6 +269,7 @@ impl Worker {
         if now >= queued.deadline {
             return self.drop_queued(slot, queued, Status::TIMED_OUT);
         }
+        let operation = self.operation(slot);
         let sender;
         let endpoint = if slot.kind.get() == Kind::AmRecv {
             sender = self.endpoint_numbered(queued.pulled.connection).filter(|sender| sender.takes_messages());
@@ -281,11 +280,8 @@ impl Worker {
         } else {
             endpoint()
         };
-        let (streams, pulls) = (slot.kind.get() == Kind::StreamRecv, slot.kind.get() == Kind::AmRecv);
-        // The phase, not the status: a close that was submitted after this has set that already. What is pulled comes also while it ends.
-        let over = |endpoint: &&Endpoint| {
-            endpoint.phase() != Phase::Open && !pulls && !(streams && endpoint.has_stream_left())
-        };
+        // The phase, not the status: a close that was submitted after this has set that already.
+        let over = |endpoint: &&Endpoint| endpoint.phase() != Phase::Open && !(operation.outlasts)(endpoint);
         if let Some(endpoint) = endpoint.filter(over) {
             return self.drop_queued(slot, queued, endpoint.status());
         }
@@ -298,30 +294,16 @@ impl Worker {
             return self.drop_queued(slot, queued, Status::UNSUPPORTED);
         }
         if let Some(endpoint) = endpoint.filter(|to| slot.kind.get().is_send() && to.must_queue(slot)) {
-            if slot.kind.get() == Kind::FetchReply && endpoint.takes_no_answers() {
+            if !(operation.may_wait)(endpoint) {
                 return self.drop_queued(slot, queued, endpoint.status());
             }
             return endpoint.enqueue(slot, &left, Out::NOWHERE);
         }
-        if let (true, Some(endpoint)) = (slot.kind.get().is_question(), endpoint) {
-            return endpoint.fetch_from_ring(slot, queued, &left);
-        }
-        if let Some(endpoint) = endpoint.filter(|_| streams) {
-            return endpoint.stream_recv_from_ring(slot, &left);
-        }
-        if let (Kind::TagSendMulti, Some(endpoint)) = (slot.kind.get(), endpoint) {
-            return endpoint.send_multi_from_ring(slot, &left);
-        }
-        if let (Kind::AmQueueRecv, Some(endpoint)) = (slot.kind.get(), endpoint) {
-            self.start(slot, Some(endpoint), &left, Out::NOWHERE);
-            return endpoint.await_message(slot);
-        }
-        if slot.kind.get() == Kind::TagRecvMulti {
-            self.start(slot, endpoint, &left, Out::NOWHERE);
-            return self.recv_multi_from_ring(slot);
+        if let Some(take_over) = operation.take_over {
+            return take_over(self, slot, queued, endpoint, &left);
         }
         slot.add_mark(mark::SUBMITTING);
-        let pointer = self.call_ucp(slot, queued, endpoint);
+        let pointer = (self.operation(slot).post)(self, slot, queued, endpoint);
         let posted = Posted::from_pointer(pointer);
         if let (Posted::Done, true) = (&posted, slot.kind.get().is_send()) {
             return self.sent_at_once(slot, endpoint);
@@ -343,7 +325,7 @@ impl Worker {
     pub(crate) fn send_after_waiting(&self, slot: &Slot, endpoint: &Endpoint) {
         endpoint.send_goes_out(slot);
         slot.add_mark(mark::SUBMITTING);
-        let pointer = self.call_ucp(slot, &slot.queued.get(), Some(endpoint));
+        let pointer = (self.operation(slot).post)(self, slot, &slot.queued.get(), Some(endpoint));
         slot.clear_mark(mark::SUBMITTING);
         let inline = slot.has_mark(mark::INLINE).then(|| Status(slot.reason.replace(0)));
         match Posted::from_pointer(pointer) {
@@ -357,46 +339,6 @@ impl Worker {
         }
     }
 
-    #[inline]
-    fn call_ucp(&self, slot: &Slot, queued: &Queued, endpoint: Option<&Endpoint>) -> sys::ucs_status_ptr_t {
-        match (slot.kind.get(), endpoint) {
-            (Kind::AmSend | Kind::FetchAsk | Kind::FetchReply, Some(endpoint)) => {
-                return endpoint.post_message(slot, queued)
-            }
-            (Kind::AmQueueSend, Some(endpoint)) => return endpoint.post_to_queue(slot, queued),
-            (Kind::AmRecv, _) => return self.post_pull(slot, queued.pulled.data, queued, on_pulled),
-            _ => {}
-        }
-        let mut param = Param::new(slot);
-        param.memory_type(queued.memory_type);
-        param.scattered(queued.scattered);
-        let (ucp, buffer, count, tag) = (self.ucp(), queued.buffer, queued.count, queued.tag);
-        if let kind @ (Kind::Put | Kind::Get) = slot.kind.get() {
-            // SAFETY: the operation's own reference.
-            return unsafe { &*queued.rkey }.post(slot, kind, buffer, count, tag, &param);
-        }
-        if let (Kind::StreamSend, Some(endpoint)) = (slot.kind.get(), endpoint) {
-            return endpoint.stream_to_ucp(buffer, count, &param);
-        }
-        let to = endpoint.map_or(std::ptr::null_mut(), |endpoint| endpoint.ucp.get());
-        // SAFETY: inside the gate of a live worker; a send's endpoint is open; the caller keeps the buffer, the worker the
-        // slot; a message is handed over once.
-        unsafe {
-            match slot.kind.get() {
-                Kind::TagSend | Kind::TagSendPart => sys::ucp_tag_send_nbx(to, buffer, count, tag, param.as_ptr()),
-                Kind::TagSendSync => sys::ucp_tag_send_sync_nbx(to, buffer, count, tag, param.as_ptr()),
-                Kind::TagMessageRecv => {
-                    param.receive(Some(crate::engine::core::request::completion::on_received));
-                    sys::ucp_tag_msg_recv_nbx(ucp, buffer, count, queued.message, param.as_ptr())
-                }
-                _ => {
-                    param.receive(Some(crate::engine::core::request::completion::on_received));
-                    sys::ucp_tag_recv_nbx(ucp, buffer, count, tag, queued.tag_mask, param.as_ptr())
-                }
-            }
-        }
-    }
-
     /// A send that ended inside UCP's call: what `start` and `complete` would come to.
     fn sent_at_once(&self, slot: &Slot, endpoint: Option<&Endpoint>) {
         slot.clear_mark(mark::SUBMITTING);
@@ -407,7 +349,7 @@ impl Worker {
                 endpoint.count_sent(slot.length.get());
             }
         }
-        self.release_rkey_of(slot);
+        (self.operation(slot).ended)(self, slot);
         slot.outcome.set(Status::OK);
         if let (Some(endpoint), true) = (endpoint, slot.callback.get().is_some()) {
             // Flushes that come after it wait for its callback.
@@ -420,14 +362,11 @@ impl Worker {
     /// A transfer ends in the ring.
     fn drop_queued(&self, slot: &Slot, queued: &Queued, status: Status) {
         let closed = self.closed.load(Ordering::Relaxed);
-        if !queued.message.is_null() && !closed {
-            self.drop_message(queued.message);
-        }
         self.release_data(queued.pulled.data);
         // SAFETY: see `Queued`.
         let endpoint = if closed { None } else { unsafe { queued.endpoint.as_ref() } };
-        if let Some(endpoint) = endpoint {
-            endpoint.answer_is_dropped(slot, queued);
+        if !closed {
+            (self.operation(slot).dropped)(self, slot, queued, endpoint);
         }
         self.never_started(slot, endpoint, status);
     }

@@ -19,6 +19,7 @@ use crate::engine::core::endpoint::parked_endpoints::{Places, UntouchedEnds};
 use crate::engine::core::endpoint::process_watch::PeerWatch;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{self, OpParams};
+use crate::engine::core::request::operations::Operations;
 use crate::engine::core::request::pending_callbacks::Due;
 use crate::engine::core::request::request::Slot;
 use crate::engine::core::request::request_param::Templates;
@@ -42,6 +43,7 @@ use crate::engine::ucx::runtime;
 use crate::engine::wire::address::{Address, Origin};
 use crate::engine::wire::header::{Question, HEADER};
 use crate::sys;
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, CString};
@@ -59,6 +61,7 @@ pub struct Worker {
     pub(crate) context: Arc<Context>,
     pub(crate) generation: Generation,
     pub(crate) protocols: Protocols,
+    pub(crate) operations: Operations,
     /// Who takes what the channel brings.
     pub(crate) receivers: Receivers,
     /// What each protocol keeps.
@@ -102,6 +105,8 @@ pub struct Worker {
     pub(crate) stuck: Stuck,
     pub(crate) resting: Resting,
     pub(crate) coarse_now: Cell<u64>,
+    /// Memory that UCP may go on writing to until its worker is gone.
+    pub(crate) left_to_ucp: RefCell<Vec<Box<dyn Any>>>,
     /// Requests whose callback is due, oldest first.
     pub(crate) ready: SlotList,
     /// What is in flight of the slots that went through the ring, newest first.

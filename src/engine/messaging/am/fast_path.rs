@@ -1,13 +1,13 @@
 //! Short active messages the quick way: see `core::request::fast_path`.
 
 use crate::engine::base::status::Result;
+use crate::engine::core::channel::send::told;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::fast_path::Quick;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::inline_buffer::{copy_short, put_pair, INLINE};
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::Kind;
-use crate::engine::messaging::am::send::told;
 use crate::engine::wire::compact_header;
 use crate::engine::wire::credit;
 use crate::engine::wire::header::{self, Header};

@@ -13,10 +13,13 @@ use crate::engine::core::channel::handler_table::Handlers;
 use crate::engine::core::channel::message::{Form, Inbound, Sort};
 use crate::engine::core::channel::receive_buffers::{Allocator, Buffers, Frame};
 use crate::engine::core::channel::receivers::Receiver;
+use crate::engine::core::channel::send::post_message;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::buffer::{describe_parts, Part};
+use crate::engine::core::request::error_text::cause_of_making;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
+use crate::engine::core::request::operations::{Operation, PartOf};
 use crate::engine::core::request::request::{Kind, Part as Of, Slot, SlotPointer};
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::deferred::{Payload, Work};
@@ -27,7 +30,6 @@ use crate::engine::messaging::am::queue::on_foreign;
 use crate::engine::messaging::am::queue::MessageQueue;
 use crate::engine::messaging::am::queue_callbacks::QueueHandlers;
 use crate::engine::messaging::am::send::Front;
-use crate::engine::messaging::tag::multi_common::Memory;
 use crate::engine::ucx::memory_type;
 use crate::engine::wire::header;
 use crate::engine::wire::multi_table::{self, Described, Prefix};
@@ -80,9 +82,69 @@ thread_local! {
     static FRONT: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
-/// Of the receiving side of active messages: those with frames, and those for queues.
+const OPERATIONS: &[Operation] = &[
+    Operation {
+        post: post_message,
+        describe: |slot, status| match status {
+            Status::NO_ELEM => {
+                format!("active message of {} bytes, id {}", slot.length.get(), slot.queued.get().outgoing.id)
+            }
+            _ => slot.kind.get().describe().to_owned(),
+        },
+        cause: |_, status| {
+            (status == Status::NO_ELEM).then(|| {
+                "the peer has no handler for this id (ucxx_worker_set_am_handler, or _set_multi_handler for several buffers)"
+                    .to_owned()
+            })
+        },
+        ..Operation::of(Kind::AmSend)
+    },
+    Operation {
+        post: |_, slot, queued, endpoint| {
+            endpoint.map_or(std::ptr::null_mut(), |endpoint| endpoint.post_to_queue(slot, queued))
+        },
+        cause: |_, status| {
+            let text = "the peer has no handler for this owner and number of a callback";
+            (status == Status::NO_ELEM).then(|| text.to_owned())
+        },
+        ..Operation::of(Kind::AmQueueSend)
+    },
+    Operation {
+        take_over: Some(|worker, slot, _, endpoint, left| {
+            worker.start(slot, endpoint, left, Out::NOWHERE);
+            if let Some(endpoint) = endpoint {
+                endpoint.await_message(slot);
+            }
+        }),
+        cancel: Worker::cancel_queue_receive,
+        cause: cause_of_making,
+        ..Operation::of(Kind::AmQueueRecv)
+    },
+    Operation {
+        abandoned: |worker, slot| {
+            // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+            if let (Of::Pull(number), Some(endpoint)) = (slot.part.get(), unsafe { slot.endpoint.get().as_ref() }) {
+                if let Some(memory) = endpoint.memory_of_multi(number) {
+                    worker.leave_to_ucp(Box::new(memory));
+                }
+            }
+        },
+        part: Some(PartOf {
+            is_unwatched: |_| false,
+            ended: |worker, slot, endpoint, status| {
+                if let (Of::Pull(number), Some(endpoint)) = (slot.part.get(), endpoint) {
+                    worker.frames_pulled(endpoint, number, status);
+                }
+            },
+        }),
+        ..Operation::of(Kind::MultiPull)
+    },
+];
+
+/// Active messages: those by id, those with frames, and those for queues.
 pub(crate) static PROTOCOL: Protocol = Protocol {
     place: 2,
+    operations: OPERATIONS,
     of_worker: || Box::new(Named::default()),
     of_endpoint: || Box::new(Received::default()),
     receives: &[Receiver {
@@ -219,9 +281,8 @@ impl Endpoint {
     }
 
     /// Where the message with this number is being pulled to: not the message's any more.
-    pub(crate) fn memory_of_multi(&self, number: u64) -> Option<Memory> {
-        let take =
-            |arriving: &mut Arriving| Memory::Scratch(std::mem::take(&mut arriving.scratch), arriving.buffers.take());
+    pub(crate) fn memory_of_multi(&self, number: u64) -> Option<(Vec<u8>, Option<Buffers>)> {
+        let take = |arriving: &mut Arriving| (std::mem::take(&mut arriving.scratch), arriving.buffers.take());
         self.arrivals().with(number, take)
     }
 

@@ -3,6 +3,7 @@
 
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::message::Form;
+use crate::engine::core::channel::send::{told, Outgoing};
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::fast_path::Quick;
 use crate::engine::core::request::inflight::Out;
@@ -10,7 +11,6 @@ use crate::engine::core::request::inline_buffer::{copy_short, put_pair, INLINE};
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Part as Of, Slot};
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::messaging::am::send::{told, Outgoing};
 use crate::engine::messaging::fetch::reply::{Fetch, ANSWERED};
 use crate::engine::messaging::fetch::request::put_down;
 use crate::engine::ucx::memory_type;

@@ -9,18 +9,20 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::dispatch::AT_ONCE;
 use crate::engine::core::channel::handler_table::DestroyArg;
 use crate::engine::core::channel::message::{self, Message};
+use crate::engine::core::channel::send::Outgoing;
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::endpoint::send_window::MOST_OWED;
 use crate::engine::core::request::buffer::{describe_parts, memory_type_of, Part};
 use crate::engine::core::request::inflight::{Out, Submission};
+use crate::engine::core::request::notifier::Notifier;
+use crate::engine::core::request::notifier_events::{registered, Happened, Target};
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::USER;
 use crate::engine::core::request::request::{self, Kind, Slot};
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::messaging::am::send::Outgoing;
 use crate::engine::wire::header::{self, HEADER};
 use crate::sys;
 use std::ffi::c_void;
@@ -288,13 +290,6 @@ impl Endpoint {
         inside.submitted(slot, posted, Submission { endpoint: Some(self), params, length: length as u64, tag: 0 }, out)
     }
 
-    /// An answer ends before UCX has got it: the side that asks is told at least that. Inside the gate.
-    pub(crate) fn answer_is_dropped(&self, slot: &Slot, queued: &Queued) {
-        if slot.kind.get() == Kind::FetchReply {
-            self.answer_now(queued.outgoing.answers(), Status::CANCELED);
-        }
-    }
-
     /// Answers a question without data. Inside the gate.
     pub(crate) fn answer_now(&self, number: u64, status: Status) {
         self.answer_with(number, status, &[]);
@@ -364,4 +359,36 @@ pub unsafe fn destroy(fetch: *const Fetch) {
     }
     // SAFETY: as for this function; a question is a message.
     unsafe { message::destroy(fetch.cast()) };
+}
+
+/// `FetchHandler` of a target.
+unsafe extern "C" fn on_question(target: *mut c_void, question: *mut Fetch) {
+    // SAFETY: registered with a target, which lives until its handler has returned.
+    let target = unsafe { &*target.cast::<Target>() };
+    // SAFETY: the question is the handler's.
+    unsafe {
+        if !target.hand_over(question.cast(), Happened::Question(question.cast(), drop_question)) {
+            // It may have ended already.
+            let _ = (*question).reject(Status::NO_ELEM);
+            destroy(question);
+        }
+    }
+}
+
+/// # Safety
+/// A question that is the caller's, and not used afterwards.
+unsafe fn drop_question(question: *mut c_void) {
+    // SAFETY: as for this function.
+    unsafe { destroy(question.cast()) };
+}
+
+impl Worker {
+    /// Has questions with this id handed out by a notifier from now on, or dropped.
+    pub fn set_fetch_notifier(&self, id: u16, notifier: Option<&Notifier>, user_data: *mut c_void) -> Result<()> {
+        let Some(notifier) = notifier else { return self.set_fetch_handler(id, None, user_data, None) };
+        notifier.check(&self.context)?;
+        let target = Target::new(notifier, user_data);
+        let to = FetchTo { function: on_question, keeps_credit: true };
+        registered(target, |arg, free| self.set_fetch_handler(id, Some(to), arg, free))
+    }
 }

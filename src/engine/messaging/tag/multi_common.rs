@@ -6,25 +6,94 @@
 //! steady state.
 
 use crate::engine::base::status::Status;
-use crate::engine::core::channel::receive_buffers::Buffers;
 use crate::engine::core::request::buffer::Part;
+use crate::engine::core::request::inflight::Out;
+use crate::engine::core::request::operations::{Operation, PartOf};
 use crate::engine::core::request::request::{mark, Kind, Part as Of, Slot, Ticket, USER};
-use crate::engine::core::worker::protocol::{OfWorker, Protocol};
+use crate::engine::core::worker::protocol::Protocol;
 use crate::engine::core::worker::worker::Worker;
+use crate::engine::messaging::tag::tag;
 use crate::engine::wire::ucxx_multi::Announced;
 use crossbeam_queue::ArrayQueue;
 use std::cell::RefCell;
 
-pub(crate) static PROTOCOL: Protocol = Protocol {
-    place: 0,
-    of_worker: || Box::new(Multis::default()),
-    at_end: |worker, step| {
-        if step == OfWorker::UcpHasEnded {
-            worker.free_what_was_left_to_ucp();
-        }
+/// Of tag messages, the parts of multi-buffer transfers among them.
+const OPERATIONS: &[Operation] = &[
+    Operation { post: tag::post_send, describe: describe_tagged, ..Operation::of(Kind::TagSend) },
+    Operation { post: tag::post_sync_send, describe: describe_tagged, ..Operation::of(Kind::TagSendSync) },
+    Operation {
+        post: tag::post_receive,
+        cancel: tag::cancel_receive,
+        describe: describe_truncated,
+        ..Operation::of(Kind::TagRecv)
     },
-    ..Protocol::NOTHING
+    Operation {
+        post: tag::post_message_receive,
+        cancel: tag::cancel_receive,
+        dropped: |worker, _, queued, _| worker.drop_message(queued.message),
+        describe: describe_truncated,
+        ..Operation::of(Kind::TagMessageRecv)
+    },
+    Operation {
+        take_over: Some(|_, slot, _, endpoint, left| {
+            if let Some(endpoint) = endpoint {
+                endpoint.send_multi_from_ring(slot, left);
+            }
+        }),
+        cancel: Worker::cancel_multi,
+        ended: Worker::multi_ended,
+        describe: describe_multi,
+        ..Operation::of(Kind::TagSendMulti)
+    },
+    Operation {
+        take_over: Some(|worker, slot, _, endpoint, left| {
+            worker.start(slot, endpoint, left, Out::NOWHERE);
+            worker.recv_multi_from_ring(slot);
+        }),
+        cancel: Worker::cancel_multi,
+        ended: Worker::multi_ended,
+        describe: describe_multi,
+        ..Operation::of(Kind::TagRecvMulti)
+    },
+    Operation {
+        post: tag::post_send,
+        abandoned: Worker::keep_for_ucp,
+        part: Some(PART),
+        ..Operation::of(Kind::TagSendPart)
+    },
+    Operation {
+        cancel: tag::cancel_receive,
+        abandoned: Worker::keep_for_ucp,
+        part: Some(PART),
+        ..Operation::of(Kind::TagRecvPart)
+    },
+];
+
+const PART: PartOf = PartOf {
+    is_unwatched: Worker::is_unwatched_part,
+    ended: |worker, part, _, status| worker.multi_part_ended(part, status),
 };
+
+fn describe_tagged(slot: &Slot, _status: Status) -> String {
+    format!("{} of {} bytes, tag 0x{:x}", slot.kind.get().describe(), slot.length.get(), slot.tag.get())
+}
+
+fn describe_truncated(slot: &Slot, status: Status) -> String {
+    let what = slot.kind.get().describe();
+    match status {
+        Status::MESSAGE_TRUNCATED => format!("{what}: the message has {} bytes", slot.length.get()),
+        _ => what.to_owned(),
+    }
+}
+
+fn describe_multi(slot: &Slot, _status: Status) -> String {
+    let trouble = slot.with_multi(|multi| multi.trouble.take()).flatten();
+    let trouble = trouble.map_or(String::new(), |trouble| format!(": {trouble}"));
+    format!("{}, tag 0x{:x}{trouble}", slot.kind.get().describe(), slot.tag.get())
+}
+
+pub(crate) static PROTOCOL: Protocol =
+    Protocol { place: 0, of_worker: || Box::new(Multis::default()), operations: OPERATIONS, ..Protocol::NOTHING };
 
 impl Worker {
     pub(crate) fn multis(&self) -> &Multis {
@@ -85,27 +154,17 @@ pub(crate) struct Incoming {
     pub(crate) left_to_ucp: bool,
 }
 
-/// Where UCP may go on writing.
-#[expect(dead_code, reason = "only kept")]
-pub(crate) enum Memory {
-    Made(Option<Buffers>),
-    Headers(Box<Multi>),
-    Scratch(Vec<u8>, Option<Buffers>),
-}
-
 /// Of a worker.
 pub(crate) struct Multis {
     /// Any thread.
     unused: ArrayQueue<Box<Multi>>,
     /// Receives that have not posted all their frames, in the order of their submission. Belongs to whoever is inside the gate.
     pub(crate) receives: RefCell<Vec<Ticket>>,
-    /// See `keep_for_ucp`. As above.
-    left_to_ucp: RefCell<Vec<Memory>>,
 }
 
 impl Default for Multis {
     fn default() -> Self {
-        Multis { unused: ArrayQueue::new(KEPT), receives: RefCell::default(), left_to_ucp: RefCell::default() }
+        Multis { unused: ArrayQueue::new(KEPT), receives: RefCell::default() }
     }
 }
 
@@ -131,10 +190,15 @@ impl Multis {
 impl Slot {
     /// Looks at, or changes, what the operation needs beside its slot. None where it has nothing of that.
     pub(crate) fn with_multi<T>(&self, look: impl FnOnce(&mut Multi) -> T) -> Option<T> {
-        let mut multi = self.multi.take()?;
+        let mut multi = self.take_multi()?;
         let result = look(&mut multi);
-        self.multi.set(Some(multi));
+        self.state.set(Some(multi));
         Some(result)
+    }
+
+    /// Takes that out of the slot.
+    pub(crate) fn take_multi(&self) -> Option<Box<Multi>> {
+        self.state.take()?.downcast().ok()
     }
 
     /// It is one of those that this operation is made of.
@@ -147,7 +211,7 @@ impl Slot {
 /// Inside the gate.
 impl Worker {
     /// One of the parts of an operation has ended.
-    pub(crate) fn multi_part_ended(&self, part: &Slot, status: Status) {
+    fn multi_part_ended(&self, part: &Slot, status: Status) {
         match part.part.get() {
             Of::Heading(of) => {
                 if let Some(operation) = of.current() {
@@ -175,36 +239,18 @@ impl Worker {
         }
     }
 
-    /// UCP may go on writing where this operation receives: what of that is the library's own memory stays until the end of the worker.
-    pub(crate) fn keep_for_ucp(&self, slot: &Slot) {
-        match slot.part.get() {
-            Of::Heading(of) | Of::Frame(of, _) => {
-                if let Some(operation) = of.current() {
-                    // The other parts still need it.
-                    operation.with_multi(|multi| multi.incoming.left_to_ucp = true);
-                }
-            }
-            Of::Pull(number) => {
-                // SAFETY: the worker keeps the endpoint alive while something in flight names it.
-                let endpoint = unsafe { slot.endpoint.get().as_ref() };
-                let memory = endpoint.and_then(|endpoint| endpoint.memory_of_multi(number));
-                self.multis().left_to_ucp.borrow_mut().extend(memory);
-            }
-            _ => {
-                let making = slot.making.take().map(|making| Memory::Made(making.buffers));
-                self.multis().left_to_ucp.borrow_mut().extend(making);
+    /// UCP may go on writing where this part receives: what of that is the library's own memory stays until the end of the worker.
+    fn keep_for_ucp(&self, part: &Slot) {
+        if let Of::Heading(of) | Of::Frame(of, _) = part.part.get() {
+            if let Some(operation) = of.current() {
+                // The other parts still need it.
+                operation.with_multi(|multi| multi.incoming.left_to_ucp = true);
             }
         }
     }
 
-    /// Frees that. UCP is gone.
-    pub(crate) fn free_what_was_left_to_ucp(&self) {
-        let memory = self.multis().left_to_ucp.take();
-        self.outside(|| drop(memory));
-    }
-
     /// Nobody is told of this part's failure but by a flush.
-    pub(crate) fn is_unwatched_part(&self, part: &Slot) -> bool {
+    fn is_unwatched_part(part: &Slot) -> bool {
         let Of::Frame(of, _) = part.part.get() else { return false };
         of.current().is_none_or(|operation| operation.callback.get().is_none() && operation.hold.get() & USER == 0)
     }
@@ -214,16 +260,18 @@ impl Worker {
         if operation.kind.get() == Kind::TagRecvMulti {
             self.forget_receive(operation);
         }
-        let Some(multi) = operation.multi.take() else { return };
+        let Some(multi) = operation.take_multi() else { return };
         if !multi.incoming.left_to_ucp {
             return self.multis().give_back(multi);
         }
-        let made = operation.making.take().map(|making| Memory::Made(making.buffers));
-        self.multis().left_to_ucp.borrow_mut().extend([Memory::Headers(multi)].into_iter().chain(made));
+        self.leave_to_ucp(multi);
+        if let Some(making) = operation.making.take() {
+            self.leave_to_ucp(making);
+        }
     }
 
     /// Ends one before its time, as far as that is possible.
-    pub(crate) fn cancel_multi(&self, operation: &Slot, reason: Status) {
+    fn cancel_multi(&self, operation: &Slot, reason: Status) {
         let parts = |slot: &Slot| slot.is_part_of(operation);
         if operation.kind.get() == Kind::TagRecvMulti {
             operation.reason.set(reason.0);

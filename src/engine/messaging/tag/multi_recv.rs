@@ -91,7 +91,7 @@ impl Worker {
         params.check(&self.context, "multi-buffer receive", 0)?;
         let describe = |slot: &Slot| {
             slot.making.set(Some(Making::by(allocator)));
-            slot.multi.set(Some(self.multis().take()));
+            slot.state.set(Some(self.multis().take()));
             Queued { tag, tag_mask, endpoint: params.source, ..Queued::NOTHING }
         };
         if self.goes_through_ring(params) {

@@ -63,7 +63,7 @@ impl Endpoint {
             slot.begin(Kind::TagSendMulti, params, length as u64, tag, out.is_wanted());
             let mut multi = inside.multis().take();
             multi.describe(parts);
-            slot.multi.set(Some(multi));
+            slot.state.set(Some(multi));
             if let Err(error) = self.send_frames(slot) {
                 inside.multi_ended(slot);
                 inside.return_slot(slot);
@@ -101,7 +101,7 @@ impl Endpoint {
         self.worker.delay(Kind::TagSendMulti, length as u64, params, out, |slot| {
             let mut multi = self.worker.multis().take();
             multi.describe(parts);
-            slot.multi.set(Some(multi));
+            slot.state.set(Some(multi));
             slot.tag.set(tag);
             Queued { tag, endpoint: self, promise: promised.keep(), ..Queued::NOTHING }
         })
@@ -123,7 +123,7 @@ impl Endpoint {
     /// Gives UCP, or the queue, all of it; `remaining` says how many of them have not ended. An error: nothing has gone out. Where
     /// one fails later, the rest is not sent, and the operation fails when those before it have ended.
     fn send_frames(&self, slot: &Slot) -> Result<()> {
-        let Some(multi) = slot.multi.take() else { return Err(Error::invalid("buffers: none")) };
+        let Some(multi) = slot.take_multi() else { return Err(Error::invalid("buffers: none")) };
         // What ends meanwhile does not end the operation.
         slot.remaining.set(1);
         let headers = multi.headers.chunks_exact(ucxx_multi::HEADER).map(|header| Part {
@@ -142,7 +142,7 @@ impl Endpoint {
                 break;
             }
         }
-        slot.multi.set(Some(multi));
+        slot.state.set(Some(multi));
         slot.remaining.set(slot.remaining.get() - 1);
         result
     }

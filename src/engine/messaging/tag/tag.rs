@@ -3,14 +3,14 @@
 //! Cost of the inline path, beyond UCP's own: one thread check, one load for fork and one for the endpoint, a slot from the
 //! free list, and three counters. No allocation, no lock (but MULTI's own), no read-modify-write, no system call.
 
-use crate::engine::base::status::{Error, Result};
+use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::buffer::{common_memory_type, describe_parts, memory_type_of, Part};
 use crate::engine::core::request::completion::on_received;
 use crate::engine::core::request::inflight::{Out, Submission};
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
-use crate::engine::core::request::request::Kind;
+use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::wait;
@@ -284,4 +284,57 @@ impl Worker {
         let posted = call(buffer, count, param.as_ptr());
         self.submitted(slot, posted, Submission { endpoint: params.source(), params, length: 0, tag: 0 }, out)
     }
+}
+
+// What the core calls for tag messages that come out of the ring, or out of a queue: see `Operation`.
+
+/// What UCP is told of an operation that was handed over.
+fn param_of(slot: &Slot, queued: &Queued) -> Param {
+    let mut param = Param::new(slot);
+    param.memory_type(queued.memory_type);
+    param.scattered(queued.scattered);
+    param
+}
+
+pub(crate) fn post_send(_: &Worker, slot: &Slot, queued: &Queued, to: Option<&Endpoint>) -> sys::ucs_status_ptr_t {
+    let (param, to) = (param_of(slot, queued), to.map_or(std::ptr::null_mut(), |to| to.ucp.get()));
+    // SAFETY: inside the gate of a live worker, on an open endpoint; the caller keeps the buffer, the worker the slot.
+    unsafe { sys::ucp_tag_send_nbx(to, queued.buffer, queued.count, queued.tag, param.as_ptr()) }
+}
+
+pub(crate) fn post_sync_send(_: &Worker, slot: &Slot, queued: &Queued, to: Option<&Endpoint>) -> sys::ucs_status_ptr_t {
+    let (param, to) = (param_of(slot, queued), to.map_or(std::ptr::null_mut(), |to| to.ucp.get()));
+    // SAFETY: as in `post_send`.
+    unsafe { sys::ucp_tag_send_sync_nbx(to, queued.buffer, queued.count, queued.tag, param.as_ptr()) }
+}
+
+pub(crate) fn post_receive(
+    worker: &Worker,
+    slot: &Slot,
+    queued: &Queued,
+    _: Option<&Endpoint>,
+) -> sys::ucs_status_ptr_t {
+    let mut param = param_of(slot, queued);
+    param.receive(Some(on_received));
+    let Queued { buffer, count, tag, tag_mask, .. } = *queued;
+    // SAFETY: as in `post_send`.
+    unsafe { sys::ucp_tag_recv_nbx(worker.ucp(), buffer, count, tag, tag_mask, param.as_ptr()) }
+}
+
+pub(crate) fn post_message_receive(
+    worker: &Worker,
+    slot: &Slot,
+    queued: &Queued,
+    _: Option<&Endpoint>,
+) -> sys::ucs_status_ptr_t {
+    let mut param = param_of(slot, queued);
+    param.receive(Some(on_received));
+    // SAFETY: as in `post_send`; a message is handed over once.
+    unsafe { sys::ucp_tag_msg_recv_nbx(worker.ucp(), queued.buffer, queued.count, queued.message, param.as_ptr()) }
+}
+
+pub(crate) fn cancel_receive(worker: &Worker, slot: &Slot, reason: Status) {
+    slot.reason.set(reason.0);
+    // SAFETY: a live worker and a request of its own that has not completed. One that is matched already is left alone.
+    unsafe { sys::ucp_request_cancel(worker.ucp(), std::ptr::from_ref(slot).cast_mut().cast()) };
 }

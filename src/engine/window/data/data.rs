@@ -507,7 +507,7 @@ impl Window {
         if bytes <= 8 * FEW_WORDS {
             return combine(&mut [0; FEW_WORDS]);
         }
-        self.group.service.windows.rooms.with(AT_ONCE, combine)
+        self.group.service.windows().rooms.with(AT_ONCE, combine)
     }
 }
 

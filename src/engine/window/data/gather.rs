@@ -96,7 +96,7 @@ impl Window {
     /// # Safety
     /// As for `Update::execute_locked`, but for the targets, which are not looked at; under the lock.
     pub(crate) unsafe fn combine_many(&self, process: &Process, updates: impl Iterator<Item = Update>) -> Result<()> {
-        self.group.service.windows.rooms.with(AT_ONCE, |room| {
+        self.group.service.windows().rooms.with(AT_ONCE, |room| {
             let (pieces, blocks) = (Vec::with_capacity(PIECES), Vec::with_capacity(PIECES));
             let mut turn = Turn { room, used: 0, pieces, updates: blocks };
             for update in updates {

@@ -55,7 +55,7 @@ impl Window {
         }
         let places = pieces.iter().map(|(at, bytes)| self.place_here(*at, *bytes)).collect::<Result<Vec<_>>>()?;
         let fetches = what.is_answered();
-        let mut fetched = self.group.service.windows.take_buffer(if fetches { bytes as usize } else { 0 });
+        let mut fetched = self.group.service.windows().take_buffer(if fetches { bytes as usize } else { 0 });
         if bytes == 0 {
             return Ok(fetched);
         }

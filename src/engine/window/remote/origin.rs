@@ -93,7 +93,7 @@ struct Shipment<'a> {
 
 impl<'a> Shipment<'a> {
     fn new(service: &'a Service) -> Self {
-        let lists = service.windows.spare.0.lock().pop().unwrap_or_default();
+        let lists = service.windows().spare.0.lock().pop().unwrap_or_default();
         Shipment { service, lists, status: Status::OK, form: flag::EAGER }
     }
 
@@ -122,7 +122,7 @@ impl Drop for Shipment<'_> {
         table.shrink_to(LENGTH_KEPT);
         parts.shrink_to(LENGTH_KEPT);
         front.shrink_to(2 * AT_ONCE as usize);
-        let mut spare = self.service.windows.spare.0.lock();
+        let mut spare = self.service.windows().spare.0.lock();
         if spare.len() < SPARE {
             spare.push(lists);
         }
@@ -240,13 +240,13 @@ impl Window {
         let service = &*self.group.service;
         let tell = self.tell_of_ends();
         let most = MOST_ASKED as u32 + MOST_SENDING as u32;
-        if service.windows.awaited.left(call) >= most {
-            service.await_news(&|| service.windows.awaited.left(call) < most, u64::MAX)?;
+        if service.windows().awaited.left(call) >= most {
+            service.await_news(&|| service.windows().awaited.left(call) < most, u64::MAX)?;
         }
         // A copy that nobody else reads goes along.
         let front = std::mem::take(&mut shipment.lists.front);
         let gone = Box::into_raw(Box::new(Gone { service, call, _front: front }));
-        service.windows.awaited.count_in(call);
+        service.windows().awaited.count_in(call);
         let params =
             OpParams { callback: Some(on_gone), callback_arg: gone.cast(), flags: shipment.form, ..OpParams::DEFAULT };
         let job_rank = self.remote(rank).job_rank;
@@ -262,7 +262,7 @@ impl Window {
         if !matches!(sent, Ok(Submitted::Pending)) {
             // SAFETY: of the box above, which nobody else gets.
             drop(unsafe { Box::from_raw(gone) });
-            service.windows.awaited.count_out(call, Status::OK, &tell);
+            service.windows().awaited.count_out(call, Status::OK, &tell);
         }
         sent.map(drop).map_err(|error| self.unreachable(rank, error))
     }
@@ -290,7 +290,7 @@ impl Window {
         result: Option<&Side<'_>>,
         to: &Layout<'_>,
     ) -> Result<()> {
-        let awaited = &self.group.service.windows.awaited;
+        let awaited = &self.group.service.windows().awaited;
         let call = if ask.call == Call::NONE { awaited.call() } else { ask.call };
         let ask = Ask { call, ..*ask };
         // SAFETY: as for this function.
@@ -405,7 +405,7 @@ impl Window {
     /// # Safety
     /// The result is writable for one element until the next flush.
     pub(crate) unsafe fn swap_far(&self, rank: u32, header: &WindowHeader, both: &[u8], result: *mut u8) -> Result<()> {
-        let awaited = &self.group.service.windows.awaited;
+        let awaited = &self.group.service.windows().awaited;
         let (call, bytes) = (awaited.call(), both.len() as u64 / 2);
         let mut shipment = Shipment::new(&self.group.service);
         // SAFETY: as for this function.
@@ -434,11 +434,11 @@ impl Window {
         }
         let whom = Whom { window: self.number, member: remote.job_rank };
         // SAFETY: as for this function; the window takes it out before it goes.
-        let token = unsafe { service.windows.awaited.add(&remote.tally, whom, call, what, landing) };
+        let token = unsafe { service.windows().awaited.add(&remote.tally, whom, call, what, landing) };
         // After that: whoever finds it gone looks for what is awaited of it.
         match self.what_left(rank) {
             Some(ended) => {
-                service.windows.awaited.withdraw(call, &self.tell_of_ends());
+                service.windows().awaited.withdraw(call, &self.tell_of_ends());
                 Err(self.failed(ended))
             }
             None => Ok(token),
@@ -477,7 +477,7 @@ impl Window {
             return Ok(());
         }
         let service = &self.group.service;
-        let call = if call == Call::NONE { service.windows.awaited.call() } else { call };
+        let call = if call == Call::NONE { service.windows().awaited.call() } else { call };
         // SAFETY: nothing is written.
         let token = unsafe { self.expect(rank, call, (0, false), |_| ()) }?;
         let asked = self.tell(rank, &WindowHeader { token, ..self.header(What::Flush) });
@@ -485,7 +485,7 @@ impl Window {
             // Others that flush wait for this answer.
             Ok(()) => remote.flushed.fetch_max(sent, Ordering::AcqRel),
             Err(error) => {
-                service.windows.awaited.withdraw(call, &self.tell_of_ends());
+                service.windows().awaited.withdraw(call, &self.tell_of_ends());
                 return Err(error);
             }
         };
@@ -513,7 +513,7 @@ impl Window {
             let waited = service.await_news(&|| there() || gone().is_some(), u64::MAX);
             if !there() {
                 // What may still come is not written. That is told once: another thread may have found it out.
-                service.windows.awaited.discard(tally, Status::PEER_FAILED, &self.tell_of_ends());
+                service.windows().awaited.discard(tally, Status::PEER_FAILED, &self.tell_of_ends());
                 // What had begun to come ends with the connection.
                 self.await_pulls_of(rank);
                 waited?;
@@ -525,7 +525,7 @@ impl Window {
     /// Nothing that comes from now on is written anywhere.
     pub(crate) fn drop_what_is_awaited(&self) {
         for remote in self.targets.iter().filter_map(|target| target.remote.as_ref()) {
-            let awaited = &self.group.service.windows.awaited;
+            let awaited = &self.group.service.windows().awaited;
             awaited.discard(&remote.tally, Status::CANCELED, &self.tell_of_ends());
         }
     }
@@ -545,6 +545,6 @@ unsafe extern "C" fn on_gone(arg: *mut c_void, _request: *mut Slot, status: i32)
     // SAFETY: as is said there.
     let service = unsafe { &*gone.service };
     let told = if status < 0 { Status(status).or_peer_failed() } else { Status::OK };
-    service.windows.awaited.count_out(gone.call, told, &|ticket, status| service.tell_user(ticket, status));
+    service.windows().awaited.count_out(gone.call, told, &|ticket, status| service.tell_user(ticket, status));
     service.tell();
 }

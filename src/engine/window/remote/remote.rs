@@ -115,7 +115,7 @@ impl Asked<'_> {
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         if !self.kept {
-            self.service.windows.forget(self.question.token);
+            self.service.windows().forget(self.question.token);
         }
     }
 }
@@ -164,10 +164,10 @@ impl Window {
     /// Asks for the lock of a target on another host. What is returned tells when it is there.
     pub(crate) fn ask_for_lock(&self, rank: u32, how: LockType) -> Result<Asked<'_>> {
         let service = &*self.group.service;
-        let (token, asked) = (service.windows.next_token(), self.remote(rank).job_rank);
+        let (token, asked) = (service.windows().next_token(), self.remote(rank).job_rank);
         let (is_answered, status, number) = (AtomicBool::new(false), AtomicI32::new(0), AtomicU32::new(0));
         let question = Arc::new(Question { token, asked, is_answered, status, number });
-        service.windows.remember(token, question.clone());
+        service.windows().remember(token, question.clone());
         let asked = Asked { service, question, kept: false };
         self.tell(rank, &WindowHeader { how, token, ..self.header(What::Lock) })?;
         Ok(asked)

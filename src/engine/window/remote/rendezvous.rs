@@ -75,7 +75,7 @@ impl Counted {
     fn new(window: Visitor, member: u32) -> Result<Self> {
         let whom = Whom { window: window.number, member };
         {
-            let mut long = window.group.service.windows.long.lock();
+            let mut long = window.group.service.windows().long.lock();
             let count = long.entry(whom).or_default();
             if *count >= MOST {
                 return Err(Error::new(Status::NO_RESOURCE, "window: a member has too much under way"));
@@ -88,7 +88,7 @@ impl Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let mut long = self.window.group.service.windows.long.lock();
+        let mut long = self.window.group.service.windows().long.lock();
         if let Some(count) = long.get_mut(&self.whom) {
             *count -= 1;
             if *count == 0 {
@@ -115,7 +115,7 @@ impl Long {
             }
             Role::Offered { held } => drop(held),
             Role::Fetched { token } => {
-                service.windows.awaited.pulled(token, status, &|ticket, status| service.tell_user(ticket, status));
+                service.windows().awaited.pulled(token, status, &|ticket, status| service.tell_user(ticket, status));
                 service.tell();
             }
         }
@@ -193,14 +193,14 @@ impl Windows {
 impl Window {
     /// Waits until nothing is pulled any more that was asked of this target: one that has gone.
     pub(crate) fn await_pulls_of(&self, rank: u32) {
-        let awaited = &self.group.service.windows.awaited;
+        let awaited = &self.group.service.windows().awaited;
         let asked = Whom { window: self.number, member: self.remote(rank).job_rank };
         await_end(&self.group.service, || unless_empty(awaited.pulls(|whom, _| *whom == asked)));
     }
 
     /// Or nothing that a call has asked for.
     pub(crate) fn await_pulls_for(&self, call: Call) {
-        let awaited = &self.group.service.windows.awaited;
+        let awaited = &self.group.service.windows().awaited;
         await_end(&self.group.service, || unless_empty(awaited.pulls(|_, its| its.is_same(call))));
     }
 
@@ -221,7 +221,7 @@ impl Service {
                 Ok(())
             }
             What::Put => {
-                let status = match self.windows.visit(header.window) {
+                let status = match self.windows().visit(header.window) {
                     Some(window) => self.take_long(header, held, window),
                     None => Err(Error::new(Status::CLOSED, "window: has gone")),
                 };
@@ -250,7 +250,7 @@ impl Service {
 
     fn fetch_long(&self, header: &WindowHeader, held: &Held) {
         let tell = |ticket, status| self.tell_user(ticket, status);
-        let pull = self.windows.awaited.begin_pull(header, held.message().length(), &tell);
+        let pull = self.windows().awaited.begin_pull(header, held.message().length(), &tell);
         let Some(Pull { place, bytes }) = pull else { return self.tell() };
         let long = Long::begin(self, Role::Fetched { token: header.token });
         // SAFETY: memory that its caller has lent until the entry has ended, which this does.

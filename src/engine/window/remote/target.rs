@@ -11,6 +11,7 @@
 //! Who owns what. A window is known by a plain pointer, from before any member may send to it until it leaves, which waits for those who are in the
 //! midst of something with it (`visitors`).
 
+use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::dispatch;
@@ -19,7 +20,7 @@ use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::Ticket;
-use crate::engine::group::service::{distances, Held, Service};
+use crate::engine::group::service::{distances, Extension, Held, Service};
 use crate::engine::group::service_connection::is_of_peer;
 use crate::engine::window::access::Rooms;
 use crate::engine::window::control_words::Ended;
@@ -194,8 +195,16 @@ impl Drop for Visitor {
     }
 }
 
+/// Windows, as a group's service sees them.
+pub(crate) static WINDOWS: Extension = Extension {
+    state: || Box::new(Windows::default()),
+    on_message: on_window_message,
+    member_gone: Service::nothing_comes_from,
+    assist: Service::assist_windows,
+};
+
 /// Of the service's worker.
-pub(crate) unsafe extern "C" fn on_window_message(arg: *mut c_void, message: *mut Message) {
+unsafe extern "C" fn on_window_message(arg: *mut c_void, message: *mut Message) {
     // SAFETY: the service of this worker, which it outlives.
     let service = unsafe { &*arg.cast::<Service>() };
     let held = Held::new(message);
@@ -205,20 +214,44 @@ pub(crate) unsafe extern "C" fn on_window_message(arg: *mut c_void, message: *mu
 }
 
 impl Service {
+    /// What it knows of windows.
+    pub(crate) fn windows(&self) -> &Windows {
+        match self.state_of_extension.downcast_ref() {
+            Some(windows) => windows,
+            None => unreachable!("windows are every service's extension"),
+        }
+    }
+
+    fn assist_windows(&self, done: &dyn Fn() -> bool, deadline: u64) -> bool {
+        let Some(attendant) = self.windows().mail.attend() else { return self.assist(done) };
+        loop {
+            let look = || {
+                attendant.look();
+                done()
+            };
+            if self.assist(&look) {
+                return true;
+            }
+            if !attendant.is_patient() || clock::now_ns() >= deadline {
+                return false;
+            }
+        }
+    }
+
     fn take_in_for_window(&self, held: Held) -> std::result::Result<(), &'static str> {
         let header = WindowHeader::decode(held.message().header())?;
         self.check_sender(header.from, &held)?;
         let Some(data) = held.data() else { return self.take_in_long(&header, &held) };
         if header.what == What::Answer {
             if Awaited::knows(header.token) {
-                self.windows.awaited.answered(&header, data, &|ticket, status| self.tell_user(ticket, status));
-            } else if let Some(question) = self.windows.questions.lock().get(&header.token) {
+                self.windows().awaited.answered(&header, data, &|ticket, status| self.tell_user(ticket, status));
+            } else if let Some(question) = self.windows().questions.lock().get(&header.token) {
                 question.answered(&header);
             }
             self.tell();
             return Ok(());
         }
-        let Some(window) = self.windows.visit(header.window) else {
+        let Some(window) = self.windows().visit(header.window) else {
             self.answer(&header, Status::CLOSED, Vec::new());
             return Ok(());
         };
@@ -230,7 +263,7 @@ impl Service {
     /// Nothing that was asked of this member is answered any more.
     pub(crate) fn nothing_comes_from(&self, rank: u32) {
         let tell = |ticket, status| self.tell_user(ticket, status);
-        self.windows.awaited.discard_all_of(rank, Status::PEER_FAILED, &tell);
+        self.windows().awaited.discard_all_of(rank, Status::PEER_FAILED, &tell);
     }
 
     /// A request of the user's has ended.
@@ -241,7 +274,7 @@ impl Service {
     /// Answers, if that is wanted.
     pub(crate) fn answer(&self, asked: &WindowHeader, status: Status, data: Vec<u8>) {
         if asked.token == 0 {
-            return self.windows.keep_buffer(data);
+            return self.windows().keep_buffer(data);
         }
         let header = WindowHeader {
             token: asked.token,
@@ -253,7 +286,7 @@ impl Service {
         let parts = [part(&data)];
         let parts: &[Part] = if data.is_empty() { &[] } else { &parts };
         let (to, bytes) = (asked.from, data.len() as u64);
-        self.windows.owe(to, bytes);
+        self.windows().owe(to, bytes);
         let kept = Box::into_raw(Box::new(Answer { service: self, to, data }));
         let callback = OpParams { callback: Some(on_answered), callback_arg: kept.cast(), ..OpParams::DEFAULT };
         let params = OpParams { flags: flag::OWED, ..callback };
@@ -286,7 +319,7 @@ struct Answer {
 impl Answer {
     fn has_left(self) {
         // SAFETY: as is said there.
-        let windows = &unsafe { &*self.service }.windows;
+        let windows = unsafe { &*self.service }.windows();
         windows.has_paid(self.to, self.data.len() as u64);
         windows.keep_buffer(self.data);
     }
@@ -319,7 +352,7 @@ impl Window {
         match header.what {
             What::Get if self.offers_long(header) => {}
             What::Put | What::Get | What::Accumulate | What::Fetch | What::Swap => {
-                let done = match header.what.is_answered() && !service.windows.may_owe(header.from, header.bytes) {
+                let done = match header.what.is_answered() && !service.windows().may_owe(header.from, header.bytes) {
                     true => Err(Error::new(Status::NO_RESOURCE, "window: a member that takes no answers")),
                     false => self.perform(header, data, granted),
                 };

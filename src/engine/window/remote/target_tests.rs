@@ -38,7 +38,7 @@ impl Alone {
             secret: None,
             timeout_ns: 0,
         };
-        let group = Group::new(&worker, &GroupParams { bootstrap, collective_timeout_ns: 0 }).unwrap();
+        let group = Group::new(&worker, &GroupParams { bootstrap, collective_timeout_ns: 0 }, &WINDOWS).unwrap();
         let wanted = Wanted { flavor: Flavor::Dynamic, base: 0, size: 0, unit: 1 };
         let window = Window::new(&group, Ok(wanted), None, &WindowParams::default()).unwrap();
         let words = (REGION + 2 * AROUND) / 8;

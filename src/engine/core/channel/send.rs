@@ -1,0 +1,312 @@
+//! The sending side of the channel: a message with its header, and where its data lies, on its way to UCP or into shared memory.
+
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::inline_buffer::{copy_short, put_header, INLINE};
+use crate::engine::core::request::operation::{flag, OpParams};
+use crate::engine::core::request::request::Slot;
+use crate::engine::core::request::request_param::Param;
+use crate::engine::core::worker::submission_ring::Queued;
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::ucx::memory_type;
+use crate::engine::wire::compact_header;
+use crate::engine::wire::credit;
+use crate::engine::wire::header::{self, Header, Question, AM_ID, HEADER};
+use crate::sys;
+
+/// Longer than this the data waits at the sender until the receiver pulls it, whatever UCX would choose: so that what may come in
+/// unasked has a bound, and long messages cost one credit.
+pub(crate) const LONGEST_UNASKED: usize = 1 << 20;
+
+/// Up to here an answer that goes over a network comes along with its message, whatever UCX would choose: its buffer waits, and a
+/// round trip costs more than a copy. Measured over TCP, see docs/fetch.md.
+const LONGEST_AT_ONCE: usize = 1 << 17;
+
+/// A message on its way out, beside its data and its header, which lies in the slot.
+#[derive(Clone, Copy)]
+pub(crate) struct Outgoing {
+    pub(crate) kind: header::Kind,
+    pub(crate) id: u16,
+    pub(crate) user_header: u16,
+    /// Of the library's header.
+    pub(crate) flags: u16,
+    /// Credits.
+    pub(crate) charge: u16,
+    /// For UCP.
+    pub(crate) protocol: u32,
+    /// Of an answer: whose, but for what stands in `id`, and what it says. Of a multi-buffer message: bytes of a table behind the header.
+    pub(crate) number: u32,
+    pub(crate) status: i32,
+}
+
+impl Outgoing {
+    pub(crate) const NOTHING: Outgoing = Outgoing {
+        kind: header::Kind::Message,
+        id: 0,
+        user_header: 0,
+        flags: 0,
+        charge: 0,
+        protocol: 0,
+        number: 0,
+        status: 0,
+    };
+
+    /// Of a message that has its whole header, of so many bytes, in its slot.
+    pub(crate) fn with_header(length: u16) -> Self {
+        Outgoing { user_header: length, ..Self::NOTHING }
+    }
+
+    /// Of a question that has gone out already: what is left to tell of it.
+    #[inline(always)]
+    pub(crate) fn with_id(id: u16) -> Self {
+        Outgoing { id, ..Self::NOTHING }
+    }
+
+    #[inline(always)]
+    pub(crate) fn message(id: u16, header: &[u8], length: usize, params: &OpParams) -> Self {
+        let reply = if params.flags & flag::AM_REPLY != 0 { header::flag::REPLY } else { 0 };
+        let hub = if params.flags & flag::HUB != 0 { header::flag::HUB } else { 0 };
+        let flags = told(params.memory_type) | reply | hub;
+        let protocol = protocol(length, params.flags);
+        let charge = credit::charge(if protocol == sys::UCP_AM_SEND_FLAG_RNDV { 0 } else { length });
+        Outgoing { id, user_header: header.len() as u16, flags, charge, protocol, ..Self::NOTHING }
+    }
+
+    pub(crate) fn question(id: u16, user_header: usize, flags: u16, length: usize) -> Self {
+        let (kind, protocol) = (header::Kind::Ask, sys::UCP_AM_SEND_FLAG_EAGER);
+        let charge = credit::charge(length);
+        Outgoing { kind, id, user_header: user_header as u16, flags, charge, protocol, ..Self::NOTHING }
+    }
+
+    /// `waits`: the data is to be pulled. `remote`: it costs two more journeys over a network to do so.
+    pub(crate) fn answer(
+        number: u64,
+        status: i32,
+        user_header: usize,
+        length: usize,
+        waits: bool,
+        remote: bool,
+        params: &OpParams,
+    ) -> Self {
+        let protocol = match protocol(length, params.flags) {
+            _ if waits && length > 0 => sys::UCP_AM_SEND_FLAG_RNDV,
+            0 if remote && length <= LONGEST_AT_ONCE => sys::UCP_AM_SEND_FLAG_EAGER,
+            protocol => protocol,
+        };
+        let (kind, flags) = (header::Kind::Answer, told(params.memory_type));
+        let (id, number) = header::split_number(number);
+        Outgoing { kind, id, user_header: user_header as u16, flags, protocol, number, status, ..Self::NOTHING }
+    }
+
+    /// The data is to wait at its sender.
+    pub(crate) fn wait_for_receiver(&mut self) {
+        self.protocol = sys::UCP_AM_SEND_FLAG_RNDV;
+        self.charge = credit::charge(0);
+    }
+
+    /// The data of the answer to this question is to wait at its sender.
+    pub(crate) fn wants_pull(&self) -> bool {
+        self.flags & header::flag::WAITING != 0
+    }
+
+    /// The number of the question that it answers.
+    pub(crate) fn answers(&self) -> u64 {
+        header::join_number(self.id, self.number)
+    }
+}
+
+#[inline(always)]
+pub(crate) fn told(memory_type: i32) -> u16 {
+    (memory_type as u16) << header::flag::MEMORY
+}
+
+/// What UCP is told of a message of so many bytes.
+#[inline(always)]
+fn protocol(length: usize, flags: u64) -> u32 {
+    if flags & flag::RNDV != 0 || (length > LONGEST_UNASKED && flags & flag::EAGER == 0) {
+        sys::UCP_AM_SEND_FLAG_RNDV
+    } else if flags & flag::EAGER != 0 || length == 0 {
+        // UCX 1.16 and later choose by the length of header and data together, and would leave nothing at the sender.
+        sys::UCP_AM_SEND_FLAG_EAGER
+    } else {
+        0
+    }
+}
+
+impl Endpoint {
+    /// Gives UCP a message that its slot describes, whose credits are spent. Inside the gate.
+    #[inline(always)]
+    pub(crate) fn post_message(&self, slot: &Slot, queued: &Queued) -> sys::ucs_status_ptr_t {
+        let Outgoing { kind, user_header, protocol, number, .. } = queued.outgoing;
+        let header = self.header_of(&queued.outgoing);
+        let connection = self.peering.theirs.get();
+        let ordered = kind != header::Kind::Answer;
+        let length = HEADER + usize::from(user_header);
+        // `describe` has put the user's header there.
+        let room = slot.room(if kind == header::Kind::Multi { length + number as usize } else { length });
+        let mut param = Param::new(slot);
+        // Until the peer has told its number for the connection it has to know it by UCP's.
+        let flags = if connection == 0 { protocol | sys::UCP_AM_SEND_FLAG_REPLY } else { protocol };
+        let packs = !queued.scattered
+            && length + queued.count <= INLINE
+            && protocol != sys::UCP_AM_SEND_FLAG_RNDV
+            && (queued.count == 0 || self.worker.context.is_in_reach(queued.memory_type));
+        let posted = if packs {
+            // UCX takes much longer for a header beside the data.
+            // SAFETY: room for all of it, which is nobody's but ours; the caller's buffer is readable and in the processor's reach.
+            let start = unsafe {
+                if !std::ptr::eq(queued.buffer.cast(), room.add(length)) {
+                    // Not where it belongs already.
+                    copy_short(queued.buffer.cast(), room.add(length), queued.count);
+                }
+                put_in_front(room, &header)
+            };
+            // SAFETY: not beyond what was put there.
+            let (piece, length) = (unsafe { room.add(start) }, length + queued.count - start);
+            param.memory_type(Some(sys::UCS_MEMORY_TYPE_HOST));
+            // Whatever the environment says about when UCX is to wait for the receiver.
+            param.flags(flags | sys::UCP_AM_SEND_FLAG_EAGER);
+            // SAFETY: a live endpoint inside its worker's gate; the worker keeps the slot, which has all of it.
+            unsafe { self.send_piece(ordered, piece, length, || param.as_ptr()) }
+        } else {
+            if ordered {
+                self.passes_fast_box();
+            }
+            // SAFETY: room for the header, in front of the user's.
+            unsafe { put_header(room, header.words()) };
+            param.memory_type(queued.memory_type);
+            param.scattered(queued.scattered);
+            if flags != 0 {
+                param.flags(flags);
+            }
+            let (ucp, buffer, count) = (self.ucp.get(), queued.buffer, queued.count);
+            // SAFETY: as above, and the caller keeps the buffers.
+            unsafe { sys::ucp_am_send_nbx(ucp, AM_ID, room.cast(), length, buffer, count, param.as_ptr()) }
+        };
+        if ordered {
+            self.sent_message(posted, queued.outgoing.charge);
+        }
+        posted
+    }
+
+    /// The library's header of a message that is about to go out.
+    #[inline(always)]
+    pub(crate) fn header_of(&self, outgoing: &Outgoing) -> Header {
+        let Outgoing { kind, id, user_header, flags, charge, number, status, .. } = *outgoing;
+        let (ordered, connection) = (kind != header::Kind::Answer, self.peering.theirs.get());
+        // A question may go out in its short form, which does not say it; and a peer that cannot know yet whose it is looks at no credit.
+        let is_told = kind != header::Kind::Ask && connection != 0;
+        Header {
+            kind,
+            flags,
+            id,
+            user_header,
+            connection,
+            sequence: if ordered { self.credits.sequence.get() } else { status as u32 },
+            taken: if is_told { self.credits.tell() } else { self.credits.taken() },
+            sender: if ordered { charge.into() } else { number },
+        }
+    }
+
+    /// Sends a message whose headers and data are in one piece, at the beginning of its slot's memory. `ordered`: it has the next place in the order.
+    ///
+    /// # Safety
+    /// A live endpoint inside its worker's gate; the slot keeps the piece until the operation has completed.
+    #[inline(always)]
+    pub(crate) unsafe fn send_packed(&self, ordered: bool, slot: &Slot, length: usize) -> sys::ucs_status_ptr_t {
+        // SAFETY: as for this function.
+        unsafe { self.send_piece(ordered, slot.room(INLINE), length, || self.worker.templates.message(slot)) }
+    }
+
+    /// The same, wherever the piece is; UCP gets it with these parameters, if it does.
+    ///
+    /// # Safety
+    /// As for `send_packed`.
+    #[inline(always)]
+    unsafe fn send_piece(
+        &self,
+        ordered: bool,
+        piece: *const u8,
+        length: usize,
+        param: impl FnOnce() -> *const sys::ucp_request_param_t,
+    ) -> sys::ucs_status_ptr_t {
+        // SAFETY: as for this function.
+        if unsafe { self.put_into_fast_box(ordered, piece, length) } {
+            return std::ptr::null_mut();
+        }
+        if ordered {
+            self.passes_fast_box();
+        }
+        // SAFETY: as for this function.
+        unsafe { sys::ucp_am_send_nbx(self.ucp.get(), AM_ID, std::ptr::null(), 0, piece.cast(), length, param()) }
+    }
+
+    /// A message that UCP has taken has its place in the order; of one that it has not the credit comes back.
+    #[inline(always)]
+    pub(crate) fn sent_message(&self, posted: sys::ucs_status_ptr_t, charge: u16) {
+        if posted.is_null() || sys::is_pending(posted) {
+            self.message_left();
+        } else {
+            self.credits.unspend(charge);
+        }
+    }
+
+    /// The next message has the next place.
+    #[inline(always)]
+    pub(crate) fn message_left(&self) {
+        self.credits.sequence.set(self.credits.sequence.get().wrapping_add(1));
+    }
+}
+
+/// Puts the header of a piece in front of what is there, which begins 24 bytes from `room`: in its short form where there is one, which
+/// then begins later. Where it begins.
+///
+/// # Safety
+/// A question has its words there; and nobody else has the room.
+#[inline(always)]
+unsafe fn put_in_front(room: *mut u8, header: &Header) -> usize {
+    const BEFORE: usize = HEADER - compact_header::MESSAGE;
+    const BEFORE_QUESTION: usize = HEADER + Question::LENGTH - compact_header::QUESTION;
+    const { assert!(compact_header::MESSAGE == compact_header::ANSWER) };
+    // SAFETY: as for this function.
+    unsafe {
+        if let Some(words) = compact_header::of(header) {
+            room.add(BEFORE).cast::<[u64; 2]>().write_unaligned(words.map(u64::to_le));
+            return BEFORE;
+        }
+        if header.kind == header::Kind::Ask {
+            let place = room.add(HEADER).cast::<[u8; Question::LENGTH]>();
+            if let Some((words, last)) = compact_header::of_question(header, &place.read()) {
+                let start = room.add(BEFORE_QUESTION);
+                start.cast::<[u64; 2]>().write_unaligned(words.map(u64::to_le));
+                start.add(16).cast::<u32>().write_unaligned(last.to_le());
+                return BEFORE_QUESTION;
+            }
+        }
+        put_header(room, header.words());
+        0
+    }
+}
+
+impl Worker {
+    /// What `max_am_header` says, which was asked for when the worker was made.
+    #[inline(always)]
+    pub(crate) fn longest_am_header(&self) -> usize {
+        self.max_am_header.get().copied().unwrap_or(0)
+    }
+}
+
+/// Memory types are numbers below the bits that a header has for them.
+const _: () = assert!(
+    memory_type::DUMMY < 0x80
+        && (memory_type::DUMMY as u16) << header::flag::MEMORY >> header::flag::MEMORY == memory_type::DUMMY as u16
+);
+
+/// `Operation::post` of what goes as a message of the channel's.
+pub(crate) fn post_message(
+    _: &Worker,
+    slot: &Slot,
+    queued: &Queued,
+    endpoint: Option<&Endpoint>,
+) -> sys::ucs_status_ptr_t {
+    endpoint.map_or(std::ptr::null_mut(), |endpoint| endpoint.post_message(slot, queued))
+}

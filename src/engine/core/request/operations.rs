@@ -1,0 +1,122 @@
+//! What the core does not know of an operation: one table a kind, from the protocols.
+
+use crate::engine::base::status::Status;
+use crate::engine::core::channel::message::on_pulled;
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::operation::OpParams;
+use crate::engine::core::request::request::{Kind, Slot};
+use crate::engine::core::worker::submission_ring::Queued;
+use crate::engine::core::worker::worker::Worker;
+use crate::sys;
+
+/// Gives an operation to UCP; the slot is UCP's request.
+pub(crate) type Post = fn(&Worker, &Slot, &Queued, Option<&Endpoint>) -> sys::ucs_status_ptr_t;
+/// Takes an operation over from the ring, with what is left of its time.
+pub(crate) type TakeOver = fn(&Worker, &Slot, &Queued, Option<&Endpoint>, &OpParams);
+
+/// An operation, as the core sees it. All of it is called inside the gate.
+#[derive(Clone, Copy)]
+pub(crate) struct Operation {
+    pub(crate) kind: Kind,
+    pub(crate) post: Post,
+    /// In the place of `post`, where one call of UCP's is not all.
+    pub(crate) take_over: Option<TakeOver>,
+    /// May it begin though its endpoint is no longer open?
+    pub(crate) outlasts: fn(&Endpoint) -> bool,
+    /// May it wait in its endpoint's queue? Else the endpoint is over.
+    pub(crate) may_wait: fn(&Endpoint) -> bool,
+    /// Ends it before its time, as far as that is possible.
+    pub(crate) cancel: fn(&Worker, &Slot, Status),
+    /// UCP is never given it.
+    pub(crate) dropped: fn(&Worker, &Slot, &Queued, Option<&Endpoint>),
+    /// UCP has it still, and its caller is told its end: memory of the library's stays.
+    pub(crate) abandoned: fn(&Worker, &Slot),
+    /// It has its result, and lets go of what it holds.
+    pub(crate) ended: fn(&Worker, &Slot),
+    /// Of one that nobody sees: what its end means for the operation that it is part of.
+    pub(crate) part: Option<PartOf>,
+    /// Which it is, in an error message.
+    pub(crate) describe: fn(&Slot, Status) -> String,
+    /// And why it failed, where more is known than the status says.
+    pub(crate) cause: fn(&Slot, Status) -> Option<String>,
+}
+
+/// Of an operation that is part of another one.
+#[derive(Clone, Copy)]
+pub(crate) struct PartOf {
+    /// Nobody is told of its failure but by a flush.
+    pub(crate) is_unwatched: fn(&Slot) -> bool,
+    pub(crate) ended: fn(&Worker, &Slot, Option<&Endpoint>, Status),
+}
+
+impl Operation {
+    /// One that has nothing of its own.
+    pub(crate) const fn of(kind: Kind) -> Self {
+        Operation {
+            kind,
+            post: |_, _, _, _| sys::status_pointer(sys::UCS_ERR_UNSUPPORTED),
+            take_over: None,
+            outlasts: |_| false,
+            may_wait: |_| true,
+            cancel: |_, _, _| {},
+            dropped: |_, _, _, _| {},
+            abandoned: |_, _| {},
+            ended: |_, _| {},
+            part: None,
+            describe: |slot, _| slot.kind.get().describe().to_owned(),
+            cause: |_, _| None,
+        }
+    }
+}
+
+/// Every kind's, by its number.
+pub(crate) struct Operations([Operation; Kind::COUNT]);
+
+impl Operations {
+    pub(crate) fn new(of_protocols: impl Iterator<Item = Operation>) -> Self {
+        let mut all = [Operation::of(Kind::Free); Kind::COUNT];
+        for operation in OWN.iter().copied().chain(of_protocols) {
+            all[operation.kind as usize] = operation;
+        }
+        Operations(all)
+    }
+
+    #[inline]
+    pub(crate) fn of(&self, kind: Kind) -> &Operation {
+        &self.0[kind as usize]
+    }
+}
+
+/// The core's own.
+const OWN: &[Operation] = &[
+    Operation { cancel: end_flush, ..Operation::of(Kind::EndpointFlush) },
+    Operation { cancel: end_flush, ..Operation::of(Kind::WorkerFlush) },
+    Operation {
+        cancel: |_, slot, reason| {
+            slot.reason.set(reason.0);
+            // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+            if let Some(endpoint) = unsafe { slot.endpoint.get().as_ref() } {
+                endpoint.hurry_close(reason);
+            }
+        },
+        ..Operation::of(Kind::EndpointClose)
+    },
+    Operation {
+        post: |worker, slot, queued, _| worker.post_pull(slot, queued.pulled.data, queued, on_pulled),
+        outlasts: |_| true,
+        ..Operation::of(Kind::AmRecv)
+    },
+];
+
+fn end_flush(worker: &Worker, slot: &Slot, reason: Status) {
+    worker.forget_flush(slot);
+    slot.reason.set(reason.0);
+    worker.complete(slot, reason);
+}
+
+impl Worker {
+    #[inline]
+    pub(crate) fn operation(&self, slot: &Slot) -> &Operation {
+        self.operations.of(slot.kind.get())
+    }
+}
