@@ -13,7 +13,7 @@ use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::os::shared_segment::SegmentName;
-use crate::engine::wire::compact_header::{self, Piece, Short};
+use crate::engine::wire::compact_header::{self, Piece};
 use crate::engine::wire::header::{Amount, Header, Hello, Kind, Unreadable, AM_ID, HEADER};
 use crate::sys;
 use std::ffi::c_void;
@@ -225,7 +225,10 @@ pub(crate) unsafe extern "C" fn on_message(
         match first {
             compact_header::MARK_OF_MESSAGE => on_short_message(arg, header, header_length, data, length, param),
             compact_header::MARK_OF_QUESTION => on_short_question(arg, header, header_length, data, length, param),
-            compact_header::MARK_OF_ANSWER => on_short_answer(arg, header, header_length, data, length, param),
+            compact_header::MARK_OF_ANSWER => {
+                let short_answer = (*arg.cast::<Worker>()).receivers.answers.short;
+                short_answer(arg, header, header_length, data, length, param)
+            }
             _ => on_message_otherwise(arg, header, header_length, data, length, param),
         }
     }
@@ -236,41 +239,39 @@ pub(crate) unsafe extern "C" fn on_message(
 macro_rules! on_short {
     ($name:ident, $take:expr, $otherwise:ident) => {
         #[inline(never)]
-        unsafe extern "C" fn $name(
-            arg: *mut c_void,
-            _header: *const c_void,
+        pub(crate) unsafe extern "C" fn $name(
+            arg: *mut ::std::ffi::c_void,
+            _header: *const ::std::ffi::c_void,
             _header_length: usize,
-            data: *mut c_void,
+            data: *mut ::std::ffi::c_void,
             length: usize,
-            param: *const sys::ucp_am_recv_param_t,
-        ) -> sys::ucs_status_t {
+            param: *const $crate::sys::ucp_am_recv_param_t,
+        ) -> $crate::sys::ucs_status_t {
             // SAFETY: the worker, which outlives UCP's, whose gate we are in.
-            let worker = unsafe { &*arg.cast::<Worker>() };
+            let worker = unsafe { &*arg.cast::<$crate::engine::core::worker::worker::Worker>() };
             // SAFETY: data that is valid for the length of the handler.
             let message = unsafe { std::slice::from_raw_parts(data.cast(), length) };
-            if Short::of(message).is_some_and(|short| $take(worker, short)) {
-                return sys::UCS_OK;
+            if $crate::engine::wire::compact_header::Short::of(message).is_some_and(|short| $take(worker, short)) {
+                return $crate::sys::UCS_OK;
             }
             // SAFETY: as for this function; there is no header.
             unsafe { $otherwise(arg, std::ptr::null(), 0, data, length, param) }
         }
     };
 }
+pub(crate) use on_short;
 
 on_short!(on_short_message, Worker::take_message_in_quickly::<true>, on_short_message_otherwise);
 on_short!(on_short_message_otherwise, Worker::take_message_in_quickly::<false>, on_message_otherwise);
 on_short!(on_short_question, Worker::take_question_in_quickly::<true>, on_short_question_otherwise);
 on_short!(on_short_question_otherwise, Worker::take_question_in_quickly::<false>, on_message_otherwise);
-on_short!(on_short_answer, take_answer::<0>, on_short_answer_otherwise);
-on_short!(on_short_answer_otherwise, take_answer::<1>, on_message_otherwise);
 
-#[inline(always)]
-fn take_answer<const LANE: usize>(worker: &Worker, short: Short<'_>) -> bool {
-    (worker.receivers.answers.quickly[LANE])(worker, short)
-}
-
+/// Any message of the library's.
+///
+/// # Safety
+/// As of `on_message`.
 #[inline(never)]
-unsafe extern "C" fn on_message_otherwise(
+pub(crate) unsafe extern "C" fn on_message_otherwise(
     arg: *mut c_void,
     header: *const c_void,
     header_length: usize,

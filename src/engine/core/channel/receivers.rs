@@ -1,10 +1,10 @@
 //! Who takes what the channel brings: one entry a kind, from the protocols' tables.
 
+use crate::engine::core::channel::dispatch::{on_message_otherwise, Handler};
 use crate::engine::core::channel::message::Sort;
 use crate::engine::core::channel::receive::{Arrived, MESSAGES};
 use crate::engine::core::request::request::Slot;
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::wire::compact_header::Short;
 use crate::engine::wire::header::Header;
 use crate::sys;
 
@@ -33,8 +33,8 @@ impl Receiver {
 /// Takes answers, which have no place in the order. In UCP's handler.
 #[derive(Clone, Copy)]
 pub(crate) struct Answers {
-    /// Short ones, as nearly all come: of 8 bytes, and of any length. False: nothing has happened.
-    pub(crate) quickly: [fn(&Worker, Short<'_>) -> bool; 2],
+    /// UCP's handler of short ones, as nearly all come: see `on_short`.
+    pub(crate) short: Handler,
     pub(crate) otherwise: fn(&Worker, &Header, &[u8], &Arrived) -> sys::ucs_status_t,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Receivers {
 
 impl Receivers {
     pub(crate) fn new(receivers: impl Iterator<Item = Receiver>, answers: Option<Answers>) -> Self {
-        let nobody = Answers { quickly: [|_, _| false; 2], otherwise: |_, _, _, _| sys::UCS_OK };
+        let nobody = Answers { short: on_message_otherwise, otherwise: |_, _, _, _| sys::UCS_OK };
         let mut by_sort = [Receiver::NOBODY; Sort::COUNT];
         by_sort[Sort::Message as usize] = MESSAGES;
         for receiver in receivers {

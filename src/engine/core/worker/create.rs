@@ -95,6 +95,7 @@ impl Worker {
             generation: context.generation,
             protocols,
             operations: protocols.operations(),
+            turns: protocols.turns(),
             receivers: protocols.receivers(),
             left_to_ucp: RefCell::default(),
             states: protocols.of_worker(),

@@ -93,10 +93,7 @@ impl Worker {
     #[inline(never)]
     fn attend_to(&self, by_ucp: u32) -> u32 {
         let mut handled = 0;
-        let protocols = self.attention.get() & attention::OF_PROTOCOLS != 0;
-        if protocols {
-            handled += self.take_turn(Turn::First);
-        }
+        handled += self.take_turn(Turn::First);
         if self.attention.get() & (attention::TIMERS | attention::CHANGING) != 0 {
             let now = clock::now_ns();
             self.coarse_now.set(now);
@@ -106,9 +103,7 @@ impl Worker {
                 handled += self.advance_changing(now);
             }
         }
-        if protocols {
-            handled += self.take_turn(Turn::Middle);
-        }
+        handled += self.take_turn(Turn::Middle);
         if self.attention.get() & attention::PEERS != 0 {
             self.look_at_peers(self.coarse_now.get());
         }
@@ -124,9 +119,7 @@ impl Worker {
             self.attention.set(self.attention.get() & !attention::READY);
             handled += self.deliver();
         }
-        if self.attention.get() & attention::OF_PROTOCOLS != 0 {
-            handled += self.take_turn(Turn::Last);
-        }
+        handled += self.take_turn(Turn::Last);
         if self.attention.get() & attention::WINDOWS != 0 {
             self.attention.set(self.attention.get() & !attention::WINDOWS);
             handled += self.tend_windows();

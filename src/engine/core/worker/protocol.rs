@@ -152,6 +152,13 @@ impl Protocols {
         self.0.iter().filter_map(|protocol| protocol.foreign)
     }
 
+    /// Whose turn is when.
+    pub(crate) fn turns(self) -> Turns {
+        let mut turns = [0; 3];
+        self.0.iter().for_each(|protocol| turns[protocol.turn as usize] |= protocol.bit());
+        Turns(turns)
+    }
+
     /// What they keep of a worker.
     pub(crate) fn of_worker(self) -> States {
         self.states(|protocol| (protocol.of_worker)())
@@ -162,6 +169,9 @@ impl Protocols {
         self.states(|protocol| (protocol.of_endpoint)())
     }
 }
+
+/// By `Turn`: bits of the attention.
+pub(crate) struct Turns([u32; 3]);
 
 /// What each protocol keeps of a worker or an endpoint. Who may touch it is the protocol's to say.
 pub(crate) struct States([Box<dyn Any>; MOST]);
@@ -180,12 +190,22 @@ impl States {
 
 impl Worker {
     /// The turn of those that have something to do.
+    #[inline(always)]
     pub(crate) fn take_turn(&self, turn: Turn) -> u32 {
+        let due = self.attention.get() & self.turns.0[turn as usize];
+        if due == 0 {
+            return 0;
+        }
+        self.take_turns(due)
+    }
+
+    #[inline(never)]
+    fn take_turns(&self, mut due: u32) -> u32 {
         let mut handled = 0;
-        for protocol in self.protocols.0.iter().filter(|protocol| protocol.turn == turn) {
-            if self.attention.get() & protocol.bit() != 0 {
-                handled += (protocol.pass)(self);
-            }
+        while due != 0 {
+            let place = due.trailing_zeros() - attention::FIRST_OF_PROTOCOLS.trailing_zeros();
+            handled += (self.protocols.0[place as usize].pass)(self);
+            due &= due - 1;
         }
         handled
     }

@@ -31,7 +31,7 @@ use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::event_loop::EventLoop;
 use crate::engine::core::worker::gate::{Gate, ThreadMode};
 use crate::engine::core::worker::progress_thread::{has_thread, ProgressThread};
-use crate::engine::core::worker::protocol::{Protocols, States};
+use crate::engine::core::worker::protocol::{Protocols, States, Turns};
 use crate::engine::core::worker::stuck_descriptor::Stuck;
 use crate::engine::core::worker::wait::WaitRoom;
 use crate::engine::core::worker::wake_hint::Nudge;
@@ -62,6 +62,7 @@ pub struct Worker {
     pub(crate) generation: Generation,
     pub(crate) protocols: Protocols,
     pub(crate) operations: Operations,
+    pub(crate) turns: Turns,
     /// Who takes what the channel brings.
     pub(crate) receivers: Receivers,
     /// What each protocol keeps.
@@ -185,7 +186,6 @@ pub(crate) mod attention {
     pub(crate) const INBOX: u32 = 128;
     /// A protocol has something to do: its bit, from this one on, at its place.
     pub(crate) const FIRST_OF_PROTOCOLS: u32 = 1 << 16;
-    pub(crate) const OF_PROTOCOLS: u32 = !(FIRST_OF_PROTOCOLS - 1);
 }
 
 // SAFETY: see the type: cells belong to whoever is inside the gate, which admits one thread at a time.

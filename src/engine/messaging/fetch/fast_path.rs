@@ -2,6 +2,7 @@
 //! out as one piece, and come in as one, between peers that know each other.
 
 use crate::engine::base::status::{Result, Status};
+use crate::engine::core::channel::dispatch::{on_message_otherwise, on_short};
 use crate::engine::core::channel::message::Form;
 use crate::engine::core::channel::send::{told, Outgoing};
 use crate::engine::core::endpoint::endpoint::Endpoint;
@@ -263,3 +264,6 @@ impl Worker {
         true
     }
 }
+
+on_short!(on_short_answer, Worker::answer_came_quickly::<true>, on_short_answer_otherwise);
+on_short!(on_short_answer_otherwise, Worker::answer_came_quickly::<false>, on_message_otherwise);

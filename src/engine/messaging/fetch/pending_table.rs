@@ -14,6 +14,7 @@ use crate::engine::core::request::operations::{Operation, PartOf};
 use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::worker::protocol::{OfEndpoint, OfWorker, Protocol};
 use crate::engine::core::worker::worker::Worker;
+use crate::engine::messaging::fetch::fast_path::on_short_answer;
 use crate::engine::messaging::fetch::reply::FetchTo;
 use crate::engine::wire::header::Question;
 use std::cell::{Cell, UnsafeCell};
@@ -101,10 +102,7 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
         left: Worker::answer_what_was_left,
         ..Receiver::NOBODY
     }],
-    answers: Some(Answers {
-        quickly: [Worker::answer_came_quickly::<true>, Worker::answer_came_quickly::<false>],
-        otherwise: Worker::answer_came,
-    }),
+    answers: Some(Answers { short: on_short_answer, otherwise: Worker::answer_came }),
     at_endpoint: |endpoint, what| {
         if matches!(what, OfEndpoint::Forgotten | OfEndpoint::WorkerEnded) {
             endpoint.drop_spare();
