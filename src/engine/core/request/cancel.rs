@@ -2,7 +2,7 @@
 
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::endpoint::Endpoint;
-use crate::engine::core::request::request::{mark, Slot};
+use crate::engine::core::request::request::{mark, Kind, Slot};
 use crate::engine::core::worker::worker::Worker;
 
 /// Inside the gate.
@@ -36,6 +36,14 @@ impl Worker {
                 }
             }
             return self.complete(slot, reason);
+        }
+        if slot.kind.get() == Kind::EndpointClose {
+            slot.reason.set(reason.0);
+            // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+            let endpoint = unsafe { slot.endpoint.get().as_ref() };
+            if endpoint.is_some_and(|endpoint| !endpoint.hurry_close(reason)) {
+                return;
+            }
         }
         (self.operation(slot).cancel)(self, slot, reason);
         if reason == Status::TIMED_OUT && slot.has_mark(mark::CLOSES) && slot.is_pending() {

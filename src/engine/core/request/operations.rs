@@ -92,16 +92,6 @@ const OWN: &[Operation] = &[
     Operation { cancel: end_flush, ..Operation::of(Kind::EndpointFlush) },
     Operation { cancel: end_flush, ..Operation::of(Kind::WorkerFlush) },
     Operation {
-        cancel: |_, slot, reason| {
-            slot.reason.set(reason.0);
-            // SAFETY: the worker keeps the endpoint alive while something in flight names it.
-            if let Some(endpoint) = unsafe { slot.endpoint.get().as_ref() } {
-                endpoint.hurry_close(reason);
-            }
-        },
-        ..Operation::of(Kind::EndpointClose)
-    },
-    Operation {
         post: |worker, slot, queued, _| worker.post_pull(slot, queued.pulled.data, queued, on_pulled),
         outlasts: |_| true,
         ..Operation::of(Kind::AmRecv)
