@@ -2,7 +2,7 @@
 //! has failed.
 //!
 //! Everything under way between members that live then ends soon, by the work of their services, whatever the members do themselves: each drops
-//! what has come of a group that has failed, and what still comes (see `group_mail`), which ends the send of it; a pull that has begun goes on, as its
+//! what has come of a group that has failed, and what still comes (see `group::mailbox`), which ends the send of it; a pull that has begun goes on, as its
 //! sender waits for that. So it is let end. The connection is other groups' as well: it is cut where the other side is said to be dead, or has not
 //! let go in time.
 

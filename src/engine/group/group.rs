@@ -1,7 +1,7 @@
 //! Groups: processes that were started together and know each other by rank.
 //!
 //! How they find each other is the bootstrap's matter; what they exchange there, once, are the addresses of two workers each: the user's, for
-//! the endpoints that the group hands out, and the service's (see `group_service`), for everything of the group's own. Nothing is connected
+//! the endpoints that the group hands out, and the service's (see `group::service`), for everything of the group's own. Nothing is connected
 //! before it is used.
 
 use crate::engine::base::clock;

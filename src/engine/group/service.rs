@@ -3,7 +3,7 @@
 //! A group and its subsets are one family: all members know each other by their ranks in the group that was started first, their *job ranks*.
 //! Messages go from service worker to service worker, so that they need nothing of the users' workers, tags or handlers.
 //!
-//! Who owns what. The links and the mail (see `group_mail`) are behind one lock, held for moments and never over a call into a worker. The service's progress
+//! Who owns what. The links and the mail (see `group::mailbox`) are behind one lock, held for moments and never over a call into a worker. The service's progress
 //! thread puts there what has come and who has gone, then raises `news` and wakes whoever waits; a thread in a collective reads `news` before it looks,
 //! so that it sees a change either way. Callbacks reach the service by a plain pointer: its end first ends the worker, and with that all
 //! callbacks.

@@ -27,7 +27,7 @@ const PIECE: usize = 32;
 pub struct Lease {
     hub: *const Hub,
     number: u32,
-    /// 0: nobody has it. `IN_TABLES`: the tables say who has. Else who has, and `taken` which of the chunks that were taken it is: see `hub_plain`.
+    /// 0: nobody has it. `IN_TABLES`: the tables say who has. Else who has, and `taken` which of the chunks that were taken it is: see `hub::lockfree::mode`.
     pub(crate) tenure: AtomicU64,
     pub(crate) taken: AtomicU64,
     pub(crate) length: AtomicU64,

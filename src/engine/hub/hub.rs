@@ -6,15 +6,15 @@
 //! most one of each kind, so there are never more chunks than envelopes: their tables are made when envelopes are added. Handles of leases are slots that are
 //! used again. Nothing is allocated but for more of either than there have been so far.
 //!
-//! **What publishes what.** All of that is tables of numbers (`hub_state`) behind one lock (`brief`), which is held for as long as it takes to
+//! **What publishes what.** All of that is tables of numbers (`hub::state`) behind one lock (`base::spin_lock`), which is held for as long as it takes to
 //! move some indices, and publishes the memory along with them: what a producer wrote before its commit is what a consumer reads
 //! after its lease. Copies and callbacks are done without the lock, by the thread whose call made them possible
-//! (`hub_wait`). A hub has a thread of its own only for what GPUs do (`hub_cuda`).
+//! (`hub::wait`). A hub has a thread of its own only for what GPUs do (`hub::cuda`).
 //!
-//! A hub that is two queues and nothing else, with envelopes that stay in a core's cache, goes without the lock: see `hub_plain`. Whoever takes the lock puts everything back into
+//! A hub that is two queues and nothing else, with envelopes that stay in a core's cache, goes without the lock: see `hub::lockfree::mode`. Whoever takes the lock puts everything back into
 //! the tables, so that nothing else has to know of it.
 //!
-//! **What happens to a chunk.** A commit appends it. While it is in the queue, it is copied to where it is going to be read (`hub_transfer`): a transfer
+//! **What happens to a chunk.** A commit appends it. While it is in the queue, it is copied to where it is going to be read (`hub::transfer`): a transfer
 //! pins its source and its target, and notes the version of the chunk. A consumer takes it: it stays in the queue, not to be had by its competitors. An
 //! abort makes it what it was, the oldest that they can have. A commit lets it go when all have had it who are to, of those that compete one. Its replicas
 //! are then free, or trashed until the last that looks at them has done so. A change moves the version on and trashes the other replicas;
@@ -77,7 +77,7 @@ pub struct Hub {
     /// What every call reads is not where every call writes.
     pub(crate) generation: Generation,
     pub(crate) size: u64,
-    /// Kept by the tables: see `hub_plain`.
+    /// Kept by the tables: see `hub::lockfree::mode`.
     pub(crate) lane: AtomicPtr<Lane<Lease>>,
     pub(crate) context: Arc<Context>,
     pub(crate) worker: Option<Arc<Worker>>,

@@ -72,7 +72,7 @@ pub(crate) enum Refusal {
     Joined,
     /// There could be one only with so many more envelopes in this pool.
     Starved { pool: u32, missing: u32 },
-    /// The top chunk cannot come to this pool, as all its envelopes are younger ones' (`hub_never`).
+    /// The top chunk cannot come to this pool, as all its envelopes are younger ones' (`hub::starvation`).
     Stuck { pool: u32 },
     /// The chunk could not be copied to this pool; NONE: the stream that was to write it has failed.
     Failed { pool: u32, chunk: u32 },
@@ -259,7 +259,7 @@ impl State {
     }
 
     /// A number for a lease of this envelope: the envelope's own, if no other lease has that, as it is what a lane goes by that may be opened before the lease ends
-    /// (`hub_plain`). Then it stays in the list of those that are free, until it is found there.
+    /// (`hub::lockfree::mode`). Then it stays in the list of those that are free, until it is found there.
     #[inline(always)]
     fn free_number(&mut self, envelope: u32) -> u32 {
         match self.terms.get(envelope as usize) {

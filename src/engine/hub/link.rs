@@ -35,7 +35,7 @@ pub struct LinkParams {
 pub struct Link {
     pub(crate) hub: Arc<Hub>,
     pub(crate) seeker: Seeker,
-    /// Of its leases: see `hub_plain`.
+    /// Of its leases: see `hub::lockfree::mode`.
     tenure: u64,
     event: OnceLock<Arc<OwnedFd>>,
 }

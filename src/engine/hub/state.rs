@@ -214,7 +214,7 @@ pub(crate) struct State {
     pub(crate) turn: u32,
     /// Sides that are to be woken.
     pub(crate) woken: u8,
-    /// Sides on which threads sleep, or have slept: see `hub_sides`.
+    /// Sides on which threads sleep, or have slept: see `hub::waiters`.
     pub(crate) asleep: u8,
     /// Those that wait for other hubs as well, or progress the worker while they wait.
     pub(crate) distant: u32,
@@ -222,7 +222,7 @@ pub(crate) struct State {
     pub(crate) handles: Vec<Box<[Lease]>>,
     /// Keeps the hub until its last lease has ended.
     pub(crate) kept: Option<Arc<Hub>>,
-    /// Streams have left marks on envelopes: see `hub_cuda`.
+    /// Streams have left marks on envelopes: see `hub::cuda`.
     pub(crate) marked: bool,
     /// How the last stream of the caller's ended that failed.
     pub(crate) stream_fault: Option<Error>,

@@ -1,6 +1,6 @@
 //! Waiting for what a hub has not got yet, and doing what a change has made possible.
 //!
-//! On what threads sleep, and how they are woken: `hub_sides`. Where the hub has a worker whose progress is manual, and the thread that waits may progress it, it
+//! On what threads sleep, and how they are woken: `hub::waiters`. Where the hub has a worker whose progress is manual, and the thread that waits may progress it, it
 //! does, as whoever waits for a request (`wait`): it polls, and then sleeps on the worker's descriptor, until its side's word has moved.
 //!
 //! Copies, but for those of GPUs, and callbacks are done by the thread whose call made them possible, one after the other, without the lock. What they make possible is theirs
@@ -222,7 +222,7 @@ impl Hub {
         );
     }
 
-    /// Tries until that gives something, or the time runs out. `side` is where a change would come from. `plainly` tries without the lock (`hub_plain`).
+    /// Tries until that gives something, or the time runs out. `side` is where a change would come from. `plainly` tries without the lock (`hub::lockfree::mode`).
     #[inline(always)]
     pub(crate) fn wait_for<T>(
         &self,

@@ -1,7 +1,7 @@
 //! Making a window: three exchanges among all members, each of which ends everywhere if it has failed at one of them.
 //!
 //! First what each was called with, which must go together. Then each makes its segment, and tells its name; and, where there are any, keys to memory that
-//! UCX has allocated, which goes as that of the library then (see `window_key`). Then each opens those of the others.
+//! UCX has allocated, which goes as that of the library then (see `window::mapped_key`). Then each opens those of the others.
 //! Who was called with something wrong takes part as well, lest the others wait for it.
 
 use crate::engine::base::lockdep::Mutex;
@@ -43,7 +43,7 @@ pub struct Call {
     status: Status,
     wanted: Wanted,
     noncontiguous: bool,
-    /// In the barriers of `bulk`.
+    /// In the barriers of `window::data::exclusive_bulk`.
     takes_part: bool,
     /// Some of its memory may not be read or written as it is: the kernel is to look each time.
     is_guarded: bool,

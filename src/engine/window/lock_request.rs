@@ -1,5 +1,5 @@
 //! Requests of windows: what was done in the call is complete there, and a lock that cannot be had at once is asked for again in each pass of the worker, which
-//! also looks after it while it sleeps. What else waits is in `window_ends`.
+//! also looks after it while it sleeps. What else waits is in `window::pending_requests`.
 //!
 //! A lock that waits has a place in its target's line. It belongs to whoever is inside the worker's gate, as everything in flight does.
 

@@ -1,6 +1,6 @@
 //! Calls of windows that have a request, and are not done when they return: they end when answers have come, or when messages have left.
 //!
-//! That is found out on whatever thread takes in what comes for the group's service (see `window_awaited`). It puts the request onto a list of the user's worker, and wakes
+//! That is found out on whatever thread takes in what comes for the group's service (see `window::remote::outstanding`). It puts the request onto a list of the user's worker, and wakes
 //! whoever sleeps there; the request is completed in a pass, as others are.
 //!
 //! Who owns what. The list is behind its lock. What is pending belongs to whoever is inside the worker's gate; each knows its place there by

@@ -1,9 +1,9 @@
 //! Synchronisation of windows: locks, flushes, post/start/complete/wait, fence (MPI-4.1, 12.5).
 //!
 //! Among members of one host all of it is done by words in shared memory; with others by messages, which the receiver's service writes into the same words
-//! of its own (see `window_remote`). A process that waits looks for a while, lets others run, and then sleeps on its own bell, which
+//! of its own (see `window::remote::remote`). A process that waits looks for a while, lets others run, and then sleeps on its own bell, which
 //! whoever signals rings; ten times a second, or more often where it also progresses its worker, it looks whether those live that it waits for. What
-//! a data call has done is there when it returns, so that flushes are fences of the processor, and not even that after some calls (see `visible`).
+//! a data call has done is there when it returns, so that flushes are fences of the processor, and not even that after some calls (see `window::store_fence`).
 //!
 //! Costs: lock and unlock two atomic operations each, with nobody else there; post, complete and each round of a barrier a store to the other's words
 //! and a look at its bell; flush at most one fence. No message, no allocation, and a system call only where somebody sleeps.

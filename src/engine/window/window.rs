@@ -1,10 +1,10 @@
 //! Windows: memory that each process of a group offers to the others, for one-sided communication after MPI's model (MPI-4.1, chapter 12).
 //!
-//! Here is what a window is, and how it ends. How one is made is in `window_create`, what its calls may do when in `epoch`, synchronisation in
-//! `window_sync`, and data in `window_data`.
+//! Here is what a window is, and how it ends. How one is made is in `window::create`, what its calls may do when in `epoch`, synchronisation in
+//! `window::sync`, and data in `window::data::data`.
 //!
-//! Each has a segment of control words that the others of its host map (see `window_control`); the memory itself is mapped too, or copied by the kernel
-//! from process to process (see `window_reach`). Members on other hosts send messages (see `window_remote`). No member has to make a call for what
+//! Each has a segment of control words that the others of its host map (see `window::control_words`); the memory itself is mapped too, or copied by the kernel
+//! from process to process (see `window::access`). Members on other hosts send messages (see `window::remote::remote`). No member has to make a call for what
 //! another one does here.
 //!
 //! Who owns what. `targets` and what they map live as long as the window. `epoch` has rules of its own. Data calls come from any threads; the calls

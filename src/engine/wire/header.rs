@@ -41,7 +41,7 @@ pub enum Kind {
     Ask = 10,
     /// Answers it.
     Answer = 11,
-    /// As a message, with frames: a `frame_table` comes before the user's header.
+    /// As a message, with frames: a `wire::multi_table` comes before the user's header.
     Multi = 12,
     /// The sender has made a fast box for what is said to it; behind it comes the name of its memory.
     FastBox = 13,

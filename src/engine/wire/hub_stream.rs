@@ -1,6 +1,6 @@
 //! What the two ends of a joined link say to each other: one header for all of it. docs/wire-formats.md has the layout.
 //!
-//! What comes in is hostile until it has been read here, and compared with what the stream knows (`hub_stream`).
+//! What comes in is hostile until it has been read here, and compared with what the stream knows (`hub::stream::stream`).
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::Status;

@@ -1,4 +1,4 @@
-//! The quick way of messages and questions that come in: see `quick`. In UCP's handler, and taken over from there.
+//! The quick way of messages and questions that come in: see `core::request::fast_path`. In UCP's handler, and taken over from there.
 //!
 //! It has two lanes. The first one is for 8 bytes from the peer that was named last: it calls nothing, so nothing has to be kept across a call, which would
 //! take as long as much of what is done. It writes into the slot that it will take while it still looks at the message: a free slot's memory is of no

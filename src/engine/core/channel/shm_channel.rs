@@ -1,11 +1,11 @@
-//! Which connections have a fast box (see `fast_box`), and what goes through it: messages, questions and answers that go out as one piece of a few words.
+//! Which connections have a fast box (see `core::channel::shm_ring`), and what goes through it: messages, questions and answers that go out as one piece of a few words.
 //!
 //! UCX takes some hundred instructions and an atomic operation to hand a short message over to a process of the same host; a box takes a dozen. A connection
 //! gets one when it has proved busy, where both sides may use shared memory, their workers do not sleep, and the kernel has what that needs (`asymmetric`):
 //! the side that has got so many messages makes a box for the next ones and offers it, and the other side offers one in return. Nothing depends on it: where there is none, or it is full, or its reader
 //! sleeps, UCX has the message as ever.
 //!
-//! **Order.** A message has its place in the order of its connection (see `am_order`), whichever way it goes; what has overtaken another one would wait there, which takes longer than
+//! **Order.** A message has its place in the order of its connection (see `core::channel::reorder`), whichever way it goes; what has overtaken another one would wait there, which takes longer than
 //! it gains. So a message goes through the box only when those that went through UCX are known to have been handed to their handlers, by what the peer has told
 //! of its credits. Answers have no order. What a peer has put into a box is taken out before its Bye or its end is looked at, and stays in memory that is the reader's own.
 

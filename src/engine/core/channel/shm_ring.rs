@@ -5,7 +5,7 @@
 //! knows that it is there: the message's number in the order of the box and its length. The reader tells now and then how many it has taken. A box that is full,
 //! or whose reader sleeps, takes nothing: then the message goes another way, and nobody waits for anything here.
 //!
-//! **Sleep.** Who is about to sleep says so, has the kernel make a barrier for everybody (see `asymmetric`), and looks into its boxes for the last time. A writer
+//! **Sleep.** Who is about to sleep says so, has the kernel make a barrier for everybody (see `base::membarrier`), and looks into its boxes for the last time. A writer
 //! looks whether the reader sleeps after it has put its mark down: so either the reader sees the message, or the writer sees that it has to wake it. It costs
 //! the writer one load of a line that hardly ever changes.
 //!

@@ -1,6 +1,6 @@
 //! What a send is promised when it is handed to the progress thread: its place in the send window, or in the queue, and its credit.
 //!
-//! What stands in the ring counts as much as what has been taken over: each endpoint has accounts (see `standing`) of what stands before a next send,
+//! What stands in the ring counts as much as what has been taken over: each endpoint has accounts (see `base::split_counter`) of what stands before a next send,
 //! to which the thread that submits adds, and which it gives back when the ring refuses it after all. When the
 //! send is taken over its promise is in the worker's `Hand`: what begins then uses it up, and what is left over at the end
 //! is given back.

@@ -33,7 +33,7 @@ fn sum(amount: Amount) -> u64 {
 /// Of one endpoint. Belongs to whoever is inside the worker's gate.
 #[derive(Default)]
 pub(crate) struct Credits {
-    /// What was sent is an account (see `standing`): this is what is got back less what was spent, but for what other threads were promised.
+    /// What was sent is an account (see `base::split_counter`): this is what is got back less what was spent, but for what other threads were promised.
     pub(crate) gone: Gone,
     /// What they were promised that has been spent, or has come to nothing.
     promised: Cell<u64>,

@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Whom UCP's end of a connection reports its failure to. Nobody while no endpoint has it: see `untouched`.
+/// Whom UCP's end of a connection reports its failure to. Nobody while no endpoint has it: see `core::endpoint::parked_endpoints`.
 #[derive(Default)]
 pub(crate) struct Reports {
     endpoint: Cell<Option<NonNull<Endpoint>>>,

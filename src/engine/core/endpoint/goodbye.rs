@@ -4,7 +4,7 @@
 //! peer may be reading their memory: it gets one when the peer has read its last byte, and waits for it for a bounded time.
 //!
 //! A side that closes by flush, has said Hello and no more, and has heard nothing, waits as well: where the peer's user closes its own end, unused, before the
-//! Hello has come, that end is kept for the next connection (see `untouched`), which the Bye would be taken for the end of. That is a courtesy: nothing of this
+//! Hello has come, that end is kept for the next connection (see `core::endpoint::parked_endpoints`), which the Bye would be taken for the end of. That is a courtesy: nothing of this
 //! side's hangs on it, so it does not count as running out of time.
 
 use crate::engine::base::clock;

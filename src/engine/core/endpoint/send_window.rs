@@ -236,7 +236,7 @@ impl Endpoint {
     }
 
     /// Refuses a send that would have to wait and may not, or for which the queue has no room. Inside the gate; what goes through the ring has been
-    /// promised its place (see `promise`).
+    /// promised its place (see `core::endpoint::admission`).
     pub(crate) fn check_queue(&self, params: &OpParams, length: usize) -> Result<()> {
         let limits = self.window.limits.get();
         let (ops, bytes) = self.waiting();

@@ -21,7 +21,7 @@ pub(crate) fn posted(slot: &Slot, pointer: sys::ucs_status_ptr_t) -> Posted {
 /// UCP is done with an operation; perhaps before the call that started it has returned, which is left to that call.
 pub(crate) fn ended(slot: &Slot, status: Status) {
     if slot.worker().is_over.get() {
-        // A late worker of UCP's (see `late_workers`): everybody has been told.
+        // A late worker of UCP's (see `ucx::deferred_destroy`): everybody has been told.
     } else if slot.hold.get() & UCP != 0 {
         slot.worker().abandoned_is_back(slot);
     } else if slot.has_mark(mark::SUBMITTING) {

@@ -21,24 +21,24 @@ pub(crate) enum Kind {
     FetchAsk,
     Fetch,
     FetchReply,
-    /// Multi-buffer transfer, and one of the messages that it consists of, which nobody sees. See `multi`.
+    /// Multi-buffer transfer, and one of the messages that it consists of, which nobody sees. See `messaging::tag::multi_common`.
     TagSendMulti,
     TagRecvMulti,
     TagSendPart,
     TagRecvPart,
-    /// A peer's memory is written, read, or changed by an atomic operation, which goes out as a question does. See `rma`.
+    /// A peer's memory is written, read, or changed by an atomic operation, which goes out as a question does. See `rma::put_get`.
     Put,
     Get,
     Atomic,
-    /// To and from the queue of an endpoint. See `am_queue`.
+    /// To and from the queue of an endpoint. See `messaging::am::queue`.
     AmQueueSend,
     AmQueueRecv,
-    /// A call on a window, and a lock that waits. See `window_ends` and `window_request`.
+    /// A call on a window, and a lock that waits. See `window::pending_requests` and `window::lock_request`.
     Window,
     WindowLock,
     /// The pull of a multi-buffer message, which nobody sees.
     MultiPull,
-    /// No operation: an active message that has come in. See `am_message`.
+    /// No operation: an active message that has come in. See `core::channel::message`.
     AmMessage,
     /// UCP's half of a flush or a close, or a message that is dropped: nobody sees it.
     Internal,

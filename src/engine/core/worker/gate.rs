@@ -43,7 +43,7 @@ pub(crate) fn this_thread() -> usize {
 /// See the top of this file.
 ///
 /// **Order.** Who is inside the gate of a user's worker may enter that of a group's own one; who is inside that one enters no user's. Nobody is inside two of a
-/// kind at once. Builds with debug assertions watch that (`lock_order`).
+/// kind at once. Builds with debug assertions watch that (`base::lockdep`).
 pub(crate) struct Gate {
     /// What the worker was made with.
     declared: ThreadMode,

@@ -1,6 +1,6 @@
 //! A hub in its plainest form, and how it goes without the lock.
 //!
-//! Most hubs are two queues: one kind of host memory, producers, and consumers that compete. There a lease and its end are an exchange on one word each (`hub_lane`), where
+//! Most hubs are two queues: one kind of host memory, producers, and consumers that compete. There a lease and its end are an exchange on one word each (`hub::lockfree::queue_pair`), where
 //! the lock costs two and the tables behind it as much again. Whatever else is asked of a hub asks under the lock, and taking the lock closes the lane: what was in it is
 //! entered in the tables, and everything goes on there as if it always had. After some leases that ended under the lock, and nothing else that stands against it, the lane is
 //! opened again: with those that have not ended, as two threads that are busy hardly ever have none. Both take a few instructions for each envelope, so they wait the

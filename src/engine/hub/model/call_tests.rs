@@ -1,4 +1,4 @@
-//! Random calls on hubs, each of which has to answer what `hub_model_rules` says: served and with which chunk, not now, never, no more, or not so. One thread, and no
+//! Random calls on hubs, each of which has to answer what `hub::model::rules` says: served and with which chunk, not now, never, no more, or not so. One thread, and no
 //! memory of a GPU: so all that a call has made possible is done when it returns.
 
 use crate::engine::base::seed::{given_seed, seed, Random};

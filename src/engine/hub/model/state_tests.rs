@@ -1,5 +1,5 @@
 //! The tables of a hub against a plain model: random steps, with transfers that end in any order and at any time. What each lease has to get, and which copy
-//! has to begin, is what `hub_model_rules` says. The seed is told when a test fails; UCXX_TEST_SEED repeats it.
+//! has to begin, is what `hub::model::rules` says. The seed is told when a test fails; UCXX_TEST_SEED repeats it.
 
 use crate::engine::base::seed::{given_seed, seed, Random};
 use crate::engine::base::status::Status;

@@ -10,7 +10,7 @@
 //! their numbers, so that what is late is known as such. Opens cross, and either end may go at any time, so one can have joined an end that is joined with
 //! another one, or gone. It has named that end in its own Open then, which is answered by Close: it waits anew, and nobody is left alone with what was.
 //!
-//! **Threads.** What a stream knows belongs to whoever has its turn, which is one thread at a time, in a pass of the worker (`hub_streams`). It calls the hub, and so the
+//! **Threads.** What a stream knows belongs to whoever has its turn, which is one thread at a time, in a pass of the worker (`hub::stream::registry`). It calls the hub, and so the
 //! user's callbacks, without a lock. Others only leave a mark: a place whose transfer has ended, mail, a link that is gone, an endpoint that has ended.
 
 use crate::engine::base::lockdep::Mutex;

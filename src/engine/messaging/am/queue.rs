@@ -2,7 +2,7 @@
 //!
 //! What comes in is taken over in UCP's handler, put in its endpoint's queue after the pass, by when that knows its sender, and given to receives, each in the order of
 //! its side: buffers are made by the user's code. A receive that was cancelled meanwhile leaves its message where it was. A message that names a handler goes to that
-//! instead, as a multi-buffer message of one frame does (see `am_multi`). There is no credit: as UCXX's, the queue has no bound.
+//! instead, as a multi-buffer message of one frame does (see `messaging::am::multi`). There is no credit: as UCXX's, the queue has no bound.
 
 use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};

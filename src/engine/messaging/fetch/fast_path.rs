@@ -1,4 +1,4 @@
-//! The quick way of a fetch, both sides of it, on a worker of one thread and manual progress: see `quick`. Questions and answers that go
+//! The quick way of a fetch, both sides of it, on a worker of one thread and manual progress: see `core::request::fast_path`. Questions and answers that go
 //! out as one piece, and come in as one, between peers that know each other.
 
 use crate::engine::base::status::{Result, Status};
@@ -207,7 +207,7 @@ impl Slot {
 }
 
 impl Worker {
-    /// As `answer_came`, of an answer in its short form that comes as nearly all do; `EIGHT` as in `quick_receive`, of a fetch of whose end only its request
+    /// As `answer_came`, of an answer in its short form that comes as nearly all do; `EIGHT` as in `core::channel::fast_receive`, of a fetch of whose end only its request
     /// tells. False: nothing has happened, go the next longer way.
     #[inline(always)]
     pub(crate) fn answer_came_quickly<const EIGHT: bool>(&self, short: Short<'_>) -> bool {

@@ -1,6 +1,6 @@
 //! Multi-buffer transfer in its tag form: what both directions have in common.
 //!
-//! One operation of the caller's stands for many of UCP's: headers, which announce frames, and the frames (`multi_wire`). Each of these is a
+//! One operation of the caller's stands for many of UCP's: headers, which announce frames, and the frames (`wire::ucxx_multi`). Each of these is a
 //! slot of its own, which knows the operation it is part of; the operation ends when the last of them has, with the first
 //! failure among them. What an operation needs beside its slot is kept for the next one, so that none allocates in
 //! steady state.

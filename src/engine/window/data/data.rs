@@ -1,14 +1,14 @@
 //! Data calls of windows: put, get, and the accumulates (MPI-4.1, 12.3).
 //!
 //! What is mapped here is read and written by this thread; what is not goes through the kernel, where accumulates read, combine and write under the lock
-//! of their target. Both are done when the call returns. What the kernel does not reach is asked of the target (see `window_remote`).
+//! of their target. Both are done when the call returns. What the kernel does not reach is asked of the target (see `window::remote::remote`).
 //!
-//! What keeps accumulates apart (see `window_domain`) is the same for all members, as element and window decide alone: for memory that is mapped and elements that the
+//! What keeps accumulates apart (see `window::data::atomicity`) is the same for all members, as element and window decide alone: for memory that is mapped and elements that the
 //! processor can change at once, its atomic operations; for everything else the lock.
 //!
-//! Here is the long way, for every layout and all errors; what is contiguous, right, and at memory that is mapped mostly goes by `window_plain`.
+//! Here is the long way, for every layout and all errors; what is contiguous, right, and at memory that is mapped mostly goes by `window::data::fast_path`.
 //!
-//! Very many elements are not worth as many atomic operations: who has them is alone with the target's memory for a while (see `bulk`).
+//! Very many elements are not worth as many atomic operations: who has them is alone with the target's memory for a while (see `window::data::exclusive_bulk`).
 //!
 //! Cost of a contiguous one on mapped memory: the checks, some ten loads, and the copy or the atomic operation itself. No allocation, no lock, no
 //! system call. On memory that is not mapped two system calls, and for accumulates three and the lock.

@@ -1,6 +1,6 @@
 //! The plain path of data calls: elements in one piece on both sides, at a target whose memory is mapped here.
 //!
-//! It asks what the long way in `window_data` asks, in the same order as far as that can be seen, and explains nothing: whatever is not plain, or not
+//! It asks what the long way in `window::data::data` asks, in the same order as far as that can be seen, and explains nothing: whatever is not plain, or not
 //! right, is left to the long way with nothing done. That is the one place for errors.
 //!
 //! What is handed on fits into registers. A layout, or a result with an error in it, is written in pieces and read in larger ones, for which the

@@ -3,7 +3,7 @@
 //! Two ways, one for each `Domain`. An element that is a word is changed by one atomic operation of the processor, or by compare-and-swap
 //! until nobody came in between; whoever does so, by whatever operation on the same type, is atomic to all others, and nothing is ever held.
 //! Everything else is read, changed and written under a lock that the caller holds, in loops of vectors
-//! (see `vectors`).
+//! (see `window::data::simd`).
 //!
 //! Each atomic update acquires and releases: what its origin wrote before is seen by whoever reads the update by another one.
 //!

@@ -5,7 +5,7 @@
 //!
 //! There is one slot for each target, in the control words of its window, with room for one operation, and for what the next one of the same call sends: that is put there while the target
 //! is at the one before. An origin claims it, writes what it wants, and posts that. One
-//! atomic word settles who executes: a thread of the target takes it, or the origin takes it back (see `window_turns`). What was taken is done, or refused with nothing done; the
+//! atomic word settles who executes: a thread of the target takes it, or the origin takes it back (see `window::delegation::slot_state`). What was taken is done, or refused with nothing done; the
 //! target says which, and the origin gives the slot back when it has what was fetched. What the origin writes, what both settle, and what the target
 //! writes stand on lines of their own, so that neither takes away from the other what it is about to write.
 //!

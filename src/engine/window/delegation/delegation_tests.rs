@@ -1,4 +1,4 @@
-//! Tests of `window_mail`: the slot, without a window.
+//! Tests of `window::delegation::delegation`: the slot, without a window.
 
 use super::*;
 use crate::engine::base::seed::Random;

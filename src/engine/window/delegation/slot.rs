@@ -1,4 +1,4 @@
-//! The slot in which something is handed over to the target of a window, as it stands in memory that processes share: see `window_mail`, and `window_turns` for who may do what with it.
+//! The slot in which something is handed over to the target of a window, as it stands in memory that processes share: see `window::delegation::delegation`, and `window::delegation::slot_state` for who may do what with it.
 
 use crate::engine::window::delegation::slot_state::Turns;
 use crate::engine::wire::element_type::{ElementType, Reduce};

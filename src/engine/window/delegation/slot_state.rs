@@ -1,4 +1,4 @@
-//! Who may do what with a slot in which something is handed over to another process: see `window_mail`, and `window_slot` for what stands there.
+//! Who may do what with a slot in which something is handed over to another process: see `window::delegation::delegation`, and `window::delegation::slot` for what stands there.
 //!
 //! An origin claims the slot, which gives its turn a number, puts there what it wants, and posts it. One word settles who executes: the target takes what was posted, or
 //! the origin takes it back. What was taken is answered, and then the origin gives the slot back, or renews its claim and posts the next. What was posted belongs to the target from

@@ -1,4 +1,4 @@
-//! What messages ask for, executed at this process's memory, once `window_messages` knows whose they are.
+//! What messages ask for, executed at this process's memory, once `window::remote::target` knows whose they are.
 //!
 //! An operation is executed as if this process had called for it, with one difference. Memory that was
 //! attached may have gone, and memory of the caller's may be read-only: a process is not to end by a

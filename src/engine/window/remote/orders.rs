@@ -6,7 +6,7 @@
 //!
 //! States: see `Stage`. `Calling` leads to `Given`, to `Lost`, or straight to the end.
 //!
-//! Who owns what. Everything is behind the lock of `window_awaited`.
+//! Who owns what. Everything is behind the lock of `window::remote::outstanding`.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::request::request::Ticket;

@@ -1,10 +1,10 @@
 //! Data calls at members that are reached by messages, and flushes there: the origin's side.
 //!
 //! An operation goes to its target as one message or several, and is executed there, by the service of its group, whatever the target does meanwhile (see
-//! `window_messages`). Messages to one member are executed in the order sent, so that accumulates keep theirs, and one question behind them tells that all are done.
+//! `window::remote::target`). Messages to one member are executed in the order sent, so that accumulates keep theirs, and one question behind them tells that all are done.
 //!
 //! What is long goes in parts, which are all under way at once, up to a limit. Puts and accumulates wait until UCX has let go of the caller's memory, unless they have a request; what
-//! they have come to is told by the next flush. What fetches returns when it is on its way: answers go where they belong as they come (see `window_awaited`), and
+//! they have come to is told by the next flush. What fetches returns when it is on its way: answers go where they belong as they come (see `window::remote::outstanding`), and
 //! whoever flushes waits for them.
 //!
 //! Who owns what. `sent` counts puts and accumulates that have left for a target, `flushed` how many of them a question has followed: a flush is for all threads. Whatever is
@@ -372,7 +372,7 @@ impl Window {
         Ok(Some(Extent { bytes: encode_piece((begin, end - begin)), is_copied: ask.call.has_request() }))
     }
 
-    /// A put or get of what is in one piece on both sides, and long: one message, and an answer of its own. See `window_long`.
+    /// A put or get of what is in one piece on both sides, and long: one message, and an answer of its own. See `window::remote::rendezvous`.
     ///
     /// # Safety
     /// As for `operate`.

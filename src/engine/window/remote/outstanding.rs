@@ -2,7 +2,7 @@
 //!
 //! Calls return when what they ask for is on its way. An answer goes from the message that it came in into the caller's memory, piece by piece, on the thread that takes
 //! it in; whoever flushes waits until as many answers have come as were asked for. Where there is a request, what is left of it is counted here, and
-//! its end goes onto a list of the user's worker (see `window_request`).
+//! its end goes onto a list of the user's worker (see `window::lock_request`).
 //!
 //! Who owns what. Everything is behind one lock, which answers are written under: what was taken out of here is written to no more. An entry names the
 //! member that is asked, as nobody else answers, and its `Tally`, which belongs to a window that takes its entries out before it goes. A token is not used

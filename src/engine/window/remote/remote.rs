@@ -1,8 +1,8 @@
 //! Windows at members that share no memory with this process, or whose memory the kernel does not let it reach: how operations get there.
 //!
-//! Here is what is known of such a member, and what it is told: locks, signals, the end. Operations are in `window_operate`.
+//! Here is what is known of such a member, and what it is told: locks, signals, the end. Operations are in `window::remote::origin`.
 //!
-//! Who owns what. Questions about locks are known to the service by a token; whoever asks takes it back. What else is awaited is in `window_awaited`.
+//! Who owns what. Questions about locks are known to the service by a token; whoever asks takes it back. What else is awaited is in `window::remote::outstanding`.
 //!
 //! Cost: a lock a round trip, and an allocation for its question; all else a message.
 

@@ -1,8 +1,8 @@
 //! Long puts and gets by messages, of memory that is in one piece on both sides: straight from the one into the other, by UCX's rendezvous.
 //!
 //! What is put waits at the origin until the target pulls it to where it belongs; the target answers when it is there. Of what is got the target offers its own memory with the
-//! answer, and the origin pulls that. So nothing is copied on the way, and nothing of it is kept anywhere. Everything else is as for other operations (see `window_operate` and
-//! `window_messages`): each has an answer of its own, which a flush waits for.
+//! answer, and the origin pulls that. So nothing is copied on the way, and nothing of it is kept anywhere. Everything else is as for other operations (see `window::remote::origin` and
+//! `window::remote::target`): each has an answer of its own, which a flush waits for.
 //!
 //! Not for dynamic windows, whose memory may be detached in the midst of it, nor for memory of which some may not be written. Nor with UCX 1.13, which ends the process by an assertion when a member dies in the midst of it
 //! (`ucp_request.c:684`): there all goes in messages that bring their data along.

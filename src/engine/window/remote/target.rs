@@ -1,4 +1,4 @@
-//! What comes for windows by messages, and what becomes of it here: the target's side of `window_remote`.
+//! What comes for windows by messages, and what becomes of it here: the target's side of `window::remote::remote`.
 //!
 //! The service of the group takes a message in on its own thread, one after the other as they were sent. So a target is served whether it makes calls or not. An
 //! operation is executed as if this process had called for it at its own memory: under the same lock, or by the same atomic operations, as those of
@@ -67,7 +67,7 @@ pub(crate) struct Windows {
     buffers: Mutex<Vec<Vec<u8>>>,
     /// By job rank: bytes of answers that have not left.
     owed: Mutex<HashMap<u32, u64>>,
-    /// What UCX is in the midst of in this process's memory: see `window_long`.
+    /// What UCX is in the midst of in this process's memory: see `window::remote::rendezvous`.
     pub(crate) long: Mutex<Counts>,
 }
 
