@@ -383,16 +383,17 @@ impl Endpoint {
     }
 
     /// Fills the receives that are posted, oldest first. How many of them have completed.
+    #[inline(always)]
     fn feed_stream(&self) -> u32 {
-        let mut completed = 0;
+        let (stream, mut completed) = (self.stream(), 0);
         loop {
-            let first = self.stream().receives.borrow().front().copied();
+            let first = stream.receives.borrow().front().copied();
             // SAFETY: a receive is in the list exactly as long as it is in flight.
             let Some(slot) = (unsafe { first.and_then(|slot| slot.as_ref()) }) else { return completed };
             if !self.fill(slot) {
                 return completed;
             }
-            self.stream().receives.borrow_mut().pop_front();
+            stream.receives.borrow_mut().pop_front();
             self.worker.streams().count(-1);
             self.worker.complete(slot, Status::OK);
             completed += 1;
@@ -477,9 +478,9 @@ impl Worker {
 
     /// Fills the receives of the endpoints that something has arrived for. After UCP's pass. How many of them have completed.
     pub(crate) fn read_streams(&self) -> u32 {
-        let mut completed = 0;
+        let (streams, mut completed) = (self.streams(), 0);
         let mut polled = [const { MaybeUninit::<sys::ucp_stream_poll_ep_t>::uninit() }; POLLED];
-        while self.streams().posted.get() > 0 {
+        while streams.posted.get() > 0 {
             // SAFETY: a live worker inside its gate, and room for so many.
             let count = unsafe { sys::ucp_stream_worker_poll(self.ucp(), polled.as_mut_ptr().cast(), POLLED, 0) };
             let count = usize::try_from(count).unwrap_or(0);
@@ -492,18 +493,20 @@ impl Worker {
                 break;
             }
         }
-        if self.streams().posted.get() == 0 {
+        if streams.posted.get() == 0 {
             self.attention.set(self.attention.get() & !PROTOCOL.bit());
         }
         completed
     }
 
+    #[inline(always)]
     fn feed_stream_of(&self, ucp: sys::ucp_ep_h) -> u32 {
-        let (address, mut place) = self.streams().last.get();
+        let streams = self.streams();
+        let (address, mut place) = streams.last.get();
         if address != ucp as usize {
-            let Some(known) = self.streams().places.borrow().get(&(ucp as usize)).copied() else { return 0 };
+            let Some(known) = streams.places.borrow().get(&(ucp as usize)).copied() else { return 0 };
             place = known;
-            self.streams().last.set((ucp as usize, place));
+            streams.last.set((ucp as usize, place));
         }
         let endpoints = self.endpoints.borrow();
         let endpoint = endpoints.get(place).and_then(Option::as_ref);
