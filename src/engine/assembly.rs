@@ -7,13 +7,13 @@ use crate::engine::{hub, rma, window};
 
 /// What every worker of the library can do, in the order of the floors.
 pub static PROTOCOLS: Protocols = Protocols::new(&[
-    &tag::multi_common::PROTOCOL,
+    &tag::protocol::PROTOCOL,
     &stream::PROTOCOL,
-    &am::multi::PROTOCOL,
-    &fetch::pending_table::PROTOCOL,
-    &rma::remote_key::PROTOCOL,
-    &window::lock_request::PROTOCOL,
-    &hub::stream::registry::PROTOCOL,
+    &am::protocol::PROTOCOL,
+    &fetch::protocol::PROTOCOL,
+    &rma::protocol::PROTOCOL,
+    &window::protocol::PROTOCOL,
+    &hub::stream::protocol::PROTOCOL,
 ]);
 
 /// What stands on a group's service.

@@ -2,5 +2,6 @@
 //! `put_get`.
 
 pub mod atomic;
+pub(crate) mod protocol;
 pub mod put_get;
 pub mod remote_key;

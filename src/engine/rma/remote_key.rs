@@ -4,17 +4,9 @@
 //! gate; what is left when the worker goes is let go then, and the rest of a key answers CLOSED from there on.
 
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::core::channel::message::Sort;
-use crate::engine::core::channel::receivers::Receiver;
 use crate::engine::core::endpoint::endpoint::Endpoint;
-use crate::engine::core::request::operations::Operation;
-use crate::engine::core::request::request::Kind;
 use crate::engine::core::request::request::Slot;
-use crate::engine::core::request::request_param::Param;
-use crate::engine::core::worker::protocol::{OfWorker, Protocol};
-use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::messaging::fetch::pending_table::FETCH;
 use crate::engine::os::process_identity::{self, Identity};
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::key_segment::{self, Held};
@@ -39,55 +31,6 @@ pub struct Rkey {
 unsafe impl Send for Rkey {}
 // SAFETY: as above.
 unsafe impl Sync for Rkey {}
-
-const OPERATIONS: &[Operation] = &[
-    Operation { post: post_by_key, ended: Worker::release_rkey, ..Operation::of(Kind::Put) },
-    Operation { post: post_by_key, ended: Worker::release_rkey, ..Operation::of(Kind::Get) },
-    // It goes out as a question does.
-    Operation {
-        kind: Kind::Atomic,
-        describe: |slot, _| slot.kind.get().describe().to_owned(),
-        cause: |_, _| None,
-        ..FETCH
-    },
-];
-
-fn post_by_key(_: &Worker, slot: &Slot, queued: &Queued, _: Option<&Endpoint>) -> sys::ucs_status_ptr_t {
-    let mut param = Param::new(slot);
-    param.memory_type(queued.memory_type);
-    param.scattered(queued.scattered);
-    // SAFETY: the operation's own reference.
-    let key = unsafe { &*queued.rkey.cast::<Rkey>() };
-    key.post(slot, slot.kind.get(), queued.buffer, queued.count, queued.tag, &param)
-}
-
-pub(crate) static PROTOCOL: Protocol = Protocol {
-    place: 4,
-    operations: OPERATIONS,
-    of_worker: || Box::new(Rkeys::default()),
-    receives: &[Receiver {
-        sort: Sort::Atomic,
-        hand_over: |worker, slot, _| {
-            if let Some(endpoint) = worker.endpoint_numbered(slot.inbound().connection) {
-                worker.answer_atomic(slot, &endpoint);
-            }
-            worker.message_gone(slot);
-        },
-        ..Receiver::NOBODY
-    }],
-    at_end: |worker, step| {
-        if step == OfWorker::BeforeUcpEnds {
-            worker.drop_rkeys();
-        }
-    },
-    ..Protocol::NOTHING
-};
-
-impl Worker {
-    fn rkeys(&self) -> &Rkeys {
-        self.states.get(&PROTOCOL)
-    }
-}
 
 /// UCX's halves of the keys of a worker, whose gate guards them.
 #[derive(Default)]
@@ -176,7 +119,7 @@ impl Rkey {
 
 impl Worker {
     /// An operation is over, which may have gone by a key. Inside the gate.
-    fn release_rkey(&self, slot: &Slot) {
+    pub(crate) fn release_rkey(&self, slot: &Slot) {
         // SAFETY: the cell belongs to who is inside the gate. Piece by piece, as the whole is large.
         let key = std::mem::replace(unsafe { &mut (*slot.queued.as_ptr()).rkey }, std::ptr::null());
         if key.is_null() {

@@ -7,64 +7,24 @@ use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
-use crate::engine::core::request::operations::Operation;
 use crate::engine::core::request::request::{Kind, Slot, Ticket};
-use crate::engine::core::worker::protocol::{OfWorker, Protocol, Turn};
 use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::{Inside, Worker};
 use crate::engine::group::service::Service;
 use crate::engine::ucx::memory_type;
-use crate::engine::window::pending_requests::WindowEnds;
+use crate::engine::window::protocol::PROTOCOL;
 use crate::engine::window::remote::blocked_queue::Look;
 use crate::engine::window::remote::remote::Question;
 use crate::engine::window::remote::target::Visitor;
 use crate::engine::window::window::Window;
 use crate::engine::wire::sync_constants::{Assertions, LockType};
 use crate::engine::wire::window::WindowHeader;
-use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
 /// Between two looks of a worker that sleeps.
 const LOOK_NS: u64 = 200_000;
 /// Between two questions whether those live that keep a lock from being had.
 const DEATH_NS: u64 = 50_000_000;
-
-/// What waits for windows on a worker: locks, and other requests.
-pub(crate) static PROTOCOL: Protocol = Protocol {
-    place: 5,
-    operations: &[
-        Operation { cancel: Worker::cancel_lock, ..Operation::of(Kind::WindowLock) },
-        Operation { cancel: Worker::cancel_window_request, ..Operation::of(Kind::Window) },
-    ],
-    of_worker: || Box::new(Waiting::default()),
-    turn: Turn::Middle,
-    pass: |worker| worker.look_for_window_ends() + worker.look_for_locks(clock::now_ns()),
-    is_due: |worker| worker.window_ends().is_due(),
-    next_look: Worker::next_look_for_locks,
-    at_end: |worker, step| {
-        if step == OfWorker::Cancels {
-            worker.cancel_locks(|_| true);
-            worker.cancel_window_requests();
-        }
-    },
-    ..Protocol::NOTHING
-};
-
-#[derive(Default)]
-struct Waiting {
-    locks: RefCell<Vec<LockWait>>,
-    requests: WindowEnds,
-}
-
-impl Worker {
-    fn lock_waits(&self) -> &RefCell<Vec<LockWait>> {
-        &self.states.get::<Waiting>(&PROTOCOL).locks
-    }
-
-    pub(crate) fn window_ends(&self) -> &WindowEnds {
-        &self.states.get::<Waiting>(&PROTOCOL).requests
-    }
-}
 
 /// A lock that waits.
 pub(crate) struct LockWait {

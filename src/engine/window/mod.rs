@@ -13,6 +13,7 @@ pub mod lock;
 pub(crate) mod lock_request;
 pub(crate) mod mapped_key;
 pub(crate) mod pending_requests;
+pub(crate) mod protocol;
 pub mod remote;
 pub(crate) mod store_fence;
 pub(crate) mod sync;

@@ -15,7 +15,7 @@ use crate::engine::core::request::request::{Kind, Slot, Ticket};
 use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::window::data::data::Access;
-use crate::engine::window::lock_request::PROTOCOL;
+use crate::engine::window::protocol::PROTOCOL;
 use crate::engine::window::remote::outstanding::{Awaited, Call};
 use crate::engine::window::window::Window;
 use std::cell::RefCell;

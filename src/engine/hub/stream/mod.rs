@@ -1,6 +1,7 @@
 //! Chunks from a hub to a hub in another process: `send` and `receive` are the two ends, `registry`
 //! a worker's ends.
 
+pub(crate) mod protocol;
 pub(crate) mod receive;
 pub(crate) mod registry;
 pub(crate) mod send;

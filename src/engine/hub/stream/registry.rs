@@ -7,13 +7,11 @@ use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::dispatch::complain;
 use crate::engine::core::channel::message::Message;
-use crate::engine::core::channel::message::Sort;
-use crate::engine::core::channel::receivers::Receiver;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::request::{Slot, USER};
-use crate::engine::core::worker::protocol::{OfEndpoint, OfWorker, Protocol, Turn};
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::hub::hub::Hub;
+use crate::engine::hub::stream::protocol::PROTOCOL;
 use crate::engine::hub::stream::slot::Mail;
 use crate::engine::hub::stream::stream::{HubStream, Peer};
 use crate::engine::wire::hub_stream::{StreamHeader, Tells};
@@ -51,42 +49,6 @@ struct Unmet {
     /// It takes chunks in.
     takes: bool,
     peer: Peer,
-}
-
-pub(crate) static PROTOCOL: Protocol = Protocol {
-    place: 6,
-    of_worker: || Box::new(HubStreams::default()),
-    receives: &[Receiver {
-        sort: Sort::Hub,
-        wants: |_, _| true,
-        hand_over: |worker, slot, _| match worker.endpoint_numbered(slot.inbound().connection) {
-            Some(endpoint) => worker.hand_over_to_hub(slot, endpoint),
-            None => worker.message_gone(slot),
-        },
-        ..Receiver::NOBODY
-    }],
-    turn: Turn::Last,
-    pass: Worker::tend_hub_streams,
-    // Without streams a mark may have been left by the last one, which nobody takes away.
-    is_due: |worker| worker.attention.get() & PROTOCOL.bit() != 0 && worker.hub_streams().is_due(),
-    thread_changed: Worker::change_over_hubs,
-    at_endpoint: |endpoint, what| {
-        if what == OfEndpoint::Closed {
-            endpoint.worker.end_hub_streams(|other| std::ptr::eq(other, endpoint));
-        }
-    },
-    at_end: |worker, step| {
-        if step == OfWorker::Delivered {
-            worker.end_hub_streams(|_| true);
-        }
-    },
-    ..Protocol::NOTHING
-};
-
-impl Worker {
-    pub(crate) fn hub_streams(&self) -> &HubStreams {
-        self.states.get(&PROTOCOL)
-    }
 }
 
 impl HubStreams {

@@ -6,6 +6,7 @@
 
 pub(crate) mod fast_path;
 pub mod multi;
+pub(crate) mod protocol;
 pub mod queue;
 pub(crate) mod queue_callbacks;
 pub mod send;

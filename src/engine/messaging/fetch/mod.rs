@@ -5,5 +5,6 @@
 
 pub(crate) mod fast_path;
 pub(crate) mod pending_table;
+pub(crate) mod protocol;
 pub mod reply;
 pub mod request;

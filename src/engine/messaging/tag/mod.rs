@@ -6,4 +6,5 @@ pub(crate) mod multi_common;
 pub(crate) mod multi_recv;
 pub(crate) mod multi_send;
 pub mod probe;
+pub(crate) mod protocol;
 pub mod tag;

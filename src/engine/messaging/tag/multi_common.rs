@@ -7,99 +7,11 @@
 
 use crate::engine::base::status::Status;
 use crate::engine::core::request::buffer::Part;
-use crate::engine::core::request::inflight::Out;
-use crate::engine::core::request::operations::{Operation, PartOf};
 use crate::engine::core::request::request::{mark, Kind, Part as Of, Slot, Ticket, USER};
-use crate::engine::core::worker::protocol::Protocol;
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::messaging::tag::tag;
 use crate::engine::wire::ucxx_multi::Announced;
 use crossbeam_queue::ArrayQueue;
 use std::cell::RefCell;
-
-/// Of tag messages, the parts of multi-buffer transfers among them.
-const OPERATIONS: &[Operation] = &[
-    Operation { post: tag::post_send, describe: describe_tagged, ..Operation::of(Kind::TagSend) },
-    Operation { post: tag::post_sync_send, describe: describe_tagged, ..Operation::of(Kind::TagSendSync) },
-    Operation {
-        post: tag::post_receive,
-        cancel: tag::cancel_receive,
-        describe: describe_truncated,
-        ..Operation::of(Kind::TagRecv)
-    },
-    Operation {
-        post: tag::post_message_receive,
-        cancel: tag::cancel_receive,
-        dropped: |worker, _, queued, _| worker.drop_message(queued.message),
-        describe: describe_truncated,
-        ..Operation::of(Kind::TagMessageRecv)
-    },
-    Operation {
-        take_over: Some(|_, slot, _, endpoint, left| {
-            if let Some(endpoint) = endpoint {
-                endpoint.send_multi_from_ring(slot, left);
-            }
-        }),
-        cancel: Worker::cancel_multi,
-        ended: Worker::multi_ended,
-        describe: describe_multi,
-        ..Operation::of(Kind::TagSendMulti)
-    },
-    Operation {
-        take_over: Some(|worker, slot, _, endpoint, left| {
-            worker.start(slot, endpoint, left, Out::NOWHERE);
-            worker.recv_multi_from_ring(slot);
-        }),
-        cancel: Worker::cancel_multi,
-        ended: Worker::multi_ended,
-        describe: describe_multi,
-        ..Operation::of(Kind::TagRecvMulti)
-    },
-    Operation {
-        post: tag::post_send,
-        abandoned: Worker::keep_for_ucp,
-        part: Some(PART),
-        ..Operation::of(Kind::TagSendPart)
-    },
-    Operation {
-        cancel: tag::cancel_receive,
-        abandoned: Worker::keep_for_ucp,
-        part: Some(PART),
-        ..Operation::of(Kind::TagRecvPart)
-    },
-];
-
-const PART: PartOf = PartOf {
-    is_unwatched: Worker::is_unwatched_part,
-    ended: |worker, part, _, status| worker.multi_part_ended(part, status),
-};
-
-fn describe_tagged(slot: &Slot, _status: Status) -> String {
-    format!("{} of {} bytes, tag 0x{:x}", slot.kind.get().describe(), slot.length.get(), slot.tag.get())
-}
-
-fn describe_truncated(slot: &Slot, status: Status) -> String {
-    let what = slot.kind.get().describe();
-    match status {
-        Status::MESSAGE_TRUNCATED => format!("{what}: the message has {} bytes", slot.length.get()),
-        _ => what.to_owned(),
-    }
-}
-
-fn describe_multi(slot: &Slot, _status: Status) -> String {
-    let trouble = slot.with_multi(|multi| multi.trouble.take()).flatten();
-    let trouble = trouble.map_or(String::new(), |trouble| format!(": {trouble}"));
-    format!("{}, tag 0x{:x}{trouble}", slot.kind.get().describe(), slot.tag.get())
-}
-
-pub(crate) static PROTOCOL: Protocol =
-    Protocol { place: 0, of_worker: || Box::new(Multis::default()), operations: OPERATIONS, ..Protocol::NOTHING };
-
-impl Worker {
-    pub(crate) fn multis(&self) -> &Multis {
-        self.states.get(&PROTOCOL)
-    }
-}
 
 /// How many of them are kept.
 const KEPT: usize = 64;
@@ -211,7 +123,7 @@ impl Slot {
 /// Inside the gate.
 impl Worker {
     /// One of the parts of an operation has ended.
-    fn multi_part_ended(&self, part: &Slot, status: Status) {
+    pub(crate) fn multi_part_ended(&self, part: &Slot, status: Status) {
         match part.part.get() {
             Of::Heading(of) => {
                 if let Some(operation) = of.current() {
@@ -240,7 +152,7 @@ impl Worker {
     }
 
     /// UCP may go on writing where this part receives: what of that is the library's own memory stays until the end of the worker.
-    fn keep_for_ucp(&self, part: &Slot) {
+    pub(crate) fn keep_for_ucp(&self, part: &Slot) {
         if let Of::Heading(of) | Of::Frame(of, _) = part.part.get() {
             if let Some(operation) = of.current() {
                 // The other parts still need it.
@@ -250,7 +162,7 @@ impl Worker {
     }
 
     /// Nobody is told of this part's failure but by a flush.
-    fn is_unwatched_part(part: &Slot) -> bool {
+    pub(crate) fn is_unwatched_part(part: &Slot) -> bool {
         let Of::Frame(of, _) = part.part.get() else { return false };
         of.current().is_none_or(|operation| operation.callback.get().is_none() && operation.hold.get() & USER == 0)
     }
@@ -271,7 +183,7 @@ impl Worker {
     }
 
     /// Ends one before its time, as far as that is possible.
-    fn cancel_multi(&self, operation: &Slot, reason: Status) {
+    pub(crate) fn cancel_multi(&self, operation: &Slot, reason: Status) {
         let parts = |slot: &Slot| slot.is_part_of(operation);
         if operation.kind.get() == Kind::TagRecvMulti {
             operation.reason.set(reason.0);

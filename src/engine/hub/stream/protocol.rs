@@ -1,0 +1,43 @@
+//! Chunks between hubs of two processes, as the core sees them.
+
+use crate::engine::core::channel::message::Sort;
+use crate::engine::core::channel::receivers::Receiver;
+use crate::engine::core::worker::protocol::{OfEndpoint, OfWorker, Protocol, Turn};
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::hub::stream::registry::HubStreams;
+
+pub(crate) static PROTOCOL: Protocol = Protocol {
+    place: 6,
+    of_worker: || Box::new(HubStreams::default()),
+    receives: &[Receiver {
+        sort: Sort::Hub,
+        wants: |_, _| true,
+        hand_over: |worker, slot, _| match worker.endpoint_numbered(slot.inbound().connection) {
+            Some(endpoint) => worker.hand_over_to_hub(slot, endpoint),
+            None => worker.message_gone(slot),
+        },
+        ..Receiver::NOBODY
+    }],
+    turn: Turn::Last,
+    pass: Worker::tend_hub_streams,
+    // Without streams a mark may have been left by the last one, which nobody takes away.
+    is_due: |worker| worker.attention.get() & PROTOCOL.bit() != 0 && worker.hub_streams().is_due(),
+    thread_changed: Worker::change_over_hubs,
+    at_endpoint: |endpoint, what| {
+        if what == OfEndpoint::Closed {
+            endpoint.worker.end_hub_streams(|other| std::ptr::eq(other, endpoint));
+        }
+    },
+    at_end: |worker, step| {
+        if step == OfWorker::Delivered {
+            worker.end_hub_streams(|_| true);
+        }
+    },
+    ..Protocol::NOTHING
+};
+
+impl Worker {
+    pub(crate) fn hub_streams(&self) -> &HubStreams {
+        self.states.get(&PROTOCOL)
+    }
+}

@@ -1,0 +1,94 @@
+//! Tag messages, as the core sees them.
+
+use crate::engine::base::status::Status;
+use crate::engine::core::request::inflight::Out;
+use crate::engine::core::request::operations::{Operation, PartOf};
+use crate::engine::core::request::request::{Kind, Slot};
+use crate::engine::core::worker::protocol::Protocol;
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::messaging::tag::multi_common::Multis;
+use crate::engine::messaging::tag::tag;
+
+/// The parts of multi-buffer transfers are among them.
+const OPERATIONS: &[Operation] = &[
+    Operation { post: tag::post_send, describe: describe_tagged, ..Operation::of(Kind::TagSend) },
+    Operation { post: tag::post_sync_send, describe: describe_tagged, ..Operation::of(Kind::TagSendSync) },
+    Operation {
+        post: tag::post_receive,
+        cancel: tag::cancel_receive,
+        describe: describe_truncated,
+        ..Operation::of(Kind::TagRecv)
+    },
+    Operation {
+        post: tag::post_message_receive,
+        cancel: tag::cancel_receive,
+        dropped: |worker, _, queued, _| worker.drop_message(queued.message),
+        describe: describe_truncated,
+        ..Operation::of(Kind::TagMessageRecv)
+    },
+    Operation {
+        take_over: Some(|_, slot, _, endpoint, left| {
+            if let Some(endpoint) = endpoint {
+                endpoint.send_multi_from_ring(slot, left);
+            }
+        }),
+        cancel: Worker::cancel_multi,
+        ended: Worker::multi_ended,
+        describe: describe_multi,
+        ..Operation::of(Kind::TagSendMulti)
+    },
+    Operation {
+        take_over: Some(|worker, slot, _, endpoint, left| {
+            worker.start(slot, endpoint, left, Out::NOWHERE);
+            worker.recv_multi_from_ring(slot);
+        }),
+        cancel: Worker::cancel_multi,
+        ended: Worker::multi_ended,
+        describe: describe_multi,
+        ..Operation::of(Kind::TagRecvMulti)
+    },
+    Operation {
+        post: tag::post_send,
+        abandoned: Worker::keep_for_ucp,
+        part: Some(PART),
+        ..Operation::of(Kind::TagSendPart)
+    },
+    Operation {
+        cancel: tag::cancel_receive,
+        abandoned: Worker::keep_for_ucp,
+        part: Some(PART),
+        ..Operation::of(Kind::TagRecvPart)
+    },
+];
+
+const PART: PartOf = PartOf {
+    is_unwatched: Worker::is_unwatched_part,
+    ended: |worker, part, _, status| worker.multi_part_ended(part, status),
+};
+
+fn describe_tagged(slot: &Slot, _status: Status) -> String {
+    format!("{} of {} bytes, tag 0x{:x}", slot.kind.get().describe(), slot.length.get(), slot.tag.get())
+}
+
+fn describe_truncated(slot: &Slot, status: Status) -> String {
+    let what = slot.kind.get().describe();
+    match status {
+        Status::MESSAGE_TRUNCATED => format!("{what}: the message has {} bytes", slot.length.get()),
+        _ => what.to_owned(),
+    }
+}
+
+fn describe_multi(slot: &Slot, _status: Status) -> String {
+    let trouble = slot.with_multi(|multi| multi.trouble.take()).flatten();
+    let trouble = trouble.map_or(String::new(), |trouble| format!(": {trouble}"));
+    format!("{}, tag 0x{:x}{trouble}", slot.kind.get().describe(), slot.tag.get())
+}
+
+pub(crate) static PROTOCOL: Protocol =
+    Protocol { place: 0, of_worker: || Box::new(Multis::default()), operations: OPERATIONS, ..Protocol::NOTHING };
+
+impl Worker {
+    pub(crate) fn multis(&self) -> &Multis {
+        self.states.get(&PROTOCOL)
+    }
+}

@@ -1,0 +1,47 @@
+//! What waits for windows on a worker, as the core sees it.
+
+use crate::engine::base::clock;
+use crate::engine::core::request::operations::Operation;
+use crate::engine::core::request::request::Kind;
+use crate::engine::core::worker::protocol::{OfWorker, Protocol, Turn};
+use crate::engine::core::worker::worker::Worker;
+use crate::engine::window::lock_request::LockWait;
+use crate::engine::window::pending_requests::WindowEnds;
+use std::cell::RefCell;
+
+/// What waits for windows on a worker: locks, and other requests.
+pub(crate) static PROTOCOL: Protocol = Protocol {
+    place: 5,
+    operations: &[
+        Operation { cancel: Worker::cancel_lock, ..Operation::of(Kind::WindowLock) },
+        Operation { cancel: Worker::cancel_window_request, ..Operation::of(Kind::Window) },
+    ],
+    of_worker: || Box::new(Waiting::default()),
+    turn: Turn::Middle,
+    pass: |worker| worker.look_for_window_ends() + worker.look_for_locks(clock::now_ns()),
+    is_due: |worker| worker.window_ends().is_due(),
+    next_look: Worker::next_look_for_locks,
+    at_end: |worker, step| {
+        if step == OfWorker::Cancels {
+            worker.cancel_locks(|_| true);
+            worker.cancel_window_requests();
+        }
+    },
+    ..Protocol::NOTHING
+};
+
+#[derive(Default)]
+struct Waiting {
+    locks: RefCell<Vec<LockWait>>,
+    requests: WindowEnds,
+}
+
+impl Worker {
+    pub(crate) fn lock_waits(&self) -> &RefCell<Vec<LockWait>> {
+        &self.states.get::<Waiting>(&PROTOCOL).locks
+    }
+
+    pub(crate) fn window_ends(&self) -> &WindowEnds {
+        &self.states.get::<Waiting>(&PROTOCOL).requests
+    }
+}
