@@ -68,6 +68,10 @@ static void dies(ucxx_context_t *context, const ucxx_memory_t *memory, const way
 int main(int argc, char **argv) {
   test_begin("rma_user_death", 120);
   if (argc > 2) live(victim_channel(argv[1]), argv[2]);
+  ucxx_version_t version = UCXX_VERSION_INIT;
+  CHECK_OK(ucxx_version_query(&version));
+  if (version.ucx_major == 1 && version.ucx_minor == 13)
+    test_skip("UCX 1.13 crashes in its own answers to puts and gets where memory was used before: see docs/registered-memory.md");
   for (int allocated = 0; allocated < 2; allocated++)
     for (int way = 0; way < WAYS; way++) {
       ucxx_context_params_t context_params = UCXX_CONTEXT_PARAMS_INIT;

@@ -113,7 +113,7 @@ for file in by-make/opt/ucxx/lib/libucxx_rs.{a,so} by-make/opt/ucxx/bin/*; do
     ! grep -aqF "$place" "$file" || fail "$file tells where it was built: $(grep -aoE "$place[[:print:]]*" "$file" | head -n 1)"
   done
 done
-grep -aq 'src/engine/worker' by-make/opt/ucxx/lib/libucxx_rs.so || fail "the library names no source file at all"
+grep -aq 'src/engine/core/worker' by-make/opt/ucxx/lib/libucxx_rs.so || fail "the library names no source file at all"
 ok "nothing tells where it was built"
 
 # --- a moved tree, used by pkg-config and CMake
