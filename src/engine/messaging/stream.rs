@@ -29,9 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const OPERATIONS: &[Operation] = &[
     Operation {
         post: |_, slot, queued, endpoint| {
-            let mut param = Param::new(slot);
-            param.memory_type(queued.memory_type);
-            param.scattered(queued.scattered);
+            let param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
             let to_ucp = |to: &Endpoint| to.stream_to_ucp(queued.buffer, queued.count, &param);
             endpoint.map_or(std::ptr::null_mut(), to_ucp)
         },

@@ -27,9 +27,7 @@ const OPERATIONS: &[Operation] = &[
 ];
 
 fn post_by_key(_: &Worker, slot: &Slot, queued: &Queued, _: Option<&Endpoint>) -> sys::ucs_status_ptr_t {
-    let mut param = Param::new(slot);
-    param.memory_type(queued.memory_type);
-    param.scattered(queued.scattered);
+    let param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
     // SAFETY: the operation's own reference.
     let key = unsafe { &*queued.rkey.cast::<Rkey>() };
     key.post(slot, slot.kind.get(), queued.buffer, queued.count, queued.tag, &param)

@@ -282,30 +282,26 @@ pub(crate) unsafe extern "C" fn on_message_otherwise(
     let answer = std::panic::catch_unwind(|| {
         // SAFETY: as in `on_message`.
         let (worker, param) = unsafe { (&*arg.cast::<Worker>(), &*param) };
-        let named = param.recv_attr & u64::from(sys::UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
-        let reply = if named { param.reply_ep } else { std::ptr::null_mut() };
+        let arrived = Arrived::new(data, length, param);
         // SAFETY: valid for the length of the handler.
         let header = unsafe { bytes(header, header_length) };
-        let has = |attribute: sys::ucp_am_recv_attr_t| param.recv_attr & u64::from(attribute) != 0;
-        if header_length == 0 && !has(sys::UCP_AM_RECV_ATTR_FLAG_RNDV) {
+        if header_length == 0 && !arrived.waits {
             // SAFETY: valid for the length of the handler.
-            return worker.packed_came(unsafe { bytes(data, length) }, reply);
+            return worker.packed_came(unsafe { bytes(data, length) }, arrived.from);
         }
         let decoded = Header::decode(header);
         if let Ok(decoded @ Header { kind: Kind::Message | Kind::Multi | Kind::Ask | Kind::Answer, .. }) = &decoded {
-            let (waits, holdable) = (has(sys::UCP_AM_RECV_ATTR_FLAG_RNDV), has(sys::UCP_AM_RECV_ATTR_FLAG_DATA));
-            let arrived = Arrived { data, length, waits, holdable, from: reply };
             return match decoded.kind {
                 Kind::Answer => (worker.receivers.answers.otherwise)(worker, decoded, &header[HEADER..], &arrived),
                 _ => worker.take_in(decoded, None, &header[HEADER..], &arrived),
             };
         }
-        if has(sys::UCP_AM_RECV_ATTR_FLAG_RNDV) {
+        if arrived.waits {
             complain("a rendezvous");
             return sys::UCS_ERR_UNSUPPORTED;
         }
         // SAFETY: valid for the length of the handler.
-        worker.message_came(decoded, unsafe { bytes(data, length) }, reply);
+        worker.message_came(decoded, unsafe { bytes(data, length) }, arrived.from);
         sys::UCS_OK
     });
     answer.unwrap_or(sys::UCS_OK)

@@ -124,7 +124,12 @@ impl Worker {
 
     /// At the end of the worker. Inside the gate.
     pub(crate) fn drop_handlers(&self) {
-        self.am_handlers.clear().into_iter().for_each(|handler| self.drop_handler(handler));
+        self.drop_all(self.am_handlers.clear());
+    }
+
+    /// Lets go of these. Inside the gate.
+    pub(crate) fn drop_all<F>(&self, handlers: Vec<Rc<Handler<F>>>) {
+        handlers.into_iter().for_each(|handler| self.drop_handler(handler));
     }
 
     /// Lets go of a handler that has returned, or was replaced. Inside the gate.

@@ -352,10 +352,8 @@ impl Worker {
         queued: &Queued,
         done: OnPulled,
     ) -> sys::ucs_status_ptr_t {
-        let mut param = Param::new(slot);
+        let mut param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
         param.pull(Some(done));
-        param.memory_type(queued.memory_type);
-        param.scattered(queued.scattered);
         // SAFETY: a live worker inside its gate, a descriptor of its own that is used once; the caller keeps the buffers.
         unsafe { sys::ucp_am_recv_data_nbx(self.ucp(), data, queued.buffer, queued.count, param.as_ptr()) }
     }

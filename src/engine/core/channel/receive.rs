@@ -36,6 +36,21 @@ pub(crate) struct Arrived {
     pub(crate) from: sys::ucp_ep_h,
 }
 
+impl Arrived {
+    /// As UCP's handler is told of it.
+    pub(crate) fn new(data: *mut c_void, length: usize, param: &sys::ucp_am_recv_param_t) -> Self {
+        let has = |attribute: sys::ucp_am_recv_attr_t| param.recv_attr & u64::from(attribute) != 0;
+        let named = has(sys::UCP_AM_RECV_ATTR_FIELD_REPLY_EP);
+        Arrived {
+            data,
+            length,
+            waits: has(sys::UCP_AM_RECV_ATTR_FLAG_RNDV),
+            holdable: has(sys::UCP_AM_RECV_ATTR_FLAG_DATA),
+            from: if named { param.reply_ep } else { std::ptr::null_mut() },
+        }
+    }
+}
+
 /// Messages whose handlers are due. Belongs to whoever is inside the worker's gate.
 #[derive(Default)]
 pub(crate) struct Inbox {

@@ -20,6 +20,15 @@ impl Param {
         param
     }
 
+    /// The same, with what there is to say of the buffer: its memory, and whether it is a list of parts.
+    #[inline(always)]
+    pub(crate) fn of_buffer(slot: &Slot, memory_type: Option<sys::ucs_memory_type_t>, scattered: bool) -> Self {
+        let mut param = Self::new(slot);
+        param.memory_type(memory_type);
+        param.scattered(scattered);
+        param
+    }
+
     #[inline(always)]
     fn without_request() -> Self {
         let mut param = Param(MaybeUninit::uninit());

@@ -100,8 +100,8 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     },
     at_end: |worker, step| {
         if step == OfWorker::DropsHandlers {
-            worker.multi_handlers().clear().into_iter().for_each(|handler| worker.drop_handler(handler));
-            worker.queue_handlers().clear().into_iter().for_each(|handler| worker.drop_handler(handler));
+            worker.drop_all(worker.multi_handlers().clear());
+            worker.drop_all(worker.queue_handlers().clear());
         }
     },
     ..Protocol::NOTHING

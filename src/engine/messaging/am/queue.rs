@@ -98,16 +98,14 @@ pub struct Cover<'a> {
 }
 
 /// A message has come in for an endpoint's queue, or for a handler that it names.
-static CAME: Work = Work {
-    run: |worker, payload| {
-        if let Payload::MessageFor(message, handler, from) = payload {
-            let handler = handler.and_then(|handler| handler.downcast::<Handler<MultiHandler>>().ok());
-            worker.queue_message_came(message, handler, from);
-        }
-    },
-    too_late: |worker, payload| (CAME.run)(worker, payload),
-    comes_before_bye: false,
-};
+static CAME: Work = Work { run: came, too_late: came, comes_before_bye: false };
+
+fn came(worker: &Worker, payload: Payload) {
+    if let Payload::MessageFor(message, handler, from) = payload {
+        let handler = handler.and_then(|handler| handler.downcast::<Handler<MultiHandler>>().ok());
+        worker.queue_message_came(message, handler, from);
+    }
+}
 
 /// There are messages in its queue, and receives that wait for some.
 static WAITS: Work = Work {
@@ -411,12 +409,7 @@ pub(crate) unsafe extern "C" fn on_foreign(
     let answer = std::panic::catch_unwind(|| {
         // SAFETY: the worker, which outlives UCP's, whose gate we are in, and a message that is valid during the call.
         let (worker, param, header) = unsafe { (&*arg.cast::<Worker>(), &*param, bytes(header, header_length)) };
-        let has = |attribute: u64| param.recv_attr & attribute != 0;
-        let named = has(sys::UCP_AM_RECV_ATTR_FIELD_REPLY_EP.into());
-        let (waits, holdable) =
-            (has(sys::UCP_AM_RECV_ATTR_FLAG_RNDV.into()), has(sys::UCP_AM_RECV_ATTR_FLAG_DATA.into()));
-        let from = if named { param.reply_ep } else { std::ptr::null_mut() };
-        worker.queued_came(header, &Arrived { data, length, waits, holdable, from })
+        worker.queued_came(header, &Arrived::new(data, length, param))
     });
     answer.unwrap_or(sys::UCS_OK)
 }

@@ -107,7 +107,7 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     },
     at_end: |worker, step| {
         if step == OfWorker::DropsHandlers {
-            worker.fetch_handlers().clear().into_iter().for_each(|handler| worker.drop_handler(handler));
+            worker.drop_all(worker.fetch_handlers().clear());
         }
     },
     ..Protocol::NOTHING

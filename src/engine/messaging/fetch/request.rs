@@ -76,19 +76,17 @@ impl Asked {
 }
 
 /// The answer to a fetch has come that needs buffers.
-static ANSWERED: Work = Work {
-    run: |worker, payload| {
-        if let Payload::Message(fetch, message) = payload {
-            // SAFETY: a slot of ours that came with the event.
-            let message = unsafe { &*message.0 };
-            if !worker.make_room(fetch, message) {
-                worker.message_gone(message);
-            }
+static ANSWERED: Work = Work { run: answered, too_late: answered, comes_before_bye: false };
+
+fn answered(worker: &Worker, payload: Payload) {
+    if let Payload::Message(fetch, message) = payload {
+        // SAFETY: a slot of ours that came with the event.
+        let message = unsafe { &*message.0 };
+        if !worker.make_room(fetch, message) {
+            worker.message_gone(message);
         }
-    },
-    too_late: |worker, payload| (ANSWERED.run)(worker, payload),
-    comes_before_bye: false,
-};
+    }
+}
 
 impl Endpoint {
     /// Asks the peer's handler for what it has to say.

@@ -1,18 +1,25 @@
 //! Tag messages, as the core sees them.
 
 use crate::engine::base::status::Status;
+use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operations::{Operation, PartOf};
 use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::worker::protocol::Protocol;
+use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::messaging::tag::multi_common::Multis;
-use crate::engine::messaging::tag::tag;
+use crate::engine::messaging::tag::tag::{self, Mode};
+use crate::sys;
 
 /// The parts of multi-buffer transfers are among them.
 const OPERATIONS: &[Operation] = &[
-    Operation { post: tag::post_send, describe: describe_tagged, ..Operation::of(Kind::TagSend) },
-    Operation { post: tag::post_sync_send, describe: describe_tagged, ..Operation::of(Kind::TagSendSync) },
+    Operation { post: post_local, describe: describe_tagged, ..Operation::of(Kind::TagSend) },
+    Operation {
+        post: |_, slot, queued, to| tag::post_send(Mode::Synchronous, slot, queued, to),
+        describe: describe_tagged,
+        ..Operation::of(Kind::TagSendSync)
+    },
     Operation {
         post: tag::post_receive,
         cancel: tag::cancel_receive,
@@ -48,7 +55,7 @@ const OPERATIONS: &[Operation] = &[
         ..Operation::of(Kind::TagRecvMulti)
     },
     Operation {
-        post: tag::post_send,
+        post: post_local,
         abandoned: Worker::keep_for_ucp,
         part: Some(PART),
         ..Operation::of(Kind::TagSendPart)
@@ -60,6 +67,10 @@ const OPERATIONS: &[Operation] = &[
         ..Operation::of(Kind::TagRecvPart)
     },
 ];
+
+fn post_local(_: &Worker, slot: &Slot, queued: &Queued, to: Option<&Endpoint>) -> sys::ucs_status_ptr_t {
+    tag::post_send(Mode::Local, slot, queued, to)
+}
 
 const PART: PartOf = PartOf {
     is_unwatched: Worker::is_unwatched_part,

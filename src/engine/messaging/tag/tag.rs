@@ -38,6 +38,26 @@ impl Mode {
             Mode::Synchronous => Kind::TagSendSync,
         }
     }
+
+    /// # Safety
+    /// An open endpoint of a live worker, inside its gate; the caller keeps the buffer, the worker the slot that `param` names.
+    #[inline(always)]
+    unsafe fn give_to_ucp(
+        self,
+        to: sys::ucp_ep_h,
+        buffer: *const c_void,
+        count: usize,
+        tag: u64,
+        param: &Param,
+    ) -> sys::ucs_status_ptr_t {
+        // SAFETY: as for this function.
+        unsafe {
+            match self {
+                Mode::Local => sys::ucp_tag_send_nbx(to, buffer, count, tag, param.as_ptr()),
+                Mode::Synchronous => sys::ucp_tag_send_sync_nbx(to, buffer, count, tag, param.as_ptr()),
+            }
+        }
+    }
 }
 
 impl Endpoint {
@@ -118,15 +138,9 @@ impl Endpoint {
         }
         let slot = inside.take_slot();
         slot.prepare(mode.kind());
-        let mut param = Param::new(slot);
-        param.memory_type(memory_type);
+        let param = Param::of_buffer(slot, memory_type, false);
         // SAFETY: a live endpoint inside its worker's gate; the caller keeps the buffer, the worker the slot.
-        let posted = unsafe {
-            match mode {
-                Mode::Local => sys::ucp_tag_send_nbx(self.ucp.get(), buffer, length, tag, param.as_ptr()),
-                Mode::Synchronous => sys::ucp_tag_send_sync_nbx(self.ucp.get(), buffer, length, tag, param.as_ptr()),
-            }
-        };
+        let posted = unsafe { mode.give_to_ucp(self.ucp.get(), buffer, length, tag, &param) };
         inside.submitted(slot, posted, Submission { endpoint: Some(self), params, length: length as u64, tag }, out)
     }
 
@@ -150,10 +164,8 @@ impl Endpoint {
             let length: usize = parts.iter().map(|part| part.length).sum();
             let slot = inside.take_slot();
             slot.prepare(Kind::TagSend);
-            let mut param = Param::new(slot);
-            param.memory_type(memory_type);
             let (buffer, count, scattered) = describe_parts(slot, parts);
-            param.scattered(scattered);
+            let param = Param::of_buffer(slot, memory_type, scattered);
             // SAFETY: as in send_now; the list of parts lies in the slot.
             let posted = unsafe { sys::ucp_tag_send_nbx(self.ucp.get(), buffer, count, tag, param.as_ptr()) };
             inside.submitted(slot, posted, Submission { endpoint: Some(self), params, length: length as u64, tag }, out)
@@ -276,11 +288,9 @@ impl Worker {
         let memory_type = memory_type_of(self, parts, params)?;
         let slot = self.take_slot();
         slot.prepare(kind);
-        let mut param = Param::new(slot);
-        param.receive(Some(on_received));
-        param.memory_type(memory_type);
         let (buffer, count, scattered) = describe_parts(slot, parts);
-        param.scattered(scattered);
+        let mut param = Param::of_buffer(slot, memory_type, scattered);
+        param.receive(Some(on_received));
         let posted = call(buffer, count, param.as_ptr());
         self.submitted(slot, posted, Submission { endpoint: params.source(), params, length: 0, tag: 0 }, out)
     }
@@ -288,24 +298,11 @@ impl Worker {
 
 // What the core calls for tag messages that come out of the ring, or out of a queue: see `Operation`.
 
-/// What UCP is told of an operation that was handed over.
-fn param_of(slot: &Slot, queued: &Queued) -> Param {
-    let mut param = Param::new(slot);
-    param.memory_type(queued.memory_type);
-    param.scattered(queued.scattered);
-    param
-}
-
-pub(crate) fn post_send(_: &Worker, slot: &Slot, queued: &Queued, to: Option<&Endpoint>) -> sys::ucs_status_ptr_t {
-    let (param, to) = (param_of(slot, queued), to.map_or(std::ptr::null_mut(), |to| to.ucp.get()));
+pub(crate) fn post_send(mode: Mode, slot: &Slot, queued: &Queued, to: Option<&Endpoint>) -> sys::ucs_status_ptr_t {
+    let param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
+    let to = to.map_or(std::ptr::null_mut(), |to| to.ucp.get());
     // SAFETY: inside the gate of a live worker, on an open endpoint; the caller keeps the buffer, the worker the slot.
-    unsafe { sys::ucp_tag_send_nbx(to, queued.buffer, queued.count, queued.tag, param.as_ptr()) }
-}
-
-pub(crate) fn post_sync_send(_: &Worker, slot: &Slot, queued: &Queued, to: Option<&Endpoint>) -> sys::ucs_status_ptr_t {
-    let (param, to) = (param_of(slot, queued), to.map_or(std::ptr::null_mut(), |to| to.ucp.get()));
-    // SAFETY: as in `post_send`.
-    unsafe { sys::ucp_tag_send_sync_nbx(to, queued.buffer, queued.count, queued.tag, param.as_ptr()) }
+    unsafe { mode.give_to_ucp(to, queued.buffer, queued.count, queued.tag, &param) }
 }
 
 pub(crate) fn post_receive(
@@ -314,7 +311,7 @@ pub(crate) fn post_receive(
     queued: &Queued,
     _: Option<&Endpoint>,
 ) -> sys::ucs_status_ptr_t {
-    let mut param = param_of(slot, queued);
+    let mut param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
     param.receive(Some(on_received));
     let Queued { buffer, count, tag, tag_mask, .. } = *queued;
     // SAFETY: as in `post_send`.
@@ -327,7 +324,7 @@ pub(crate) fn post_message_receive(
     queued: &Queued,
     _: Option<&Endpoint>,
 ) -> sys::ucs_status_ptr_t {
-    let mut param = param_of(slot, queued);
+    let mut param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
     param.receive(Some(on_received));
     // SAFETY: as in `post_send`; a message is handed over once.
     unsafe { sys::ucp_tag_msg_recv_nbx(worker.ucp(), queued.buffer, queued.count, queued.message, param.as_ptr()) }
