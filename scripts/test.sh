@@ -252,18 +252,24 @@ done
 mkdir -p "$target_dir"
 rm -f "$failed_words"
 : > "$ended_by_ucx"
-summary=()
+summary=() reasons=()
 failed=0
+step_said=$target_dir/step-said
+# How tools, compilers and our own programs begin what they have against something.
+reason='^ *(error|warning: unused|VIOLATION|FAIL|FAILED|FATAL|Error|ERROR|AssertionError)|panicked at|\*\*\*(Failed|Timeout|Exception)|^test .* FAILED|: error:|WARNING: ThreadSanitizer'
 for step in "${selected[@]}"; do
   say "=== $step"
   started=$SECONDS
   # Not in a condition: a shell function called there runs on after an error.
   set +e
-  (set -euo pipefail; "step_$step")
-  status=$?
+  (set -euo pipefail; "step_$step") 2>&1 | tee "$step_said"
+  status=${PIPESTATUS[0]}
   set -e
   verdict=PASS
-  [ "$status" -eq 0 ] || verdict=FAIL failed=$((failed + 1))
+  if [ "$status" -ne 0 ]; then
+    verdict=FAIL failed=$((failed + 1))
+    reasons+=("$(grep -aE "$reason" "$step_said" | head -n 6 | cut -c 1-160 || true)")
+  fi
   summary+=("$(printf '%-4s  %-12s %4d s' "$verdict" "$step" $((SECONDS - started)))")
   say "--- ${summary[-1]}"
 done
@@ -273,5 +279,7 @@ printf '%s\n' "${summary[@]}"
 say "$((${#summary[@]} - failed)) passed, $failed failed"
 [ ! -s "$failed_words" ] || { say "what tests said that failed:"; tail -n 150 "$failed_words"; }
 cat "$ended_by_ucx"
+# In few words at the very end, for who has only that.
+[ "$failed" -eq 0 ] || printf '%s\n' "${reasons[@]}"
 [ "$(wc -l < "$ended_by_ucx")" -le "$most_ended" ] || { say "UCX may end $most_ended of them"; failed=1; }
 [ "$failed" -eq 0 ]

@@ -47,7 +47,7 @@ pub struct ucxx_endpoint_params {
     pub connect_timeout_ns: u64,
     /// Give the peer up, with TIMED_OUT, when it stays silent this long while something of the endpoint's is under way: a send, a
     /// flush, or a receive that names it in `source`; 0 for never. For stopped processes and cut links; a process that has ended is
-    /// noticed without it. Noticed within one and a half times it. Peers answer when they make progress: choose it longer than they
+    /// noticed without it. Noticed within one and a half times it, and up to five seconds later while the connection is still being made. Peers answer when they make progress: choose it longer than they
     /// may go without. Time in which this side makes no progress is not counted, but for half of it. Only workers of this library can be asked. A peer
     /// that was only stopped may go on reading the buffer of a large send after the send has ended here.
     pub liveness_ns: u64,

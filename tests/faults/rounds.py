@@ -350,15 +350,23 @@ class Round:
                     other.call("status", ep=next(iter(other.mesh.values())))
                     raise Violation("survivors", f"{actor.name}: its endpoint to {other.name} has ended with {status}", actor)
 
+    def among(self):
+        return [(actor, endpoint, other) for actor in self.survivors for other, endpoint in actor.mesh.items()]
+
+    def survivors_talk(self):
+        """Before they wait for each other's answers, which a FIFO that has stopped would keep back."""
+        group, late = self.exchange(self.among(), sizes=(8,))
+        if late:
+            self.silent(group, late)
+
     def talk(self):
         """Among survivors, and with a process that is new."""
-        among = [(actor, endpoint, other) for actor in self.survivors for other, endpoint in actor.mesh.items()]
         transports = self.survivors[0].transports
         fresh = self.guest("fresh", transports, prefix=self.pool.prefix)
         pairs = [(actor, *self.connect(actor, fresh)) for actor in self.survivors]
         lines = [(actor, here, fresh) for actor, here, _ in pairs] + [(fresh, there, actor) for actor, _, there in pairs]
         began = time.monotonic()
-        group, late = self.exchange(among + lines)
+        group, late = self.exchange(self.among() + lines)
         if late:
             self.silent(group, late)
         self.figures["talk"] = time.monotonic() - began

@@ -442,6 +442,8 @@ def hub_cut_link(r):
     for actor in r.involve():
         here, there = r.join(actor, peer, **({"liveness": int(liveness / NANO)} if liveness else {}))
         places.append((actor, here, there, r.group()))
+        # A connection that is still being made takes its time to be given up.
+        r.greet_ends(actor, here, peer, there)
         peer.call("recv", group=places[-1][3], count=1, size=8, tag=8, **{"from": there})
         for sends in ("survivor", "peer"):
             flow = Flow(r, work, actor, peer, sends=sends)
@@ -450,9 +452,9 @@ def hub_cut_link(r):
     for flow in flows:
         flow.start()
     r.pause()
-    since = r.now(peer)
     network.cut(how)
     try:
+        since = r.now(peer)
         for actor, here, _, group in places:
             # Something is outstanding, whatever the streams wait for.
             actor.call("send", ep=here, group=group, count=1, size=8, tag=8, sync=1, sender=actor.number)

@@ -98,11 +98,17 @@ def others(r, owner, memory):
     return [User(r, actor, actor.mesh[owner], memory) for actor in r.random.sample(among, r.choose("others", (0, 1, 2)))]
 
 
-def undisturbed(r, users):
+def settled(r, users):
     for user in users:
         user.results()
+    r.survivors_talk()
     for user in users:
         r.drained(user.actor, user.group)
+
+
+def undisturbed(r, users):
+    settled(r, users)
+    for user in users:
         user.memory.arrived(user, exact=True)
 
 
@@ -122,10 +128,8 @@ def afterwards(r):
         users = [User(r, actor, actor.mesh[owner], memory) for actor in rest]
         for user in users:
             user.post(("put", "get", "add"))
-        try:
-            undisturbed(r, users)
-        finally:
-            memory.check(exact=True)
+        undisturbed(r, users)
+        memory.check(exact=True)
 
 
 @scenario()
@@ -180,13 +184,6 @@ def kill_memory_user(r):
     for *_, memory in places:
         memory.check()
     afterwards(r)
-
-
-def settled(r, users):
-    for user in users:
-        user.results()
-    for user in users:
-        r.drained(user.actor, user.group)
 
 
 @scenario()

@@ -88,7 +88,7 @@ def cut_link(r):
         else:
             r.rest(2)
         # While it is cut: those on this side talk to each other.
-        r.greet([(actor, endpoint, other) for actor in r.survivors for other, endpoint in actor.mesh.items()])
+        r.greet(r.among())
     finally:
         network.restore(how)
     for actor, here, there, group in places:

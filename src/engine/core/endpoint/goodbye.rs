@@ -112,7 +112,9 @@ impl Endpoint {
         if self.phase() == Phase::Open && status == Status::CONNECTION_RESET {
             self.cancel_watchers(status);
         }
-        let later = self.phase() == Phase::Open && !self.has_let_go(clock::now_ns());
+        // Over a socket nothing that has begun comes on from a peer that has gone silent.
+        let is_cut_off = status == Status::TIMED_OUT && self.is_remote();
+        let later = self.phase() == Phase::Open && !is_cut_off && !self.has_let_go(clock::now_ns());
         if later && self.closing.parting.leaving.get().is_none() {
             self.closing.parting.leaving.set(Some(status));
         }
