@@ -30,11 +30,11 @@ under_valgrind() {
   cmake -Uucxx_rs_DIR -S tests/c -B "$target_dir/valgrind" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_PREFIX_PATH="$stage" \
     -DUCXX_RS_TESTS_WRAPPER="valgrind;$(IFS=';'; printf '%s' "${options[*]}")" >/dev/null &&
     cmake --build "$target_dir/valgrind" --parallel "$jobs" &&
-    # Not for valgrind: cycles, win_cycles and load_often count the mappings of the process, exit_order ends with what it holds, fork_child and win_fork leave behind what they inherited, version_log wants
-    # an empty stderr, starved mounts and limits what valgrind needs, limits has hundreds of thousands of requests, wakeup is limited to a time that valgrind exceeds, and
+    # Not for valgrind: endpoint_cycles, window_cycles and library_load_often count the mappings of the process, exit_order ends with what it holds, fork_child and window_fork leave behind what they inherited, version_log wants
+    # an empty stderr, resources_exhausted mounts and limits what valgrind needs, limits has hundreds of thousands of requests, wakeup is limited to a time that valgrind exceeds, and
     # hub_alloc and its like count allocations in the place of the C library's functions, where valgrind is.
     ctest --test-dir "$target_dir/valgrind" --output-on-failure --no-tests=error -j "$jobs" \
-      --exclude-regex '^(cycles|win_cycles|load_often|exit_order|fork_child|win_fork|version_log|starved|limits|wakeup|(hub|hub_stream|win|iov)_alloc)\.' --timeout 1800 </dev/null
+      --exclude-regex '^(endpoint_cycles|window_cycles|library_load_often|exit_order|fork_child|window_fork|version_log|resources_exhausted|limits|wakeup|(hub|hub_stream|window|iov)_alloc)\.' --timeout 1800 </dev/null
 }
 
 examples_under_valgrind() { # UCX version
@@ -57,7 +57,7 @@ cycles() { # UCX version; the system's without
   local transports libraries=''
   if [ $# -gt 0 ]; then libraries=$(scripts/ucx_wheel.sh "$1") || return 1; fi
   for transports in posix,cma,self tcp,self all; do
-    LD_LIBRARY_PATH=${libraries:-${LD_LIBRARY_PATH-}} UCX_TLS=$transports "$suites/tests/c/cycles" 10000 || return 1
+    LD_LIBRARY_PATH=${libraries:-${LD_LIBRARY_PATH-}} UCX_TLS=$transports "$suites/tests/c/endpoint_cycles" 10000 || return 1
   done
 }
 

@@ -99,9 +99,9 @@ check() { # name, sources; 77 is a skip, whose reason the program tells
   esac
 }
 
-check cuda_hub tests/cuda/cuda_hub.c tests/c/test_util.c
-check cuda_frames tests/cuda/cuda_frames.c tests/c/test_util.c
-check cuda_faults tests/cuda/cuda_faults.c tests/c/test_util.c
+check cuda_hub tests/cuda/cuda_hub.c tests/c/common/test_util.c
+check cuda_frames tests/cuda/cuda_frames.c tests/c/common/test_util.c
+check cuda_faults tests/cuda/cuda_faults.c tests/c/common/test_util.c
 check cuda_pipeline c_examples/cuda_pipeline.c
 
 figures() { # name, options

@@ -62,9 +62,9 @@ threaded() { # source, build folder, tests, programs...
 transports=shm
 [ -z "${UCXX_TEST_WHOLE:-}" ] || transports='(shm|tcp)'
 over_transports=(progress_thread progress_thread_queue progress_thread_calls progress_thread_pair progress_thread_waits progress_thread_sleep
-  progress_thread_restart threads notifier wakeup callbacks requests window_end on_writable am_random fetch_random fetch_threads group group_start
-  hub_tag hub_wait hub_stream_threads)
-over_none=(hub_threads hub_ready hub_waits hub_chain hub_stall hub_changes hub_many hub_never)
+  progress_thread_restart threads notifier wakeup callbacks requests send_window_end on_writable am_random fetch_random fetch_threads group group_start
+  hub_tag hub_wait_progress hub_stream_threads)
+over_none=(hub_threads hub_ready hub_wakeup hub_chain hub_copy_ahead hub_changes hub_multi_lease hub_starvation)
 examples=(progress_thread notifier cpp_futures pipeline)
 one_of() { (IFS='|'; printf '(%s)' "$*"); }
 say "tsan: C tests and examples with threads"

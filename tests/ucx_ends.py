@@ -48,7 +48,7 @@ CRASHES = {
 ABORTED_AT = {
     # Both events of one endpoint at once: the first one, a connection that was refused, has taken it down.
     "TCP events of a freed endpoint": (
-        r"#\d+ .* (__GI___libc_free|ucs_empty_function_do_assert) .*\n(#\d+ .* ?uct_tcp_iface_handle_events .*\n){1,2}#\d+ .* ucs_event_set_wait",
+        r"#\d+ .* (__GI___libc_free|ucs_empty_function_do_assert|ucs_arbiter_cleanup) .*\n(#\d+ .* ?uct_tcp_iface_handle_events .*\n){1,2}#\d+ .* ucs_event_set_wait",
         ("1.21", "1.22")),
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /* What comes without an allocator is made where its sender has it: on the host, and on a GPU where UCX reaches one; where it does not, it is refused. */
-#include "../c/multi.h"
+#include "../c/common/multi.h"
 
 #include "driver.h"
 

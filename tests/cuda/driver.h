@@ -3,9 +3,9 @@
 /* The CUDA driver, or its stand-in, by hand: no CUDA header is needed. */
 #ifndef UCXX_RS_TEST_CUDA_DRIVER_H
 #define UCXX_RS_TEST_CUDA_DRIVER_H
-#include "../c/test_util.h"
+#include "../c/common/test_util.h"
 
-#include "../c/hub.h"
+#include "../c/common/hub.h"
 #include "double.h"
 
 #include <dlfcn.h>

@@ -1,9 +1,9 @@
 """What a process holds that lives through all rounds, and when that is too much.
 
- - descriptors and threads: never more than after the warm-up. TCP connections are closed in the background, so it is looked at again for a while.
+ - threads: never more than after the warm-up; descriptors: a few more, as a connection to another survivor may get a second socket in any round, and
+   a descriptor for its box when it proves busy: DESCRIPTORS. TCP connections are closed in the background, so it is looked at again for a while.
    Counted apart are sockets that lead nowhere, which UCX keeps until the worker goes: of an endpoint that was closed by force with its socket
-   full, and of a connection that the peer refused, over which UCX wanted to answer for an endpoint that is gone. The library opens no socket itself; it
-   keeps one descriptor for the box of each connection that has proved busy, and a connection to another survivor may do so in any round.
+   full, and of a connection that the peer refused, over which UCX wanted to answer for an endpoint that is gone. The library opens none itself.
  - segments, its own shared memory (of which UCX keeps descriptors), and mappings: UCX gets the chunks of its memory pools one by one
    and keeps them for the worker's life, and so does malloc; which round reaches a new high is a matter of chance: MAPPINGS.
  - attached, shared memory of others: only that of the other survivors may stay, a few chunks for each of them: ATTACHED. Counted apart
@@ -22,13 +22,15 @@ import time
 from collections import Counter
 
 WARM_UP = 8  # rounds of one process
-ENOUGH = 32  # rounds after that, for a median: of fewer it has been seen to be a matter of chance
+ENOUGH = 64  # rounds after that, for a median: of fewer it has been seen to be a matter of chance
+DESCRIPTORS = 4
 MAPPINGS = 64
 ATTACHED = 8
 RESIDENT_KIB = 256 * 1024
+ALLOWED = {"descriptors": DESCRIPTORS, "mappings": MAPPINGS, "segments": MAPPINGS,
+           "attached": ATTACHED, "resident_kib": RESIDENT_KIB}
 GROWTH = {"resident_kib": 32, "mappings": 0, "segments": 0}
 SETTLING = 5  # seconds; only a leak reaches it
-BOX = "/memfd:ucxx_rs (deleted)"
 QUANTITIES = ("resident_kib", "mappings", "segments", "attached", "descriptors", "threads")
 
 
@@ -42,7 +44,7 @@ class History:
         if len(self.seen) < WARM_UP:
             return None
         most = max(sample[quantity] for sample in self.seen[:WARM_UP])
-        return most + {"mappings": MAPPINGS, "segments": MAPPINGS, "attached": ATTACHED, "resident_kib": RESIDENT_KIB}.get(quantity, 0)
+        return most + ALLOWED.get(quantity, 0)
 
     def excess(self, sample):
         over = []
@@ -88,7 +90,7 @@ def check(actor, processes):
     over = history.excess(sample)
     if any(text.startswith("descriptors") for text in over):
         sockets = nowhere(actor.process.pid)
-        sample["descriptors"] -= sockets + min(descriptors(actor.process.pid).get(BOX, 0), len(actor.mesh))
+        sample["descriptors"] -= sockets
         actor.kept.update(["the socket of a connection that is over"] * bool(sockets))
     if any(text.startswith(("mappings", "attached", "resident_kib")) for text in over):
         memory, resident = left_by_the_dead(actor)

@@ -23,7 +23,7 @@ def main():
     parser.add_argument("--delay", type=float, default=0.2, help="of each frame, in milliseconds")
     parser.add_argument("--loss", type=float, default=0.1, help="in per cent")
     parser.add_argument("--seed", default=secrets.token_hex(4))
-    parser.add_argument("--tests", default=r"^(win_|group).*\.(hosts|mixed)$")
+    parser.add_argument("--tests", default=r"^(window_|group).*\.(hosts|mixed)$")
     parser.add_argument("--ucx", default="")
     options = parser.parse_args()
     print(f"seed {options.seed}, {options.places} namespaces, {options.delay} ms each way, {options.loss} % lost", flush=True)

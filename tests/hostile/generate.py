@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "abi"))
 import header as header_file  # noqa: E402
 
 # Not called, and why.
-LEFT_OUT = {"ucxx_worker_destroy_nb": "it ends on a thread that the end of a round would have to wait for; tests/c/destroy_nb.c has it"}
+LEFT_OUT = {"ucxx_worker_destroy_nb": "it ends on a thread that the end of a round would have to wait for; tests/c/worker/destroy_nb.c has it"}
 
 # Of 1000; 100 for all others. What takes milliseconds or makes threads is rare.
 WEIGHTS = {

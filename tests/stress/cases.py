@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Stopping and continuing processes is what these do themselves: the stress would undo it.
 STOPS = re.compile(r"SIGSTOP|kill_in_a_call|stop_in_a_call|kill_anywhere|victim\.h")
 # UCX itself tells of what these wait for by its keepalive alone.
-NEEDS_KEEPALIVE = re.compile(r"^given_up\.")
+NEEDS_KEEPALIVE = re.compile(r"^connect_abandoned\.")
 # Seconds alone, where ctest has not run it yet.
 UNKNOWN = 2.0
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A peer that is UCXX, by its C++ interface: what foreign.py is by its Python package. Told what to do by tests/c/foreign_peer.c and
- * tests/c/foreign_multi.c.
+ * A peer that is UCXX, by its C++ interface: what foreign.py is by its Python package. Told what to do by tests/c/endpoint/foreign_peer.c and
+ * tests/c/multi/foreign_multi.c.
  *
  *   foreign peer|none            error handling of its endpoints
  *
- * The lines of tests/c/foreign_raw.c, which describes them, and:
+ * The lines of tests/c/endpoint/foreign_raw.c, which describes them, and:
  *
  *   send_multi TAG SEED LENGTH,...       ok when all frames are sent; each has the seed of the one before, plus 1
  *   recv_multi TAG SEED LENGTH,...       ok when these frames have come and are right, or wrong

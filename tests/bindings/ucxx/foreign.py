@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""A peer that is UCXX: tests/c/foreign_raw.c with UCXX in the place of UCP, told what to do by tests/c/foreign_peer.c.
+"""A peer that is UCXX: tests/c/endpoint/foreign_raw.c with UCXX in the place of UCP, told what to do by tests/c/endpoint/foreign_peer.c.
 
     foreign.py peer|none
 """
