@@ -21,7 +21,8 @@ fn main() {
 
 #[cfg(not(feature = "vendored"))]
 fn find_ucx() {
-    let found = pkg_config::Config::new().atleast_version(OLDEST_UCX).cargo_metadata(false).probe("ucx");
+    let found =
+        pkg_config::Config::new().atleast_version(OLDEST_UCX).cargo_metadata(false).probe("ucx");
     match found {
         Ok(ucx) => {
             for path in &ucx.link_paths {

@@ -1,4 +1,5 @@
-//! The shared library exports what the header declares, and nothing else; its ELF header says what packages rely on.
+//! The shared library exports what the header declares, and nothing else; its ELF header says what
+//! packages rely on.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,11 +10,18 @@ fn library() -> PathBuf {
     let test = std::env::current_exe().expect("known");
     let deps = test.parent().expect("target/PROFILE/deps/TEST");
     let candidates = [deps.join("libucxx_rs.so"), deps.join("../libucxx_rs.so")];
-    candidates.into_iter().find(|path| path.exists()).expect("cargo builds the library along with its tests")
+    candidates
+        .into_iter()
+        .find(|path| path.exists())
+        .expect("cargo builds the library along with its tests")
 }
 
 fn output(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).arg(library()).output().expect("binutils are installed");
+    let output = Command::new(program)
+        .args(arguments)
+        .arg(library())
+        .output()
+        .expect("binutils are installed");
     assert!(output.status.success(), "{program} failed");
     String::from_utf8(output.stdout).expect("UTF-8")
 }
@@ -27,8 +35,9 @@ fn exported() -> BTreeSet<String> {
 fn declared() -> BTreeSet<String> {
     let header = concat!(env!("CARGO_MANIFEST_DIR"), "/include/ucxx_rs.h");
     let header = std::fs::read_to_string(header).expect("readable");
-    let declarations =
-        header.lines().filter(|line| !line.starts_with([' ', '/', '#', '*']) && !line.starts_with("typedef"));
+    let declarations = header
+        .lines()
+        .filter(|line| !line.starts_with([' ', '/', '#', '*']) && !line.starts_with("typedef"));
     let name = |line: &str| {
         let name = line.split('(').next()?.rsplit([' ', '*']).next()?;
         name.starts_with("ucxx_").then(|| name.to_owned())

@@ -1,14 +1,16 @@
 //! The floors of the engine: each uses those below it, and none above.
 //!
-//! Two kinds of arrows are looked for in every file of `src/engine` but its tests: a path that names a floor, and a call of
-//! a method whose name only a floor above defines. What cannot be seen: a call of a method whose name several floors
-//! define, or the standard library, and what a macro puts together.
+//! Two kinds of arrows are looked for in every file of `src/engine` but its tests: a path that
+//! names a floor, and a call of a method whose name only a floor above defines. What cannot be
+//! seen: a call of a method whose name several floors define, or the standard library, and what a
+//! macro puts together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// From the ground up.
-const FLOORS: [&str; 10] = ["base", "os", "ucx", "wire", "core", "messaging", "rma", "group", "window", "hub"];
+const FLOORS: [&str; 10] =
+    ["base", "os", "ucx", "wire", "core", "messaging", "rma", "group", "window", "hub"];
 
 /// A file's place under `src/engine`, and its code, without tests and comments.
 struct Source {
@@ -19,10 +21,16 @@ struct Source {
 impl Source {
     fn new(file: &str, text: &str) -> Self {
         let is_tests = |at: &usize| {
-            text[*at..].starts_with("#[cfg(test)]\nmod ") || text[*at..].starts_with("#[cfg(test)]\n#[path")
+            text[*at..].starts_with("#[cfg(test)]\nmod ")
+                || text[*at..].starts_with("#[cfg(test)]\n#[path")
         };
-        let end = text.match_indices("#[cfg(test)]").map(|(at, _)| at).find(is_tests).unwrap_or(text.len());
-        let without_comment = |line: &str| line.split("//").next().unwrap_or_default().to_owned() + "\n";
+        let end = text
+            .match_indices("#[cfg(test)]")
+            .map(|(at, _)| at)
+            .find(is_tests)
+            .unwrap_or(text.len());
+        let without_comment =
+            |line: &str| line.split("//").next().unwrap_or_default().to_owned() + "\n";
         Source { file: file.to_owned(), code: text[..end].lines().map(without_comment).collect() }
     }
 
@@ -41,7 +49,10 @@ impl Source {
 }
 
 fn is_of_tests(file: &str) -> bool {
-    file.ends_with("_tests.rs") || file.contains("/model/") || file.contains("/test_") || file == "base/seed.rs"
+    file.ends_with("_tests.rs")
+        || file.contains("/model/")
+        || file.contains("/test_")
+        || file == "base/seed.rs"
 }
 
 fn sources() -> Vec<Source> {
@@ -55,7 +66,8 @@ fn sources() -> Vec<Source> {
                 folders.push(path);
                 continue;
             }
-            let file = path.strip_prefix(&engine).expect("below").to_str().expect("UTF-8").to_owned();
+            let file =
+                path.strip_prefix(&engine).expect("below").to_str().expect("UTF-8").to_owned();
             if file.contains('/') && !is_of_tests(&file) {
                 found.push(Source::new(&file, &std::fs::read_to_string(&path).expect("UTF-8")));
             }
@@ -114,9 +126,13 @@ fn no_arrow_runs_up() {
 #[test]
 fn planted_arrows_are_refused() {
     let upper = Source::new("hub/hub.rs", "impl Hub {\n    pub(crate) fn tend_hubs(&self) {}\n}\n");
-    let planted =
-        |code: &str| arrows_up(&[Source::new("core/worker/x.rs", code), Source::new(&upper.file, &upper.code)]);
-    assert!(planted("use crate::engine::base::sync::Mutex;\nfn f(worker: &Worker) { worker.pass(); }\n").is_empty());
+    let planted = |code: &str| {
+        arrows_up(&[Source::new("core/worker/x.rs", code), Source::new(&upper.file, &upper.code)])
+    };
+    assert!(planted(
+        "use crate::engine::base::sync::Mutex;\nfn f(worker: &Worker) { worker.pass(); }\n"
+    )
+    .is_empty());
     for code in [
         "use crate::engine::hub::hub::Hub;\n",
         "fn f() { crate::engine::hub::hub::act(); }\n",
@@ -127,8 +143,17 @@ fn planted_arrows_are_refused() {
         assert_eq!(planted(code).len(), 1, "{code}");
     }
     assert_eq!(planted("// See `crate::engine::hub`, and worker.tend_hubs().\n").len(), 0);
-    assert_eq!(planted("#[cfg(test)]\nmod tests {\n    use crate::engine::hub::hub::Hub;\n}\n").len(), 0);
-    assert_eq!(planted("fn f() {}\n\n#[cfg(test)]\nmod tests {\n    use crate::engine::hub::hub::Hub;\n}\n").len(), 0);
+    assert_eq!(
+        planted("#[cfg(test)]\nmod tests {\n    use crate::engine::hub::hub::Hub;\n}\n").len(),
+        0
+    );
+    assert_eq!(
+        planted(
+            "fn f() {}\n\n#[cfg(test)]\nmod tests {\n    use crate::engine::hub::hub::Hub;\n}\n"
+        )
+        .len(),
+        0
+    );
     let nowhere = Source::new("elsewhere/x.rs", "fn f() {}\n");
     assert_eq!(arrows_up(&[nowhere]).len(), 1);
 }

@@ -1,4 +1,5 @@
-//! include/ucxx_rs.h is what the pinned cbindgen makes of src/ffi. With UPDATE_HEADER set it is written anew.
+//! include/ucxx_rs.h is what the pinned cbindgen makes of src/ffi. With UPDATE_HEADER set it is
+//! written anew.
 
 use std::path::Path;
 
@@ -29,8 +30,18 @@ fn the_committed_header_is_the_generated_one() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("cbindgen.toml");
     // In the order in which a reader meets the groups.
-    let groups =
-        ["constants", "status", "version", "log", "handle", "context", "worker", "notifier", "address", "operation"];
+    let groups = [
+        "constants",
+        "status",
+        "version",
+        "log",
+        "handle",
+        "context",
+        "worker",
+        "notifier",
+        "address",
+        "operation",
+    ];
     let groups = groups.iter().chain(&[
         "request",
         "endpoint",
@@ -53,9 +64,10 @@ fn the_committed_header_is_the_generated_one() {
         "hub",
         "hub_link",
     ]);
-    let with_groups = groups.fold(cbindgen::Builder::new().with_config(config), |builder, group| {
-        builder.with_src(root.join(format!("src/ffi/{group}.rs")))
-    });
+    let with_groups = groups
+        .fold(cbindgen::Builder::new().with_config(config), |builder, group| {
+            builder.with_src(root.join(format!("src/ffi/{group}.rs")))
+        });
     let bindings = with_groups.generate().expect("the sources are readable");
     let mut generated = Vec::new();
     bindings.write(&mut generated);
@@ -66,7 +78,16 @@ fn the_committed_header_is_the_generated_one() {
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     for (number, (committed, generated)) in committed.lines().zip(generated.lines()).enumerate() {
-        assert_eq!(committed, generated, "line {} differs; `make header` writes it anew", number + 1);
+        assert_eq!(
+            committed,
+            generated,
+            "line {} differs; `make header` writes it anew",
+            number + 1
+        );
     }
-    assert_eq!(committed.lines().count(), generated.lines().count(), "`make header` writes it anew");
+    assert_eq!(
+        committed.lines().count(),
+        generated.lines().count(),
+        "`make header` writes it anew"
+    );
 }

@@ -1,4 +1,5 @@
-//! The arrows of the house: `ffi -> engine -> sys`, never back, never skipping; and where `unsafe` may stand.
+//! The arrows of the house: `ffi -> engine -> sys`, never back, never skipping; and where `unsafe`
+//! may stand.
 
 use std::path::{Path, PathBuf};
 
@@ -19,9 +20,12 @@ fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Lines without their comments; what a string literal holds does not matter for what is searched here.
+/// Lines without their comments; what a string literal holds does not matter for what is searched
+/// here.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.lines().enumerate().map(|(number, line)| (number + 1, line.split("//").next().unwrap_or_default()))
+    text.lines()
+        .enumerate()
+        .map(|(number, line)| (number + 1, line.split("//").next().unwrap_or_default()))
 }
 
 fn refuse(folder: &str, words: &[&str]) {
@@ -57,15 +61,25 @@ fn sys_knows_nobody() {
 fn no_file_has_grown_out_of_sight() {
     for (path, text) in sources("") {
         let generated = path.ends_with("sys/bindings.rs");
-        assert!(generated || text.lines().count() <= 600, "{} has more than 600 lines", path.display());
+        assert!(
+            generated || text.lines().count() <= 600,
+            "{} has more than 600 lines",
+            path.display()
+        );
     }
 }
 
-/// Storage with a destructor is gone in destructors that may still call the library: see `lasting.rs`. These do without it there.
+/// Storage with a destructor is gone in destructors that may still call the library: see
+/// `lasting.rs`. These do without it there.
 #[test]
 fn storage_of_threads_lasts() {
-    let allowed = ["base/lasting.rs", "base/lockdep.rs", "messaging/am/multi.rs", "window/data/thread_lane.rs"]
-        .map(|name| Path::new("engine").join(name));
+    let allowed = [
+        "base/lasting.rs",
+        "base/lockdep.rs",
+        "messaging/am/multi.rs",
+        "window/data/thread_lane.rs",
+    ]
+    .map(|name| Path::new("engine").join(name));
     for (path, text) in sources("") {
         let found = code(&text).find(|(_, line)| line.contains("thread_local!"));
         let is_allowed = allowed.iter().any(|allowed| path.ends_with(allowed));

@@ -1,4 +1,5 @@
-//! Segments, the lock in them, and accumulates, among real processes: this program again, told by its environment what to do.
+//! Segments, the lock in them, and accumulates, among real processes: this program again, told by
+//! its environment what to do.
 #![allow(missing_docs)]
 
 use std::cell::RefCell;
@@ -35,16 +36,22 @@ impl Shared8 {
     }
 
     fn start(&self, task: &str, rank: u32) -> Child {
-        let name: String = self.0.name().encode().iter().map(|byte| format!("{byte:02x}")).collect();
+        let name: String =
+            self.0.name().encode().iter().map(|byte| format!("{byte:02x}")).collect();
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["the_other_process", "--exact", "--nocapture"]).env(TASK, format!("{task} {rank} {name}"));
+        command
+            .args(["the_other_process", "--exact", "--nocapture"])
+            .env(TASK, format!("{task} {rank} {name}"));
         command.stdout(Stdio::piped()).spawn().unwrap()
     }
 }
 
 fn wait_for(child: &mut Child, word: &str) {
     let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
-    assert!(lines.map_while(Result::ok).any(|line| line.contains(word)), "the other process ended early");
+    assert!(
+        lines.map_while(Result::ok).any(|line| line.contains(word)),
+        "the other process ended early"
+    );
 }
 
 /// What the others do.
@@ -54,13 +61,17 @@ fn the_other_process() {
     let mut words = task.split(' ');
     let (task, rank) = (words.next().unwrap(), words.next().unwrap().parse::<u32>().unwrap());
     let digits = words.next().unwrap();
-    let name = std::array::from_fn(|at| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).unwrap());
+    let name =
+        std::array::from_fn(|at| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).unwrap());
     let shared = Shared8(Segment::open(&SegmentName::decode(&name)).unwrap());
     let patience = Patience::new(u64::MAX, &|_| true);
     match task {
         "count" => count(&shared, rank),
         "write" | "read" => {
-            shared.lock().lock(rank, if task == "write" { Exclusive } else { Shared }, &patience).unwrap();
+            shared
+                .lock()
+                .lock(rank, if task == "write" { Exclusive } else { Shared }, &patience)
+                .unwrap();
             println!("holds it");
             std::thread::sleep(Duration::from_secs(100));
         }
@@ -90,7 +101,14 @@ fn count(shared: &Shared8, rank: u32) {
         lock.unlock(rank, how).unwrap();
         let (one, result) = (1.0_f64, std::ptr::null_mut());
         let (target, operand) = (third.cast(), std::ptr::from_ref(&one).cast());
-        let update = Update { kind: ElementType::Double, op: Reduce::Sum, target, operand, result, count: 1 };
+        let update = Update {
+            kind: ElementType::Double,
+            op: Reduce::Sum,
+            target,
+            operand,
+            result,
+            count: 1,
+        };
         // SAFETY: a double that is changed in this way alone.
         unsafe { update.execute_atomically() };
     }

@@ -10,9 +10,12 @@ fuzz_target!(|data: &[u8]| {
         Ok(address) => {
             assert!(is_address(data), "taken, and not an address");
             assert_eq!(address.bytes(), data);
-            // What was taken is noticed when it is damaged. The position comes from the input, to be found by the fuzzer.
+            // What was taken is noticed when it is damaged. The position comes from the input, to
+            // be found by the fuzzer.
             let mut damaged = data.to_vec();
-            let at = data.iter().fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)))
+            let at = data
+                .iter()
+                .fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)))
                 % data.len();
             damaged[at] ^= 1 << (data[0] % 8);
             assert!(Address::from_bytes(&damaged).is_err(), "damage at {at} goes unnoticed");

@@ -16,7 +16,10 @@ fuzz_target!(|data: &[u8]| match Atomic::decode(data) {
         assert_eq!(word[1], number(data, 28, 4));
     }
     Err(_) => {
-        let sound = data.len() == Atomic::LENGTH && data[0] < 6 && matches!(data[1], 4 | 8) && data[2..8] == [0; 6];
+        let sound = data.len() == Atomic::LENGTH
+            && data[0] < 6
+            && matches!(data[1], 4 | 8)
+            && data[2..8] == [0; 6];
         assert!(!sound, "a sound operation was refused");
     }
 });

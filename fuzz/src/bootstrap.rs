@@ -1,4 +1,5 @@
-//! What comes to rank 0 of a rendezvous from anybody, and to its members from rank 0. The first byte says what the rest is to be.
+//! What comes to rank 0 of a rendezvous from anybody, and to its members from rank 0. The first
+//! byte says what the rest is to be.
 #![no_main]
 
 use layout::number;
@@ -70,7 +71,9 @@ fuzz_target!(|data: &[u8]| {
                 assert_eq!(failure.encode(), bytes);
             }
             Err(_) => {
-                let plain = |text: &[u8]| text.len() <= 1024 && text.iter().all(|byte| (b' '..=b'~').contains(byte));
+                let plain = |text: &[u8]| {
+                    text.len() <= 1024 && text.iter().all(|byte| (b' '..=b'~').contains(byte))
+                };
                 assert!(bytes.len() < 4 || bytes[3] < 0x80 || !plain(&bytes[4..]));
             }
         },

@@ -1,4 +1,5 @@
-//! The table of a multi-buffer message: its first four bytes are the length of the data, the rest is what comes before the user's header.
+//! The table of a multi-buffer message: its first four bytes are the length of the data, the rest
+//! is what comes before the user's header.
 #![no_main]
 
 use layout::number;

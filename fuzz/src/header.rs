@@ -9,8 +9,14 @@ use ucxx_rs::engine::wire::header::{Header, Kind, Question, Unreadable, HEADER};
 fn check_header(header: &Header, data: &[u8]) {
     assert_eq!(header.encode(), data[..HEADER], "another header than the one that came");
     assert_eq!((header.kind as u8, header.connection), (data[1], number(data, 8, 4) as u32));
-    assert_eq!((header.id, header.user_header), (number(data, 2, 2) as u16, number(data, 4, 2) as u16));
-    assert_eq!((header.sequence, header.sender), (number(data, 12, 4) as u32, number(data, 20, 4) as u32));
+    assert_eq!(
+        (header.id, header.user_header),
+        (number(data, 2, 2) as u16, number(data, 4, 2) as u16)
+    );
+    assert_eq!(
+        (header.sequence, header.sender),
+        (number(data, 12, 4) as u32, number(data, 20, 4) as u32)
+    );
     let taken = (header.taken.messages, header.taken.units);
     assert_eq!(taken, (number(data, 16, 2) as u16, number(data, 18, 2) as u16));
 }
@@ -18,7 +24,8 @@ fn check_header(header: &Header, data: &[u8]) {
 fn check_error(unreadable: &Unreadable, data: &[u8]) {
     if let Unreadable::Version { theirs, refusal, connection, sender } = *unreadable {
         assert_ne!(theirs, 1);
-        let expected = (data[0], data[1] == 3, number(data, 8, 4) as u32, number(data, 20, 4) as u32);
+        let expected =
+            (data[0], data[1] == 3, number(data, 8, 4) as u32, number(data, 20, 4) as u32);
         assert_eq!((theirs, refusal, connection, sender), expected);
     } else {
         assert!(data.len() < HEADER || data[0] == 1, "of another version, and called garbage");
@@ -27,7 +34,9 @@ fn check_error(unreadable: &Unreadable, data: &[u8]) {
 
 /// The short forms, of which there are no others: what is read is what another library would write.
 fn check_short(data: &[u8]) {
-    let Ok(Piece { header, question, user_header, data: payload, .. }) = Piece::decode(data) else { return };
+    let Ok(Piece { header, question, user_header, data: payload, .. }) = Piece::decode(data) else {
+        return;
+    };
     if data[0] < 0x80 {
         return;
     }
@@ -38,7 +47,10 @@ fn check_short(data: &[u8]) {
     assert_eq!(question.is_some(), header.kind == Kind::Ask);
     if let Some(question) = question {
         let (lower, upper) = (number(data, 12, 4), number(data, 16, 4));
-        assert_eq!((question.number, question.capacity), (upper << 32 | lower, number(data, 10, 2)));
+        assert_eq!(
+            (question.number, question.capacity),
+            (upper << 32 | lower, number(data, 10, 2))
+        );
         assert!(question.number <= Question::NUMBERS);
     }
 }
@@ -60,7 +72,13 @@ fuzz_target!(|data: &[u8]| {
     match Header::decode_packed(data) {
         Ok((header, user_header, payload)) => {
             check_header(&header, data);
-            assert!(is_header(data) && matches!(header.kind, Kind::Message | Kind::Multi | Kind::Ask | Kind::Answer));
+            assert!(
+                is_header(data)
+                    && matches!(
+                        header.kind,
+                        Kind::Message | Kind::Multi | Kind::Ask | Kind::Answer
+                    )
+            );
             assert_eq!([&data[..HEADER], user_header, payload].concat(), data);
             assert_eq!(usize::from(header.user_header), user_header.len());
         }
@@ -76,9 +94,11 @@ fuzz_target!(|data: &[u8]| {
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let size = fuzzer_mutate(data, size, max_size);
     if size >= HEADER {
-        // Of one version, mostly, and half of them with a header of the user's that is as long as it says.
+        // Of one version, mostly, and half of them with a header of the user's that is as long as
+        // it says.
         if seed % 16 != 0 {
-            data[0] = if seed & 0x200 != 0 { 1 } else { [0x88, 0x8a, 0x8b][seed as usize / 16 % 3] };
+            data[0] =
+                if seed & 0x200 != 0 { 1 } else { [0x88, 0x8a, 0x8b][seed as usize / 16 % 3] };
         }
         if seed & 0x100 != 0 {
             data[4..6].copy_from_slice(&((size - HEADER) as u16).to_le_bytes());

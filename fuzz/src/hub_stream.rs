@@ -15,10 +15,15 @@ fn long(bytes: &[u8], at: usize) -> u64 {
 
 /// As docs/wire-formats.md has it.
 fn is_message(bytes: &[u8]) -> bool {
-    if bytes.len() < HEADER || bytes[2] > u8::from(bytes[0] == 1) || bytes[3] != 0 || number(bytes, 12, 4) == 0 {
+    if bytes.len() < HEADER
+        || bytes[2] > u8::from(bytes[0] == 1)
+        || bytes[3] != 0
+        || number(bytes, 12, 4) == 0
+    {
         return false;
     }
-    let (mark, window, to, last) = (bytes[1], number(bytes, 4, 4), number(bytes, 8, 4), long(bytes, 24));
+    let (mark, window, to, last) =
+        (bytes[1], number(bytes, 4, 4), number(bytes, 8, 4), long(bytes, 24));
     let behind = bytes.len() - HEADER;
     match bytes[0] {
         1 => mark < 2 && window != 0 && last != 0 && behind == 0,

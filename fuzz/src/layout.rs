@@ -1,5 +1,5 @@
-//! What docs/wire-formats.md says, read a second time and in another way, to hold the decoders against; and how to make inputs that
-//! get past the checksum.
+//! What docs/wire-formats.md says, read a second time and in another way, to hold the decoders
+//! against; and how to make inputs that get past the checksum.
 
 /// Of an address's trailer.
 pub const TRAILER: usize = 80;
@@ -47,8 +47,8 @@ pub fn is_address(bytes: &[u8]) -> bool {
         && number(bytes, length - 80, 4) == (length - TRAILER) as u64
 }
 
-/// Makes an address of what stands there, as far as `choice` says: each of its bits leaves one thing as it is. Without that nothing
-/// would ever get past the checksum.
+/// Makes an address of what stands there, as far as `choice` says: each of its bits leaves one
+/// thing as it is. Without that nothing would ever get past the checksum.
 pub fn mend_address(bytes: &mut [u8], choice: u32) {
     let length = bytes.len();
     if length <= TRAILER {

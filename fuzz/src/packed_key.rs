@@ -17,7 +17,8 @@ fuzz_target!(|data: &[u8]| {
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let size = fuzzer_mutate(data, size, max_size);
-    // What says how long it is, and the checksum, are made to fit, mostly: else nothing else would ever be looked at.
+    // What says how long it is, and the checksum, are made to fit, mostly: else nothing else would
+    // ever be looked at.
     if size > HEADER + 4 && seed % 8 != 0 {
         data[..12].copy_from_slice(b"ucxxrsKy\x01\0\x50\0");
         data[12..16].copy_from_slice(&((size - HEADER - 4) as u32).to_le_bytes());

@@ -12,7 +12,10 @@ fuzz_target!(|data: &[u8]| match Question::decode(data) {
         assert_eq!(question.number, number(data, 8, 4) | number(data, 12, 2) << 32);
         assert_eq!(number(data, 14, 2), 0);
     }
-    Err(_) => assert!(data.len() < Question::LENGTH || number(data, 14, 2) != 0, "a sound question was refused"),
+    Err(_) => assert!(
+        data.len() < Question::LENGTH || number(data, 14, 2) != 0,
+        "a sound question was refused"
+    ),
 });
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {

@@ -1,4 +1,5 @@
-//! What members tell each other when they make a window: what each was called with, and the name of its segment. The first byte says which it is to be.
+//! What members tell each other when they make a window: what each was called with, and the name of
+//! its segment. The first byte says which it is to be.
 #![no_main]
 
 use layout::number;
@@ -15,7 +16,10 @@ fuzz_target!(|data: &[u8]| {
         let Ok(bytes) = <&[u8; NAME]>::try_from(bytes) else { return };
         let name = SegmentName::decode(bytes);
         assert_eq!(name.encode(), *bytes);
-        assert_eq!((u64::from(name.pid), u64::from(name.descriptor)), (number(bytes, 0, 4), number(bytes, 4, 4)));
+        assert_eq!(
+            (u64::from(name.pid), u64::from(name.descriptor)),
+            (number(bytes, 0, 4), number(bytes, 4, 4))
+        );
         return;
     }
     let sound = bytes.len() >= CALL && bytes[..8] == [3, 0, 0, 0, 0, 0, 0, 0] && bytes[16] < 4;

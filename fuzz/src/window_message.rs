@@ -13,7 +13,8 @@ fn long(bytes: &[u8], at: usize) -> u64 {
     number(bytes, at, 4) | number(bytes, at + 4, 4) << 32
 }
 
-/// 15 kinds, of which the first five may have pieces and an extent; 14 operations, 22 types, two ways to lock; no status but OK and errors.
+/// 15 kinds, of which the first five may have pieces and an extent; 14 operations, 22 types, two
+/// ways to lock; no status but OK and errors.
 fn is_header(bytes: &[u8]) -> bool {
     let is_error_or_ok = bytes[59] >= 0x80 || bytes[56..60] == [0; 4];
     bytes[..2] == [1, 0]
@@ -38,7 +39,10 @@ fuzz_target!(|data: &[u8]| {
     };
     assert!(is_header(bytes));
     assert_eq!(header.encode(), bytes);
-    assert_eq!((u64::from(header.from), u64::from(header.number)), (number(bytes, 8, 4), number(bytes, 60, 4)));
+    assert_eq!(
+        (u64::from(header.from), u64::from(header.number)),
+        (number(bytes, 8, 4), number(bytes, 60, 4))
+    );
     let words = [header.window, header.token, header.at, header.bytes, header.offset];
     assert_eq!(words, [16, 24, 32, 40, 48].map(|at| long(bytes, at)));
 
@@ -49,9 +53,9 @@ fuzz_target!(|data: &[u8]| {
     let whole = [in_front, data].concat();
     let extent = (extent > 0).then(|| (long(in_front, 0), long(in_front, 8)));
     let pieces = number(bytes, 12, 4) as usize;
-    let table: Option<Vec<(u64, u64)>> = data
-        .get(..pieces.saturating_mul(PIECE))
-        .map(|table| table.chunks_exact(PIECE).map(|piece| (long(piece, 0), long(piece, 8))).collect());
+    let table: Option<Vec<(u64, u64)>> = data.get(..pieces.saturating_mul(PIECE)).map(|table| {
+        table.chunks_exact(PIECE).map(|piece| (long(piece, 0), long(piece, 8))).collect()
+    });
     let content = content_of(&header, &whole);
     assert!(content.as_ref().is_none_or(|content| content.extent == extent));
     match (content, table) {
@@ -60,7 +64,10 @@ fuzz_target!(|data: &[u8]| {
             assert_eq!(rest, data);
         }
         (Some(Content { pieces: found, data: rest, .. }), table) => {
-            assert_eq!(found.iter().map(|(_, bytes)| u128::from(*bytes)).sum::<u128>(), u128::from(header.bytes));
+            assert_eq!(
+                found.iter().map(|(_, bytes)| u128::from(*bytes)).sum::<u128>(),
+                u128::from(header.bytes)
+            );
             assert_eq!(rest.len() + pieces * PIECE, data.len());
             assert_eq!(Some(found), table);
         }
@@ -74,7 +81,8 @@ fuzz_target!(|data: &[u8]| {
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let size = fuzzer_mutate(data, size, max_size);
-    // What must be so is made to be so, mostly, and the sum of the pieces: else nothing else would ever be looked at.
+    // What must be so is made to be so, mostly, and the sum of the pieces: else nothing else would
+    // ever be looked at.
     if size < HEADER || seed % 8 == 0 {
         return size;
     }
@@ -93,7 +101,8 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     } else if pieces > 0 && seed % 4 != 1 {
         let pieces = (seed >> 8) as usize % (pieces + 1);
         data[12..16].copy_from_slice(&(pieces as u32).to_le_bytes());
-        let sum = (0..pieces).fold(0_u64, |sum, piece| sum.wrapping_add(long(data, table + piece * PIECE + 8)));
+        let sum = (0..pieces)
+            .fold(0_u64, |sum, piece| sum.wrapping_add(long(data, table + piece * PIECE + 8)));
         data[40..48].copy_from_slice(&sum.to_le_bytes());
     }
     size

@@ -7,8 +7,8 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::wire::address::Address;
 use std::ffi::c_void;
 
-/// The worker's address, to be sent to whoever wants to connect to it by any means. The caller owns it. Under SINGLE, on the
-/// worker's own thread.
+/// The worker's address, to be sent to whoever wants to connect to it by any means. The caller owns
+/// it. Under SINGLE, on the worker's own thread.
 ///
 /// # Safety
 /// A worker of this library; `address` is valid for a write.
@@ -26,9 +26,10 @@ pub unsafe extern "C" fn ucxx_worker_address(
     })
 }
 
-/// An address from the bytes of `ucxx_address_data` as they arrived. They end in a checked trailer (versions, host, process,
-/// checksum): damaged or foreign ones give UCXX_ERR_INVALID_ADDR and are never shown to UCX, which would not survive them. The
-/// bytes are copied; the caller owns the address. Any thread.
+/// An address from the bytes of `ucxx_address_data` as they arrived. They end in a checked trailer
+/// (versions, host, process, checksum): damaged or foreign ones give UCXX_ERR_INVALID_ADDR and are
+/// never shown to UCX, which would not survive them. The bytes are copied; the caller owns the
+/// address. Any thread.
 ///
 /// # Safety
 /// `data` is readable for `length` bytes; `address` is valid for a write.
@@ -43,8 +44,9 @@ pub unsafe extern "C" fn ucxx_address_from_bytes(
     guard::status(|| unsafe { from(data, length, address, Address::from_bytes) })
 }
 
-/// As `ucxx_address_from_bytes`, for the bytes of another UCX program's worker (`ucp_worker_get_address`). They cannot be
-/// checked: UCX aborts the process on bytes that are not an address, so take them only from where you trust.
+/// As `ucxx_address_from_bytes`, for the bytes of another UCX program's worker
+/// (`ucp_worker_get_address`). They cannot be checked: UCX aborts the process on bytes that are not
+/// an address, so take them only from where you trust.
 ///
 /// # Safety
 /// As for `ucxx_address_from_bytes`; the bytes are a UCP worker address.
@@ -85,8 +87,11 @@ unsafe fn from(
 /// NULL or an address of this library.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_address_data(address: *const ucxx_address_t) -> *const c_void {
-    // SAFETY: as for this function.
-    let data = || unsafe { handle::get(address) }.map_or(std::ptr::null(), |address| address.bytes().as_ptr().cast());
+    let data = || {
+        // SAFETY: as for this function.
+        unsafe { handle::get(address) }
+            .map_or(std::ptr::null(), |address| address.bytes().as_ptr().cast())
+    };
     guard::quietly(std::ptr::null(), data)
 }
 

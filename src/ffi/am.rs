@@ -2,7 +2,8 @@
 
 use super::guard;
 use super::handle::{
-    self, look, null, tell, ucxx_am_message_t, ucxx_endpoint_t, ucxx_notifier_t, ucxx_request_t, ucxx_worker_t,
+    self, look, null, tell, ucxx_am_message_t, ucxx_endpoint_t, ucxx_notifier_t, ucxx_request_t,
+    ucxx_worker_t,
 };
 use super::notifier::hand_out;
 use super::operation::{plain, plainly, submit, ucxx_op_params_t};
@@ -16,24 +17,28 @@ use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use std::ffi::c_void;
 
-/// Runs for each message of its id, after a progress pass, outside every lock, on the thread that drives progress. The handler owns
-/// `message`: it destroys it, receives it and destroys it, or keeps it for either, now or later, on any thread. It may call every
-/// function; those that wait return BUSY. It must not throw.
-pub type ucxx_am_handler_t = Option<unsafe extern "C" fn(arg: *mut c_void, message: *mut ucxx_am_message_t)>;
+/// Runs for each message of its id, after a progress pass, outside every lock, on the thread that
+/// drives progress. The handler owns `message`: it destroys it, receives it and destroys it, or
+/// keeps it for either, now or later, on any thread. It may call every function; those that wait
+/// return BUSY. It must not throw.
+pub type ucxx_am_handler_t =
+    Option<unsafe extern "C" fn(arg: *mut c_void, message: *mut ucxx_am_message_t)>;
 
-/// Frees what a handler was registered with; optional. Once: inside the call that replaces or removes the handler or ends its worker, or, if
-/// the handler is running then, when it has returned, on its thread. Also when the same `arg` is given again.
+/// Frees what a handler was registered with; optional. Once: inside the call that replaces or
+/// removes the handler or ends its worker, or, if the handler is running then, when it has
+/// returned, on its thread. Also when the same `arg` is given again.
 pub type ucxx_destroy_arg_t = Option<unsafe extern "C" fn(arg: *mut c_void)>;
 
-/// Has `handler` called for active messages with this id from now on. NULL removes it. Ids of active messages, multi-buffer messages
-/// and fetches are separate spaces of 65,536 each.
+/// Has `handler` called for active messages with this id from now on. NULL removes it. Ids of
+/// active messages, multi-buffer messages and fetches are separate spaces of 65,536 each.
 ///
-/// Without a handler a message whose data waits at its sender ends there with NO_ELEM; one that came with its data is dropped, and
-/// counted in `am_unhandled` of ucxx_worker_query_stats.
+/// Without a handler a message whose data waits at its sender ends there with NO_ELEM; one that
+/// came with its data is dropped, and counted in `am_unhandled` of ucxx_worker_query_stats.
 ///
-/// When this returns, the handler that was there before may still be running on another thread: `destroy_arg` tells when its `arg` is free.
-/// On an error `destroy_arg` is not called. Errors: UNSUPPORTED without UCXX_FEATURE_AM; BUSY from a callback of another
-/// worker where this one has a progress thread that takes operations by its queue.
+/// When this returns, the handler that was there before may still be running on another thread:
+/// `destroy_arg` tells when its `arg` is free. On an error `destroy_arg` is not called. Errors:
+/// UNSUPPORTED without UCXX_FEATURE_AM; BUSY from a callback of another worker where this one has a
+/// progress thread that takes operations by its queue.
 ///
 /// # Safety
 /// A worker of this library; `handler` and `destroy_arg` may be called with `arg`.
@@ -50,9 +55,10 @@ pub unsafe extern "C" fn ucxx_worker_set_am_handler(
         let worker = unsafe { handle::get(worker)? };
         // SAFETY: a message is a message behind its opaque type.
         let handler = handler.map(|handler| unsafe {
-            std::mem::transmute::<unsafe extern "C" fn(*mut c_void, *mut ucxx_am_message_t), message::MessageHandler>(
-                handler,
-            )
+            std::mem::transmute::<
+                unsafe extern "C" fn(*mut c_void, *mut ucxx_am_message_t),
+                message::MessageHandler,
+            >(handler)
         });
         let destroy: Option<DestroyArg> = destroy_arg;
         worker.set_am_handler(id, handler, arg, destroy)?;
@@ -60,11 +66,14 @@ pub unsafe extern "C" fn ucxx_worker_set_am_handler(
     })
 }
 
-/// Has `notifier` hand out active messages with this id from now on (UCXX_EVENT_AM_MESSAGE), in the place of a handler; NULL removes
-/// what is there. `user_data` is that of its reports. What is handed out belongs to whoever polls, as it would to a handler, and what
-/// was in the notifier's queue before stays there. The notifier may be destroyed first: messages that come later are dropped.
+/// Has `notifier` hand out active messages with this id from now on (UCXX_EVENT_AM_MESSAGE), in the
+/// place of a handler; NULL removes what is there. `user_data` is that of its reports. What is
+/// handed out belongs to whoever polls, as it would to a handler, and what was in the notifier's
+/// queue before stays there. The notifier may be destroyed first: messages that come later are
+/// dropped.
 ///
-/// Errors: as ucxx_worker_set_am_handler; INVALID_PARAM for a notifier of another context; CLOSED for one that was stopped.
+/// Errors: as ucxx_worker_set_am_handler; INVALID_PARAM for a notifier of another context; CLOSED
+/// for one that was stopped.
 ///
 /// # Safety
 /// A worker of this library; `notifier` is NULL or one of this library.
@@ -76,7 +85,11 @@ pub unsafe extern "C" fn ucxx_worker_set_am_notifier(
     user_data: *mut c_void,
 ) -> ucxx_status_t {
     // SAFETY: as for this function.
-    unsafe { hand_out(worker, notifier, |worker, notifier| worker.set_am_notifier(id, notifier, user_data)) }
+    unsafe {
+        hand_out(worker, notifier, |worker, notifier| {
+            worker.set_am_notifier(id, notifier, user_data)
+        })
+    }
 }
 
 /// Sends an active message: a header, which is copied, and data, for the handler or notifier that
@@ -100,12 +113,13 @@ pub unsafe extern "C" fn ucxx_worker_set_am_notifier(
 /// on their way or unreceived. What is sent beyond that waits in the endpoint's queue, or with
 /// UCXX_FLAG_NO_WAIT is NO_RESOURCE.
 ///
-/// Errors: UNSUPPORTED without UCXX_FEATURE_AM, or to a peer that is not of this library; NO_ELEM if the peer has no handler
-/// for a message whose data waited here; CLOSED, PEER_FAILED and the like on an endpoint that has ended.
+/// Errors: UNSUPPORTED without UCXX_FEATURE_AM, or to a peer that is not of this library; NO_ELEM
+/// if the peer has no handler for a message whose data waited here; CLOSED, PEER_FAILED and the
+/// like on an endpoint that has ended.
 ///
 /// # Safety
-/// `header` is readable for `header_length` bytes during the call, `buffer` for `length` bytes until the operation has completed; see
-/// `ucxx_op_params_t` for the rest.
+/// `header` is readable for `header_length` bytes during the call, `buffer` for `length` bytes
+/// until the operation has completed; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_am_send(
@@ -120,12 +134,22 @@ pub unsafe extern "C" fn ucxx_am_send(
 ) -> ucxx_status_t {
     // SAFETY: as for this function.
     unsafe {
-        if let (Some(plain), Some(to)) = (plain(params, length | header_length), endpoint.cast::<Endpoint>().as_ref()) {
-            let readable = (header_length == 0 || !header.is_null()) && (length == 0 || !buffer.is_null());
+        if let (Some(plain), Some(to)) =
+            (plain(params, length | header_length), endpoint.cast::<Endpoint>().as_ref())
+        {
+            let readable =
+                (header_length == 0 || !header.is_null()) && (length == 0 || !buffer.is_null());
             if readable {
                 if let Some(quick) = to.quick_for_message(header_length + length) {
                     let (header, data) = ((header, header_length), (buffer, length));
-                    return plainly(quick.am_send(to, id, header, data, plain, Out::new(request.cast())));
+                    return plainly(quick.am_send(
+                        to,
+                        id,
+                        header,
+                        data,
+                        plain,
+                        Out::new(request.cast()),
+                    ));
                 }
             }
         }
@@ -161,7 +185,8 @@ unsafe extern "C" fn send(
 /// As `ucxx_am_send`, of scattered buffers. The list is copied, the buffers are not.
 ///
 /// # Safety
-/// As for `ucxx_am_send`; `buffers` is readable for `count` entries during the call, and what they name until the operation has completed.
+/// As for `ucxx_am_send`; `buffers` is readable for `count` entries during the call, and what they
+/// name until the operation has completed.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_am_send_iov(
@@ -178,7 +203,13 @@ pub unsafe extern "C" fn ucxx_am_send_iov(
     unsafe {
         submit(params, request, |params, out| {
             let endpoint = handle::get(endpoint)?;
-            endpoint.am_send(id, bytes(header, header_length)?, &parts(buffers, count)?, params, out)
+            endpoint.am_send(
+                id,
+                bytes(header, header_length)?,
+                &parts(buffers, count)?,
+                params,
+                out,
+            )
         })
     }
 }
@@ -194,13 +225,16 @@ pub(crate) unsafe fn bytes<'a>(header: *const c_void, length: usize) -> Result<&
         return Err(null("header"));
     }
     if length > isize::MAX as usize {
-        return Err(Error::invalid(format!("header_length: {length} bytes do not fit into any memory")));
+        return Err(Error::invalid(format!(
+            "header_length: {length} bytes do not fit into any memory"
+        )));
     }
     // SAFETY: as for this function.
     Ok(unsafe { std::slice::from_raw_parts(header.cast(), length) })
 }
 
-/// The sender's header and its length; NULL and 0 if there is none. Valid until the message is destroyed. `length` is optional.
+/// The sender's header and its length; NULL and 0 if there is none. Valid until the message is
+/// destroyed. `length` is optional.
 ///
 /// # Safety
 /// NULL or a message of this library that was not destroyed; `length` is NULL or valid for a write.
@@ -240,8 +274,8 @@ pub unsafe extern "C" fn ucxx_am_message_data(message: *const ucxx_am_message_t)
     unsafe { look(message, std::ptr::null(), Message::data) }
 }
 
-/// UCXX_MEMORY_*: the `memory_type` that the sender gave, HOST if it gave none. Data that came with its message is in the host's memory
-/// in any case.
+/// UCXX_MEMORY_*: the `memory_type` that the sender gave, HOST if it gave none. Data that came with
+/// its message is in the host's memory in any case.
 ///
 /// # Safety
 /// NULL or a message of this library that was not destroyed.
@@ -259,7 +293,9 @@ pub unsafe extern "C" fn ucxx_am_message_memory_type(message: *const ucxx_am_mes
 /// # Safety
 /// NULL or a message of this library that was not destroyed.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_am_message_reply(message: *const ucxx_am_message_t) -> *mut ucxx_endpoint_t {
+pub unsafe extern "C" fn ucxx_am_message_reply(
+    message: *const ucxx_am_message_t,
+) -> *mut ucxx_endpoint_t {
     // SAFETY: as for this function.
     unsafe { look(message, std::ptr::null_mut(), |message| message.reply().cast_mut().cast()) }
 }
@@ -276,7 +312,8 @@ pub unsafe extern "C" fn ucxx_am_message_reply(message: *const ucxx_am_message_t
 /// by the driver, and waited for; into ROCm memory it is not: UNSUPPORTED.
 ///
 /// # Safety
-/// A message of this library; `buffer` is writable for `length` bytes until the operation has completed; see `ucxx_op_params_t` for the rest.
+/// A message of this library; `buffer` is writable for `length` bytes until the operation has
+/// completed; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_am_message_recv(
@@ -297,7 +334,8 @@ pub unsafe extern "C" fn ucxx_am_message_recv(
     }
 }
 
-/// As `ucxx_am_message_recv`, into scattered buffers, which are filled one after the other. The list is copied.
+/// As `ucxx_am_message_recv`, into scattered buffers, which are filled one after the other. The
+/// list is copied.
 ///
 /// # Safety
 /// As for `ucxx_am_message_recv`; `buffers` is readable for `count` entries during the call.
@@ -328,7 +366,9 @@ pub unsafe extern "C" fn ucxx_am_message_recv_iov(
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_am_message_destroy(message: *mut ucxx_am_message_t) {
     // SAFETY: as for this function.
-    let gone = unsafe { message.cast::<Message>().as_ref().is_none_or(|message| message.destroy_quickly()) };
+    let gone = unsafe {
+        message.cast::<Message>().as_ref().is_none_or(|message| message.destroy_quickly())
+    };
     if !gone {
         // SAFETY: as for this function.
         guard::quietly((), || unsafe { message::destroy(message.cast()) });

@@ -1,7 +1,8 @@
-//! Every number of the C interface. Declared as enums for the header alone: what a caller passes in is an integer, checked in
-//! the function that takes it.
+//! Every number of the C interface. Declared as enums for the header alone: what a caller passes in
+//! is an integer, checked in the function that takes it.
 //!
-//! Numbers of groups that are not offered yet stand here already, so that they cannot be given out twice.
+//! Numbers of groups that are not offered yet stand here already, so that they cannot be given out
+//! twice.
 #![allow(missing_docs, dead_code)]
 
 /// Values of `ucxx_status_t`. -1 to -99 are UCS's own numbers with their meaning; the library's own
@@ -76,7 +77,8 @@ pub enum ucxx_event {
     /// Somebody asks a listener for a connection. `handle` is a `ucxx_conn_request_t *`, to be
     /// accepted or rejected, and destroyed.
     UCXX_EVENT_CONN_REQUEST = 1,
-    /// An endpoint has ended, as for `on_close`; `status` says how, `user_data` which. `handle` is NULL.
+    /// An endpoint has ended, as for `on_close`; `status` says how, `user_data` which. `handle` is
+    /// NULL.
     UCXX_EVENT_ENDPOINT_CLOSED = 2,
     /// An active message has come in. `handle` is a `ucxx_am_message_t *`, as for its handler.
     UCXX_EVENT_AM_MESSAGE = 3,
@@ -297,8 +299,8 @@ pub enum ucxx_type {
     UCXX_TYPE_INT16_INT = 16,
     UCXX_TYPE_INT32_INT = 17,
     UCXX_TYPE_INT64_INT = 18,
-    /// `long double`, 16 bytes. It is added, multiplied and compared on x86-64 alone: elsewhere such
-    /// accumulates are UNSUPPORTED.
+    /// `long double`, 16 bytes. It is added, multiplied and compared on x86-64 alone: elsewhere
+    /// such accumulates are UNSUPPORTED.
     UCXX_TYPE_LONG_DOUBLE = 19,
     UCXX_TYPE_COMPLEX_LONG_DOUBLE = 20,
     UCXX_TYPE_LONG_DOUBLE_INT = 21,
@@ -364,7 +366,11 @@ mod tests {
     #[test]
     fn every_status_of_the_header_is_the_engines() {
         let source = include_str!("constants.rs");
-        let list = source.split("pub enum ucxx_status {").nth(1).and_then(|rest| rest.split('}').next()).unwrap();
+        let list = source
+            .split("pub enum ucxx_status {")
+            .nth(1)
+            .and_then(|rest| rest.split('}').next())
+            .unwrap();
         let mut seen = 0;
         for line in list.lines().filter(|line| line.trim().starts_with("UCXX_")) {
             let (name, number) = line.trim().trim_end_matches(',').split_once(" = ").unwrap();

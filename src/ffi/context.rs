@@ -14,7 +14,8 @@ use std::ffi::{c_char, c_void, CStr};
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_config_entry {
-    /// Without "UCX_"; transport variables with their prefix (POSIX_, CMA_, TCP_), whatever the loaded UCX calls them.
+    /// Without "UCX_"; transport variables with their prefix (POSIX_, CMA_, TCP_), whatever the
+    /// loaded UCX calls them.
     pub key: *const c_char,
     /// As it would stand in the environment.
     pub value: *const c_char,
@@ -28,11 +29,12 @@ pub type ucxx_config_entry_t = ucxx_config_entry;
 pub struct ucxx_context_params {
     /// Set by UCXX_CONTEXT_PARAMS_INIT.
     pub struct_size: usize,
-    /// UCXX_FEATURE_*; 0 means TAG, STREAM, AM and WAKEUP. RMA and ATOMIC let peers touch memory: ask for them. WAKEUP is
-    /// what descriptors and sleeping need.
+    /// UCXX_FEATURE_*; 0 means TAG, STREAM, AM and WAKEUP. RMA and ATOMIC let peers touch memory:
+    /// ask for them. WAKEUP is what descriptors and sleeping need.
     pub features: u64,
-    /// Overrides the environment and the library's own defaults; one that cannot be applied is an error, here or in
-    /// ucxx_worker_create. Numbers have a decimal point, whatever the locale. May be NULL when `config_count` is 0.
+    /// Overrides the environment and the library's own defaults; one that cannot be applied is an
+    /// error, here or in ucxx_worker_create. Numbers have a decimal point, whatever the locale. May
+    /// be NULL when `config_count` is 0.
     pub config: *const ucxx_config_entry_t,
     /// Number of entries.
     pub config_count: usize,
@@ -53,20 +55,24 @@ pub type ucxx_config_visitor_t =
 /// More entries than there are variables in UCX: a count above this is not one.
 const MOST_ENTRIES: usize = 10_000;
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
+/// sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_context_params_init(value: *mut ucxx_context_params_t, struct_size: usize) {
+pub unsafe extern "C" fn ucxx_context_params_init(
+    value: *mut ucxx_context_params_t,
+    struct_size: usize,
+) {
     // SAFETY: as for this function.
     unsafe { params::init(value, struct_size) };
 }
 
 /// Sets UCX up. `params` may be NULL. The caller owns the context and destroys it. Any thread.
 ///
-/// Errors: INVALID_PARAM (an argument, or a variable that UCX does not take); NO_RESOURCE where the system gives no thread, of which UCX
-/// needs one; and what UCX answers, with its log telling why.
+/// Errors: INVALID_PARAM (an argument, or a variable that UCX does not take); NO_RESOURCE where the
+/// system gives no thread, of which UCX needs one; and what UCX answers, with its log telling why.
 ///
 /// # Safety
 /// `params` is NULL or a struct whose `struct_size` is set; `context` is valid for a write.
@@ -90,7 +96,10 @@ pub unsafe extern "C" fn ucxx_context_create(
 /// Strings and the list of entries are readable.
 unsafe fn convert(params: &ucxx_context_params) -> Result<ContextParams> {
     if params.config_count > MOST_ENTRIES {
-        return Err(Error::invalid(format!("config_count: {} is more than UCX has variables", params.config_count)));
+        return Err(Error::invalid(format!(
+            "config_count: {} is more than UCX has variables",
+            params.config_count
+        )));
     }
     if params.config.is_null() && params.config_count > 0 {
         return Err(null("config"));
@@ -100,11 +109,16 @@ unsafe fn convert(params: &ucxx_context_params) -> Result<ContextParams> {
         // SAFETY: as for this function.
         let entry = unsafe { *params.config.add(index) };
         // SAFETY: as above.
-        config.push(unsafe { (text(entry.key, "config: key")?, text(entry.value, "config: value")?) });
+        config.push(unsafe {
+            (text(entry.key, "config: key")?, text(entry.value, "config: value")?)
+        });
     }
     let networks = [ucxx_network::UCXX_NETWORK_ALL as i32, ucxx_network::UCXX_NETWORK_LOCAL as i32];
     if !networks.contains(&params.network) {
-        return Err(Error::invalid(format!("network: {} is no UCXX_NETWORK_* value", params.network)));
+        return Err(Error::invalid(format!(
+            "network: {} is no UCXX_NETWORK_* value",
+            params.network
+        )));
     }
     Ok(ContextParams {
         features: params.features,
@@ -123,15 +137,18 @@ unsafe fn text(string: *const c_char, argument: &str) -> Result<String> {
     }
     // SAFETY: as for this function.
     let text = unsafe { CStr::from_ptr(string) };
-    text.to_str().map(str::to_owned).map_err(|_| Error::invalid(format!("{argument}: is not UTF-8")))
+    text.to_str()
+        .map(str::to_owned)
+        .map_err(|_| Error::invalid(format!("{argument}: is not UTF-8")))
 }
 
-/// Lets go of the context. Workers made from it go on until they are destroyed themselves; UCX is shut down with the last of
-/// them. NULL is ignored. Any thread.
+/// Lets go of the context. Workers made from it go on until they are destroyed themselves; UCX is
+/// shut down with the last of them. NULL is ignored. Any thread.
 ///
-/// A process may end with workers that live. But exit() runs UCX's destructors while a thread of UCX's still works for them, and UCX
-/// has been seen to abort such a process when a peer failed at that very moment, so that it ended with SIGABRT and not with its
-/// status: destroy workers before exit(), or leave by _exit().
+/// A process may end with workers that live. But exit() runs UCX's destructors while a thread of
+/// UCX's still works for them, and UCX has been seen to abort such a process when a peer failed at
+/// that very moment, so that it ended with SIGABRT and not with its status: destroy workers before
+/// exit(), or leave by _exit().
 ///
 /// # Safety
 /// NULL or a context of this library, not used afterwards.
@@ -141,8 +158,9 @@ pub unsafe extern "C" fn ucxx_context_destroy(context: *mut ucxx_context_t) {
     guard::ending(|| drop(unsafe { handle::take_arc(context) }));
 }
 
-/// Calls `visit` with each configuration variable (without its "UCX_") and the value in force for this context; transport
-/// variables, which UCX keeps elsewhere, are not among them. It may call any function. Any thread.
+/// Calls `visit` with each configuration variable (without its "UCX_") and the value in force for
+/// this context; transport variables, which UCX keeps elsewhere, are not among them. It may call
+/// any function. Any thread.
 ///
 /// # Safety
 /// A context of this library; `visit` may be called with `arg`.
@@ -164,12 +182,16 @@ pub unsafe extern "C" fn ucxx_context_visit_config(
     })
 }
 
-/// Can the UCX that is loaded send from and receive into CUDA memory here? 1 or 0; 0 for NULL. Any thread.
+/// Can the UCX that is loaded send from and receive into CUDA memory here? 1 or 0; 0 for NULL. Any
+/// thread.
 ///
 /// # Safety
 /// NULL or a context of this library.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_context_has_cuda(context: *const ucxx_context_t) -> i32 {
-    // SAFETY: as for this function.
-    guard::quietly(false, || unsafe { handle::get(context) }.is_ok_and(|context| context.has_cuda())).into()
+    guard::quietly(false, || {
+        // SAFETY: as for this function.
+        unsafe { handle::get(context) }.is_ok_and(|context| context.has_cuda())
+    })
+    .into()
 }

@@ -3,8 +3,8 @@
 use super::constants::{ucxx_close, ucxx_error_handling};
 use super::guard::{self, Explained};
 use super::handle::{
-    self, null, place, ucxx_address_t, ucxx_conn_request_t, ucxx_endpoint_t, ucxx_notifier_t, ucxx_request_t,
-    ucxx_worker_t,
+    self, null, place, ucxx_address_t, ucxx_conn_request_t, ucxx_endpoint_t, ucxx_notifier_t,
+    ucxx_request_t, ucxx_worker_t,
 };
 use super::operation::{submit, ucxx_op_params_t};
 use super::params::{self, sized, text};
@@ -15,10 +15,11 @@ use crate::engine::core::endpoint::send_window::WindowLimits;
 use crate::engine::os::socket_address;
 use std::ffi::{c_char, c_void};
 
-/// Runs once for the event it was registered for, on the thread that drives progress, outside every lock. It may call every
-/// function; those that wait return BUSY. It must not throw.
-pub type ucxx_endpoint_callback_t =
-    Option<unsafe extern "C" fn(arg: *mut c_void, endpoint: *mut ucxx_endpoint_t, status: ucxx_status_t)>;
+/// Runs once for the event it was registered for, on the thread that drives progress, outside every
+/// lock. It may call every function; those that wait return BUSY. It must not throw.
+pub type ucxx_endpoint_callback_t = Option<
+    unsafe extern "C" fn(arg: *mut c_void, endpoint: *mut ucxx_endpoint_t, status: ucxx_status_t),
+>;
 
 /// What an endpoint is made with.
 #[repr(C)]
@@ -26,33 +27,40 @@ pub type ucxx_endpoint_callback_t =
 pub struct ucxx_endpoint_params {
     /// Set by UCXX_ENDPOINT_PARAMS_INIT.
     pub struct_size: usize,
-    /// UCXX_ENDPOINT_ERROR_HANDLING_*. PEER, the default, notices a dead peer and keeps shared memory in use; NONE does not
-    /// notice, and cannot be closed by force: what does not end by itself stays with UCX until the worker goes. Endpoints of a
-    /// worker to itself are always NONE.
+    /// UCXX_ENDPOINT_ERROR_HANDLING_*. PEER, the default, notices a dead peer and keeps shared
+    /// memory in use; NONE does not notice, and cannot be closed by force: what does not end by
+    /// itself stays with UCX until the worker goes. Endpoints of a worker to itself are always
+    /// NONE.
     pub error_handling: i32,
-    /// The send window: while UCX has so many sends of the endpoint that it has not completed, further ones wait in the endpoint's
-    /// send queue. 0 for 256.
+    /// The send window: while UCX has so many sends of the endpoint that it has not completed,
+    /// further ones wait in the endpoint's send queue. 0 for 256.
     pub send_window_ops: u32,
-    /// The same in bytes: sends wait from when so many are under way. The send that reaches the limit goes out, too, so one always does
-    /// that finds nothing under way. 0 for 256 MiB.
+    /// The same in bytes: sends wait from when so many are under way. The send that reaches the
+    /// limit goes out, too, so one always does that finds nothing under way. 0 for 256 MiB.
     pub send_window_bytes: u64,
-    /// The send queue: how many sends may wait behind the window, or for the peer's first answer, before further ones are refused with
-    /// NO_RESOURCE. What other threads have handed to a progress thread counts. Threads that submit to it at the same moment may get in one
-    /// more each than these, but for the first. 0 for 16384.
+    /// The send queue: how many sends may wait behind the window, or for the peer's first answer,
+    /// before further ones are refused with NO_RESOURCE. What other threads have handed to a
+    /// progress thread counts. Threads that submit to it at the same moment may get in one more
+    /// each than these, but for the first. 0 for 16384.
     pub send_queue_ops: u32,
     /// The same in bytes; 0 for no limit.
     pub send_queue_bytes: u64,
-    /// Give the endpoint up, with TIMED_OUT, if the peer has not answered by then; 0 for no limit. Nanoseconds. Where a host has
-    /// several addresses, each that is left gets an equal share of the time that is left.
+    /// Give the endpoint up, with TIMED_OUT, if the peer has not answered by then; 0 for no limit.
+    /// Nanoseconds. Where a host has several addresses, each that is left gets an equal share of
+    /// the time that is left.
     pub connect_timeout_ns: u64,
-    /// Give the peer up, with TIMED_OUT, when it stays silent this long while something of the endpoint's is under way: a send, a
-    /// flush, or a receive that names it in `source`; 0 for never. For stopped processes and cut links; a process that has ended is
-    /// noticed without it. Noticed within one and a half times it, and up to five seconds later while the connection is still being made. Peers answer when they make progress: choose it longer than they
-    /// may go without. Time in which this side makes no progress is not counted, but for half of it. Only workers of this library can be asked. A peer
-    /// that was only stopped may go on reading the buffer of a large send after the send has ended here.
+    /// Give the peer up, with TIMED_OUT, when it stays silent this long while something of the
+    /// endpoint's is under way: a send, a flush, or a receive that names it in `source`; 0 for
+    /// never. For stopped processes and cut links; a process that has ended is noticed without it.
+    /// Noticed within one and a half times it, and up to five seconds later while the connection is
+    /// still being made. Peers answer when they make progress: choose it longer than they may go
+    /// without. Time in which this side makes no progress is not counted, but for half of it. Only
+    /// workers of this library can be asked. A peer that was only stopped may go on reading the
+    /// buffer of a large send after the send has ended here.
     pub liveness_ns: u64,
-    /// ucxx_endpoint_connect: the numeric address to connect from, such as "192.0.2.1" or "192.0.2.1:4711", or NULL for the system's
-    /// choice. NULL elsewhere: UNSUPPORTED from ucxx_endpoint_create, INVALID_PARAM from ucxx_endpoint_accept.
+    /// ucxx_endpoint_connect: the numeric address to connect from, such as "192.0.2.1" or
+    /// "192.0.2.1:4711", or NULL for the system's choice. NULL elsewhere: UNSUPPORTED from
+    /// ucxx_endpoint_create, INVALID_PARAM from ucxx_endpoint_accept.
     pub local_address: *const c_char,
     /// Once, when the peer has answered; not if the endpoint ended before. Operations need not wait
     /// for it.
@@ -67,8 +75,8 @@ pub struct ucxx_endpoint_params {
     pub on_close: ucxx_endpoint_callback_t,
     /// Passed to `on_close`, or the `user_data` of the notifier's report.
     pub on_close_arg: *mut c_void,
-    /// Reports the end instead of `on_close`, which is NULL then: UCXX_EVENT_ENDPOINT_CLOSED, with the same status. Of the worker's
-    /// context; it may be destroyed before the endpoint.
+    /// Reports the end instead of `on_close`, which is NULL then: UCXX_EVENT_ENDPOINT_CLOSED, with
+    /// the same status. Of the worker's context; it may be destroyed before the endpoint.
     pub notifier: *mut ucxx_notifier_t,
 }
 /// What an endpoint is made with.
@@ -126,24 +134,30 @@ sized! {
     ucxx_endpoint_load, 40;
 }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
+/// sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_endpoint_params_init(value: *mut ucxx_endpoint_params_t, struct_size: usize) {
+pub unsafe extern "C" fn ucxx_endpoint_params_init(
+    value: *mut ucxx_endpoint_params_t,
+    struct_size: usize,
+) {
     // SAFETY: as for this function.
     unsafe { params::init(value, struct_size) };
 }
 
-/// An endpoint to the worker that `address` names. The connection is made in the background; operations may be submitted at
-/// once. `params` may be NULL. The caller owns the endpoint; it keeps the worker's memory alive.
+/// An endpoint to the worker that `address` names. The connection is made in the background;
+/// operations may be submitted at once. `params` may be NULL. The caller owns the endpoint; it
+/// keeps the worker's memory alive.
 ///
-/// Errors: UNREACHABLE when the peer is gone or no transport leads to it; UNSUPPORTED when the releases of UCX here and there
-/// are known not to work together.
+/// Errors: UNREACHABLE when the peer is gone or no transport leads to it; UNSUPPORTED when the
+/// releases of UCX here and there are known not to work together.
 ///
 /// # Safety
-/// Worker and address of this library; `params` is NULL or a struct whose `struct_size` is set; `endpoint` is valid for a write.
+/// Worker and address of this library; `params` is NULL or a struct whose `struct_size` is set;
+/// `endpoint` is valid for a write.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_endpoint_create(
@@ -154,12 +168,16 @@ pub unsafe extern "C" fn ucxx_endpoint_create(
 ) -> ucxx_status_t {
     guard::whole(|| {
         // SAFETY: as for this function.
-        let (worker, address, place) =
-            unsafe { (handle::share(worker)?, handle::get(address)?, place(endpoint, "endpoint")?) };
+        let (worker, address, place) = unsafe {
+            (handle::share(worker)?, handle::get(address)?, place(endpoint, "endpoint")?)
+        };
         // SAFETY: as above.
         let params = unsafe { params::with(params, "params", |params| convert(params)) }?;
         if params.local_address.is_some() {
-            return Err(Error::new(Status::UNSUPPORTED, "local_address: is for ucxx_endpoint_connect alone"));
+            return Err(Error::new(
+                Status::UNSUPPORTED,
+                "local_address: is for ucxx_endpoint_connect alone",
+            ));
         }
         place.write(handle::give_arc(Endpoint::new(&worker, address, &params)?));
         Ok(Status::OK)
@@ -178,7 +196,11 @@ fn window(params: &ucxx_endpoint_params) -> WindowLimits {
         ops: if params.send_window_ops == 0 { ops } else { params.send_window_ops },
         bytes: if params.send_window_bytes == 0 { bytes } else { params.send_window_bytes },
         queue_ops: if params.send_queue_ops == 0 { queue_ops } else { params.send_queue_ops },
-        queue_bytes: if params.send_queue_bytes == 0 { queue_bytes } else { params.send_queue_bytes },
+        queue_bytes: if params.send_queue_bytes == 0 {
+            queue_bytes
+        } else {
+            params.send_queue_bytes
+        },
     }
 }
 
@@ -189,14 +211,18 @@ unsafe fn convert(params: &ucxx_endpoint_params) -> Result<EndpointParams> {
         mode if mode == ucxx_error_handling::UCXX_ENDPOINT_ERROR_HANDLING_PEER as i32 => true,
         mode if mode == ucxx_error_handling::UCXX_ENDPOINT_ERROR_HANDLING_NONE as i32 => false,
         mode => {
-            return Err(Error::invalid(format!("error_handling: {mode} is no UCXX_ENDPOINT_ERROR_HANDLING_* value")))
+            return Err(Error::invalid(format!(
+                "error_handling: {mode} is no UCXX_ENDPOINT_ERROR_HANDLING_* value"
+            )))
         }
     };
     // SAFETY: as for this function.
     let local_address = match unsafe { text(params.local_address, "local_address") }? {
         None => None,
         Some(text) => Some(socket_address::parse(text).ok_or_else(|| {
-            Error::invalid(format!("local_address: {text:?} is no numeric address, with or without a port"))
+            Error::invalid(format!(
+                "local_address: {text:?} is no numeric address, with or without a port"
+            ))
         })?),
     };
     if params.on_close.is_some() && !params.notifier.is_null() {
@@ -216,25 +242,29 @@ unsafe fn convert(params: &ucxx_endpoint_params) -> Result<EndpointParams> {
     })
 }
 
-/// An endpoint to whoever listens on that host and port: a listener of this library, of UCXX or of UCP. The host is a name, which
-/// is looked up in the call, or a numeric address, IPv4 or IPv6. A name may stand for several addresses: they are tried in the
-/// resolver's order until one answers. Operations may be submitted at once; they wait until then, when `on_open` runs. `params`
-/// may be NULL. The caller owns the endpoint.
+/// An endpoint to whoever listens on that host and port: a listener of this library, of UCXX or of
+/// UCP. The host is a name, which is looked up in the call, or a numeric address, IPv4 or IPv6. A
+/// name may stand for several addresses: they are tried in the resolver's order until one answers.
+/// Operations may be submitted at once; they wait until then, when `on_open` runs. `params` may be
+/// NULL. The caller owns the endpoint.
 ///
-/// When nobody answers, the endpoint and what was submitted to it end with UNREACHABLE (nobody listens, or the listener has gone), REJECTED,
-/// or TIMED_OUT (connect_timeout_ns; without it the system's own limit for an address that keeps silent, which may be minutes). Of
-/// several addresses the last one decides. Where nothing could even be begun, such as for an unknown name, the call returns
-/// UNREACHABLE. Under UCXX_NETWORK_LOCAL a host of another interface is an INVALID_PARAM.
+/// When nobody answers, the endpoint and what was submitted to it end with UNREACHABLE (nobody
+/// listens, or the listener has gone), REJECTED, or TIMED_OUT (connect_timeout_ns; without it the
+/// system's own limit for an address that keeps silent, which may be minutes). Of several addresses
+/// the last one decides. Where nothing could even be begun, such as for an unknown name, the call
+/// returns UNREACHABLE. Under UCXX_NETWORK_LOCAL a host of another interface is an INVALID_PARAM.
 ///
-/// A context connects over IPv4, or, with TCP_AF_PRIO=inet6 in its config, over IPv6: UCX needs addresses of the family of its TCP
-/// devices. Those of the other family are passed over; UNSUPPORTED where none is left.
+/// A context connects over IPv4, or, with TCP_AF_PRIO=inet6 in its config, over IPv6: UCX needs
+/// addresses of the family of its TCP devices. Those of the other family are passed over;
+/// UNSUPPORTED where none is left.
 ///
-/// UCX makes such connections over TCP or RDMA and goes on over what is fastest: shared memory between processes of one host, if TCP is
-/// among its transports (UCX_TLS), without which there is no connection. Both sides need the same error_handling.
+/// UCX makes such connections over TCP or RDMA and goes on over what is fastest: shared memory
+/// between processes of one host, if TCP is among its transports (UCX_TLS), without which there is
+/// no connection. Both sides need the same error_handling.
 ///
 /// # Safety
-/// A worker of this library; `host` is a terminated string; `params` is NULL or a struct whose `struct_size` is set; `endpoint` is
-/// valid for a write.
+/// A worker of this library; `host` is a terminated string; `params` is NULL or a struct whose
+/// `struct_size` is set; `endpoint` is valid for a write.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_endpoint_connect(
@@ -261,11 +291,13 @@ pub unsafe extern "C" fn ucxx_endpoint_connect(
 /// may be NULL. The caller owns the endpoint, and may use it at once: what is sent before `on_open`
 /// goes out when the connection stands.
 ///
-/// Errors: INVALID_PARAM when the request has been answered already; CLOSED when its listener has been destroyed meanwhile; else
-/// what UCX says, such as for a peer that has the other error_handling.
+/// Errors: INVALID_PARAM when the request has been answered already; CLOSED when its listener has
+/// been destroyed meanwhile; else what UCX says, such as for a peer that has the other
+/// error_handling.
 ///
 /// # Safety
-/// A connection request of this library; `params` is NULL or a struct whose `struct_size` is set; `endpoint` is valid for a write.
+/// A connection request of this library; `params` is NULL or a struct whose `struct_size` is set;
+/// `endpoint` is valid for a write.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_endpoint_accept(
@@ -275,7 +307,8 @@ pub unsafe extern "C" fn ucxx_endpoint_accept(
 ) -> ucxx_status_t {
     guard::whole(|| {
         // SAFETY: as for this function.
-        let (request, place) = unsafe { (handle::get(conn_request)?, place(endpoint, "endpoint")?) };
+        let (request, place) =
+            unsafe { (handle::get(conn_request)?, place(endpoint, "endpoint")?) };
         // SAFETY: as above.
         let params = unsafe { params::with(params, "params", |params| convert(params)) }?;
         place.write(handle::give_arc(request.accept(&params)?));
@@ -386,14 +419,18 @@ pub unsafe extern "C" fn ucxx_endpoint_writable(endpoint: *const ucxx_endpoint_t
     unsafe { handle::get(endpoint) }.is_ok_and(Endpoint::is_writable).into()
 }
 
-/// Has `callback` called when the endpoint is writable (see ucxx_endpoint_writable), once: what to do after NO_RESOURCE, whatever it was
-/// refused for. It runs where progress happens, as every callback; in the next pass when the endpoint is writable already. It may send until it gets
-/// NO_RESOURCE again and arm anew: each pass calls each endpoint's once at most, so no endpoint keeps others waiting. With the
-/// endpoint's error when it ends first, before `on_close`; CLOSED after a close.
+/// Has `callback` called when the endpoint is writable (see ucxx_endpoint_writable), once: what to
+/// do after NO_RESOURCE, whatever it was refused for. It runs where progress happens, as every
+/// callback; in the next pass when the endpoint is writable already. It may send until it gets
+/// NO_RESOURCE again and arm anew: each pass calls each endpoint's once at most, so no endpoint
+/// keeps others waiting. With the endpoint's error when it ends first, before `on_close`; CLOSED
+/// after a close.
 ///
-/// NULL for `callback` takes back what was armed; one that is running on another thread may still be. Any thread.
+/// NULL for `callback` takes back what was armed; one that is running on another thread may still
+/// be. Any thread.
 ///
-/// Errors: ALREADY_EXISTS while one is armed; the endpoint's error when it takes no operations any more.
+/// Errors: ALREADY_EXISTS while one is armed; the endpoint's error when it takes no operations any
+/// more.
 ///
 /// # Safety
 /// NULL (INVALID_PARAM) or an endpoint of this library; `callback` may be called with `arg`.
@@ -410,8 +447,9 @@ pub unsafe extern "C" fn ucxx_endpoint_on_writable(
     })
 }
 
-/// Another handle for the same endpoint, to be destroyed by itself: what turns an endpoint that a callback was given, which is valid
-/// during the call, into one to keep. The endpoint ends with the last of its handles. Any thread.
+/// Another handle for the same endpoint, to be destroyed by itself: what turns an endpoint that a
+/// callback was given, which is valid during the call, into one to keep. The endpoint ends with the
+/// last of its handles. Any thread.
 ///
 /// # Safety
 /// An endpoint of this library; `own` is valid for a write.
@@ -437,8 +475,9 @@ pub unsafe extern "C" fn ucxx_endpoint_retain(
 /// callback it does not wait: the end comes after the pass. For how two peers part see
 /// ucxx_endpoint_close. NULL is ignored.
 ///
-/// A callback of the worker's that waits for the caller makes that wait without end. To wait for nobody: ucxx_endpoint_close,
-/// and the destroy in `on_close`, or when that, or a notifier's report of the close, has told of the end.
+/// A callback of the worker's that waits for the caller makes that wait without end. To wait for
+/// nobody: ucxx_endpoint_close, and the destroy in `on_close`, or when that, or a notifier's report
+/// of the close, has told of the end.
 ///
 /// # Safety
 /// NULL or an endpoint of this library, not used afterwards.
@@ -451,12 +490,16 @@ pub unsafe extern "C" fn ucxx_endpoint_destroy(endpoint: *mut ucxx_endpoint_t) {
     });
 }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
+/// sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_endpoint_attr_init(value: *mut ucxx_endpoint_attr_t, struct_size: usize) {
+pub unsafe extern "C" fn ucxx_endpoint_attr_init(
+    value: *mut ucxx_endpoint_attr_t,
+    struct_size: usize,
+) {
     // SAFETY: as for this function.
     unsafe { params::init(value, struct_size) };
 }
@@ -498,17 +541,22 @@ pub unsafe extern "C" fn ucxx_endpoint_query(
     })
 }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
+/// sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_endpoint_load_init(value: *mut ucxx_endpoint_load_t, struct_size: usize) {
+pub unsafe extern "C" fn ucxx_endpoint_load_init(
+    value: *mut ucxx_endpoint_load_t,
+    struct_size: usize,
+) {
     // SAFETY: as for this function.
     unsafe { params::init(value, struct_size) };
 }
 
-/// How much of its send window and queue the endpoint uses. Under SINGLE, on the worker's own thread.
+/// How much of its send window and queue the endpoint uses. Under SINGLE, on the worker's own
+/// thread.
 ///
 /// # Safety
 /// An endpoint of this library; `load` is a struct whose `struct_size` is set.

@@ -1,4 +1,5 @@
-//! What every exported function runs inside: no panic gets out, and an error leaves its explanation behind.
+//! What every exported function runs inside: no panic gets out, and an error leaves its explanation
+//! behind.
 
 use super::status::ucxx_status_t;
 use crate::engine::base::lasting::lasting;
@@ -81,19 +82,22 @@ impl Outcome for Explained {
 /// Runs `f`; its error becomes a status, and its explanation the thread's last error.
 #[inline(always)]
 pub(crate) fn status<O: Outcome>(f: impl FnOnce() -> Result<O>) -> ucxx_status_t {
-    // One plain number comes out of the closure: a larger result would travel through memory in pieces.
+    // One plain number comes out of the closure: a larger result would travel through memory in
+    // pieces.
     let guarded = || match f() {
         Ok(outcome) => outcome.tell(),
         Err(error) => failed(error),
     };
-    // Handles are shared references with interior state that a panic leaves consistent enough to answer errors.
+    // Handles are shared references with interior state that a panic leaves consistent enough to
+    // answer errors.
     match catch_unwind(AssertUnwindSafe(guarded)) {
         Ok(status) => status,
         Err(panic) => panicked(&*panic),
     }
 }
 
-/// The same for a call that makes or ends something, or waits for others: `pthread_cancel` does not end its thread meanwhile.
+/// The same for a call that makes or ends something, or waits for others: `pthread_cancel` does not
+/// end its thread meanwhile.
 pub(crate) fn whole(f: impl FnOnce() -> Result<Status>) -> ucxx_status_t {
     let _whole = Uncancelled::new();
     progressing(f)
@@ -153,7 +157,10 @@ pub(crate) fn failed(error: Error) -> ucxx_status_t {
 
 #[cold]
 fn panicked(panic: &(dyn std::any::Any + Send)) -> ucxx_status_t {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let message = format!("a bug in ucxx_rs, please report it: {}", text.unwrap_or("panic"));
     explain(Status::PANIC, &message).tell()
 }
@@ -210,12 +217,16 @@ pub(crate) fn last_error() -> *const c_char {
 pub(crate) fn text(status: Status) -> *const c_char {
     LAST.with(|last| {
         let message = if status.is_error() && status == last.status.get() {
-            // SAFETY: a sentence of the program's, or `own`, which ends; nothing writes it meanwhile.
+            // SAFETY: a sentence of the program's, or `own`, which ends; nothing writes it
+            // meanwhile.
             unsafe { CStr::from_ptr(last.message.get()) }
         } else {
             status.sentence()
         };
-        write(&last.text, &[&status.known_name().to_string_lossy(), ": ", &message.to_string_lossy()]);
+        write(
+            &last.text,
+            &[&status.known_name().to_string_lossy(), ": ", &message.to_string_lossy()],
+        );
         last.text.as_ptr().cast()
     })
 }
@@ -268,8 +279,11 @@ mod tests {
         undisturbed(|| {
             explain(Status::BUSY, "of a callback");
         });
-        // SAFETY: as above.
-        assert_eq!(unsafe { CStr::from_ptr(text(Status::INVALID_PARAM)) }, c"UCXX_ERR_INVALID_PARAM: of the call");
+        assert_eq!(
+            // SAFETY: as above.
+            unsafe { CStr::from_ptr(text(Status::INVALID_PARAM)) },
+            c"UCXX_ERR_INVALID_PARAM: of the call"
+        );
     }
 
     #[test]
@@ -283,6 +297,9 @@ mod tests {
         assert_eq!(said(Status::OK), "UCXX_OK: done");
         assert!(said(Status(-1007)).starts_with("UCXX_ERR_APPLICATION: "));
         explain(Status::MESSAGE_TRUNCATED, &"x".repeat(2 * LONGEST));
-        assert_eq!(said(Status::MESSAGE_TRUNCATED).len(), "UCXX_ERR_MESSAGE_TRUNCATED: ".len() + LONGEST - 1);
+        assert_eq!(
+            said(Status::MESSAGE_TRUNCATED).len(),
+            "UCXX_ERR_MESSAGE_TRUNCATED: ".len() + LONGEST - 1
+        );
     }
 }

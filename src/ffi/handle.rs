@@ -1,7 +1,9 @@
 //! Opaque handles, and how they relate to what is behind them.
 //!
-//! Contexts, workers, endpoints, listeners, connection requests, keys, groups, windows and hubs are reference-counted: the handle is one reference. Addresses, notifiers, tag messages and links are owned.
-//! Requests and active messages are slots of their worker, and go back to it; so are envelopes on lease of their hub.
+//! Contexts, workers, endpoints, listeners, connection requests, keys, groups, windows and hubs are
+//! reference-counted: the handle is one reference. Addresses, notifiers, tag messages and links are
+//! owned. Requests and active messages are slots of their worker, and go back to it; so are
+//! envelopes on lease of their hub.
 
 use super::guard;
 use crate::engine;
@@ -188,8 +190,8 @@ pub(crate) fn null(argument: &str) -> Error {
 #[cold]
 fn no_handle(name: &str) -> Error {
     if name == ucxx_request::NAME {
-        let text = "request: is NULL; the operation that was to make it has not succeeded, or it returned UCXX_OK: \
-                    then it is complete, and makes none";
+        let text = "request: is NULL; the operation that was to make it has not succeeded, or it \
+                    returned UCXX_OK: then it is complete, and makes none";
         return Error::invalid(text);
     }
     Error::invalid(format!("{name}: is NULL; the call that was to make it has not succeeded"))
@@ -218,16 +220,25 @@ pub(crate) unsafe fn get_mut<'a, H: Handle>(handle: *mut H) -> Result<&'a mut H:
 ///
 /// # Safety
 /// As for `get`.
-pub(crate) unsafe fn look<H: Handle, R>(handle: *const H, otherwise: R, look: impl FnOnce(&H::Object) -> R) -> R {
+pub(crate) unsafe fn look<H: Handle, R>(
+    handle: *const H,
+    otherwise: R,
+    look: impl FnOnce(&H::Object) -> R,
+) -> R {
     // SAFETY: as for this function.
-    guard::quietly(None, || unsafe { handle.cast::<H::Object>().as_ref() }.map(look)).unwrap_or(otherwise)
+    guard::quietly(None, || unsafe { handle.cast::<H::Object>().as_ref() }.map(look))
+        .unwrap_or(otherwise)
 }
 
-/// Memory of the library's that a caller may read: where it is, and how much in `length`, which is optional. NULL for nothing.
+/// Memory of the library's that a caller may read: where it is, and how much in `length`, which is
+/// optional. NULL for nothing.
 ///
 /// # Safety
 /// `length` is NULL or valid for a write.
-pub(crate) unsafe fn tell((data, count): (*const c_void, usize), length: *mut usize) -> *const c_void {
+pub(crate) unsafe fn tell(
+    (data, count): (*const c_void, usize),
+    length: *mut usize,
+) -> *const c_void {
     if !length.is_null() {
         // SAFETY: as for this function.
         unsafe { length.write(count) };

@@ -1,7 +1,9 @@
 //! Links, and the envelopes that they lease.
 
 use super::guard::{self, Answer};
-use super::handle::{self, null, place, ucxx_endpoint_t, ucxx_envelope_t, ucxx_hub_t, ucxx_link_t, ucxx_request_t};
+use super::handle::{
+    self, null, place, ucxx_endpoint_t, ucxx_envelope_t, ucxx_hub_t, ucxx_link_t, ucxx_request_t,
+};
 use super::hub::{give, kind_of, leased, to_handle, ucxx_memory_kind, ucxx_memory_kind_t};
 use super::operation::{submit, ucxx_op_params_t};
 use super::params::{self, sized};
@@ -16,21 +18,24 @@ use std::ffi::c_void;
 
 /// Called when a link has news:
 /// - OK: a lease can be had.
-/// - CLOSED: none ever will be. Once. A link that consumes is told after it has ended the leases that it
-///   holds itself, as it may give those back.
-/// - IO_ERROR: a copy to where the link is has failed. The next lease says how, and has it tried again.
+/// - CLOSED: none ever will be. Once. A link that consumes is told after it has ended the leases
+///   that it holds itself, as it may give those back.
+/// - IO_ERROR: a copy to where the link is has failed. The next lease says how, and has it tried
+///   again.
 ///
-/// Level-triggered: called again if that is still so, or so again, after a lease has been tried through the
-/// link. A link that has given a chunk back, or has changed it, is not told of that chunk again, whoever has
-/// had it since, until it tries again or something else changes in the hub: a chunk comes or goes, or another
-/// link commits a change of one.
+/// Level-triggered: called again if that is still so, or so again, after a lease has been tried
+/// through the link. A link that has given a chunk back, or has changed it, is not told of that
+/// chunk again, whoever has had it since, until it tries again or something else changes in the
+/// hub: a chunk comes or goes, or another link commits a change of one.
 ///
-/// The call that makes a lease possible calls back, whichever that is, one callback after the other and
-/// outside every lock. The links of a hub take turns. What others make possible meanwhile may be told by the
-/// same call. While no chunk comes or goes, one call makes at most 64 callbacks for each link of the hub, so
-/// links that change the same chunk in turn do not hold it for ever; the next call on the hub goes on.
+/// The call that makes a lease possible calls back, whichever that is, one callback after the other
+/// and outside every lock. The links of a hub take turns. What others make possible meanwhile may
+/// be told by the same call. While no chunk comes or goes, one call makes at most 64 callbacks for
+/// each link of the hub, so links that change the same chunk in turn do not hold it for ever; the
+/// next call on the hub goes on.
 ///
-/// One call at a time for a link. It may call every function; those that wait return BUSY. It must not throw.
+/// One call at a time for a link. It may call every function; those that wait return BUSY. It must
+/// not throw.
 pub type ucxx_link_callback_t =
     Option<unsafe extern "C" fn(arg: *mut c_void, link: *mut ucxx_link_t, status: ucxx_status_t)>;
 
@@ -40,7 +45,9 @@ pub type ucxx_link_callback_t =
 pub struct ucxx_link_params {
     /// Set by UCXX_LINK_PARAMS_INIT.
     pub struct_size: usize,
-    /// 1, for a link that consumes: it sees every chunk that is in the queue, or comes, while it is there, and a chunk stays until all such links have consumed it. Consumers without it compete for chunks: each is consumed by one of them. Up to 63 at a time.
+    /// 1, for a link that consumes: it sees every chunk that is in the queue, or comes, while it is
+    /// there, and a chunk stays until all such links have consumed it. Consumers without it compete
+    /// for chunks: each is consumed by one of them. Up to 63 at a time.
     pub broadcast: u8,
     /// 1: ucxx_envelope_release commits. Without effect for a link that peeks.
     pub autocommit: u8,
@@ -70,7 +77,8 @@ pub struct ucxx_envelope_attr {
     pub metadata: *mut u8,
     /// 64.
     pub metadata_length: usize,
-    /// A CUevent, as long as the lease lasts: before it is reached nothing is to be read, and nothing written. NULL where nothing is to be waited for: everywhere but on CUDA devices.
+    /// A CUevent, as long as the lease lasts: before it is reached nothing is to be read, and
+    /// nothing written. NULL where nothing is to be waited for: everywhere but on CUDA devices.
     pub ready_event: *mut c_void,
 }
 /// What ucxx_envelope_query tells.
@@ -81,7 +89,8 @@ sized! { ucxx_link_params, 32; ucxx_envelope_attr, 64; }
 /// More links than a caller means.
 const MOST: usize = 4096;
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
+/// sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -91,12 +100,16 @@ pub unsafe extern "C" fn ucxx_link_params_init(value: *mut ucxx_link_params_t, s
     unsafe { params::init(value, struct_size) };
 }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
+/// sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_envelope_attr_init(value: *mut ucxx_envelope_attr_t, struct_size: usize) {
+pub unsafe extern "C" fn ucxx_envelope_attr_init(
+    value: *mut ucxx_envelope_attr_t,
+    struct_size: usize,
+) {
     // SAFETY: as for this function.
     unsafe { params::init(value, struct_size) };
 }
@@ -123,7 +136,8 @@ pub(super) unsafe fn links<R>(
     let handles = unsafe { std::slice::from_raw_parts(pointer, count) };
     let link = |place: usize| -> Result<&Link> {
         // SAFETY: as for this function.
-        unsafe { handle::get(handles[place].cast_const()) }.map_err(|_| null(&format!("links[{place}]")))
+        unsafe { handle::get(handles[place].cast_const()) }
+            .map_err(|_| null(&format!("links[{place}]")))
     };
     if count > MOST_LINKS {
         return f(&(0..count).map(link).collect::<Result<Vec<_>>>()?);
@@ -135,12 +149,16 @@ pub(super) unsafe fn links<R>(
     f(&few[..count])
 }
 
-/// Makes a link of this UCXX_LINK_* type to envelopes of this kind, of which there may be none yet. It keeps the hub's memory, and counts as one that is served unless there is a dataflow strategy. on_ready may run before it returns, after `*link` was written. Any thread.
+/// Makes a link of this UCXX_LINK_* type to envelopes of this kind, of which there may be none yet.
+/// It keeps the hub's memory, and counts as one that is served unless there is a dataflow strategy.
+/// on_ready may run before it returns, after `*link` was written. Any thread.
 ///
-/// Errors: NO_DEVICE for a device that is not there; EXCEEDS_LIMIT for over 32 kinds of memory or 63 broadcast consumers in a hub.
+/// Errors: NO_DEVICE for a device that is not there; EXCEEDS_LIMIT for over 32 kinds of memory or
+/// 63 broadcast consumers in a hub.
 ///
 /// # Safety
-/// A hub of this library; `params` is NULL or a struct whose `struct_size` is set; `link` is valid for a write.
+/// A hub of this library; `params` is NULL or a struct whose `struct_size` is set; `link` is valid
+/// for a write.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_link_create(
@@ -160,7 +178,11 @@ pub unsafe extern "C" fn ucxx_link_create(
                 2 => Role::Consume,
                 3 => Role::Peek,
                 4 => Role::Modify,
-                other => return Err(Error::invalid(format!("link_type: {other} is no UCXX_LINK_* value"))),
+                other => {
+                    return Err(Error::invalid(format!(
+                        "link_type: {other} is no UCXX_LINK_* value"
+                    )))
+                }
             };
             let params = params::with(params, "params", convert)?;
             Link::make(&hub, role, kind_of(kind), &params, |made| place.write(made.cast()))?;
@@ -174,8 +196,10 @@ fn convert(params: &ucxx_link_params) -> Result<LinkParams> {
         0 | 1 => Ok(value == 1),
         _ => Err(Error::invalid(format!("{name}: {value} is neither 0 nor 1"))),
     };
-    // SAFETY: two pointers to functions that take the same: the engine does not know the handle's type.
-    let on_ready = unsafe { std::mem::transmute::<ucxx_link_callback_t, Option<_>>(params.on_ready) };
+    // SAFETY: two pointers to functions that take the same: the engine does not know the handle's
+    // type.
+    let on_ready =
+        unsafe { std::mem::transmute::<ucxx_link_callback_t, Option<_>>(params.on_ready) };
     Ok(LinkParams {
         broadcast: flag(params.broadcast, "broadcast")?,
         autocommit: flag(params.autocommit, "autocommit")?,
@@ -184,8 +208,10 @@ fn convert(params: &ucxx_link_params) -> Result<LinkParams> {
     })
 }
 
-/// Ends a link. Leases that it has given go on. Chunks that wait for this consumer alone are done if another one has had them, and stay otherwise. When it returns, its on_ready does not run and will not, but for one that it was called from. NULL is ignored. No other call on the link may be under way. Any thread.
-/// So an on_ready that waits for the caller makes it wait without end.
+/// Ends a link. Leases that it has given go on. Chunks that wait for this consumer alone are done
+/// if another one has had them, and stay otherwise. When it returns, its on_ready does not run and
+/// will not, but for one that it was called from. NULL is ignored. No other call on the link may be
+/// under way. Any thread. So an on_ready that waits for the caller makes it wait without end.
 ///
 /// # Safety
 /// NULL or a link of this library, not used afterwards.
@@ -199,14 +225,25 @@ pub unsafe extern "C" fn ucxx_link_destroy(link: *mut ucxx_link_t) {
     });
 }
 
-/// Leases an envelope: through a link that produces an empty one; through one that consumes the oldest chunk that it, or for links that compete any of them, has not had and nobody of them holds; through one that peeks or modifies the top chunk, the oldest in the queue. A link may have several leases at a time.
-/// Waits up to `timeout_ns` for it. Where the progress of the hub's worker is manual it progresses meanwhile, and callbacks may run in it, if the thread may do so at any time: any thread under UCXX_THREAD_MULTI, the worker's own under _SINGLE. Other threads, and all under _SERIALIZED, only sleep: what is to come through the worker then needs
-/// somebody else who progresses it.
+/// Leases an envelope: through a link that produces an empty one; through one that consumes the
+/// oldest chunk that it, or for links that compete any of them, has not had and nobody of them
+/// holds; through one that peeks or modifies the top chunk, the oldest in the queue. A link may
+/// have several leases at a time. Waits up to `timeout_ns` for it. Where the progress of the hub's
+/// worker is manual it progresses meanwhile, and callbacks may run in it, if the thread may do so
+/// at any time: any thread under UCXX_THREAD_MULTI, the worker's own under _SINGLE. Other threads,
+/// and all under _SERIALIZED, only sleep: what is to come through the worker then needs somebody
+/// else who progresses it.
 ///
-/// A chunk is not consumed while it is changed, nor changed while somebody consumes it, or reads the same envelope. Links that modify share it when they are on the same device. What is read on other devices while it is changed is what it was.
+/// A chunk is not consumed while it is changed, nor changed while somebody consumes it, or reads
+/// the same envelope. Links that modify share it when they are on the same device. What is read on
+/// other devices while it is changed is what it was.
 ///
-/// Errors: NO_RESOURCE, for a timeout of 0, and TIMED_OUT: there is none yet; CLOSED: there will be none; STARVED: the hub has no envelope on the link's device, and the message says how many are missing, or nobody has anything and younger chunks, which are nowhere else, have all of them, so that the oldest cannot come there; IO_ERROR, NO_MEMORY or NO_DEVICE: the chunk could not be copied there, or the stream that was to write it has failed, and the message says which, and what the driver says; BUSY from a callback, but for a timeout of 0.
-/// Any thread.
+/// Errors: NO_RESOURCE, for a timeout of 0, and TIMED_OUT: there is none yet; CLOSED: there will be
+/// none; STARVED: the hub has no envelope on the link's device, and the message says how many are
+/// missing, or nobody has anything and younger chunks, which are nowhere else, have all of them, so
+/// that the oldest cannot come there; IO_ERROR, NO_MEMORY or NO_DEVICE: the chunk could not be
+/// copied there, or the stream that was to write it has failed, and the message says which, and
+/// what the driver says; BUSY from a callback, but for a timeout of 0. Any thread.
 ///
 /// # Safety
 /// A link of this library; `envelope` is valid for a write.
@@ -225,14 +262,21 @@ pub unsafe extern "C" fn ucxx_link_lease(
     unsafe { lease(link, timeout_ns, envelope) }
 }
 
-/// What a plain hub has is given out before anything is kept for what else may have to be done, which would cost as much again. False says nothing yet. Not guarded: nothing in it can panic.
+/// What a plain hub has is given out before anything is kept for what else may have to be done,
+/// which would cost as much again. False says nothing yet. Not guarded: nothing in it can panic.
 ///
 /// # Safety
 /// As for `ucxx_link_lease`.
 #[inline(always)]
-unsafe fn lease_at_once(link: *const ucxx_link_t, timeout_ns: u64, envelope: *mut *mut ucxx_envelope_t) -> bool {
+unsafe fn lease_at_once(
+    link: *const ucxx_link_t,
+    timeout_ns: u64,
+    envelope: *mut *mut ucxx_envelope_t,
+) -> bool {
     // SAFETY: as for this function.
-    let (Some(link), false) = (unsafe { link.cast::<Link>().as_ref() }, envelope.is_null()) else { return false };
+    let (Some(link), false) = (unsafe { link.cast::<Link>().as_ref() }, envelope.is_null()) else {
+        return false;
+    };
     let Some(lease) = link.lease_at_once(timeout_ns) else { return false };
     // SAFETY: as for this function.
     unsafe { envelope.write(to_handle(lease)) };
@@ -242,7 +286,11 @@ unsafe fn lease_at_once(link: *const ucxx_link_t, timeout_ns: u64, envelope: *mu
 /// # Safety
 /// As for `ucxx_link_lease`.
 #[inline(never)]
-unsafe fn lease(link: *mut ucxx_link_t, timeout_ns: u64, envelope: *mut *mut ucxx_envelope_t) -> ucxx_status_t {
+unsafe fn lease(
+    link: *mut ucxx_link_t,
+    timeout_ns: u64,
+    envelope: *mut *mut ucxx_envelope_t,
+) -> ucxx_status_t {
     guard::progressing(|| {
         // SAFETY: as for this function.
         unsafe {
@@ -254,10 +302,17 @@ unsafe fn lease(link: *mut ucxx_link_t, timeout_ns: u64, envelope: *mut *mut ucx
     })
 }
 
-/// Leases through all of the links at once, also of several hubs, or through none of them. Of several workers each has its turn, for a millisecond. Up to 64 links (EXCEEDS_LIMIT; INVALID_PARAM above 4096). The rest as ucxx_link_lease.
+/// Leases through all of the links at once, also of several hubs, or through none of them. Of
+/// several workers each has its turn, for a millisecond. Up to 64 links (EXCEEDS_LIMIT;
+/// INVALID_PARAM above 4096). The rest as ucxx_link_lease.
 ///
-/// STARVED also where all of them together can never be served with what the hub has, and the message says why, and what to do: it has too few envelopes; or too small a max_queue_chunks for what is produced and, until it is consumed, what is read; or too small a max_queue_bytes, where no other link is there that might consume, or change, the chunks that the call waits for; or one of them modifies the chunk
-/// that another one consumes, and it waits for no other consumer. INVALID_PARAM where they exclude each other whatever the hub has: two that modify on different devices, or one that peeks where another one modifies.
+/// STARVED also where all of them together can never be served with what the hub has, and the
+/// message says why, and what to do: it has too few envelopes; or too small a max_queue_chunks for
+/// what is produced and, until it is consumed, what is read; or too small a max_queue_bytes, where
+/// no other link is there that might consume, or change, the chunks that the call waits for; or one
+/// of them modifies the chunk that another one consumes, and it waits for no other consumer.
+/// INVALID_PARAM where they exclude each other whatever the hub has: two that modify on different
+/// devices, or one that peeks where another one modifies.
 ///
 /// # Safety
 /// `count` links of this library in `links`; `envelopes` is valid for as many writes.
@@ -291,10 +346,16 @@ pub unsafe extern "C" fn ucxx_link_lease_many(
     })
 }
 
-/// Ends a lease for good. What was produced is a new chunk of `length` bytes; what was consumed has been, and when it has been by all who are to, its envelopes are free; what was modified has `length` bytes now, and is no longer on other devices. For links that consume and peek `length` is not looked at. `stream` is
-/// the CUstream whose work so far has to finish first, of a primary context, or NULL; in a hub without CUDA memory only that (NO_DEVICE). The call does not wait for it: envelopes on a GPU go on with it as their ready_event, others when it has done that work. The handle is gone, unless the call fails: then the lease goes on.
+/// Ends a lease for good. What was produced is a new chunk of `length` bytes; what was consumed has
+/// been, and when it has been by all who are to, its envelopes are free; what was modified has
+/// `length` bytes now, and is no longer on other devices. For links that consume and peek `length`
+/// is not looked at. `stream` is the CUstream whose work so far has to finish first, of a primary
+/// context, or NULL; in a hub without CUDA memory only that (NO_DEVICE). The call does not wait for
+/// it: envelopes on a GPU go on with it as their ready_event, others when it has done that work.
+/// The handle is gone, unless the call fails: then the lease goes on.
 ///
-/// Errors: INVALID_PARAM for a length beyond the envelope; CLOSED when the hub has been destroyed. Any thread.
+/// Errors: INVALID_PARAM for a length beyond the envelope; CLOSED when the hub has been destroyed.
+/// Any thread.
 ///
 /// # Safety
 /// An envelope of this library, on lease.
@@ -318,7 +379,11 @@ pub unsafe extern "C" fn ucxx_envelope_commit(
 /// # Safety
 /// An envelope of this library, on lease, or NULL.
 #[inline(always)]
-unsafe fn end_at_once(envelope: *const ucxx_envelope_t, length: Option<u64>, stream: *mut c_void) -> bool {
+unsafe fn end_at_once(
+    envelope: *const ucxx_envelope_t,
+    length: Option<u64>,
+    stream: *mut c_void,
+) -> bool {
     // SAFETY: as for this function.
     let lease = unsafe { envelope.cast::<Lease>().as_ref() };
     stream.is_null() && lease.is_some_and(|lease| lease.end_at_once(length))
@@ -327,7 +392,11 @@ unsafe fn end_at_once(envelope: *const ucxx_envelope_t, length: Option<u64>, str
 /// # Safety
 /// As for `ucxx_envelope_commit`.
 #[inline(never)]
-unsafe fn commit(envelope: *mut ucxx_envelope_t, length: usize, stream: *mut c_void) -> ucxx_status_t {
+unsafe fn commit(
+    envelope: *mut ucxx_envelope_t,
+    length: usize,
+    stream: *mut c_void,
+) -> ucxx_status_t {
     guard::progressing(|| {
         // SAFETY: as for this function.
         let retired = unsafe { handle::get(envelope) }?.commit(length as u64, stream)?;
@@ -336,12 +405,18 @@ unsafe fn commit(envelope: *mut ucxx_envelope_t, length: usize, stream: *mut c_v
     })
 }
 
-/// Ends a lease as if it had not been. What was produced is gone; what was consumed stays where it was in the queue, and so comes first; what was modified is what it was before where the chunk is on another device, too, and else what has been written stays. `stream` and the rest as ucxx_envelope_commit.
+/// Ends a lease as if it had not been. What was produced is gone; what was consumed stays where it
+/// was in the queue, and so comes first; what was modified is what it was before where the chunk is
+/// on another device, too, and else what has been written stays. `stream` and the rest as
+/// ucxx_envelope_commit.
 ///
 /// # Safety
 /// An envelope of this library, on lease.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_envelope_abort(envelope: *mut ucxx_envelope_t, stream: *mut c_void) -> ucxx_status_t {
+pub unsafe extern "C" fn ucxx_envelope_abort(
+    envelope: *mut ucxx_envelope_t,
+    stream: *mut c_void,
+) -> ucxx_status_t {
     guard::progressing(|| {
         // SAFETY: as for this function.
         let retired = unsafe { handle::get(envelope) }?.abort(stream)?;
@@ -350,12 +425,17 @@ pub unsafe extern "C" fn ucxx_envelope_abort(envelope: *mut ucxx_envelope_t, str
     })
 }
 
-/// Ends a lease: commits it where the link was made with autocommit, else aborts it. What is produced then has the length of the envelope, or that which a swap has brought; what is modified keeps its length. After the hub's end it aborts. The rest as ucxx_envelope_commit.
+/// Ends a lease: commits it where the link was made with autocommit, else aborts it. What is
+/// produced then has the length of the envelope, or that which a swap has brought; what is modified
+/// keeps its length. After the hub's end it aborts. The rest as ucxx_envelope_commit.
 ///
 /// # Safety
 /// An envelope of this library, on lease.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_envelope_release(envelope: *mut ucxx_envelope_t, stream: *mut c_void) -> ucxx_status_t {
+pub unsafe extern "C" fn ucxx_envelope_release(
+    envelope: *mut ucxx_envelope_t,
+    stream: *mut c_void,
+) -> ucxx_status_t {
     // SAFETY: as for this function.
     if unsafe { end_at_once(envelope, None, stream) } {
         return Status::OK.0;
@@ -376,17 +456,29 @@ unsafe fn release(envelope: *mut ucxx_envelope_t, stream: *mut c_void) -> ucxx_s
     })
 }
 
-/// Exchanges memory, length and metadata of two envelopes on lease without a copy: of the same or of two hubs, both of the same kind and envelope_size (INVALID_PARAM). Query them again afterwards: what has come from an envelope that is being filled has its length, if none was said that of the envelope. A consumer that aborts after a swap leaves the chunk with what the swap has brought, unless it is on another device as well.
+/// Exchanges memory, length and metadata of two envelopes on lease without a copy: of the same or
+/// of two hubs, both of the same kind and envelope_size (INVALID_PARAM). Query them again
+/// afterwards: what has come from an envelope that is being filled has its length, if none was said
+/// that of the envelope. A consumer that aborts after a swap leaves the chunk with what the swap
+/// has brought, unless it is on another device as well.
 ///
-/// Errors: INVALID_PARAM for an envelope of a link that peeks, or of a broadcast consumer, which only read; BUSY for one that others look at, or that a link that competes has while broadcast consumers are still to read the chunk there; UNSUPPORTED for buffers of the caller's. Any thread; nobody else may use either at the time.
+/// Errors: INVALID_PARAM for an envelope of a link that peeks, or of a broadcast consumer, which
+/// only read; BUSY for one that others look at, or that a link that competes has while broadcast
+/// consumers are still to read the chunk there; UNSUPPORTED for buffers of the caller's. Any
+/// thread; nobody else may use either at the time.
 ///
 /// # Safety
 /// Envelopes of this library, on lease.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_envelope_swap(a: *mut ucxx_envelope_t, b: *mut ucxx_envelope_t) -> ucxx_status_t {
+pub unsafe extern "C" fn ucxx_envelope_swap(
+    a: *mut ucxx_envelope_t,
+    b: *mut ucxx_envelope_t,
+) -> ucxx_status_t {
     guard::progressing(|| {
-        // SAFETY: as for this function.
-        let named = |envelope: *mut ucxx_envelope_t, name| unsafe { handle::get(envelope) }.map_err(|_| null(name));
+        let named = |envelope: *mut ucxx_envelope_t, name| {
+            // SAFETY: as for this function.
+            unsafe { handle::get(envelope) }.map_err(|_| null(name))
+        };
         let (a, b): (&Lease, &Lease) = (named(a, "a")?, named(b, "b")?);
         a.swap(b)?;
         Ok(Status::OK)
@@ -405,7 +497,8 @@ pub unsafe extern "C" fn ucxx_envelope_query(
     guard::status(|| {
         // SAFETY: as for this function.
         let view = unsafe { handle::get(envelope) }?.view()?;
-        let kind = ucxx_memory_kind { memory_type: view.kind.memory_type, device_id: view.kind.device_id };
+        let kind =
+            ucxx_memory_kind { memory_type: view.kind.memory_type, device_id: view.kind.device_id };
         let value = ucxx_envelope_attr {
             struct_size: size_of::<ucxx_envelope_attr>(),
             data: view.data.cast(),
@@ -421,7 +514,14 @@ pub unsafe extern "C" fn ucxx_envelope_query(
     })
 }
 
-/// Receives a message whose tag matches into an envelope of a link that produces, straight, and commits it as a chunk of its length: before the callback runs, or the notifier reports, or anyone who waits for the request is released. What ends otherwise, a message that is longer than the envelope too, is aborted. Chunks come in the order in which their messages are complete, so a short one may be before a long one that was sent earlier. For that it does not end inside the call: INPROGRESS where ucxx_tag_recv may return OK. The envelope is leased before the call returns: NO_RESOURCE when there is none. Needs a hub with a worker, on which it is received. In all else as ucxx_tag_recv; memory_type is not looked at.
+/// Receives a message whose tag matches into an envelope of a link that produces, straight, and
+/// commits it as a chunk of its length: before the callback runs, or the notifier reports, or
+/// anyone who waits for the request is released. What ends otherwise, a message that is longer than
+/// the envelope too, is aborted. Chunks come in the order in which their messages are complete, so
+/// a short one may be before a long one that was sent earlier. For that it does not end inside the
+/// call: INPROGRESS where ucxx_tag_recv may return OK. The envelope is leased before the call
+/// returns: NO_RESOURCE when there is none. Needs a hub with a worker, on which it is received. In
+/// all else as ucxx_tag_recv; memory_type is not looked at.
 ///
 /// # Safety
 /// A link of this library; the rest as for `ucxx_tag_recv`.
@@ -436,12 +536,17 @@ pub unsafe extern "C" fn ucxx_link_recv(
 ) -> ucxx_status_t {
     // SAFETY: as for this function.
     unsafe {
-        submit(params, request, |params, out| handle::get(produce_link.cast_const())?.recv(tag, tag_mask, params, out))
+        submit(params, request, |params, out| {
+            handle::get(produce_link.cast_const())?.recv(tag, tag_mask, params, out)
+        })
     }
 }
 
-/// Sends the oldest chunk of a link that consumes, straight from its envelope, and consumes it when the buffer is free again: before the callback runs, or the notifier reports, or anyone who waits for the request is released. A send that fails aborts: the chunk is offered again. NO_RESOURCE when
-/// there is no chunk, CLOSED when there will be none. The endpoint is of the hub's worker. Metadata does not go along. In all else as ucxx_tag_send; memory_type is not looked at.
+/// Sends the oldest chunk of a link that consumes, straight from its envelope, and consumes it when
+/// the buffer is free again: before the callback runs, or the notifier reports, or anyone who waits
+/// for the request is released. A send that fails aborts: the chunk is offered again. NO_RESOURCE
+/// when there is no chunk, CLOSED when there will be none. The endpoint is of the hub's worker.
+/// Metadata does not go along. In all else as ucxx_tag_send; memory_type is not looked at.
 ///
 /// # Safety
 /// A link and an endpoint of this library; the rest as for `ucxx_tag_send`.
@@ -463,19 +568,40 @@ pub unsafe extern "C" fn ucxx_link_send(
     }
 }
 
-/// Connects a link that consumes with one that produces, at the other end of the endpoint, as one stream: every chunk here becomes a chunk there, in its order, with its metadata. Both sides call it, in any order, each with its endpoint to the other one's worker and the same `stream_id`; a stream of that number
-/// in each direction may be under way between two workers. `window` is how many chunks may be on their way at a time; the smaller one of both sides holds. Needs a hub with a worker on each side; chunks move while both workers are progressed, and what the stream does, callbacks of its hub included, is done
-/// in their passes. Returns at once; the end that is alone waits, and leases nothing.
+/// Connects a link that consumes with one that produces, at the other end of the endpoint, as one
+/// stream: every chunk here becomes a chunk there, in its order, with its metadata. Both sides call
+/// it, in any order, each with its endpoint to the other one's worker and the same `stream_id`; a
+/// stream of that number in each direction may be under way between two workers. `window` is how
+/// many chunks may be on their way at a time; the smaller one of both sides holds. Needs a hub with
+/// a worker on each side; chunks move while both workers are progressed, and what the stream does,
+/// callbacks of its hub included, is done in their passes. Returns at once; the end that is alone
+/// waits, and leases nothing.
 ///
-/// The receiving side leases up to `window` envelopes before anything comes, and nothing is sent without one: a hub that is full makes the sender wait (credit_stalls). A chunk is consumed at its sender when it has become a chunk at the receiver. The envelopes may be of different sizes; a chunk that is too long for those of the receiver
-/// ends the stream, of which only the log tells: the links at both ends wait for another one. When the sending hub is closed and empty, the receiving one is closed, so that its readers get CLOSED after the last chunk; one that several streams feed, when all of them have ended so. A link that is destroyed is not waited for; one whose stream was cut off is, until it is connected anew. ucxx_hub_drain of a closed hub waits until that has been told: then the endpoint may be closed.
+/// The receiving side leases up to `window` envelopes before anything comes, and nothing is sent
+/// without one: a hub that is full makes the sender wait (credit_stalls). A chunk is consumed at
+/// its sender when it has become a chunk at the receiver. The envelopes may be of different sizes;
+/// a chunk that is too long for those of the receiver ends the stream, of which only the log tells:
+/// the links at both ends wait for another one. When the sending hub is closed and empty, the
+/// receiving one is closed, so that its readers get CLOSED after the last chunk; one that several
+/// streams feed, when all of them have ended so. A link that is destroyed is not waited for; one
+/// whose stream was cut off is, until it is connected anew. ucxx_hub_drain of a closed hub waits
+/// until that has been told: then the endpoint may be closed.
 ///
-/// As long as a link is connected leases through it return BUSY, and its on_ready is not called. That ends with the endpoint, with the stream, and with ucxx_link_destroy. With the endpoint, chunks that have not been acknowledged are offered again to the consumers of the sending hub, oldest first, before on_close runs; the receiving hub has
-/// a beginning of what was sent, and perhaps the first of those. Connect anew, on another endpoint, to go on. A link that is destroyed, or whose hub is, or a receiving hub that is closed, leaves the stream in peace: nothing is lost or doubled, and the link at the other end waits for another one to be connected there.
+/// As long as a link is connected leases through it return BUSY, and its on_ready is not called.
+/// That ends with the endpoint, with the stream, and with ucxx_link_destroy. With the endpoint,
+/// chunks that have not been acknowledged are offered again to the consumers of the sending hub,
+/// oldest first, before on_close runs; the receiving hub has a beginning of what was sent, and
+/// perhaps the first of those. Connect anew, on another endpoint, to go on. A link that is
+/// destroyed, or whose hub is, or a receiving hub that is closed, leaves the stream in peace:
+/// nothing is lost or doubled, and the link at the other end waits for another one to be connected
+/// there.
 ///
-/// Errors: INVALID_PARAM for a link that peeks or modifies, a hub without a worker, an endpoint of another worker, window 0; EXCEEDS_LIMIT for one above 65536; BUSY for a link that is connected; ALREADY_EXISTS for a stream of this number and direction to this peer,
-/// which one whose link has been destroyed remains until the other side has heard of it (progress, and try again); UNSUPPORTED without UCXX_FEATURE_AM; CLOSED and the others of an endpoint that has
-/// ended. Threads as ucxx_am_send.
+/// Errors: INVALID_PARAM for a link that peeks or modifies, a hub without a worker, an endpoint of
+/// another worker, window 0; EXCEEDS_LIMIT for one above 65536; BUSY for a link that is connected;
+/// ALREADY_EXISTS for a stream of this number and direction to this peer, which one whose link has
+/// been destroyed remains until the other side has heard of it (progress, and try again);
+/// UNSUPPORTED without UCXX_FEATURE_AM; CLOSED and the others of an endpoint that has ended.
+/// Threads as ucxx_am_send.
 ///
 /// # Safety
 /// A link and an endpoint of this library.
@@ -488,13 +614,16 @@ pub unsafe extern "C" fn ucxx_link_connect(
 ) -> ucxx_status_t {
     guard::whole(|| {
         // SAFETY: as for this function.
-        let (link, endpoint) = unsafe { (handle::get(link.cast_const())?, handle::share(endpoint)?) };
+        let (link, endpoint) =
+            unsafe { (handle::get(link.cast_const())?, handle::share(endpoint)?) };
         link.connect(&endpoint, stream_id, window)?;
         Ok(Status::OK)
     })
 }
 
-/// The link's descriptor for the caller's own event loop: readable when a lease can be had, or none ever will, after ucxx_link_arm. It stays the library's. UNSUPPORTED where the context was made without UCXX_FEATURE_WAKEUP. Any thread.
+/// The link's descriptor for the caller's own event loop: readable when a lease can be had, or none
+/// ever will, after ucxx_link_arm. It stays the library's. UNSUPPORTED where the context was made
+/// without UCXX_FEATURE_WAKEUP. Any thread.
 ///
 /// # Safety
 /// A link of this library; `fd` is valid for a write.
@@ -512,7 +641,9 @@ pub unsafe extern "C" fn ucxx_link_event_fd(link: *mut ucxx_link_t, fd: *mut i32
     })
 }
 
-/// Has the link's descriptor become readable, once, when a lease can be had. BUSY: one can be had now, so lease first, and do not sleep. CLOSED: none ever will be. It is written to only when it is armed. Any thread, one at a time for a link.
+/// Has the link's descriptor become readable, once, when a lease can be had. BUSY: one can be had
+/// now, so lease first, and do not sleep. CLOSED: none ever will be. It is written to only when it
+/// is armed. Any thread, one at a time for a link.
 ///
 /// # Safety
 /// A link of this library.

@@ -20,8 +20,10 @@ pub type ucxx_block_t = ucxx_block;
 
 const _: () = assert!(size_of::<ucxx_block>() == size_of::<Block>());
 
-/// Which elements of a buffer a call is about, on either side: `count` blocks of `block_length` elements, whose beginnings are `stride` elements apart; or, with `blocks`, an explicit list. The two sides may differ as long as they have the same
-/// number of bytes (put, get) or elements (accumulates).
+/// Which elements of a buffer a call is about, on either side: `count` blocks of `block_length`
+/// elements, whose beginnings are `stride` elements apart; or, with `blocks`, an explicit list. The
+/// two sides may differ as long as they have the same number of bytes (put, get) or elements
+/// (accumulates).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_layout {
@@ -33,9 +35,11 @@ pub struct ucxx_layout {
     pub count: u64,
     /// Elements of each.
     pub block_length: u64,
-    /// From beginning to beginning, in elements; may be negative, or shorter than a block: an element that is named twice is read or written twice.
+    /// From beginning to beginning, in elements; may be negative, or shorter than a block: an
+    /// element that is named twice is read or written twice.
     pub stride: i64,
-    /// In place of the three above: blocks in the order of the list, which need not be sorted. Read during the call.
+    /// In place of the three above: blocks in the order of the list, which need not be sorted. Read
+    /// during the call.
     pub blocks: *const ucxx_block_t,
     /// How many of them.
     pub block_count: usize,
@@ -50,9 +54,13 @@ sized! { ucxx_layout, 72; }
 /// The caller's layout, checked. NULL is an error.
 ///
 /// # Safety
-/// NULL, or a struct whose `struct_size` is set, and whose list, if it has one, is readable while the result is in use.
+/// NULL, or a struct whose `struct_size` is set, and whose list, if it has one, is readable while
+/// the result is in use.
 #[inline]
-pub(crate) unsafe fn layout<'a>(pointer: *const ucxx_layout_t, argument: &str) -> Result<Layout<'a>> {
+pub(crate) unsafe fn layout<'a>(
+    pointer: *const ucxx_layout_t,
+    argument: &str,
+) -> Result<Layout<'a>> {
     if pointer.is_null() {
         return Err(null(argument));
     }
@@ -60,8 +68,8 @@ pub(crate) unsafe fn layout<'a>(pointer: *const ucxx_layout_t, argument: &str) -
     unsafe { params::with(pointer, argument, |layout| convert(layout, argument)) }
 }
 
-/// Type and bytes of a layout that is elements in one piece, and says so in the simplest way. None for all others, for those without elements, and for
-/// whatever `layout` has an error for.
+/// Type and bytes of a layout that is elements in one piece, and says so in the simplest way. None
+/// for all others, for those without elements, and for whatever `layout` has an error for.
 ///
 /// # Safety
 /// As for `layout`.
@@ -96,16 +104,22 @@ unsafe fn convert<'a>(layout: &ucxx_layout, argument: &str) -> Result<Layout<'a>
             )));
         }
         // SAFETY: as for this function; a block is the same on both sides.
-        let blocks = unsafe { std::slice::from_raw_parts(layout.blocks.cast::<Block>(), layout.block_count) };
+        let blocks = unsafe {
+            std::slice::from_raw_parts(layout.blocks.cast::<Block>(), layout.block_count)
+        };
         return Layout::blocks(kind, blocks);
     }
     if layout.block_count != 0 {
-        return Err(Error::invalid(format!("{argument}: blocks is NULL, and block_count is {}", layout.block_count)));
+        return Err(Error::invalid(format!(
+            "{argument}: blocks is NULL, and block_count is {}",
+            layout.block_count
+        )));
     }
     Layout::vector(kind, layout.count, layout.block_length, layout.stride)
 }
 
-/// Bytes of an element of that type (UCXX_TYPE_*); 0 if there is none. A pair is a struct { value; int32_t index; } as C lays it out, whose padding may be overwritten. Any thread.
+/// Bytes of an element of that type (UCXX_TYPE_*); 0 if there is none. A pair is a struct { value;
+/// int32_t index; } as C lays it out, whose padding may be overwritten. Any thread.
 #[no_mangle]
 pub extern "C" fn ucxx_type_size(element_type: i32) -> usize {
     element_type::type_size(element_type)
@@ -124,19 +138,27 @@ fn initial(element_type: i32) -> ucxx_layout {
     }
 }
 
-/// `count` elements that follow each other. Nothing is checked before the layout is used. NULL is ignored. Any thread.
+/// `count` elements that follow each other. Nothing is checked before the layout is used. NULL is
+/// ignored. Any thread.
 ///
 /// # Safety
 /// NULL or writable.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_layout_init_contiguous(layout: *mut ucxx_layout_t, element_type: i32, count: u64) {
+pub unsafe extern "C" fn ucxx_layout_init_contiguous(
+    layout: *mut ucxx_layout_t,
+    element_type: i32,
+    count: u64,
+) {
     if !layout.is_null() {
         // SAFETY: as for this function.
-        unsafe { layout.write(ucxx_layout { count: 1, block_length: count, ..initial(element_type) }) };
+        unsafe {
+            layout.write(ucxx_layout { count: 1, block_length: count, ..initial(element_type) })
+        };
     }
 }
 
-/// `count` blocks of `block_length` elements, `stride` elements from beginning to beginning. The rest as ucxx_layout_init_contiguous.
+/// `count` blocks of `block_length` elements, `stride` elements from beginning to beginning. The
+/// rest as ucxx_layout_init_contiguous.
 ///
 /// # Safety
 /// NULL or writable.
@@ -150,11 +172,14 @@ pub unsafe extern "C" fn ucxx_layout_init_vector(
 ) {
     if !layout.is_null() {
         // SAFETY: as for this function.
-        unsafe { layout.write(ucxx_layout { count, block_length, stride, ..initial(element_type) }) };
+        unsafe {
+            layout.write(ucxx_layout { count, block_length, stride, ..initial(element_type) })
+        };
     }
 }
 
-/// The blocks of a list, which stays the caller's, and is read whenever the layout is used. The rest as ucxx_layout_init_contiguous.
+/// The blocks of a list, which stays the caller's, and is read whenever the layout is used. The
+/// rest as ucxx_layout_init_contiguous.
 ///
 /// # Safety
 /// NULL or writable.
@@ -175,7 +200,8 @@ pub unsafe extern "C" fn ucxx_layout_init_blocks(
 mod tests {
     use super::*;
 
-    /// Of whatever says the same in a way that is not the simplest, and of all errors, nothing is known here.
+    /// Of whatever says the same in a way that is not the simplest, and of all errors, nothing is
+    /// known here.
     #[test]
     fn what_is_plain_is_what_the_layout_says() {
         let plain_of = |raw: &ucxx_layout| {
@@ -191,12 +217,23 @@ mod tests {
         let block = ucxx_block { offset: 0, length: 1 };
         for element_type in -1..=19 {
             let size = element_type::type_size(element_type) as u64;
-            for block_length in [0, 1, 3, i64::MAX as u64 / 16, i64::MAX as u64 / 16 + 1, i64::MAX as u64, u64::MAX] {
+            for block_length in
+                [0, 1, 3, i64::MAX as u64 / 16, i64::MAX as u64 / 16 + 1, i64::MAX as u64, u64::MAX]
+            {
                 let raw = ucxx_layout { count: 1, block_length, ..initial(element_type) };
-                let expected = block_length.checked_mul(size).filter(|bytes| (1..=i64::MAX as u64).contains(bytes));
-                assert_eq!(plain_of(&raw).map(|(_, bytes)| bytes), expected, "{block_length} of {element_type}");
+                let expected = block_length
+                    .checked_mul(size)
+                    .filter(|bytes| (1..=i64::MAX as u64).contains(bytes));
+                assert_eq!(
+                    plain_of(&raw).map(|(_, bytes)| bytes),
+                    expected,
+                    "{block_length} of {element_type}"
+                );
                 for stride in [-1, 0, 1, 3, i64::MAX] {
-                    assert_eq!(plain_of(&ucxx_layout { stride, ..raw }).map(|(_, bytes)| bytes), expected);
+                    assert_eq!(
+                        plain_of(&ucxx_layout { stride, ..raw }).map(|(_, bytes)| bytes),
+                        expected
+                    );
                     for count in [0, 2, u64::MAX] {
                         assert_eq!(plain_of(&ucxx_layout { count, stride, ..raw }), None);
                     }

@@ -2,7 +2,9 @@
 
 use super::constants::ucxx_event;
 use super::guard::{self, Answer};
-use super::handle::{self, null, place, ucxx_context_t, ucxx_notifier_t, ucxx_request_t, ucxx_worker_t};
+use super::handle::{
+    self, null, place, ucxx_context_t, ucxx_notifier_t, ucxx_request_t, ucxx_worker_t,
+};
 use super::params::LARGEST;
 use super::status::ucxx_status_t;
 use crate::engine::base::status::{Error, Result, Status};
@@ -11,7 +13,8 @@ use crate::engine::core::request::notifier_events::Happened;
 use crate::engine::core::worker::worker::Worker;
 use std::ffi::{c_int, c_void};
 
-/// Has a notifier hand out what comes to a worker, or, where it is NULL, nobody: as `set` registers it.
+/// Has a notifier hand out what comes to a worker, or, where it is NULL, nobody: as `set` registers
+/// it.
 ///
 /// # Safety
 /// A worker of this library; `notifier` is NULL or one of this library.
@@ -22,7 +25,8 @@ pub(super) unsafe fn hand_out(
 ) -> ucxx_status_t {
     guard::progressing(|| {
         // SAFETY: as for this function.
-        let (worker, notifier) = unsafe { (handle::get(worker)?, notifier.cast::<Notifier>().as_ref()) };
+        let (worker, notifier) =
+            unsafe { (handle::get(worker)?, notifier.cast::<Notifier>().as_ref()) };
         set(worker, notifier).map(|()| Status::OK)
     })
 }
@@ -33,17 +37,21 @@ pub(super) unsafe fn hand_out(
 pub struct ucxx_completion {
     /// `callback_arg` of the operation's parameters; what the notifier was given with for events.
     pub user_data: *mut c_void,
-    /// The request, until it is destroyed; NULL if none was asked for, or if it has been destroyed already.
+    /// The request, until it is destroyed; NULL if none was asked for, or if it has been destroyed
+    /// already.
     pub request: *mut ucxx_request_t,
-    /// Bytes of the message, for a receive also when it did not fit, or of the question's data; 0 for what carries none.
+    /// Bytes of the message, for a receive also when it did not fit, or of the question's data; 0
+    /// for what carries none.
     pub length: u64,
     /// The tag the message was sent with.
     pub sender_tag: u64,
     /// UCXX_OK or an error, never INPROGRESS.
     pub status: ucxx_status_t,
-    /// UCXX_EVENT_*: what it tells of. UCXX_EVENT_COMPLETION, 0, where only operations name the notifier.
+    /// UCXX_EVENT_*: what it tells of. UCXX_EVENT_COMPLETION, 0, where only operations name the
+    /// notifier.
     pub kind: i32,
-    /// What came in, see UCXX_EVENT_*. It belongs to whoever polls, and is to be destroyed; NULL where nothing did.
+    /// What came in, see UCXX_EVENT_*. It belongs to whoever polls, and is to be destroyed; NULL
+    /// where nothing did.
     pub handle: *mut c_void,
     /// Zero.
     pub reserved: [u32; 4],
@@ -55,11 +63,12 @@ pub type ucxx_completion_t = ucxx_completion;
 const FIRST_SIZE: usize = 64;
 const _: () = assert!(size_of::<ucxx_completion>() >= FIRST_SIZE);
 
-/// Creates a completion queue for operations of any worker of the context. An operation that names it in
-/// `ucxx_op_params_t.notifier` is reported there once, when it completes, instead of through a callback; not when it
-/// completed inside its call, unless UCXX_FLAG_ALWAYS_CALLBACK is set. The queue never overflows, and reporting allocates nothing.
-/// Status and recv_info are stored, then the operation is reported, then waiters are released. The caller owns the notifier
-/// and destroys it. Any thread.
+/// Creates a completion queue for operations of any worker of the context. An operation that names
+/// it in `ucxx_op_params_t.notifier` is reported there once, when it completes, instead of through
+/// a callback; not when it completed inside its call, unless UCXX_FLAG_ALWAYS_CALLBACK is set. The
+/// queue never overflows, and reporting allocates nothing. Status and recv_info are stored, then
+/// the operation is reported, then waiters are released. The caller owns the notifier and destroys
+/// it. Any thread.
 ///
 /// It takes the place of other callbacks as well, so that a program needs none: of a listener's
 /// `on_connect` and an endpoint's `on_close` (`notifier` of their parameters), and of the handlers
@@ -104,22 +113,28 @@ pub unsafe extern "C" fn ucxx_notifier_create(
 /// NULL (refused) or a notifier of this library.
 #[no_mangle]
 #[must_use]
-pub unsafe extern "C" fn ucxx_notifier_wait(notifier: *mut ucxx_notifier_t, timeout_ns: u64) -> ucxx_status_t {
+pub unsafe extern "C" fn ucxx_notifier_wait(
+    notifier: *mut ucxx_notifier_t,
+    timeout_ns: u64,
+) -> ucxx_status_t {
     // SAFETY: as for this function.
     guard::status(|| match unsafe { handle::get(notifier) }?.wait(timeout_ns)? {
         Waited::Ready => Ok(Answer::OK),
-        Waited::TimedOut => Ok(Answer(Status::TIMED_OUT, c"notifier: no completion in the given time")),
+        Waited::TimedOut => {
+            Ok(Answer(Status::TIMED_OUT, c"notifier: no completion in the given time"))
+        }
     })
 }
 
-/// Takes up to `max` completions, in the order in which they were reported, into an array of structs of `completion_size` bytes,
-/// which is the caller's `sizeof(ucxx_completion_t)`; `*count` says how many. OK with count 0 when there are none, CLOSED
-/// when there are none and the notifier has been stopped. Never blocks. Any thread, also several at once: each completion goes to
-/// one of them.
+/// Takes up to `max` completions, in the order in which they were reported, into an array of
+/// structs of `completion_size` bytes, which is the caller's `sizeof(ucxx_completion_t)`; `*count`
+/// says how many. OK with count 0 when there are none, CLOSED when there are none and the notifier
+/// has been stopped. Never blocks. Any thread, also several at once: each completion goes to one of
+/// them.
 ///
 /// # Safety
-/// A notifier of this library; `completions` is writable for `max` times `completion_size` bytes, and may be NULL when `max`
-/// is 0; `count` is valid for a write.
+/// A notifier of this library; `completions` is writable for `max` times `completion_size` bytes,
+/// and may be NULL when `max` is 0; `count` is valid for a write.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_notifier_poll(
@@ -152,8 +167,10 @@ fn check_array(completions: *const ucxx_completion_t, size: usize, max: usize) -
         return Err(null("completions"));
     }
     if !(FIRST_SIZE..=LARGEST).contains(&size) {
-        let text =
-            format!("completion_size: is {size}, not sizeof(ucxx_completion_t), {}", size_of::<ucxx_completion>());
+        let text = format!(
+            "completion_size: is {size}, not sizeof(ucxx_completion_t), {}",
+            size_of::<ucxx_completion>()
+        );
         return Err(Error::invalid(text));
     }
     if max > isize::MAX as usize / size {
@@ -168,8 +185,8 @@ fn check_array(completions: *const ucxx_completion_t, size: usize, max: usize) -
 /// `entry` is writable for `size` bytes.
 unsafe fn store(entry: *mut u8, size: usize, completion: &Completion) {
     use ucxx_event::{
-        UCXX_EVENT_AM_MESSAGE, UCXX_EVENT_COMPLETION, UCXX_EVENT_CONN_REQUEST, UCXX_EVENT_ENDPOINT_CLOSED,
-        UCXX_EVENT_FETCH,
+        UCXX_EVENT_AM_MESSAGE, UCXX_EVENT_COMPLETION, UCXX_EVENT_CONN_REQUEST,
+        UCXX_EVENT_ENDPOINT_CLOSED, UCXX_EVENT_FETCH,
     };
     let (kind, handle) = match completion.happened {
         Happened::Operation => (UCXX_EVENT_COMPLETION, std::ptr::null_mut()),
@@ -196,14 +213,18 @@ unsafe fn store(entry: *mut u8, size: usize, completion: &Completion) {
     }
 }
 
-/// A descriptor that is readable when there is something to poll, for poll(2), epoll and event loops; `ucxx_notifier_arm` first.
-/// It stays the library's, and needs no reading. UNSUPPORTED without UCXX_FEATURE_WAKEUP. Any thread.
+/// A descriptor that is readable when there is something to poll, for poll(2), epoll and event
+/// loops; `ucxx_notifier_arm` first. It stays the library's, and needs no reading. UNSUPPORTED
+/// without UCXX_FEATURE_WAKEUP. Any thread.
 ///
 /// # Safety
 /// A notifier of this library; `fd` is valid for a write.
 #[no_mangle]
 #[must_use]
-pub unsafe extern "C" fn ucxx_notifier_event_fd(notifier: *mut ucxx_notifier_t, fd: *mut c_int) -> ucxx_status_t {
+pub unsafe extern "C" fn ucxx_notifier_event_fd(
+    notifier: *mut ucxx_notifier_t,
+    fd: *mut c_int,
+) -> ucxx_status_t {
     guard::status(|| {
         // SAFETY: as for this function.
         let (notifier, place) = unsafe { (handle::get(notifier)?, place(fd, "fd")?) };
@@ -212,9 +233,10 @@ pub unsafe extern "C" fn ucxx_notifier_event_fd(notifier: *mut ucxx_notifier_t, 
     })
 }
 
-/// Asks that the descriptor become readable with the next completion, and stay so until it is armed again. BUSY when there is
-/// something to poll first, CLOSED when the notifier has been stopped and nothing is left; the descriptor is readable
-/// then as well. UNSUPPORTED without UCXX_FEATURE_WAKEUP. Any thread.
+/// Asks that the descriptor become readable with the next completion, and stay so until it is armed
+/// again. BUSY when there is something to poll first, CLOSED when the notifier has been stopped and
+/// nothing is left; the descriptor is readable then as well. UNSUPPORTED without
+/// UCXX_FEATURE_WAKEUP. Any thread.
 ///
 /// # Safety
 /// NULL (refused) or a notifier of this library.
@@ -246,10 +268,12 @@ pub unsafe extern "C" fn ucxx_notifier_stop(notifier: *mut ucxx_notifier_t) -> u
     guard::status(|| unsafe { handle::get(notifier) }?.stop().map(|()| Status::OK))
 }
 
-/// Stops the notifier and lets go of it; its descriptor is not the caller's to use any more. Completions that were not polled are
-/// dropped, and so are those of operations in flight, which go on; requests that the caller kept stay the caller's. Of events
-/// that were not polled, and that still come, connection requests are rejected, messages destroyed, and questions rejected. A thread
-/// that sleeps in `ucxx_notifier_wait` gets CLOSED. Before or after the workers and the context. NULL is ignored. Any thread.
+/// Stops the notifier and lets go of it; its descriptor is not the caller's to use any more.
+/// Completions that were not polled are dropped, and so are those of operations in flight, which go
+/// on; requests that the caller kept stay the caller's. Of events that were not polled, and that
+/// still come, connection requests are rejected, messages destroyed, and questions rejected. A
+/// thread that sleeps in `ucxx_notifier_wait` gets CLOSED. Before or after the workers and the
+/// context. NULL is ignored. Any thread.
 ///
 /// # Safety
 /// NULL or a notifier of this library, not used afterwards.

@@ -10,11 +10,13 @@ use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, RecvInfo, Submitted};
 use std::ffi::c_void;
 
-/// Runs once when an operation has completed after its call returned INPROGRESS: outside every lock, on the thread that drives
-/// progress. `request` is valid during the call even when the caller kept none, and NULL after an early destroy. It may call
-/// every function; those that wait return BUSY. It must not throw.
-pub type ucxx_request_callback_t =
-    Option<unsafe extern "C" fn(arg: *mut c_void, request: *mut ucxx_request_t, status: ucxx_status_t)>;
+/// Runs once when an operation has completed after its call returned INPROGRESS: outside every
+/// lock, on the thread that drives progress. `request` is valid during the call even when the
+/// caller kept none, and NULL after an early destroy. It may call every function; those that wait
+/// return BUSY. It must not throw.
+pub type ucxx_request_callback_t = Option<
+    unsafe extern "C" fn(arg: *mut c_void, request: *mut ucxx_request_t, status: ucxx_status_t),
+>;
 
 /// What every operation takes beside its own arguments; NULL means all defaults.
 ///
@@ -41,14 +43,16 @@ pub struct ucxx_op_params {
     /// large send that nobody receives, goes on beyond it. With UCXX_FLAG_TIMEOUT_CLOSES its
     /// endpoint is closed by force if that is what it takes.
     pub timeout_ns: u64,
-    /// Runs when the operation completes, unless it did so inside the call (but see UCXX_FLAG_ALWAYS_CALLBACK).
+    /// Runs when the operation completes, unless it did so inside the call (but see
+    /// UCXX_FLAG_ALWAYS_CALLBACK).
     pub callback: ucxx_request_callback_t,
     /// Passed to the callback, or with the notifier's report. Has to live until that.
     pub callback_arg: *mut c_void,
-    /// Instead of a callback: reports when the operation completes, unless it did so inside the call (but see
-    /// UCXX_FLAG_ALWAYS_CALLBACK). Of the same context, and not stopped. Optional.
+    /// Instead of a callback: reports when the operation completes, unless it did so inside the
+    /// call (but see UCXX_FLAG_ALWAYS_CALLBACK). Of the same context, and not stopped. Optional.
     pub notifier: *mut ucxx_notifier_t,
-    /// Registered memory of the same context that covers the buffer. A hint: UCX finds what it has registered by itself. Optional.
+    /// Registered memory of the same context that covers the buffer. A hint: UCX finds what it has
+    /// registered by itself. Optional.
     pub memory: *mut ucxx_memory_t,
     /// Filled when a receive or a fetch completes, also inside the call, and for a stream receive
     /// also when it fails; kept valid by the caller until then. Optional.
@@ -64,7 +68,8 @@ sized! { ucxx_op_params, 80; }
 
 const _: () = assert!(size_of::<RecvInfo>() == size_of::<super::request::ucxx_recv_info>());
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
+/// sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -76,24 +81,30 @@ pub unsafe extern "C" fn ucxx_op_params_init(value: *mut ucxx_op_params_t, struc
 
 // The engine reads a caller's struct where it lies.
 const _: () = {
+    use std::mem::offset_of;
     assert!(size_of::<OpParams>() == size_of::<ucxx_op_params>());
     macro_rules! same {
         ($($field:ident)*) => {$(
-            assert!(std::mem::offset_of!(OpParams, $field) == std::mem::offset_of!(ucxx_op_params, $field));
+            assert!(offset_of!(OpParams, $field) == offset_of!(ucxx_op_params, $field));
         )*};
     }
-    same!(struct_size flags memory_type reserved timeout_ns callback callback_arg notifier memory recv_info source);
+    same!(struct_size flags memory_type reserved timeout_ns callback callback_arg);
+    same!(notifier memory recv_info source);
 };
 
 /// More bits than these in a length make it one that is looked at.
 const PLAIN_BITS: u32 = 47;
 
-/// The caller's parameters where they are plain and of this library's size, or the defaults for NULL; and the length is one.
+/// The caller's parameters where they are plain and of this library's size, or the defaults for
+/// NULL; and the length is one.
 ///
 /// # Safety
 /// As for `submit`.
 #[inline(always)]
-pub(crate) unsafe fn plain<'a>(params: *const ucxx_op_params_t, length: usize) -> Option<&'a OpParams> {
+pub(crate) unsafe fn plain<'a>(
+    params: *const ucxx_op_params_t,
+    length: usize,
+) -> Option<&'a OpParams> {
     const DEFAULT: &OpParams = &OpParams::DEFAULT;
     let params = if params.is_null() { std::ptr::from_ref(DEFAULT) } else { params.cast() };
     // SAFETY: the size comes first, and says what else is readable; the layouts are the same.
@@ -121,8 +132,8 @@ fn status_of(submitted: Submitted) -> Status {
 /// Runs an operation with the caller's parameters.
 ///
 /// # Safety
-/// `params` is NULL or a struct whose `struct_size` is set, and what it points to is as its fields say; `request` is NULL or
-/// valid for a write.
+/// `params` is NULL or a struct whose `struct_size` is set, and what it points to is as its fields
+/// say; `request` is NULL or valid for a write.
 #[inline(always)]
 pub(crate) unsafe fn submit(
     params: *const ucxx_op_params_t,
@@ -149,6 +160,7 @@ unsafe fn convert(params: &ucxx_op_params) -> Result<&OpParams> {
     if params.reserved != 0 {
         return Err(Error::invalid("reserved: is not zero"));
     }
-    // SAFETY: the layouts are the same, and so is what a handle and a request are behind their opaque types.
+    // SAFETY: the layouts are the same, and so is what a handle and a request are behind their
+    // opaque types.
     Ok(unsafe { &*std::ptr::from_ref(params).cast() })
 }

@@ -7,10 +7,12 @@ use std::ffi::{c_char, CStr};
 /// A caller's size above this is garbage, not a newer header: nothing is read by it.
 pub(super) const LARGEST: usize = 4096;
 
-/// A struct of the C interface whose first field is `struct_size`. All-zero apart from that means default.
+/// A struct of the C interface whose first field is `struct_size`. All-zero apart from that means
+/// default.
 ///
 /// # Safety
-/// `repr(C)`, valid when all-zero, first field `struct_size: usize`, and no padding that a zero check would trip over.
+/// `repr(C)`, valid when all-zero, first field `struct_size: usize`, and no padding that a zero
+/// check would trip over.
 pub(crate) unsafe trait Sized: Copy {
     /// Its size in the first release: no caller has a smaller one.
     const FIRST_SIZE: usize;
@@ -37,10 +39,12 @@ fn zeroed<T: Sized>() -> T {
     value
 }
 
-/// Calls `f` with the caller's struct, completed with zeros where the caller knows fewer fields; NULL means all defaults.
+/// Calls `f` with the caller's struct, completed with zeros where the caller knows fewer fields;
+/// NULL means all defaults.
 ///
 /// # Safety
-/// `pointer` is NULL, or its `struct_size` is readable and so are as many bytes as that says (up to a sane limit).
+/// `pointer` is NULL, or its `struct_size` is readable and so are as many bytes as that says (up to
+/// a sane limit).
 #[inline(always)]
 pub(crate) unsafe fn with<T: Sized, R>(
     pointer: *const T,
@@ -49,14 +53,15 @@ pub(crate) unsafe fn with<T: Sized, R>(
 ) -> Result<R> {
     let completed;
     // SAFETY: the first field, as promised.
-    let params = if !pointer.is_null() && unsafe { pointer.cast::<usize>().read() } == size_of::<T>() {
-        // SAFETY: readable in full, as the size says.
-        unsafe { &*pointer }
-    } else {
-        // SAFETY: as for this function.
-        completed = unsafe { converted(pointer, argument) }?;
-        &completed
-    };
+    let params =
+        if !pointer.is_null() && unsafe { pointer.cast::<usize>().read() } == size_of::<T>() {
+            // SAFETY: readable in full, as the size says.
+            unsafe { &*pointer }
+        } else {
+            // SAFETY: as for this function.
+            completed = unsafe { converted(pointer, argument) }?;
+            &completed
+        };
     // Called in one place only, so that the whole of an operation becomes one function.
     f(params)
 }
@@ -87,13 +92,17 @@ unsafe fn converted<T: Sized>(pointer: *const T, argument: &str) -> Result<T> {
     let tail = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>().add(known), size - known) };
     if tail.iter().any(|byte| *byte != 0) {
         return Err(Error::invalid(format!(
-            "{argument}: struct_size is {size}, and something beyond the {} bytes that this library knows is not zero",
+            "{argument}: struct_size is {size}, and something beyond the {} bytes that this \
+            library knows is not zero",
             size_of::<T>()
         )));
     }
     let mut value = zeroed::<T>();
-    // SAFETY: both hold `known` bytes; every bit pattern of the caller's integers and pointers is valid.
-    unsafe { std::ptr::copy_nonoverlapping(pointer.cast::<u8>(), (&raw mut value).cast::<u8>(), known) };
+    // SAFETY: both hold `known` bytes; every bit pattern of the caller's integers and pointers is
+    // valid.
+    unsafe {
+        std::ptr::copy_nonoverlapping(pointer.cast::<u8>(), (&raw mut value).cast::<u8>(), known)
+    };
     Ok(value)
 }
 
@@ -102,12 +111,14 @@ fn check_size<T: Sized>(size: usize, argument: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "{argument}: struct_size is {size}, not {}; set it with the initialiser macro or the init function",
+        "{argument}: struct_size is {size}, not {}; set it with the initialiser macro or the init \
+        function",
         size_of::<T>()
     )))
 }
 
-/// Stores `value` in the caller's struct: as much as fits, and zeros where the caller knows more fields.
+/// Stores `value` in the caller's struct: as much as fits, and zeros where the caller knows more
+/// fields.
 ///
 /// # Safety
 /// `pointer` is NULL, or its `struct_size` is readable and as many bytes as that says are writable.
@@ -117,14 +128,19 @@ pub(crate) unsafe fn store<T: Sized>(pointer: *mut T, argument: &str, value: &T)
     let known = size.min(size_of::<T>());
     // SAFETY: writable as the caller's size says; the size itself stays the caller's.
     unsafe {
-        std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast::<u8>(), pointer.cast::<u8>(), known);
+        std::ptr::copy_nonoverlapping(
+            std::ptr::from_ref(value).cast::<u8>(),
+            pointer.cast::<u8>(),
+            known,
+        );
         pointer.cast::<u8>().add(known).write_bytes(0, size - known);
         pointer.cast::<usize>().write(size);
     }
     Ok(())
 }
 
-/// The size of the caller's struct for results, checked: before anything is done that has an effect.
+/// The size of the caller's struct for results, checked: before anything is done that has an
+/// effect.
 ///
 /// # Safety
 /// As for `store`.
@@ -168,7 +184,11 @@ mod tests {
 
     fn read(bytes: &[u64]) -> Result<(u64, u64)> {
         // SAFETY: the first element says how many bytes there are.
-        unsafe { with(bytes.as_ptr().cast::<Sample>(), "params", |sample| Ok((sample.first, sample.later))) }
+        unsafe {
+            with(bytes.as_ptr().cast::<Sample>(), "params", |sample| {
+                Ok((sample.first, sample.later))
+            })
+        }
     }
 
     #[test]
@@ -180,8 +200,12 @@ mod tests {
         for size in [0, 8, 15, LARGEST as u64 + 1, u64::MAX] {
             assert!(read(&[size, 1, 2]).unwrap_err().message().contains("struct_size"));
         }
-        // SAFETY: NULL is allowed.
-        assert_eq!(unsafe { with(std::ptr::null::<Sample>(), "params", |sample| Ok(sample.first)) }.unwrap(), 0);
+        assert_eq!(
+            // SAFETY: NULL is allowed.
+            unsafe { with(std::ptr::null::<Sample>(), "params", |sample| Ok(sample.first)) }
+                .unwrap(),
+            0
+        );
     }
 
     #[test]

@@ -25,8 +25,8 @@ pub type ucxx_recv_info_t = ucxx_recv_info;
 /// A list of requests longer than this is not one.
 const MOST_REQUESTS: usize = 1 << 28;
 
-/// INPROGRESS until the operation has completed, then its status. Any thread. In a callback of the request it is the final
-/// one already.
+/// INPROGRESS until the operation has completed, then its status. Any thread. In a callback of the
+/// request it is the final one already.
 ///
 /// # Safety
 /// NULL (INVALID_PARAM) or a request of this library.
@@ -34,7 +34,8 @@ const MOST_REQUESTS: usize = 1 << 28;
 #[must_use]
 pub unsafe extern "C" fn ucxx_request_status(request: *const ucxx_request_t) -> ucxx_status_t {
     // SAFETY: as for this function.
-    if let Some(status) = unsafe { request.cast::<Slot>().as_ref() }.and_then(Slot::status_quickly) {
+    if let Some(status) = unsafe { request.cast::<Slot>().as_ref() }.and_then(Slot::status_quickly)
+    {
         return status.0;
     }
     // SAFETY: as above.
@@ -75,7 +76,10 @@ fn explained(slot: Option<&Slot>, status: Status) -> Explained {
 /// NULL (refused) or a request of this library.
 #[no_mangle]
 #[must_use]
-pub unsafe extern "C" fn ucxx_request_wait(request: *mut ucxx_request_t, timeout_ns: u64) -> ucxx_status_t {
+pub unsafe extern "C" fn ucxx_request_wait(
+    request: *mut ucxx_request_t,
+    timeout_ns: u64,
+) -> ucxx_status_t {
     guard::progressing(|| {
         // SAFETY: as for this function.
         let slot = unsafe { handle::get(request) }?;
@@ -83,8 +87,9 @@ pub unsafe extern "C" fn ucxx_request_wait(request: *mut ucxx_request_t, timeout
     })
 }
 
-/// Waits for all of them: the first error in the order of the list, after all have completed, or OK; INPROGRESS when the time
-/// ran out first. NULL entries are skipped; NO_ELEM when there are no others, as for a `count` of 0. The requests stay the caller's.
+/// Waits for all of them: the first error in the order of the list, after all have completed, or
+/// OK; INPROGRESS when the time ran out first. NULL entries are skipped; NO_ELEM when there are no
+/// others, as for a `count` of 0. The requests stay the caller's.
 ///
 /// # Safety
 /// `requests` is readable for `count` entries, each NULL or a request of this library.
@@ -99,13 +104,15 @@ pub unsafe extern "C" fn ucxx_request_wait_all(
         // SAFETY: as for this function.
         let list = unsafe { list(requests, count) }?;
         let status = wait::wait_all(list, timeout_ns)?;
-        let failed = list.iter().flatten().find(|slot| status.is_error() && slot.status() == status);
+        let failed =
+            list.iter().flatten().find(|slot| status.is_error() && slot.status() == status);
         Ok(explained(failed.copied(), status))
     })
 }
 
-/// Waits for one of them: its status, with its position in `*index`; INPROGRESS when the time ran out first. NULL entries are
-/// skipped; NO_ELEM when there are no others. Requests of workers in manual progress must be of one worker.
+/// Waits for one of them: its status, with its position in `*index`; INPROGRESS when the time ran
+/// out first. NULL entries are skipped; NO_ELEM when there are no others. Requests of workers in
+/// manual progress must be of one worker.
 ///
 /// # Safety
 /// As for `ucxx_request_wait_all`; `index` is valid for a write.
@@ -130,7 +137,10 @@ pub unsafe extern "C" fn ucxx_request_wait_any(
 
 /// # Safety
 /// As for `ucxx_request_wait_all`.
-unsafe fn list<'a>(requests: *const *mut ucxx_request_t, count: usize) -> Result<&'a [Option<&'a Slot>]> {
+unsafe fn list<'a>(
+    requests: *const *mut ucxx_request_t,
+    count: usize,
+) -> Result<&'a [Option<&'a Slot>]> {
     if count == 0 {
         return Ok(&[]);
     }
@@ -140,7 +150,8 @@ unsafe fn list<'a>(requests: *const *mut ucxx_request_t, count: usize) -> Result
     if count > MOST_REQUESTS {
         return Err(Error::invalid(format!("count: {count} requests cannot be")));
     }
-    // SAFETY: pointers that are NULL or valid, which is what Option<&Slot> is; the caller keeps the list during the call.
+    // SAFETY: pointers that are NULL or valid, which is what Option<&Slot> is; the caller keeps the
+    // list during the call.
     Ok(unsafe { std::slice::from_raw_parts(requests.cast(), count) })
 }
 
@@ -175,18 +186,24 @@ pub unsafe extern "C" fn ucxx_request_recv_info(
         // SAFETY: as for this function.
         let (slot, place) = unsafe { (handle::get(request)?, place(info, "info")?) };
         let info = slot.recv_info()?;
-        place.write(ucxx_recv_info { length: info.length, sender_tag: info.sender_tag, reserved: info.reserved });
+        place.write(ucxx_recv_info {
+            length: info.length,
+            sender_tag: info.sender_tag,
+            reserved: info.reserved,
+        });
         Ok(Status::OK)
     })
 }
 
-/// Operation, peer and cause of a failure; empty for anything but a failure. Never NULL; valid until the request is
-/// destroyed. Any thread.
+/// Operation, peer and cause of a failure; empty for anything but a failure. Never NULL; valid
+/// until the request is destroyed. Any thread.
 ///
 /// # Safety
 /// NULL or a request of this library.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_request_error_message(request: *const ucxx_request_t) -> *const c_char {
+pub unsafe extern "C" fn ucxx_request_error_message(
+    request: *const ucxx_request_t,
+) -> *const c_char {
     guard::quietly(c"".as_ptr(), || {
         // SAFETY: as for this function.
         unsafe { handle::get(request) }.map_or(c"".as_ptr(), |slot| slot.error_message().as_ptr())

@@ -1,7 +1,9 @@
 //! Tag transfer and probing.
 
 use super::guard::{self, Answer};
-use super::handle::{self, null, place, ucxx_endpoint_t, ucxx_request_t, ucxx_tag_message_t, ucxx_worker_t};
+use super::handle::{
+    self, null, place, ucxx_endpoint_t, ucxx_request_t, ucxx_tag_message_t, ucxx_worker_t,
+};
 use super::operation::{plain, plainly, submit, ucxx_op_params_t};
 use super::request::{ucxx_recv_info, ucxx_recv_info_t};
 use super::status::ucxx_status_t;
@@ -22,8 +24,9 @@ pub struct ucxx_buffer {
     pub data: *mut c_void,
     /// Bytes.
     pub length: u64,
-    /// UCXX_MEMORY_*. Buffers of one message that are not empty must be of one type in this release, but for ucxx_tag_send_multi: else UNSUPPORTED.
-    /// UCXX_MEMORY_AUTO and _HOST count as two types.
+    /// UCXX_MEMORY_*. Buffers of one message that are not empty must be of one type in this
+    /// release, but for ucxx_tag_send_multi: else UNSUPPORTED. UCXX_MEMORY_AUTO and _HOST count as
+    /// two types.
     pub memory_type: i32,
     /// Device of the buffer, for memory types that have several.
     pub device_id: i32,
@@ -56,15 +59,19 @@ pub(crate) fn check_buffer(buffer: *const c_void, length: u64, argument: &str) -
 
 /// Sends a message with this tag.
 ///
-/// Completion is local: the buffer may be reused. A short or buffered send completes inside the call (OK, no request, no
-/// callback) where that gives it to UCX itself: beside a progress thread it goes through its queue (see delayed_submission), and
-/// completes later. A zero-copy or rendezvous send completes when UCX is done with the buffer. With neither request nor callback only
-/// a later flush tells. Messages of one thread on one endpoint match in the order they were sent.
+/// Completion is local: the buffer may be reused. A short or buffered send completes inside the
+/// call (OK, no request, no callback) where that gives it to UCX itself: beside a progress thread
+/// it goes through its queue (see delayed_submission), and completes later. A zero-copy or
+/// rendezvous send completes when UCX is done with the buffer. With neither request nor callback
+/// only a later flush tells. Messages of one thread on one endpoint match in the order they were
+/// sent.
 ///
-/// Errors: UNSUPPORTED without UCXX_FEATURE_TAG; CLOSED, PEER_FAILED and the like on an endpoint that has ended.
+/// Errors: UNSUPPORTED without UCXX_FEATURE_TAG; CLOSED, PEER_FAILED and the like on an endpoint
+/// that has ended.
 ///
 /// # Safety
-/// `buffer` is readable for `length` bytes until the operation has completed; see `ucxx_op_params_t` for the rest.
+/// `buffer` is readable for `length` bytes until the operation has completed; see
+/// `ucxx_op_params_t` for the rest.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_tag_send(
@@ -77,10 +84,19 @@ pub unsafe extern "C" fn ucxx_tag_send(
 ) -> ucxx_status_t {
     // SAFETY: as for this function.
     unsafe {
-        if let (Some(plain), Some(to)) = (plain(params, length), endpoint.cast::<Endpoint>().as_ref()) {
+        if let (Some(plain), Some(to)) =
+            (plain(params, length), endpoint.cast::<Endpoint>().as_ref())
+        {
             if !buffer.is_null() {
                 if let Some(quick) = to.quick_for_tag() {
-                    return plainly(quick.tag_send(to, buffer, length, tag, plain, Out::new(request.cast())));
+                    return plainly(quick.tag_send(
+                        to,
+                        buffer,
+                        length,
+                        tag,
+                        plain,
+                        Out::new(request.cast()),
+                    ));
                 }
             }
         }
@@ -126,11 +142,13 @@ unsafe extern "C" fn send(
     }
 }
 
-/// Sends scattered buffers as one message, which any kind of tag receive takes. The list is copied, the buffers are not. This and every other list of buffers has at
-/// most 1,048,576 (else INVALID_PARAM).
+/// Sends scattered buffers as one message, which any kind of tag receive takes. The list is copied,
+/// the buffers are not. This and every other list of buffers has at most 1,048,576 (else
+/// INVALID_PARAM).
 ///
 /// # Safety
-/// `buffers` is readable for `count` entries during the call, and what they name until the operation has completed.
+/// `buffers` is readable for `count` entries during the call, and what they name until the
+/// operation has completed.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_tag_send_iov(
@@ -150,15 +168,18 @@ pub unsafe extern "C" fn ucxx_tag_send_iov(
     }
 }
 
-/// Receives one message whose tag equals `tag` in the bits of `tag_mask`, from any endpoint of the worker.
+/// Receives one message whose tag equals `tag` in the bits of `tag_mask`, from any endpoint of the
+/// worker.
 ///
-/// It belongs to no endpoint: name one in `source`, or give a timeout, if the sender's death shall end it.
+/// It belongs to no endpoint: name one in `source`, or give a timeout, if the sender's death shall
+/// end it.
 ///
-/// A longer message gives MESSAGE_TRUNCATED, with its full length in recv_info and the buffer undefined. Messages that nobody
-/// receives wait at the receiver without bound.
+/// A longer message gives MESSAGE_TRUNCATED, with its full length in recv_info and the buffer
+/// undefined. Messages that nobody receives wait at the receiver without bound.
 ///
 /// # Safety
-/// `buffer` is writable for `length` bytes until the operation has completed; see `ucxx_op_params_t` for the rest.
+/// `buffer` is writable for `length` bytes until the operation has completed; see
+/// `ucxx_op_params_t` for the rest.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_tag_recv(
@@ -206,10 +227,12 @@ unsafe extern "C" fn receive(
     }
 }
 
-/// As `ucxx_tag_recv`, into scattered buffers, which are filled one after the other. The list is copied.
+/// As `ucxx_tag_recv`, into scattered buffers, which are filled one after the other. The list is
+/// copied.
 ///
 /// # Safety
-/// `buffers` is readable for `count` entries during the call, and what they name writable until the operation has completed.
+/// `buffers` is readable for `count` entries during the call, and what they name writable until the
+/// operation has completed.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_tag_recv_iov(
@@ -253,13 +276,18 @@ pub(crate) unsafe fn parts(buffers: *const ucxx_buffer_t, count: usize) -> Resul
         }
         total += buffer.length;
         check_buffer(std::ptr::dangling(), total, "buffers")?;
-        parts.push(Part { data: buffer.data, length: buffer.length as usize, memory_type: buffer.memory_type });
+        parts.push(Part {
+            data: buffer.data,
+            length: buffer.length as usize,
+            memory_type: buffer.memory_type,
+        });
     }
     Ok(parts)
 }
 
-/// Looks for a message that has arrived, was not received, and whose tag matches: OK and `*info`, or NO_MESSAGE. With `message`
-/// it is taken out of matching, and stays with the handle, which the caller owns. `message` is optional. Progresses nothing.
+/// Looks for a message that has arrived, was not received, and whose tag matches: OK and `*info`,
+/// or NO_MESSAGE. With `message` it is taken out of matching, and stays with the handle, which the
+/// caller owns. `message` is optional. Progresses nothing.
 ///
 /// # Safety
 /// A worker of this library; `info` is valid for a write, `message` is NULL or so.
@@ -278,7 +306,11 @@ pub unsafe extern "C" fn ucxx_tag_probe(
         let Some((found, taken)) = worker.tag_probe(tag, tag_mask, !message.is_null())? else {
             return Ok(Answer(Status::NO_MESSAGE, c"no message with such a tag is waiting"));
         };
-        place.write(ucxx_recv_info { length: found.length, sender_tag: found.sender_tag, reserved: [0; 2] });
+        place.write(ucxx_recv_info {
+            length: found.length,
+            sender_tag: found.sender_tag,
+            reserved: [0; 2],
+        });
         if let Some(taken) = taken {
             // SAFETY: as above; it was taken because there is a place for it.
             unsafe { message.write(handle::give_box(taken)) };
@@ -310,8 +342,8 @@ pub unsafe extern "C" fn ucxx_tag_message_recv(
     }
 }
 
-/// Frees the handle. A message that was not received is dropped: its sender completes as if it had been. NULL is ignored.
-/// Under SINGLE, on the worker's own thread.
+/// Frees the handle. A message that was not received is dropped: its sender completes as if it had
+/// been. NULL is ignored. Under SINGLE, on the worker's own thread.
 ///
 /// # Safety
 /// NULL or a message of this library, not used afterwards.

@@ -44,7 +44,8 @@ pub type ucxx_version_t = ucxx_version;
 
 sized! { ucxx_version, 56; }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
+/// sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -86,7 +87,8 @@ mod tests {
 
     #[test]
     fn the_header_and_the_package_agree() {
-        let header = format!("{UCXX_RS_VERSION_MAJOR}.{UCXX_RS_VERSION_MINOR}.{UCXX_RS_VERSION_PATCH}");
+        let header =
+            format!("{UCXX_RS_VERSION_MAJOR}.{UCXX_RS_VERSION_MINOR}.{UCXX_RS_VERSION_PATCH}");
         assert_eq!(header, env!("CARGO_PKG_VERSION"));
     }
 }

@@ -12,7 +12,8 @@ use crate::engine::window::window::{Flavor, Window, WindowParams};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// What a window is made with; NULL means all defaults. All members give the same, but for `lock_timeout_ns` and `memory`.
+/// What a window is made with; NULL means all defaults. All members give the same, but for
+/// `lock_timeout_ns` and `memory`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_window_params {
@@ -24,16 +25,22 @@ pub struct ucxx_window_params {
     pub same_disp_unit: u8,
     /// 1: all members give the same size. Checked.
     pub same_size: u8,
-    /// 1: in ucxx_window_allocate_shared each member's memory begins at a page of its own; else they follow each other in rank order, byte after byte.
+    /// 1: in ucxx_window_allocate_shared each member's memory begins at a page of its own; else
+    /// they follow each other in rank order, byte after byte.
     pub shared_noncontiguous: u8,
     /// UCXX_ORDER_*: of accumulates of one process at one target. They are in order in any case.
     pub accumulate_ordering: i32,
-    /// Bytes, counted from the operation's target address, that are updated as one unit against other accumulates; 0 for each element, UINT64_MAX for the whole operation. Anything but 0 puts all accumulates of the window under a lock of their target.
+    /// Bytes, counted from the operation's target address, that are updated as one unit against
+    /// other accumulates; 0 for each element, UINT64_MAX for the whole operation. Anything but 0
+    /// puts all accumulates of the window under a lock of their target.
     pub accumulate_granularity: u64,
     /// How long a lock is waited for; 0 for ever, unless its holder dies.
     pub lock_timeout_ns: u64,
-    /// ucxx_window_create: library memory that holds the range, which stays until the window has ended. Optional. Where ucxx_memory_allocate has made it, members of this host read and write the range directly, as that of
-    /// ucxx_window_allocate, where UCX's shared memory is in use and the context has UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC; otherwise it is reached as without this. Accumulates are as fast where all members give such memory.
+    /// ucxx_window_create: library memory that holds the range, which stays until the window has
+    /// ended. Optional. Where ucxx_memory_allocate has made it, members of this host read and write
+    /// the range directly, as that of ucxx_window_allocate, where UCX's shared memory is in use and
+    /// the context has UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC; otherwise it is reached as without
+    /// this. Accumulates are as fast where all members give such memory.
     pub memory: *mut ucxx_memory_t,
 }
 /// What a window is made with.
@@ -61,17 +68,22 @@ pub type ucxx_window_attr_t = ucxx_window_attr;
 
 sized! { ucxx_window_params, 40; ucxx_window_attr, 40; }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
+/// sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_window_params_init(value: *mut ucxx_window_params_t, struct_size: usize) {
+pub unsafe extern "C" fn ucxx_window_params_init(
+    value: *mut ucxx_window_params_t,
+    struct_size: usize,
+) {
     // SAFETY: as for this function.
     unsafe { params::init(value, struct_size) };
 }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
+/// sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -88,7 +100,11 @@ fn convert(params: &ucxx_window_params) -> Result<WindowParams> {
     };
     let unordered = match params.accumulate_ordering {
         0 | 1 => params.accumulate_ordering == 1,
-        other => return Err(Error::invalid(format!("accumulate_ordering: {other} is no UCXX_ORDER_* value"))),
+        other => {
+            return Err(Error::invalid(format!(
+                "accumulate_ordering: {other} is no UCXX_ORDER_* value"
+            )))
+        }
     };
     Ok(WindowParams {
         no_locks: flag(params.no_locks, "no_locks")?,
@@ -101,7 +117,8 @@ fn convert(params: &ucxx_window_params) -> Result<WindowParams> {
     })
 }
 
-/// Makes a window together with the others, also where something is wrong with the arguments here: then it fails everywhere.
+/// Makes a window together with the others, also where something is wrong with the arguments here:
+/// then it fails everywhere.
 ///
 /// # Safety
 /// `params` is NULL or a struct whose `struct_size` is set.
@@ -112,11 +129,14 @@ unsafe fn make(
 ) -> Result<Arc<Window>> {
     // SAFETY: as for this function.
     let read = unsafe {
-        params::with(params, "params", |params| Ok((convert(params)?, wanted(params)?, params.memory.cast::<Memory>())))
+        params::with(params, "params", |params| {
+            Ok((convert(params)?, wanted(params)?, params.memory.cast::<Memory>()))
+        })
     };
     match read {
         Ok((params, wanted, memory)) => {
-            // SAFETY: NULL or memory of this library; for windows of the caller's memory alone, which it was checked to hold.
+            // SAFETY: NULL or memory of this library; for windows of the caller's memory alone,
+            // which it was checked to hold.
             let memory = unsafe { memory.as_ref() }.filter(|_| wanted.flavor == Flavor::Create);
             Window::new(group, Ok(wanted), memory, &params)
         }
@@ -138,22 +158,34 @@ fn wanted(flavor: Flavor, base: *mut c_void, size: usize, unit: u32) -> Result<W
     Ok(Wanted { flavor, base: base as u64, size: size as u64, unit })
 }
 
-/// Makes a window of memory of the caller's, which stays that until the window is closed or destroyed. All members of the group call it, each with its own memory, size (0 is one) and disp_unit, the bytes that a displacement at this process counts.
+/// Makes a window of memory of the caller's, which stays that until the window is closed or
+/// destroyed. All members of the group call it, each with its own memory, size (0 is one) and
+/// disp_unit, the bytes that a displacement at this process counts.
 ///
-/// Others on this host reach the memory without this process: the kernel copies it (process_vm_readv), for which they have to be permitted to trace this process, that is of the same user, where no security module forbids it. Memory
-/// that the library allocates (ucxx_window_allocate) is reached faster, and without that. Others, and those on other hosts, send messages, which a thread of the group's executes here (ucxx_window_path tells).
+/// Others on this host reach the memory without this process: the kernel copies it
+/// (process_vm_readv), for which they have to be permitted to trace this process, that is of the
+/// same user, where no security module forbids it. Memory that the library allocates
+/// (ucxx_window_allocate) is reached faster, and without that. Others, and those on other hosts,
+/// send messages, which a thread of the group's executes here (ucxx_window_path tells).
 ///
-/// Memory that may only be read, or not even that, may be part of the window: an operation of another member that may not
-/// touch it is INVALID_ADDR there. How the memory may be used is looked at in this call. Memory that was readable and writable
-/// stays so until the window is closed, as messages are executed there directly; where some of it was not, the kernel looks
-/// each time (mprotect is followed), which costs a system call or two for each operation.
+/// Memory that may only be read, or not even that, may be part of the window: an operation of
+/// another member that may not touch it is INVALID_ADDR there. How the memory may be used is looked
+/// at in this call. Memory that was readable and writable stays so until the window is closed, as
+/// messages are executed there directly; where some of it was not, the kernel looks each time
+/// (mprotect is followed), which costs a system call or two for each operation.
 ///
-/// Collective, as all functions that make windows: called by all members in the same order, one at a time on one group; it fails everywhere if it fails at one of them. Not from a callback (BUSY). Memory of the host alone.
+/// Collective, as all functions that make windows: called by all members in the same order, one at
+/// a time on one group; it fails everywhere if it fails at one of them. Not from a callback (BUSY).
+/// Memory of the host alone.
 ///
-/// Errors: UNREACHABLE where a member may not open what another one shares, as it is of another user; INVALID_PARAM for what does not go together, with the rank; NO_MEMORY, NO_RESOURCE; else as ucxx_group_barrier.
+/// Errors: UNREACHABLE where a member may not open what another one shares, as it is of another
+/// user; INVALID_PARAM for what does not go together, with the rank; NO_MEMORY, NO_RESOURCE; else
+/// as ucxx_group_barrier.
 ///
 /// # Safety
-/// A group of this library; `base` has `size` bytes, which stay readable and writable until the window has ended, as far as they are so now; `params` is NULL or a struct whose `struct_size` is set; `window` is valid for a write.
+/// A group of this library; `base` has `size` bytes, which stay readable and writable until the
+/// window has ended, as far as they are so now; `params` is NULL or a struct whose `struct_size` is
+/// set; `window` is valid for a write.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_window_create(
@@ -174,7 +206,9 @@ pub unsafe extern "C" fn ucxx_window_create(
                     return Err(null("base"));
                 }
                 if (base as u64).checked_add(size as u64).is_none() {
-                    return Err(Error::invalid(format!("size: there are no {size} bytes at {base:p}")));
+                    return Err(Error::invalid(format!(
+                        "size: there are no {size} bytes at {base:p}"
+                    )));
                 }
                 if let Some(memory) = params.memory.cast::<Memory>().as_ref() {
                     memory.check_holds(base, size)?;
@@ -187,11 +221,14 @@ pub unsafe extern "C" fn ucxx_window_create(
     })
 }
 
-/// Makes a window of memory of the library's, all zero at first, which ends with the window's handle: `size` bytes at this process, to `*base`, aligned to a page. The other members read and write it directly: no call of this process's is needed, and
-/// none of theirs takes a system call. The rest as ucxx_window_create.
+/// Makes a window of memory of the library's, all zero at first, which ends with the window's
+/// handle: `size` bytes at this process, to `*base`, aligned to a page. The other members read and
+/// write it directly: no call of this process's is needed, and none of theirs takes a system call.
+/// The rest as ucxx_window_create.
 ///
 /// # Safety
-/// A group of this library; `params` is NULL or a struct whose `struct_size` is set; `base` and `window` are valid for a write.
+/// A group of this library; `params` is NULL or a struct whose `struct_size` is set; `base` and
+/// `window` are valid for a write.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_window_allocate(
@@ -206,8 +243,11 @@ pub unsafe extern "C" fn ucxx_window_allocate(
     unsafe { allocate(Flavor::Allocate, group, size, disp_unit, params, base, window) }
 }
 
-/// The same for members that also read and write each other's memory by plain loads and stores, at the addresses that ucxx_window_shared_query tells. Unless `shared_noncontiguous` is set the memory of all is in one piece, in rank order, in which a member's begins where that of the one before ends.
-/// UNSUPPORTED unless all members are on one host, and in one pid namespace: ucxx_group_subset makes a group of such.
+/// The same for members that also read and write each other's memory by plain loads and stores, at
+/// the addresses that ucxx_window_shared_query tells. Unless `shared_noncontiguous` is set the
+/// memory of all is in one piece, in rank order, in which a member's begins where that of the one
+/// before ends. UNSUPPORTED unless all members are on one host, and in one pid namespace:
+/// ucxx_group_subset makes a group of such.
 ///
 /// # Safety
 /// As for `ucxx_window_allocate`.
@@ -252,11 +292,13 @@ unsafe fn allocate(
     })
 }
 
-/// Makes a window without memory: each member attaches what it offers, when it likes. Displacements are addresses of the target's, as the caller learns them from the target. The memory is reached as that of ucxx_window_create, and the rest is as
-/// there.
+/// Makes a window without memory: each member attaches what it offers, when it likes. Displacements
+/// are addresses of the target's, as the caller learns them from the target. The memory is reached
+/// as that of ucxx_window_create, and the rest is as there.
 ///
 /// # Safety
-/// A group of this library; `params` is NULL or a struct whose `struct_size` is set; `window` is valid for a write.
+/// A group of this library; `params` is NULL or a struct whose `struct_size` is set; `window` is
+/// valid for a write.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_window_create_dynamic(
@@ -278,12 +320,16 @@ pub unsafe extern "C" fn ucxx_window_create_dynamic(
     })
 }
 
-/// Offers `size` bytes of this process's memory in a dynamic window; they stay the caller's. Local, legal in every epoch, effective when it returns. A range that a call names may span regions that follow each other. Up to 1,024 regions at a time. Any thread.
+/// Offers `size` bytes of this process's memory in a dynamic window; they stay the caller's. Local,
+/// legal in every epoch, effective when it returns. A range that a call names may span regions that
+/// follow each other. Up to 1,024 regions at a time. Any thread.
 ///
-/// Errors: RMA_ATTACH where some of it is attached already; RMA_FLAVOR for a window of another kind; NO_RESOURCE for too many.
+/// Errors: RMA_ATTACH where some of it is attached already; RMA_FLAVOR for a window of another
+/// kind; NO_RESOURCE for too many.
 ///
 /// # Safety
-/// A window of this library; `base` is readable and writable for `size` bytes until it is detached, or the window has ended.
+/// A window of this library; `base` is readable and writable for `size` bytes until it is detached,
+/// or the window has ended.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_window_attach(
     window: *mut ucxx_window_t,
@@ -297,12 +343,16 @@ pub unsafe extern "C" fn ucxx_window_attach(
     })
 }
 
-/// Takes back a region that was attached at `base`. The caller sees to it that nobody uses it any more. Local, any thread. Errors: RMA_ATTACH where none begins there; RMA_FLAVOR.
+/// Takes back a region that was attached at `base`. The caller sees to it that nobody uses it any
+/// more. Local, any thread. Errors: RMA_ATTACH where none begins there; RMA_FLAVOR.
 ///
 /// # Safety
 /// A window of this library.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_window_detach(window: *mut ucxx_window_t, base: *mut c_void) -> ucxx_status_t {
+pub unsafe extern "C" fn ucxx_window_detach(
+    window: *mut ucxx_window_t,
+    base: *mut c_void,
+) -> ucxx_status_t {
     guard::whole(|| {
         // SAFETY: as for this function.
         unsafe { handle::get(window) }?.detach(base)?;
@@ -310,7 +360,8 @@ pub unsafe extern "C" fn ucxx_window_detach(window: *mut ucxx_window_t, base: *m
     })
 }
 
-/// Size and disp_unit of a member, and where its memory is in this process. The address is NULL in these cases:
+/// Size and disp_unit of a member, and where its memory is in this process. The address is NULL in
+/// these cases:
 /// - the size is 0, as in dynamic windows;
 /// - the memory is not mapped here, as that of other members in windows of memory of the caller's.
 ///
@@ -345,11 +396,15 @@ pub unsafe extern "C" fn ucxx_window_shared_query(
     })
 }
 
-/// Other hints, given by all members at the same time, outside epochs (else RMA_SYNC): no_locks, the promises, accumulate_granularity and lock_timeout_ns are as in `params` from then on; `shared_noncontiguous` and `memory` are not looked at. Waits for the others.
+/// Other hints, given by all members at the same time, outside epochs (else RMA_SYNC): no_locks,
+/// the promises, accumulate_granularity and lock_timeout_ns are as in `params` from then on;
+/// `shared_noncontiguous` and `memory` are not looked at. Waits for the others.
 ///
-/// Where members are on several hosts it is a collective of the group's as well: all members call it on one window after the other, and on no two at a time.
+/// Where members are on several hosts it is a collective of the group's as well: all members call
+/// it on one window after the other, and on no two at a time.
 ///
-/// Errors: INVALID_PARAM, everywhere, where they differ or a promise does not hold; BUSY while another collective of the group is under way, between hosts; else as ucxx_window_fence.
+/// Errors: INVALID_PARAM, everywhere, where they differ or a promise does not hold; BUSY while
+/// another collective of the group is under way, between hosts; else as ucxx_window_fence.
 ///
 /// # Safety
 /// A window of this library; `params` is NULL or a struct whose `struct_size` is set.
@@ -368,10 +423,14 @@ pub unsafe extern "C" fn ucxx_window_set_hints(
     })
 }
 
-/// Ends a window together with the others: none touches memory of another one through it afterwards. Outside epochs and exposures (else RMA_SYNC, with nothing done); dynamic ones may have regions attached. Whatever it returns otherwise, ucxx_window_destroy follows, until which the
-/// library's memory stays where it is. ucxx_window_query, _path, _sync_type and _group still work; all other calls return CLOSED.
+/// Ends a window together with the others: none touches memory of another one through it
+/// afterwards. Outside epochs and exposures (else RMA_SYNC, with nothing done); dynamic ones may
+/// have regions attached. Whatever it returns otherwise, ucxx_window_destroy follows, until which
+/// the library's memory stays where it is. ucxx_window_query, _path, _sync_type and _group still
+/// work; all other calls return CLOSED.
 ///
-/// Errors: PEER_FAILED when a member has died, or left the window; TIMED_OUT after the group's collective_timeout_ns.
+/// Errors: PEER_FAILED when a member has died, or left the window; TIMED_OUT after the group's
+/// collective_timeout_ns.
 ///
 /// # Safety
 /// A window of this library.
@@ -384,9 +443,12 @@ pub unsafe extern "C" fn ucxx_window_close(window: *mut ucxx_window_t) -> ucxx_s
     })
 }
 
-/// Frees the handle, and the memory that the library has made for this process; members that have not closed it keep their mappings of that as long as they live. Local. Of a window that was not closed it lets go of all locks, and those that wait for this process in a fence, an exposure or a close
-/// get PEER_FAILED; the caller sees to it that nobody accesses memory of the caller's any more. NULL is ignored. No call on the window may be under way.
-/// A callback of the group's worker that runs on its progress thread, and waits for the caller, makes it wait as long.
+/// Frees the handle, and the memory that the library has made for this process; members that have
+/// not closed it keep their mappings of that as long as they live. Local. Of a window that was not
+/// closed it lets go of all locks, and those that wait for this process in a fence, an exposure or
+/// a close get PEER_FAILED; the caller sees to it that nobody accesses memory of the caller's any
+/// more. NULL is ignored. No call on the window may be under way. A callback of the group's worker
+/// that runs on its progress thread, and waits for the caller, makes it wait as long.
 ///
 /// # Safety
 /// NULL or a window of this library, not used afterwards.
@@ -410,14 +472,19 @@ pub unsafe extern "C" fn ucxx_window_path(window: *const ucxx_window_t, target: 
     guard::status(|| Ok(Status(unsafe { handle::get(window) }?.path(target)? as i32)))
 }
 
-/// The group that it was made with, which it keeps; NULL for NULL. The window's: not to be destroyed. Any thread.
+/// The group that it was made with, which it keeps; NULL for NULL. The window's: not to be
+/// destroyed. Any thread.
 ///
 /// # Safety
 /// NULL or a window of this library.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_window_group(window: *const ucxx_window_t) -> *mut ucxx_group_t {
     // SAFETY: as for this function.
-    unsafe { handle::look(window, std::ptr::null_mut(), |window| Arc::as_ptr(window.group()).cast_mut().cast()) }
+    unsafe {
+        handle::look(window, std::ptr::null_mut(), |window| {
+            Arc::as_ptr(window.group()).cast_mut().cast()
+        })
+    }
 }
 
 /// What the window is. Any thread.
@@ -445,7 +512,8 @@ pub unsafe extern "C" fn ucxx_window_query(
     })
 }
 
-/// UCXX_SYNC_*: which epoch the window is in towards a target; a negative status on error. Any thread.
+/// UCXX_SYNC_*: which epoch the window is in towards a target; a negative status on error. Any
+/// thread.
 ///
 /// # Safety
 /// NULL (INVALID_PARAM) or a window of this library.

@@ -26,10 +26,12 @@ pub struct ucxx_worker_params {
     pub struct_size: usize,
     /// UCXX_THREAD_*: who may call while progress is manual. SINGLE is the creating thread.
     pub thread_mode: i32,
-    /// UCXX_PROGRESS_*. A progress thread needs UCXX_FEATURE_WAKEUP and a thread mode other than SINGLE.
+    /// UCXX_PROGRESS_*. A progress thread needs UCXX_FEATURE_WAKEUP and a thread mode other than
+    /// SINGLE.
     pub progress_mode: i32,
-    /// While there is a progress thread: 1 others hand operations to it by a queue, -1 they take a lock and call UCX themselves,
-    /// 0 as UCXX_RS_DELAYED_SUBMISSION (0 or 1) in the environment says, on if that is not set.
+    /// While there is a progress thread: 1 others hand operations to it by a queue, -1 they take a
+    /// lock and call UCX themselves, 0 as UCXX_RS_DELAYED_SUBMISSION (0 or 1) in the environment
+    /// says, on if that is not set.
     pub delayed_submission: i32,
     /// Operations that the queue holds, at most 1,048,576; 0 for 4096. When it is full they get
     /// NO_RESOURCE; flush, close and cancel never do.
@@ -38,15 +40,18 @@ pub struct ucxx_worker_params {
     /// manual progress, polls before it sleeps; 0 for the default, 50 microseconds. What takes
     /// longer than that, such as a round trip, has a wake-up added to it.
     pub spin_ns: u64,
-    /// -1, 0 or 1: may a thread that waits progress in a progress thread's place? Without effect in this release.
+    /// -1, 0 or 1: may a thread that waits progress in a progress thread's place? Without effect in
+    /// this release.
     pub wait_takeover: i32,
-    /// Pin the progress thread to this CPU + 1; 0 = do not. One that cannot be used is INVALID_PARAM.
+    /// Pin the progress thread to this CPU + 1; 0 = do not. One that cannot be used is
+    /// INVALID_PARAM.
     pub cpu: i32,
     /// Runs first on the progress thread, on each that is started. It counts as a callback.
     pub thread_start: Option<unsafe extern "C" fn(arg: *mut c_void)>,
     /// Passed to `thread_start`. Has to live as long as the worker.
     pub thread_start_arg: *mut c_void,
-    /// Name of the thread (of which the system keeps 15 bytes), and of the worker in dumps; optional.
+    /// Name of the thread (of which the system keeps 15 bytes), and of the worker in dumps;
+    /// optional.
     pub name: *const c_char,
 }
 /// What a worker is made with.
@@ -74,7 +79,8 @@ pub struct ucxx_worker_attr {
 /// What `ucxx_worker_query` tells.
 pub type ucxx_worker_attr_t = ucxx_worker_attr;
 
-/// Monotonic counters of a worker, but for `in_flight` and `endpoints`, which are what is there now.
+/// Monotonic counters of a worker, but for `in_flight` and `endpoints`, which are what is there
+/// now.
 #[repr(C)]
 #[derive(Clone, Copy)]
 #[allow(missing_docs)]
@@ -90,7 +96,8 @@ pub struct ucxx_worker_stats {
     /// Bytes in operations taken.
     pub bytes_sent: u64,
     pub bytes_received: u64,
-    /// The submission queue: operations that went through it, its greatest length seen, refusals because it was full.
+    /// The submission queue: operations that went through it, its greatest length seen, refusals
+    /// because it was full.
     pub delayed: u64,
     pub queue_high_water: u64,
     pub queue_full: u64,
@@ -102,7 +109,8 @@ pub struct ucxx_worker_stats {
     /// Active messages that came with their data and found no handler.
     pub am_unhandled: u64,
 }
-/// Monotonic counters of a worker, but for `in_flight` and `endpoints`, which are what is there now.
+/// Monotonic counters of a worker, but for `in_flight` and `endpoints`, which are what is there
+/// now.
 pub type ucxx_worker_stats_t = ucxx_worker_stats;
 
 sized! {
@@ -111,24 +119,30 @@ sized! {
     ucxx_worker_stats, 136;
 }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
+/// sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_worker_params_init(value: *mut ucxx_worker_params_t, struct_size: usize) {
+pub unsafe extern "C" fn ucxx_worker_params_init(
+    value: *mut ucxx_worker_params_t,
+    struct_size: usize,
+) {
     // SAFETY: as for this function.
     unsafe { params::init(value, struct_size) };
 }
 
-/// Creates a worker. `params` may be NULL. The caller owns it; it keeps the context's memory alive. Any thread.
+/// Creates a worker. `params` may be NULL. The caller owns it; it keeps the context's memory alive.
+/// Any thread.
 ///
-/// Errors: INVALID_PARAM, also when a configuration variable of the context found no taker, or for a progress thread with
-/// UCXX_THREAD_SINGLE or on a CPU that cannot be used; UNSUPPORTED for one without UCXX_FEATURE_WAKEUP; NO_RESOURCE where the system
-/// gives no thread.
+/// Errors: INVALID_PARAM, also when a configuration variable of the context found no taker, or for
+/// a progress thread with UCXX_THREAD_SINGLE or on a CPU that cannot be used; UNSUPPORTED for one
+/// without UCXX_FEATURE_WAKEUP; NO_RESOURCE where the system gives no thread.
 ///
 /// # Safety
-/// A context of this library; `params` is NULL or a struct whose `struct_size` is set; `worker` is valid for a write.
+/// A context of this library; `params` is NULL or a struct whose `struct_size` is set; `worker` is
+/// valid for a write.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_worker_create(
@@ -141,7 +155,11 @@ pub unsafe extern "C" fn ucxx_worker_create(
         let (context, place) = unsafe { (handle::share(context)?, place(worker, "worker")?) };
         // SAFETY: as above.
         let params = unsafe { params::with(params, "params", |params| convert(params)) }?;
-        place.write(handle::give_arc(Worker::new(&context, params, crate::engine::assembly::PROTOCOLS)?));
+        place.write(handle::give_arc(Worker::new(
+            &context,
+            params,
+            crate::engine::assembly::PROTOCOLS,
+        )?));
         Ok(Status::OK)
     })
 }
@@ -153,21 +171,33 @@ unsafe fn convert(params: &ucxx_worker_params) -> Result<WorkerParams> {
         mode if mode == ucxx_thread_mode::UCXX_THREAD_MULTI as i32 => ThreadMode::Multi,
         mode if mode == ucxx_thread_mode::UCXX_THREAD_SERIALIZED as i32 => ThreadMode::Serialized,
         mode if mode == ucxx_thread_mode::UCXX_THREAD_SINGLE as i32 => ThreadMode::Single,
-        mode => return Err(Error::invalid(format!("thread_mode: {mode} is no UCXX_THREAD_* value"))),
+        mode => {
+            return Err(Error::invalid(format!("thread_mode: {mode} is no UCXX_THREAD_* value")))
+        }
     };
     let progress_mode = progress_mode(params.progress_mode)?;
     let delayed = match params.delayed_submission {
         -1 => Some(false),
         0 => None,
         1 => Some(true),
-        other => return Err(Error::invalid(format!("delayed_submission: {other} is none of -1, 0 and 1"))),
+        other => {
+            return Err(Error::invalid(format!(
+                "delayed_submission: {other} is none of -1, 0 and 1"
+            )))
+        }
     };
     if params.submission_queue_depth > LARGEST_DEPTH {
-        let text = format!("submission_queue_depth: {} is more than {LARGEST_DEPTH}", params.submission_queue_depth);
+        let text = format!(
+            "submission_queue_depth: {} is more than {LARGEST_DEPTH}",
+            params.submission_queue_depth
+        );
         return Err(Error::invalid(text));
     }
     if !(-1..=1).contains(&params.wait_takeover) {
-        return Err(Error::invalid(format!("wait_takeover: {} is none of -1, 0 and 1", params.wait_takeover)));
+        return Err(Error::invalid(format!(
+            "wait_takeover: {} is none of -1, 0 and 1",
+            params.wait_takeover
+        )));
     }
     if params.cpu < 0 {
         return Err(Error::invalid(format!("cpu: {} is negative", params.cpu)));
@@ -186,9 +216,15 @@ unsafe fn convert(params: &ucxx_worker_params) -> Result<WorkerParams> {
 fn progress_mode(number: i32) -> Result<ProgressMode> {
     match number {
         mode if mode == ucxx_progress_mode::UCXX_PROGRESS_MANUAL as i32 => Ok(ProgressMode::Manual),
-        mode if mode == ucxx_progress_mode::UCXX_PROGRESS_THREAD_ADAPTIVE as i32 => Ok(ProgressMode::Adaptive),
-        mode if mode == ucxx_progress_mode::UCXX_PROGRESS_THREAD_POLLING as i32 => Ok(ProgressMode::Polling),
-        mode if mode == ucxx_progress_mode::UCXX_PROGRESS_THREAD_BLOCKING as i32 => Ok(ProgressMode::Blocking),
+        mode if mode == ucxx_progress_mode::UCXX_PROGRESS_THREAD_ADAPTIVE as i32 => {
+            Ok(ProgressMode::Adaptive)
+        }
+        mode if mode == ucxx_progress_mode::UCXX_PROGRESS_THREAD_POLLING as i32 => {
+            Ok(ProgressMode::Polling)
+        }
+        mode if mode == ucxx_progress_mode::UCXX_PROGRESS_THREAD_BLOCKING as i32 => {
+            Ok(ProgressMode::Blocking)
+        }
         mode => Err(Error::invalid(format!("progress_mode: {mode} is no UCXX_PROGRESS_* value"))),
     }
 }
@@ -206,9 +242,9 @@ fn progress_mode(number: i32) -> Result<ProgressMode> {
 /// stays until the process ends where its peers do not progress, as UCX would abort the process
 /// (docs/connections.md).
 ///
-/// It waits for a callback of the worker's that runs on another thread. A callback that waits for the caller (for an
-/// interpreter's lock that the caller holds, for the event loop that the caller is) makes that wait without end: give up the
-/// lock for the call, or call ucxx_worker_destroy_nb.
+/// It waits for a callback of the worker's that runs on another thread. A callback that waits for
+/// the caller (for an interpreter's lock that the caller holds, for the event loop that the caller
+/// is) makes that wait without end: give up the lock for the call, or call ucxx_worker_destroy_nb.
 ///
 /// # Safety
 /// NULL or a worker of this library, not used afterwards.
@@ -221,17 +257,19 @@ pub unsafe extern "C" fn ucxx_worker_destroy(worker: *mut ucxx_worker_t) {
     });
 }
 
-/// ucxx_worker_destroy without waiting: the worker ends on a thread that the library makes for it, where the callbacks of what is
-/// cut short run, too. `done(arg)` runs last, once, on that thread, when the worker has ended, no callback of it runs, and its
-/// context may be destroyed. It may call every function, also those that wait. `done` is optional.
+/// ucxx_worker_destroy without waiting: the worker ends on a thread that the library makes for it,
+/// where the callbacks of what is cut short run, too. `done(arg)` runs last, once, on that thread,
+/// when the worker has ended, no callback of it runs, and its context may be destroyed. It may call
+/// every function, also those that wait. `done` is optional.
 ///
-/// The handle is the library's as soon as this returns UCXX_OK. Until `done` runs the library's thread is in a call on the
-/// worker: where there is no progress thread, calls on its endpoints, listeners and requests wait until then. From a
-/// callback where progress is manual it begins when the call that made the callback returns. A process that leaves by exit()
-/// waits for `done` first (see ucxx_context_destroy).
+/// The handle is the library's as soon as this returns UCXX_OK. Until `done` runs the library's
+/// thread is in a call on the worker: where there is no progress thread, calls on its endpoints,
+/// listeners and requests wait until then. From a callback where progress is manual it begins when
+/// the call that made the callback returns. A process that leaves by exit() waits for `done` first
+/// (see ucxx_context_destroy).
 ///
-/// Errors: INVALID_PARAM for NULL; NO_RESOURCE where the system gives no thread, and FORKED. Then nothing has happened, and the
-/// worker stays the caller's.
+/// Errors: INVALID_PARAM for NULL; NO_RESOURCE where the system gives no thread, and FORKED. Then
+/// nothing has happened, and the worker stays the caller's.
 ///
 /// # Safety
 /// A worker of this library, not used after UCXX_OK; `done` may be called with `arg`.
@@ -242,23 +280,31 @@ pub unsafe extern "C" fn ucxx_worker_destroy_nb(
     arg: *mut c_void,
 ) -> ucxx_status_t {
     guard::status(|| {
-        // SAFETY: as for this function.
-        deferred_end::end_elsewhere(unsafe { handle::share(worker) }?, done.map(|done| Then(done, arg)))?;
+        deferred_end::end_elsewhere(
+            // SAFETY: as for this function.
+            unsafe { handle::share(worker) }?,
+            done.map(|done| Then(done, arg)),
+        )?;
         // SAFETY: as for this function.
         drop(unsafe { handle::take_arc(worker) });
         Ok(Status::OK)
     })
 }
 
-/// One progress pass: UCX's progress, then the callbacks that are due. `*events` is the number of events handled, 0 when there
-/// was nothing to do; optional. BUSY from a callback, and with a progress thread. Never sleeps.
+/// One progress pass: UCX's progress, then the callbacks that are due. `*events` is the number of
+/// events handled, 0 when there was nothing to do; optional. BUSY from a callback, and with a
+/// progress thread. Never sleeps.
 ///
 /// # Safety
 /// A worker of this library; `events` is NULL or valid for a write.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_worker_progress(worker: *mut ucxx_worker_t, events: *mut u32) -> ucxx_status_t {
+pub unsafe extern "C" fn ucxx_worker_progress(
+    worker: *mut ucxx_worker_t,
+    events: *mut u32,
+) -> ucxx_status_t {
     // SAFETY: as for this function.
-    let (handled, complete) = unsafe { worker.cast::<Worker>().as_ref() }.map_or((0, false), Worker::progress_quickly);
+    let (handled, complete) =
+        unsafe { worker.cast::<Worker>().as_ref() }.map_or((0, false), Worker::progress_quickly);
     if !complete {
         // SAFETY: as above.
         return unsafe { progress(worker, events, handled) };
@@ -273,7 +319,11 @@ pub unsafe extern "C" fn ucxx_worker_progress(worker: *mut ucxx_worker_t, events
 /// # Safety
 /// As for `ucxx_worker_progress`.
 #[inline(never)]
-unsafe extern "C" fn progress(worker: *mut ucxx_worker_t, events: *mut u32, so_far: u32) -> ucxx_status_t {
+unsafe extern "C" fn progress(
+    worker: *mut ucxx_worker_t,
+    events: *mut u32,
+    so_far: u32,
+) -> ucxx_status_t {
     guard::progressing(|| {
         // SAFETY: as for this function.
         let handled = so_far + unsafe { handle::get(worker) }?.progress_and_tell()?;
@@ -300,11 +350,18 @@ unsafe extern "C" fn progress(worker: *mut ucxx_worker_t, events: *mut u32, so_f
 /// # Safety
 /// A worker of this library.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_worker_wait(worker: *mut ucxx_worker_t, timeout_ns: u64) -> ucxx_status_t {
+pub unsafe extern "C" fn ucxx_worker_wait(
+    worker: *mut ucxx_worker_t,
+    timeout_ns: u64,
+) -> ucxx_status_t {
     guard::progressing(|| {
         // SAFETY: as for this function.
         let woken = unsafe { handle::get(worker) }?.wait(timeout_ns)?;
-        Ok(if woken { Answer::OK } else { Answer(Status::TIMED_OUT, c"worker: nothing happened in the given time") })
+        Ok(if woken {
+            Answer::OK
+        } else {
+            Answer(Status::TIMED_OUT, c"worker: nothing happened in the given time")
+        })
     })
 }
 
@@ -313,18 +370,23 @@ pub unsafe extern "C" fn ucxx_worker_wait(worker: *mut ucxx_worker_t, timeout_ns
 /// closes it. Needs UCXX_FEATURE_WAKEUP. With a progress thread it is of no use to others:
 /// ucxx_worker_arm is BUSY, and completions come by callbacks or a notifier.
 ///
-/// One thread at a time sleeps on it: the one that has armed it. Other threads may use the worker meanwhile, as its thread mode allows.
-/// What completes by their calls (a pass, a wait, a cancel, a close) makes the descriptor readable as well. What completes in a pass of the
-/// thread that has armed does not: that thread looks by itself.
+/// One thread at a time sleeps on it: the one that has armed it. Other threads may use the worker
+/// meanwhile, as its thread mode allows. What completes by their calls (a pass, a wait, a cancel, a
+/// close) makes the descriptor readable as well. What completes in a pass of the thread that has
+/// armed does not: that thread looks by itself.
 ///
-/// Where UCX's own descriptor stays readable without anything to do, as over TCP while a peer has not answered, this one does not:
-/// it becomes readable by what is new, and some ten times a second.
+/// Where UCX's own descriptor stays readable without anything to do, as over TCP while a peer has
+/// not answered, this one does not: it becomes readable by what is new, and some ten times a
+/// second.
 ///
 /// # Safety
 /// A worker of this library; `fd` is valid for a write.
 #[no_mangle]
 #[must_use]
-pub unsafe extern "C" fn ucxx_worker_event_fd(worker: *mut ucxx_worker_t, fd: *mut c_int) -> ucxx_status_t {
+pub unsafe extern "C" fn ucxx_worker_event_fd(
+    worker: *mut ucxx_worker_t,
+    fd: *mut c_int,
+) -> ucxx_status_t {
     guard::whole(|| {
         // SAFETY: as for this function.
         let (worker, place) = unsafe { (handle::get(worker)?, place(fd, "fd")?) };
@@ -350,7 +412,10 @@ pub unsafe extern "C" fn ucxx_worker_arm(worker: *mut ucxx_worker_t) -> ucxx_sta
         let armed = unsafe { handle::get(worker) }?.arm()?;
         Ok(match armed {
             Armed::Ready => Answer::OK,
-            Armed::Busy => Answer(Status::BUSY, c"worker: there is something to do; progress first, and do not sleep"),
+            Armed::Busy => Answer(
+                Status::BUSY,
+                c"worker: there is something to do; progress first, and do not sleep",
+            ),
         })
     })
 }
@@ -359,8 +424,8 @@ pub unsafe extern "C" fn ucxx_worker_arm(worker: *mut ucxx_worker_t) -> ucxx_sta
 /// is none: OK. Waits for something in particular, such as ucxx_request_wait and UCXX_FLAG_WAIT,
 /// look around and go on. Any thread, in every thread mode. Needs UCXX_FEATURE_WAKEUP.
 ///
-/// Async-signal-safe: a signal handler may call it, on any thread, for a worker that lives as long as the handler is installed. It writes
-/// to two descriptors; only a call that fails does more.
+/// Async-signal-safe: a signal handler may call it, on any thread, for a worker that lives as long
+/// as the handler is installed. It writes to two descriptors; only a call that fails does more.
 ///
 /// # Safety
 /// A worker of this library.
@@ -370,11 +435,13 @@ pub unsafe extern "C" fn ucxx_worker_signal(worker: *mut ucxx_worker_t) -> ucxx_
     guard::status(|| unsafe { handle::get(worker) }?.signal().map(|()| Status::OK))
 }
 
-/// Starts a progress thread (UCXX_PROGRESS_THREAD_*), on a worker made without one or after it was stopped. From then on it is
-/// the one that progresses; other threads that wait, wait for it. Operations may be submitted meanwhile.
+/// Starts a progress thread (UCXX_PROGRESS_THREAD_*), on a worker made without one or after it was
+/// stopped. From then on it is the one that progresses; other threads that wait, wait for it.
+/// Operations may be submitted meanwhile.
 ///
-/// Errors: ALREADY_EXISTS when there is one; INVALID_PARAM for UCXX_PROGRESS_MANUAL, with UCXX_THREAD_SINGLE, and for a `cpu` that
-/// cannot be used; UNSUPPORTED without UCXX_FEATURE_WAKEUP; BUSY from a callback. Under SERIALIZED it counts as a call on the worker;
+/// Errors: ALREADY_EXISTS when there is one; INVALID_PARAM for UCXX_PROGRESS_MANUAL, with
+/// UCXX_THREAD_SINGLE, and for a `cpu` that cannot be used; UNSUPPORTED without
+/// UCXX_FEATURE_WAKEUP; BUSY from a callback. Under SERIALIZED it counts as a call on the worker;
 /// afterwards any thread may call at any time, also once the thread has been stopped.
 ///
 /// # Safety
@@ -392,14 +459,17 @@ pub unsafe extern "C" fn ucxx_worker_start_progress_thread(
     })
 }
 
-/// Stops the progress thread after a last pass, and waits for its end; progress is manual then. Nothing that was submitted is
-/// lost: it goes on with whoever progresses, and threads that wait do so themselves. NO_ELEM when there is none; BUSY from a callback.
-/// It waits for the callback that the thread is in: not for a caller whom that waits for, see ucxx_worker_destroy.
+/// Stops the progress thread after a last pass, and waits for its end; progress is manual then.
+/// Nothing that was submitted is lost: it goes on with whoever progresses, and threads that wait do
+/// so themselves. NO_ELEM when there is none; BUSY from a callback. It waits for the callback that
+/// the thread is in: not for a caller whom that waits for, see ucxx_worker_destroy.
 ///
 /// # Safety
 /// A worker of this library.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_worker_stop_progress_thread(worker: *mut ucxx_worker_t) -> ucxx_status_t {
+pub unsafe extern "C" fn ucxx_worker_stop_progress_thread(
+    worker: *mut ucxx_worker_t,
+) -> ucxx_status_t {
     // SAFETY: as for this function.
     guard::whole(|| unsafe { handle::get(worker) }?.stop_progress_thread().map(|()| Status::OK))
 }
@@ -456,7 +526,8 @@ unsafe fn run(
     })
 }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
+/// sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -494,18 +565,23 @@ pub unsafe extern "C" fn ucxx_worker_query(
     })
 }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's sizeof. NULL is ignored.
+/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
+/// sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
 #[no_mangle]
-pub unsafe extern "C" fn ucxx_worker_stats_init(value: *mut ucxx_worker_stats_t, struct_size: usize) {
+pub unsafe extern "C" fn ucxx_worker_stats_init(
+    value: *mut ucxx_worker_stats_t,
+    struct_size: usize,
+) {
     // SAFETY: as for this function.
     unsafe { params::init(value, struct_size) };
 }
 
-/// The worker's counters, without a lock: two of them may be off by what is going on at the moment, but what was submitted is what has
-/// ended and what is in flight, in the queue or out of it. Any thread.
+/// The worker's counters, without a lock: two of them may be off by what is going on at the moment,
+/// but what was submitted is what has ended and what is in flight, in the queue or out of it. Any
+/// thread.
 ///
 /// # Safety
 /// A worker of this library; `stats` is a struct whose `struct_size` is set.
@@ -545,8 +621,9 @@ pub unsafe extern "C" fn ucxx_worker_query_stats(
     })
 }
 
-/// A readable account of a worker that seems to hang, one call of `line` for each line: the worker, its endpoints with their
-/// transports, and what is in flight with its age. `line` may call any function.
+/// A readable account of a worker that seems to hang, one call of `line` for each line: the worker,
+/// its endpoints with their transports, and what is in flight with its age. `line` may call any
+/// function.
 ///
 /// # Safety
 /// A worker of this library; `line` may be called with `arg`.
@@ -569,8 +646,9 @@ pub unsafe extern "C" fn ucxx_worker_dump(
     })
 }
 
-/// An operation that completes after every send submitted to the worker before it, rendezvous sends included, with the first
-/// error of those that kept neither request nor callback. Posted receives are not waited for.
+/// An operation that completes after every send submitted to the worker before it, rendezvous sends
+/// included, with the first error of those that kept neither request nor callback. Posted receives
+/// are not waited for.
 ///
 /// # Safety
 /// A worker of this library; see `ucxx_op_params_t` for the rest.

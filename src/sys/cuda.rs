@@ -1,8 +1,9 @@
-//! What this library calls of the CUDA driver, looked up when it is first wanted: neither a toolkit nor a driver is needed to build it, or to run it
-//! without a GPU. Decides nothing.
+//! What this library calls of the CUDA driver, looked up when it is first wanted: neither a toolkit
+//! nor a driver is needed to build it, or to run it without a GPU. Decides nothing.
 //!
-//! By libc's loader and not by cudarc, which binds all of the driver: cudarc panics where a symbol is missing, as in an older driver, and where there is no
-//! driver; and the loader that it stands on asks for a newer Rust than this package does.
+//! By libc's loader and not by cudarc, which binds all of the driver: cudarc panics where a symbol
+//! is missing, as in an older driver, and where there is no driver; and the loader that it stands
+//! on asks for a newer Rust than this package does.
 
 use libc::{c_char, c_int, c_uint, c_void};
 use std::ffi::CStr;
@@ -50,7 +51,12 @@ macro_rules! driver {
                             return Err($symbol);
                         }
                         // SAFETY: the driver's function of this name has this signature.
-                        unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) -> c_int>(found) }
+                        unsafe {
+                            std::mem::transmute::<
+                                *mut c_void,
+                                unsafe extern "C" fn($($arg),*) -> c_int,
+                            >(found)
+                        }
                     },)*
                 })
             }
@@ -94,7 +100,8 @@ impl Driver {
     /// Has anybody in this process loaded it?
     pub(crate) fn is_loaded() -> bool {
         // SAFETY: a terminated name; nothing is loaded.
-        let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        let library =
+            unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         if library.is_null() {
             return false;
         }
@@ -118,7 +125,8 @@ impl Driver {
             return Err(format!("there is no CUDA driver: {why}"));
         }
         // SAFETY: just loaded, and never unloaded.
-        unsafe { Self::find(library) }
-            .map_err(|name| format!("the CUDA driver is too old: it has no {}", name.to_string_lossy()))
+        unsafe { Self::find(library) }.map_err(|name| {
+            format!("the CUDA driver is too old: it has no {}", name.to_string_lossy())
+        })
     }
 }

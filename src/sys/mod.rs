@@ -1,5 +1,6 @@
-//! What this library knows of UCX's own symbols: generated bindings for what every supported release exports, and a
-//! look-up for what only some do; and of the CUDA driver's, in `cuda`. Decides nothing.
+//! What this library knows of UCX's own symbols: generated bindings for what every supported
+//! release exports, and a look-up for what only some do; and of the CUDA driver's, in `cuda`.
+//! Decides nothing.
 
 // libc supplies the C types, and the generated code keeps UCX's names.
 #[allow(
@@ -25,7 +26,8 @@ use ucx1_sys as _;
 
 use std::ffi::CStr;
 
-/// The release that the bindings were made from, announced to UCX so that it reads our structs right.
+/// The release that the bindings were made from, announced to UCX so that it reads our structs
+/// right.
 pub(crate) const API: (libc::c_uint, libc::c_uint) = (UCP_API_MAJOR, UCP_API_MINOR);
 
 /// `ucp_dt_make_iov()`, a macro in the header.
@@ -37,7 +39,8 @@ pub(crate) fn symbol(name: &CStr) -> *mut libc::c_void {
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
-/// Is an operation under way? The commonest question about what a `*_nbx` function returned, in one comparison.
+/// Is an operation under way? The commonest question about what a `*_nbx` function returned, in one
+/// comparison.
 #[inline(always)]
 pub(crate) fn is_pending(pointer: ucs_status_ptr_t) -> bool {
     // Null wraps round to the largest number, and the statuses stand right below that.
@@ -57,8 +60,8 @@ pub(crate) enum Posted {
 }
 
 impl Posted {
-    /// UCX puts small negative statuses into the pointer's place (`UCS_PTR_STATUS`); they are read as numbers, and
-    /// the pointer is never followed.
+    /// UCX puts small negative statuses into the pointer's place (`UCS_PTR_STATUS`); they are read
+    /// as numbers, and the pointer is never followed.
     #[inline]
     pub(crate) fn from_pointer(pointer: ucs_status_ptr_t) -> Self {
         if pointer.is_null() {

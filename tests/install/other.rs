@@ -1,5 +1,5 @@
-//! A second Rust static library, for a program that links it beside ucxx_rs: it allocates, panics and catches, so that
-//! what the two archives have in common is really used.
+//! A second Rust static library, for a program that links it beside ucxx_rs: it allocates, panics
+//! and catches, so that what the two archives have in common is really used.
 
 #[no_mangle]
 pub extern "C" fn other_answer() -> i32 {

@@ -1,4 +1,5 @@
-//! Single operations on elements, and those who want to be alone with them: at first by the kernel's barrier, then by everybody's own, and back again.
+//! Single operations on elements, and those who want to be alone with them: at first by the
+//! kernel's barrier, then by everybody's own, and back again.
 
 use crate::bounded_model;
 use crate::engine::window::data::exclusive_bulk::{Bulk, Head, Lanes, SHARED};
@@ -9,7 +10,8 @@ use loom::thread;
 struct World<const RANKS: usize> {
     head: Head,
     members: [Lanes; RANKS],
-    /// Single operations read it here: they do not exclude each other, and loom finds whoever is there with one that is alone.
+    /// Single operations read it here: they do not exclude each other, and loom finds whoever is
+    /// there with one that is alone.
     elements: UnsafeCell<u32>,
 }
 
@@ -50,13 +52,15 @@ fn all_live(_: u32) -> bool {
     true
 }
 
-/// So many times each, by two processes, of which one is alone; what came before has left the state in some way.
+/// So many times each, by two processes, of which one is alone; what came before has left the state
+/// in some way.
 fn beside(before: fn(&World<2>), singles: u32, alone: u32, written: u32) {
     bounded_model(3, move || {
         let world = World::<2>::new();
         before(&world);
         let other = world.clone();
-        let single = thread::spawn(move || (0..singles).for_each(|_| other.single(1, 0, &all_live)));
+        let single =
+            thread::spawn(move || (0..singles).for_each(|_| other.single(1, 0, &all_live)));
         (0..alone).for_each(|_| world.alone(0, &all_live));
         single.join().unwrap();
         world.ends(written);
@@ -105,8 +109,8 @@ fn where_they_have_left_their_barriers_off() {
     );
 }
 
-/// Two that want to be alone, one of which does something else as well. (Not by three threads: where two look again and again, loom has
-/// no end of orders in which the third one never comes.)
+/// Two that want to be alone, one of which does something else as well. (Not by three threads:
+/// where two look again and again, loom has no end of orders in which the third one never comes.)
 fn two_alone(before: fn(&World<3>), written: u32) {
     bounded_model(3, move || {
         let world = World::<3>::new();
@@ -148,7 +152,8 @@ fn threads_that_share_a_lane() {
     });
 }
 
-/// Rank 2 does something beside the others, dies, and leaves it behind: they go on, and exclude each other as ever.
+/// Rank 2 does something beside the others, dies, and leaves it behind: they go on, and exclude
+/// each other as ever.
 fn after_a_death(before: fn(&World<3>), die: fn(&World<3>), written: u32) {
     bounded_model(2, move || {
         let world = World::<3>::new();

@@ -1,4 +1,5 @@
-//! A fast box: what is put in is read as it was, and who goes to sleep sees the last message or is woken.
+//! A fast box: what is put in is read as it was, and who goes to sleep sees the last message or is
+//! woken.
 
 use crate::bounded_model;
 use crate::engine::base::membarrier::everywhere;

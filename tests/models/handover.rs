@@ -1,4 +1,5 @@
-//! A progress thread comes and goes while others submit, as `Worker::delay`, `Worker::enter` and the thread's rounds do it.
+//! A progress thread comes and goes while others submit, as `Worker::delay`, `Worker::enter` and
+//! the thread's rounds do it.
 
 use crate::engine::base::permit_queue::Places;
 use crate::engine::core::worker::control_list::Control;
@@ -83,10 +84,13 @@ impl World {
 }
 
 fn position(seen: &[u32], number: u32) -> usize {
-    seen.iter().position(|other| *other == number).unwrap_or_else(|| panic!("{number} is lost: {seen:?}"))
+    seen.iter()
+        .position(|other| *other == number)
+        .unwrap_or_else(|| panic!("{number} is lost: {seen:?}"))
 }
 
-/// The thread goes while two others submit: nothing stays in the ring, and the order of a thread is kept.
+/// The thread goes while two others submit: nothing stays in the ring, and the order of a thread is
+/// kept.
 #[test]
 fn a_thread_that_goes_leaves_nothing_behind() {
     model(|| {
@@ -130,7 +134,8 @@ fn threads_that_come_and_go_keep_the_order() {
     });
 }
 
-/// The same with what goes by the list: it is done, by the thread or by its caller, after what its caller had submitted before.
+/// The same with what goes by the list: it is done, by the thread or by its caller, after what its
+/// caller had submitted before.
 #[test]
 fn what_is_posted_is_done_by_one_or_the_other() {
     bounded_model(3, || {

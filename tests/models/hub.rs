@@ -7,7 +7,8 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-/// Two threads take the lock, or try to; loom sees to it that one at a time touches what it guards, and sees what the others did.
+/// Two threads take the lock, or try to; loom sees to it that one at a time touches what it guards,
+/// and sees what the others did.
 #[test]
 fn one_thread_at_a_time_behind_the_lock() {
     model(|| {

@@ -1,4 +1,5 @@
-//! A hub without its lock: what threads take and give back while another one closes the lane, looks at what is there, and opens it again.
+//! A hub without its lock: what threads take and give back while another one closes the lane, looks
+//! at what is there, and opens it again.
 
 use crate::bounded_model;
 use crate::engine::hub::lockfree::queue_pair::Lane;
@@ -49,7 +50,8 @@ impl World {
     /// As a lease and its commit. What it could not give back it has still.
     fn produce(&self, quick: bool) -> Option<*mut Item> {
         let mark = |item: *mut Item, _| at(item).holder.store(PRODUCER, Ordering::Relaxed);
-        let item = if quick { self.lane.try_take_free(mark)? } else { self.lane.take_free(mark).ok()? };
+        let item =
+            if quick { self.lane.try_take_free(mark)? } else { self.lane.take_free(mark).ok()? };
         // SAFETY: loom fails where somebody else does so at once.
         at(item).contents.with_mut(|contents| unsafe { *contents += 1 });
         at(item).written.store(at(item).written.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -60,7 +62,11 @@ impl World {
     /// As a lease and its release.
     fn consume(&self, quick: bool) -> Option<*mut Item> {
         let mark = |item: *mut Item, _| at(item).holder.store(CONSUMER, Ordering::Relaxed);
-        let item = if quick { self.lane.try_take_ready(mark)? } else { self.lane.take_ready(mark).ok()? };
+        let item = if quick {
+            self.lane.try_take_ready(mark)?
+        } else {
+            self.lane.take_ready(mark).ok()?
+        };
         // SAFETY: as above.
         let contents = at(item).contents.with(|contents| unsafe { *contents });
         assert_eq!(contents, at(item).written.load(Ordering::Relaxed));
@@ -68,7 +74,8 @@ impl World {
         (!done).then_some(item)
     }
 
-    /// Each item is in one of the queues, or with one of those that say so; and nothing moves while it is closed.
+    /// Each item is in one of the queues, or with one of those that say so; and nothing moves while
+    /// it is closed.
     fn look(&self, open: bool) -> usize {
         let closed = self.lane.close();
         let (free, ready): (Vec<_>, Vec<_>) = (closed.free().collect(), closed.ready().collect());
@@ -94,7 +101,8 @@ impl World {
     }
 }
 
-/// One produces and one consumes, at the first look or as long as it takes, while the lane is closed, and perhaps opened again.
+/// One produces and one consumes, at the first look or as long as it takes, while the lane is
+/// closed, and perhaps opened again.
 fn while_it_is_closed(quick: bool, again: bool) {
     bounded_model(2, move || {
         let world = World::new(2, 1);
@@ -126,7 +134,8 @@ fn each_item_is_taken_by_one() {
         let world = World::new(1, 0);
         let other = world.clone();
         let kept = |item: Option<*mut Item>| usize::from(item.is_some());
-        let consumes = thread::spawn(move || kept(other.consume(false)) + kept(other.produce(true)));
+        let consumes =
+            thread::spawn(move || kept(other.consume(false)) + kept(other.produce(true)));
         let here = kept(world.produce(false)) + kept(world.consume(true));
         // At one look it may be that an item could not be given back.
         let there = consumes.join().unwrap();

@@ -1,5 +1,5 @@
-//! A hub that goes without its lock, and those who sleep behind the lock until something has come: whoever goes to sleep has closed the lane, and as
-//! long as somebody sleeps it is not opened.
+//! A hub that goes without its lock, and those who sleep behind the lock until something has come:
+//! whoever goes to sleep has closed the lane, and as long as somebody sleeps it is not opened.
 
 use crate::bounded_model;
 use crate::engine::base::spin_lock::{Brief, Held};
@@ -77,8 +77,14 @@ impl Hub {
 
     fn take(&self, side: usize) -> *mut u32 {
         loop {
-            let plainly =
-                || if side == READS { self.lane.take_ready(|_, _| {}) } else { self.lane.take_free(|_, _| {}) }.ok();
+            let plainly = || {
+                if side == READS {
+                    self.lane.take_ready(|_, _| {})
+                } else {
+                    self.lane.take_free(|_, _| {})
+                }
+                .ok()
+            };
             if let Some(item) = plainly() {
                 return item;
             }

@@ -1,9 +1,10 @@
-//! What threads of the library do to each other, under the model checker: every order in which a few threads can take a few steps.
+//! What threads of the library do to each other, under the model checker: every order in which a
+//! few threads can take a few steps.
 //!
 //!     RUSTFLAGS="--cfg loom" cargo test --release --test models
 //!
-//! The files under test are the engine's own. What they stand on (atomics, locks, the bounded queue, sleeping on a word) is loom's,
-//! or a stand-in made of it.
+//! The files under test are the engine's own. What they stand on (atomics, locks, the bounded
+//! queue, sleeping on a word) is loom's, or a stand-in made of it.
 #![cfg(loom)]
 #![allow(missing_docs)]
 
@@ -27,8 +28,8 @@ mod window_turns;
 
 use loom::sync::{Condvar, Mutex};
 
-/// Orders with up to three preemptions are tried, which finds what real bugs take: three threads have too many orders to try
-/// all of them. LOOM_MAX_PREEMPTIONS overrules.
+/// Orders with up to three preemptions are tried, which finds what real bugs take: three threads
+/// have too many orders to try all of them. LOOM_MAX_PREEMPTIONS overrules.
 fn model(check: impl Fn() + Send + Sync + 'static) {
     bounded_model(3, check);
 }

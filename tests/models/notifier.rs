@@ -63,7 +63,8 @@ fn consume(queue: &Queue<Item>, max: usize) -> Vec<usize> {
     seen
 }
 
-/// A sleeping consumer gets everything that two threads add, each thread's in order, one at a time or all at once.
+/// A sleeping consumer gets everything that two threads add, each thread's in order, one at a time
+/// or all at once.
 #[test]
 fn nothing_is_lost_and_nobody_sleeps_on() {
     for max in [1, 8] {
@@ -182,7 +183,8 @@ fn shutting_hands_over_or_refuses() {
         let producer = {
             let (queue, refused) = (queue.clone(), refused.clone());
             thread::spawn(move || {
-                refused.fetch_add(usize::from(push(&queue, 1) == Pushed::Refused), Ordering::Relaxed);
+                refused
+                    .fetch_add(usize::from(push(&queue, 1) == Pushed::Refused), Ordering::Relaxed);
             })
         };
         let dropped = queue.shut().map(free).count();
@@ -193,8 +195,8 @@ fn shutting_hands_over_or_refuses() {
     });
 }
 
-/// What the words around the queue do: the caller and the queue let go of a slot from two threads, and exactly one of them
-/// hands it back. The bits are those of `notifier::outside`.
+/// What the words around the queue do: the caller and the queue let go of a slot from two threads,
+/// and exactly one of them hands it back. The bits are those of `notifier::outside`.
 #[test]
 fn exactly_one_of_two_hands_the_slot_back() {
     const QUEUE: usize = 2;

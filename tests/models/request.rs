@@ -1,5 +1,5 @@
-//! A request from its submission until its slot serves another one: completed, cancelled, waited for and destroyed in any order, by several threads, and beyond the end of
-//! its worker.
+//! A request from its submission until its slot serves another one: completed, cancelled, waited
+//! for and destroyed in any order, by several threads, and beyond the end of its worker.
 
 use crate::engine::base::completion_queue::Node;
 use crate::engine::base::remote_free_list::GivenBack;
@@ -18,7 +18,8 @@ const CANCELED: i32 = -16;
 const ENGINE: u8 = 1;
 const USER: u8 = 2;
 
-/// As `Slot`, with what threads share of it. Cells are the owner's, but where the status says that a result is there.
+/// As `Slot`, with what threads share of it. Cells are the owner's, but where the status says that
+/// a result is there.
 #[repr(align(8))]
 struct Slot {
     status: AtomicI32,
@@ -90,7 +91,11 @@ unsafe impl Sync for World {}
 
 impl World {
     fn new() -> Arc<Self> {
-        Arc::new(World { slots: [Slot::new(), Slot::new()], given_back: GivenBack::new(), ended: AtomicUsize::new(0) })
+        Arc::new(World {
+            slots: [Slot::new(), Slot::new()],
+            given_back: GivenBack::new(),
+            ended: AtomicUsize::new(0),
+        })
     }
 
     /// As `Worker::give_up`.
@@ -135,7 +140,11 @@ impl World {
     /// As `Worker::shut_foreign`: what callers hold at the end is counted.
     fn end(&self) {
         // SAFETY: as above.
-        let held = self.slots.iter().filter(|slot| slot.hold.with(|cell| unsafe { *cell }) & USER != 0).count();
+        let held = self
+            .slots
+            .iter()
+            .filter(|slot| slot.hold.with(|cell| unsafe { *cell }) & USER != 0)
+            .count();
         // SAFETY: as above.
         if unsafe { self.given_back.shut(held) } {
             self.ended.fetch_add(1, Ordering::Relaxed);
@@ -148,7 +157,8 @@ impl World {
     }
 }
 
-/// One thread waits, reads the result and destroys the request, while the owner ends it and works off what was given back: the result is whole until then, and the slot is free once.
+/// One thread waits, reads the result and destroys the request, while the owner ends it and works
+/// off what was given back: the result is whole until then, and the slot is free once.
 #[test]
 fn who_has_waited_reads_the_result_before_the_slot_is_used_again() {
     model(|| {
@@ -191,7 +201,8 @@ fn who_has_polled_reads_the_result_as_well() {
     });
 }
 
-/// It is destroyed while it is in progress: it is completed all the same, and free once, whatever comes first.
+/// It is destroyed while it is in progress: it is completed all the same, and free once, whatever
+/// comes first.
 #[test]
 fn one_that_is_let_go_of_in_progress_is_freed_once() {
     model(|| {
@@ -210,7 +221,8 @@ fn one_that_is_let_go_of_in_progress_is_freed_once() {
     });
 }
 
-/// One thread cancels, another one waits, and destroys it when both are through with it, as the contract asks. Cancelled is what was not submitted, and nothing else.
+/// One thread cancels, another one waits, and destroys it when both are through with it, as the
+/// contract asks. Cancelled is what was not submitted, and nothing else.
 #[test]
 fn a_cancel_ends_it_or_comes_too_late() {
     bounded_model(4, || {
@@ -251,7 +263,8 @@ fn one_that_is_cancelled_and_let_go_of_is_freed_once() {
     });
 }
 
-/// The worker ends while two threads let go of a request each: its memory goes once, with the last of them, however they fall.
+/// The worker ends while two threads let go of a request each: its memory goes once, with the last
+/// of them, however they fall.
 #[test]
 fn the_last_to_let_go_frees_what_is_left_of_the_worker() {
     bounded_model(4, || {

@@ -8,7 +8,8 @@ use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::sync::Arc;
 use loom::thread;
 
-/// Two threads that want the last place: what finds none is refused, what is taken in comes out, and the place can be had again.
+/// Two threads that want the last place: what finds none is refused, what is taken in comes out,
+/// and the place can be had again.
 #[test]
 fn a_full_ring_refuses_and_loses_nothing() {
     model(|| {
@@ -57,8 +58,8 @@ fn the_order_of_a_thread_is_kept() {
     });
 }
 
-/// The end of a worker: `closed` is set, and the ring is drained until it has settled. What was on its way in has been taken out
-/// then, and what comes later is refused.
+/// The end of a worker: `closed` is set, and the ring is drained until it has settled. What was on
+/// its way in has been taken out then, and what comes later is refused.
 #[test]
 fn nothing_comes_in_after_it_has_settled() {
     model(|| {
@@ -67,7 +68,8 @@ fn nothing_comes_in_after_it_has_settled() {
         let gone = Arc::new(AtomicBool::new(false));
         let refused = Arc::new(AtomicUsize::new(0));
         let submitters = [1, 2].map(|number| {
-            let (ring, closed, gone, refused) = (ring.clone(), closed.clone(), gone.clone(), refused.clone());
+            let (ring, closed, gone, refused) =
+                (ring.clone(), closed.clone(), gone.clone(), refused.clone());
             thread::spawn(move || {
                 assert!(ring.take());
                 if closed.load(Ordering::SeqCst) {
@@ -102,8 +104,8 @@ struct Slot {
     queued: UnsafeCell<u32>,
 }
 
-/// Cancelled by two threads while it is taken out: submitted or cancelled, never both and never neither, and whoever was told that
-/// it is cancelled is right.
+/// Cancelled by two threads while it is taken out: submitted or cancelled, never both and never
+/// neither, and whoever was told that it is cancelled is right.
 #[test]
 fn it_is_either_submitted_or_cancelled() {
     model(|| {

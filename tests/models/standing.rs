@@ -34,7 +34,8 @@ impl Account {
     }
 }
 
-/// Two threads want the last place, and what has it stays: one of them gets it, whoever takes it over meanwhile.
+/// Two threads want the last place, and what has it stays: one of them gets it, whoever takes it
+/// over meanwhile.
 #[test]
 fn no_more_than_the_limit_is_promised() {
     model(|| {
@@ -46,14 +47,18 @@ fn no_more_than_the_limit_is_promised() {
         });
         // What is taken over stands all the same.
         let mut seen = account.ring.drain(|_| ());
-        let promised = submitters.map(|submitter| usize::from(submitter.join().unwrap())).iter().sum::<usize>();
+        let promised = submitters
+            .map(|submitter| usize::from(submitter.join().unwrap()))
+            .iter()
+            .sum::<usize>();
         seen += account.ring.drain(|_| ());
         assert_eq!((promised, seen), (1, 1));
         assert_eq!(account.standing().get(), 2);
     });
 }
 
-/// A refusal is true of some moment: of two places one is free all the time, as the second thread comes when what stood there has gone.
+/// A refusal is true of some moment: of two places one is free all the time, as the second thread
+/// comes when what stood there has gone.
 #[test]
 fn nobody_is_refused_for_what_never_stood_together() {
     model(|| {
@@ -101,8 +106,9 @@ fn what_goes_makes_room() {
     });
 }
 
-/// One gives back what it had for a moment, and another one, who was refused for that, has asked to be told: either the one who tells
-/// finds the room, or the one who gives it back finds that somebody waits.
+/// One gives back what it had for a moment, and another one, who was refused for that, has asked to
+/// be told: either the one who tells finds the room, or the one who gives it back finds that
+/// somebody waits.
 #[test]
 fn room_that_is_given_back_is_told_of() {
     model(|| {

@@ -82,7 +82,10 @@ impl World {
             }
             marked == Marked::Yes
         };
-        assert!(self.any.sleep_until(&|| !self.requests.iter().all(will_notify), u64::MAX), "there is no limit");
+        assert!(
+            self.any.sleep_until(&|| !self.requests.iter().all(will_notify), u64::MAX),
+            "there is no limit"
+        );
         self.requests.iter().any(Done::is_set)
     }
 }
@@ -107,7 +110,8 @@ fn a_completion_wakes_everyone() {
     });
 }
 
-/// The thread goes without having completed anything. Who sleeps has to progress now, whatever the other ones mark meanwhile.
+/// The thread goes without having completed anything. Who sleeps has to progress now, whatever the
+/// other ones mark meanwhile.
 #[test]
 fn nobody_sleeps_on_when_the_thread_has_gone() {
     bounded_model(4, || {
@@ -172,8 +176,8 @@ fn a_mark_taken_back_is_made_good() {
     });
 }
 
-/// A thread that progresses by itself completes the operation while the first progress thread is being started, and somebody relies
-/// on that one already.
+/// A thread that progresses by itself completes the operation while the first progress thread is
+/// being started, and somebody relies on that one already.
 #[test]
 fn the_first_thread_comes_while_another_one_completes() {
     model(|| {
@@ -201,7 +205,9 @@ fn no_notification_is_lost() {
                 room.notify();
             })
         });
-        assert!(room.wait_until(&|| flags.iter().all(|flag| flag.load(Ordering::Acquire)), u64::MAX));
+        assert!(
+            room.wait_until(&|| flags.iter().all(|flag| flag.load(Ordering::Acquire)), u64::MAX)
+        );
         assert!(room.wait_until(&|| flags[0].load(Ordering::Acquire), 0));
         setters.into_iter().for_each(|setter| setter.join().unwrap());
     });
@@ -213,7 +219,9 @@ fn two_sleepers_are_woken_by_one_notification() {
         let room = Arc::new(EventCount::new());
         let flag = Arc::new(AtomicBool::new(false));
         let (other_room, other_flag) = (room.clone(), flag.clone());
-        let sleeper = thread::spawn(move || other_room.wait_until(&|| other_flag.load(Ordering::Acquire), u64::MAX));
+        let sleeper = thread::spawn(move || {
+            other_room.wait_until(&|| other_flag.load(Ordering::Acquire), u64::MAX)
+        });
         let (other_room, other_flag) = (room.clone(), flag.clone());
         let setter = thread::spawn(move || {
             other_flag.store(true, Ordering::Release);

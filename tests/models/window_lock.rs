@@ -1,11 +1,15 @@
-//! The lock of a window's target: who gets in together, who is woken, who comes first, and what the dead and the impatient leave behind.
+//! The lock of a window's target: who gets in together, who is woken, who comes first, and what the
+//! dead and the impatient leave behind.
 //!
-//! These errors were planted one at a time, and each was found by one test here or several: a writer that drains without looking, or goes past
-//! readers at the door; anybody who goes past the line, or does not mind those before him in it; a reader that gives its place up while it enters,
-//! or asks before its slot says so; whoever leaves the lock, the line, or the draining, and wakes nobody, or tells a draining writer nothing;
-//! who stops draining, or is taken out of it, and forgets the readers; arrivals that are not counted; a bell that is set after the look; the dead
-//! that stay in their slots; a dead writer that poisons though it was draining only; poison that is not told; relaxed orders where a writer or
-//! a reader leaves. Not found, as loom lets no SeqCst load pass over a newer SeqCst store: `in_one_order` left out before the scan of a draining
+//! These errors were planted one at a time, and each was found by one test here or several: a
+//! writer that drains without looking, or goes past readers at the door; anybody who goes past the
+//! line, or does not mind those before him in it; a reader that gives its place up while it enters,
+//! or asks before its slot says so; whoever leaves the lock, the line, or the draining, and wakes
+//! nobody, or tells a draining writer nothing; who stops draining, or is taken out of it, and
+//! forgets the readers; arrivals that are not counted; a bell that is set after the look; the dead
+//! that stay in their slots; a dead writer that poisons though it was draining only; poison that is
+//! not told; relaxed orders where a writer or a reader leaves. Not found, as loom lets no SeqCst
+//! load pass over a newer SeqCst store: `in_one_order` left out before the scan of a draining
 //! writer, and between the bell and the look.
 
 use crate::engine::base::status::Status;
@@ -140,8 +144,9 @@ fn a_writer_after_readers() {
     });
 }
 
-/// Somebody has waited and given up, so that the mark stands there without anybody. Whoever comes while it is taken away is not forgotten,
-/// though the lock is had again at once by one that goes past the line.
+/// Somebody has waited and given up, so that the mark stands there without anybody. Whoever comes
+/// while it is taken away is not forgotten, though the lock is had again at once by one that goes
+/// past the line.
 #[test]
 fn a_newcomer_while_the_mark_is_taken_away() {
     model(|| {
@@ -299,8 +304,10 @@ fn poison_is_told() {
             let world = World::<3>::new();
             assert!(world.lock().try_lock(0, Exclusive));
             let other = world.clone();
-            let told = thread::spawn(move || other.lock().lock(1, how, &for_ever()).unwrap_err().status());
-            let asked = world.lock().lock(2, Exclusive, &asking(&|rank| rank != 0)).unwrap_err().status();
+            let told =
+                thread::spawn(move || other.lock().lock(1, how, &for_ever()).unwrap_err().status());
+            let asked =
+                world.lock().lock(2, Exclusive, &asking(&|rank| rank != 0)).unwrap_err().status();
             assert_eq!([asked, told.join().unwrap()], [Status::RMA_POISONED; 2]);
         });
     }

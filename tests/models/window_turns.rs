@@ -1,4 +1,5 @@
-//! The slot in which something is handed over to the target of a window: whose it is at each moment, and that what was posted is done once or not at all.
+//! The slot in which something is handed over to the target of a window: whose it is at each
+//! moment, and that what was posted is done once or not at all.
 
 use crate::bounded_model;
 use crate::engine::window::delegation::slot_state::{Claim, Turns};
@@ -7,7 +8,8 @@ use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::Arc;
 use loom::thread;
 
-/// Two halves, as for what the next one sends, and what is fetched. loom fails where two sides are at one of them at the same time, one of which writes.
+/// Two halves, as for what the next one sends, and what is fetched. loom fails where two sides are
+/// at one of them at the same time, one of which writes.
 #[derive(Default)]
 struct Slot {
     /// Which half it is.
@@ -67,7 +69,8 @@ impl Slot {
     }
 }
 
-/// One that goes in two pieces, the second of which is put there while the target is at the first: what of it was done.
+/// One that goes in two pieces, the second of which is put there while the target is at the first:
+/// what of it was done.
 fn in_pieces(slot: &Slot, first: Claim) -> u32 {
     slot.store(0, 1);
     slot.post(first, 0);
@@ -125,7 +128,8 @@ fn two_origins_and_a_target() {
                 done
             }
         };
-        let others = [thread::spawn(origin(slot.clone(), 1)), thread::spawn(origin(slot.clone(), 10))];
+        let others =
+            [thread::spawn(origin(slot.clone(), 1)), thread::spawn(origin(slot.clone(), 10))];
         let mut memory = Memory::default();
         for _ in 0..2 {
             slot.serve(&mut memory, 0);

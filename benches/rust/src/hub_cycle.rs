@@ -1,8 +1,10 @@
 //! What a chunk costs that goes through a hub, beside an index that goes through two queues.
 //!
-//! A hub in its plainest form is two queues: envelopes that are free, and chunks that are ready. So the measure of a cycle (lease and commit of a producer, lease
-//! and release of a consumer, through the C symbols) is two `ArrayQueue`s of the same length, one push and one pop on each. With one thread, that is all;
-//! with two, one produces and the other one consumes: the hub's wait as `ucxx_link_lease` does, those of the queues look again.
+//! A hub in its plainest form is two queues: envelopes that are free, and chunks that are ready. So
+//! the measure of a cycle (lease and commit of a producer, lease and release of a consumer, through
+//! the C symbols) is two `ArrayQueue`s of the same length, one push and one pop on each. With one
+//! thread, that is all; with two, one produces and the other one consumes: the hub's wait as
+//! `ucxx_link_lease` does, those of the queues look again.
 
 mod common;
 
@@ -20,8 +22,8 @@ use ucxx_rs::engine::ucx::context::{Context, ContextParams};
 use ucxx_rs::ffi::constants::ucxx_link_type::{UCXX_LINK_CONSUME, UCXX_LINK_PRODUCE};
 use ucxx_rs::ffi::handle::{ucxx_envelope_t, ucxx_hub_t, ucxx_link_t};
 use ucxx_rs::ffi::hub_link::{
-    ucxx_envelope_commit, ucxx_envelope_release, ucxx_link_create, ucxx_link_destroy, ucxx_link_lease,
-    ucxx_link_params_t,
+    ucxx_envelope_commit, ucxx_envelope_release, ucxx_link_create, ucxx_link_destroy,
+    ucxx_link_lease, ucxx_link_params_t,
 };
 
 const LENGTH: usize = 64;
@@ -36,12 +38,25 @@ struct Options {
 }
 
 fn options() -> Options {
-    let mut options =
-        Options { iterations: 100_000, batches: 40, warmup: 100_000, threads: 1, locked: false, cpus: [None; 2] };
+    let mut options = Options {
+        iterations: 100_000,
+        batches: 40,
+        warmup: 100_000,
+        threads: 1,
+        locked: false,
+        cpus: [None; 2],
+    };
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
         let value = arguments.next().unwrap_or_default();
-        let number = || value.parse::<u64>().unwrap_or_else(|_| panic!("{name}: '{value}' is not a number"));
+        let number = || {
+            value.parse::<u64>().unwrap_or_else(|_| {
+                panic!(
+                    "{name}: '{value}' is not a \
+            number"
+                )
+            })
+        };
         match name.as_str() {
             "--iterations" => options.iterations = number(),
             "--batches" => options.batches = number() as usize,
@@ -81,11 +96,13 @@ unsafe impl Sync for HubSide {}
 impl HubSide {
     fn new(locked: bool) -> HubSide {
         // UCXX_FEATURE_TAG; nothing of UCX is used but that the context is there.
-        let params = ContextParams { features: 1, config: Vec::new(), local_network: false, name: None };
+        let params =
+            ContextParams { features: 1, config: Vec::new(), local_network: false, name: None };
         let context = worked("a context", Context::new(&params));
         let params = HubParams {
             envelope_size: 64,
-            // A limit below what the envelopes hold is one of the things for which a hub always takes its lock, and costs nothing itself.
+            // A limit below what the envelopes hold is one of the things for which a hub always
+            // takes its lock, and costs nothing itself.
             max_queue_chunks: if locked { LENGTH as u64 - 1 } else { 0 },
             max_queue_bytes: 0,
             retain: Retain::Auto,
@@ -99,7 +116,13 @@ impl HubSide {
             let kind = ucxx_rs::ffi::hub::ucxx_memory_kind_t { memory_type: 1, device_id: 0 };
             // SAFETY: a live hub, whose handle is its address.
             check("a link", unsafe {
-                ucxx_link_create(Arc::as_ptr(&hub).cast_mut().cast::<ucxx_hub_t>(), role, kind, params, &mut link)
+                ucxx_link_create(
+                    Arc::as_ptr(&hub).cast_mut().cast::<ucxx_hub_t>(),
+                    role,
+                    kind,
+                    params,
+                    &mut link,
+                )
             });
             link
         };
@@ -191,7 +214,12 @@ fn on_one_thread(count: u64, produce: impl Fn(), consume: impl Fn()) -> f64 {
 }
 
 #[inline(never)]
-fn on_two_threads(count: u64, cpus: [Option<usize>; 2], produce: impl Fn() + Sync, consume: impl Fn()) -> f64 {
+fn on_two_threads(
+    count: u64,
+    cpus: [Option<usize>; 2],
+    produce: impl Fn() + Sync,
+    consume: impl Fn(),
+) -> f64 {
     let begin = Barrier::new(2);
     std::thread::scope(|scope| {
         scope.spawn(|| {

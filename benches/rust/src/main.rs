@@ -1,8 +1,9 @@
 //! What a call of the C interface costs beyond the same call of the engine.
 //!
-//! Two workers of one process exchange messages on one thread, as in `../c/pairloop.c`: once through the C symbols, once through the
-//! engine's functions, on the same objects, in turn. The C symbols are called through pointers that the compiler cannot see
-//! through, so that a call stays a call. Link-time optimisation may put the engine's functions into the loop, as in any Rust
+//! Two workers of one process exchange messages on one thread, as in `../c/pairloop.c`: once
+//! through the C symbols, once through the engine's functions, on the same objects, in turn. The C
+//! symbols are called through pointers that the compiler cannot see through, so that a call stays a
+//! call. Link-time optimisation may put the engine's functions into the loop, as in any Rust
 //! program that uses them.
 
 mod common;
@@ -47,11 +48,25 @@ struct Options {
 }
 
 fn options() -> Options {
-    let mut options = Options { size: 8, iterations: 2000, batches: 400, warmup: 20000, peer_errors: true, only: None };
+    let mut options = Options {
+        size: 8,
+        iterations: 2000,
+        batches: 400,
+        warmup: 20000,
+        peer_errors: true,
+        only: None,
+    };
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
         let value = arguments.next().unwrap_or_default();
-        let number = || value.parse::<u64>().unwrap_or_else(|_| panic!("{name}: '{value}' is not a number"));
+        let number = || {
+            value.parse::<u64>().unwrap_or_else(|_| {
+                panic!(
+                    "{name}: '{value}' is not a \
+            number"
+                )
+            })
+        };
         match name.as_str() {
             "--size" => options.size = number() as usize,
             "--iterations" => options.iterations = number(),
@@ -66,7 +81,8 @@ fn options() -> Options {
     options
 }
 
-/// What the loops work on, for both interfaces: the handle of a worker or endpoint is the address of the engine's object.
+/// What the loops work on, for both interfaces: the handle of a worker or endpoint is the address
+/// of the engine's object.
 struct Pair {
     sender: Arc<Endpoint>,
     workers: [Arc<Worker>; 2],
@@ -106,7 +122,8 @@ fn endpoint(from: &Arc<Worker>, address: &Address, peer_errors: bool) -> Arc<End
 
 impl Pair {
     fn new(options: &Options) -> Pair {
-        let params = ContextParams { features: TAG, config: Vec::new(), local_network: false, name: None };
+        let params =
+            ContextParams { features: TAG, config: Vec::new(), local_network: false, name: None };
         let contexts = [(); 2].map(|()| worked("a context", Context::new(&params)));
         let workers = [worker(&contexts[0]), worker(&contexts[1])];
         let addresses = [0, 1].map(|side: usize| worked("an address", workers[side].address()));
@@ -122,17 +139,33 @@ impl Pair {
         pair
     }
 
-    /// One message: until it has come both sides have to make progress, and the loops make it where it is needed after that.
+    /// One message: until it has come both sides have to make progress, and the loops make it where
+    /// it is needed after that.
     fn wire_up(&mut self) {
         let params = OpParams { memory_type: HOST, ..OpParams::default() };
         let [sender, receiver] = &self.workers;
         let mut requests: [*mut Slot; 2] = [std::ptr::null_mut(); 2];
-        let (into, out) = (self.into.as_mut_ptr().cast::<c_void>(), self.out.as_ptr().cast::<c_void>());
+        let (into, out) =
+            (self.into.as_mut_ptr().cast::<c_void>(), self.out.as_ptr().cast::<c_void>());
         // SAFETY: the buffers and the places outlive the operations, which end here.
         let submitted = unsafe {
             [
-                receiver.tag_recv(into, self.size, 1, u64::MAX, &params, Out::new(&mut requests[0])),
-                self.sender.tag_send(out, self.size, 1, Mode::Local, &params, Out::new(&mut requests[1])),
+                receiver.tag_recv(
+                    into,
+                    self.size,
+                    1,
+                    u64::MAX,
+                    &params,
+                    Out::new(&mut requests[0]),
+                ),
+                self.sender.tag_send(
+                    out,
+                    self.size,
+                    1,
+                    Mode::Local,
+                    &params,
+                    Out::new(&mut requests[1]),
+                ),
             ]
         };
         for (submitted, request) in submitted.into_iter().zip(requests) {
@@ -160,8 +193,10 @@ fn measured_loop_engine(pair: &mut Pair, count: u64) -> Calls {
     let [sender, receiver] = &pair.workers;
     let mut calls = 0;
     for _ in 0..count {
-        let (mut receive, mut send): (*mut Slot, *mut Slot) = (std::ptr::null_mut(), std::ptr::null_mut());
-        let (into, out) = (pair.into.as_mut_ptr().cast::<c_void>(), pair.out.as_ptr().cast::<c_void>());
+        let (mut receive, mut send): (*mut Slot, *mut Slot) =
+            (std::ptr::null_mut(), std::ptr::null_mut());
+        let (into, out) =
+            (pair.into.as_mut_ptr().cast::<c_void>(), pair.out.as_ptr().cast::<c_void>());
         // SAFETY: the buffers and the places outlive the operations, which end in this round.
         let (received, sent) = unsafe {
             (
@@ -236,7 +271,8 @@ fn handle<T, H>(object: &Arc<T>) -> *mut H {
 
 #[inline(never)]
 fn measured_loop_c(pair: &mut Pair, symbols: &Symbols, count: u64) -> Calls {
-    let [sender, receiver] = [0, 1].map(|side: usize| handle::<Worker, ucxx_worker_t>(&pair.workers[side]));
+    let [sender, receiver] =
+        [0, 1].map(|side: usize| handle::<Worker, ucxx_worker_t>(&pair.workers[side]));
     let endpoint: *mut ucxx_endpoint_t = handle(&pair.sender);
     // SAFETY: a plain struct, for which all-zero means the defaults.
     let mut params = unsafe { std::mem::zeroed::<ucxx_op_params_t>() };
@@ -246,10 +282,13 @@ fn measured_loop_c(pair: &mut Pair, symbols: &Symbols, count: u64) -> Calls {
     for _ in 0..count {
         let (mut receive, mut send): (*mut ucxx_request_t, *mut ucxx_request_t) =
             (std::ptr::null_mut(), std::ptr::null_mut());
-        let (into, out) = (pair.into.as_mut_ptr().cast::<c_void>(), pair.out.as_ptr().cast::<c_void>());
-        // SAFETY: all handles are alive; the buffers and the places outlive the operations, which end in this round.
+        let (into, out) =
+            (pair.into.as_mut_ptr().cast::<c_void>(), pair.out.as_ptr().cast::<c_void>());
+        // SAFETY: all handles are alive; the buffers and the places outlive the operations, which
+        // end in this round.
         unsafe {
-            let received = (symbols.recv)(receiver, into, pair.size, 1, u64::MAX, &params, &mut receive);
+            let received =
+                (symbols.recv)(receiver, into, pair.size, 1, u64::MAX, &params, &mut receive);
             check("a receive", received);
             let sent = (symbols.send)(endpoint, out, pair.size, 1, &params, &mut send);
             check("a send", sent);

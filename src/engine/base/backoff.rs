@@ -1,8 +1,9 @@
 //! What a thread does that finds nothing to do and may not sleep.
 //!
-//! UCX cannot be armed while sends of its own wait for room at a peer that does not take them in, and no event
-//! tells of that room. So a thread can only look again and again. Where processors are short that keeps the peer
-//! from running, so it lets others run, and after a while looks less and less often.
+//! UCX cannot be armed while sends of its own wait for room at a peer that does not take them in,
+//! and no event tells of that room. So a thread can only look again and again. Where processors are
+//! short that keeps the peer from running, so it lets others run, and after a while looks less and
+//! less often.
 #![deny(unsafe_code)]
 
 use std::cell::Cell;
@@ -35,14 +36,17 @@ impl BackOff {
         self.refused.set(0);
     }
 
-    /// Arming was refused. The first time tells nothing: that takes in the event for which a thread is awake.
+    /// Arming was refused. The first time tells nothing: that takes in the event for which a thread
+    /// is awake.
     pub(crate) fn pause(&self) -> Pause {
         let refused = self.refused.get();
         self.refused.set(refused.saturating_add(1));
         match refused {
             0 => Pause::Nothing,
             1..=Self::YIELDS => Pause::Yield,
-            _ => Pause::Nap(Self::FIRST_NAP * (1 << (refused - Self::YIELDS - 1).min(Self::DOUBLINGS))),
+            _ => Pause::Nap(
+                Self::FIRST_NAP * (1 << (refused - Self::YIELDS - 1).min(Self::DOUBLINGS)),
+            ),
         }
     }
 }
@@ -59,7 +63,8 @@ mod tests {
             for _ in 0..BackOff::YIELDS {
                 assert_eq!(back_off.pause(), Pause::Yield);
             }
-            let naps = [25, 50, 100, 200, 200, 200].map(|micros| Pause::Nap(Duration::from_micros(micros)));
+            let naps = [25, 50, 100, 200, 200, 200]
+                .map(|micros| Pause::Nap(Duration::from_micros(micros)));
             assert_eq!([(); 6].map(|()| back_off.pause()), naps);
             back_off.end();
         }

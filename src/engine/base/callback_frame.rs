@@ -1,12 +1,14 @@
 //! Calls of functions that the program gave: callbacks, handlers, allocators.
 //!
-//! Such a function has to return. One that lets an exception out, or ends its thread, would unwind frames of Rust and of UCX, which
-//! cannot be. So each call goes through a few instructions whose frame refuses to be unwound:
+//! Such a function has to return. One that lets an exception out, or ends its thread, would unwind
+//! frames of Rust and of UCX, which cannot be. So each call goes through a few instructions whose
+//! frame refuses to be unwound:
 //!
-//! - an exception: the unwinder looks for somebody who catches it before it touches any frame, comes here, and gives up. C++ calls
-//!   `std::terminate` in its `throw` then, with everything that led there on the stack.
-//! - `pthread_exit`, and a cancellation that the function lets in: the unwinder stops here, and the C library aborts, below it on the
-//!   stack the function that was to end.
+//! - an exception: the unwinder looks for somebody who catches it before it touches any frame,
+//!   comes here, and gives up. C++ calls `std::terminate` in its `throw` then, with everything that
+//!   led there on the stack.
+//! - `pthread_exit`, and a cancellation that the function lets in: the unwinder stops here, and the
+//!   C library aborts, below it on the stack the function that was to end.
 //!
 //! `longjmp` asks nobody, and is not noticed.
 
@@ -43,7 +45,8 @@ unsafe extern "C" fn refuse_to_unwind(
         log::write(
             log::ERROR,
             c"callback",
-            "a callback does not return: an exception, pthread_exit or pthread_cancel leaves it; the process ends",
+            "a callback does not return: an exception, pthread_exit or pthread_cancel leaves it; \
+            the process ends",
         );
     }
     if actions & FORCED != 0 {
@@ -57,7 +60,11 @@ unsafe extern "C" fn refuse_to_unwind(
 #[cfg(target_arch = "x86_64")]
 macro_rules! frame {
     ($called:literal) => {
-        concat!("sub rsp, 8\n.cfi_adjust_cfa_offset 8\ncall ", $called, "\nadd rsp, 8\n.cfi_adjust_cfa_offset -8")
+        concat!(
+            "sub rsp, 8\n.cfi_adjust_cfa_offset 8\ncall ",
+            $called,
+            "\nadd rsp, 8\n.cfi_adjust_cfa_offset -8"
+        )
     };
 }
 
@@ -66,7 +73,8 @@ macro_rules! frame {
 macro_rules! frame {
     ($called:literal) => {
         concat!(
-            "stp x29, x30, [sp, -16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29, -16\n.cfi_offset x30, -8\n",
+            "stp x29, x30, [sp, -16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29, -16\n.cfi_offset \
+            x30, -8\n",
             "mov x29, sp\nblr ",
             $called,
             "\nldp x29, x30, [sp], 16\n.cfi_def_cfa_offset 0\n.cfi_restore x29\n.cfi_restore x30",
@@ -74,7 +82,8 @@ macro_rules! frame {
     };
 }
 
-/// The instructions, by the number of arguments: all of them in registers, followed by the function to call.
+/// The instructions, by the number of arguments: all of them in registers, followed by the function
+/// to call.
 macro_rules! thunks {
     ($($thunk:ident: $called:literal, [$($Argument:ident $argument:ident),+];)+) => {
         #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -100,17 +109,22 @@ macro_rules! thunks {
                 sym refuse_to_unwind,
             );
 
-            impl<R, $($Argument),+> CallOut<($($Argument,)+)> for unsafe extern "C" fn($($Argument),+) -> R {
+            impl<R, $($Argument),+> CallOut<($($Argument,)+)>
+                for unsafe extern "C" fn($($Argument),+) -> R
+            {
                 type Output = R;
 
                 #[inline(always)]
                 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
                 unsafe fn call_out(self, ($($argument,)+): ($($Argument,)+)) -> R {
                     const { $(assert!(in_a_register::<$Argument>());)+ }
-                    // SAFETY: numbers and pointers alone: another one at the end leaves these where they are, and the thunk passes
-                    // on what it finds there, and what comes back.
+                    // SAFETY: numbers and pointers alone: another one at the end leaves these where
+                    // they are, and the thunk passes on what it finds there, and what comes back.
                     let thunk = unsafe {
-                        std::mem::transmute::<unsafe extern "C" fn(), unsafe extern "C" fn($($Argument,)+ Self) -> R>($thunk)
+                        std::mem::transmute::<
+                            unsafe extern "C" fn(),
+                            unsafe extern "C" fn($($Argument,)+ Self) -> R,
+                        >($thunk)
                     };
                     // SAFETY: as for this function.
                     unsafe { thunk($($argument,)+ self) }
@@ -137,7 +151,8 @@ thunks! {
     ucxx_rs_call_out_6: "x6", [A a, B b, C c, D d, E e, F f];
 }
 
-// The sixth argument has the last register: the function is on the stack, above the return address and what the thunk leaves free.
+// The sixth argument has the last register: the function is on the stack, above the return address
+// and what the thunk leaves free.
 #[cfg(not(target_arch = "aarch64"))]
 thunks! {
     ucxx_rs_call_out_1: "rsi", [A a];
@@ -176,7 +191,8 @@ mod tests {
     }
 
     unsafe extern "C" fn six(a: u64, b: u64, c: u64, d: u64, e: u64, f: i32) -> i64 {
-        [a, b, c, d, e].into_iter().fold(0, |sum, digit| sum * 10 + digit as i64) * 10 + i64::from(f)
+        [a, b, c, d, e].into_iter().fold(0, |sum, digit| sum * 10 + digit as i64) * 10
+            + i64::from(f)
     }
 
     #[test]

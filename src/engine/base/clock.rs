@@ -4,7 +4,8 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Nanoseconds of CLOCK_MONOTONIC since the first call in this process. Starts at 1, so that 0 can mean none.
+/// Nanoseconds of CLOCK_MONOTONIC since the first call in this process. Starts at 1, so that 0 can
+/// mean none.
 pub(crate) fn now_ns() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     1 + START.get_or_init(Instant::now).elapsed().as_nanos() as u64

@@ -1,17 +1,23 @@
-//! A queue whose nodes bring their own link: any thread adds, any thread takes, and takers can sleep.
+//! A queue whose nodes bring their own link: any thread adds, any thread takes, and takers can
+//! sleep.
 //!
-//! Adding never allocates, never fails for want of room and takes no lock: one compare-and-swap onto a stack. Takers, under a
-//! mutex of their own, swap the whole stack out and turn it around, so that nodes come out in the order in which they went in.
+//! Adding never allocates, never fails for want of room and takes no lock: one compare-and-swap
+//! onto a stack. Takers, under a mutex of their own, swap the whole stack out and turn it around,
+//! so that nodes come out in the order in which they went in.
 //!
-//! Everything that an adding thread has to know stands in the one word `head`, so there is no second word to race with:
+//! Everything that an adding thread has to know stands in the one word `head`, so there is no
+//! second word to race with:
 //!
 //! - a node: what was added since the last turn, newest first;
-//! - no node: nothing was added since. The bits then say who must be told when that changes: `ASLEEP`, a taker sleeps on the
-//!   condition variable; `ARMED`, somebody sleeps on the descriptor. Both are set under the mutex, with a compare-and-swap that
-//!   fails when a node is there. Whoever adds a node takes them away with the same compare-and-swap, and then owes the wake-up;
+//! - no node: nothing was added since. The bits then say who must be told when that changes:
+//!   `ASLEEP`, a taker sleeps on the condition variable; `ARMED`, somebody sleeps on the
+//!   descriptor. Both are set under the mutex, with a compare-and-swap that fails when a node is
+//!   there. Whoever adds a node takes them away with the same compare-and-swap, and then owes the
+//!   wake-up;
 //! - `GONE`: nothing is taken in any more.
 //!
-//! One who wakes takers passes through the mutex first: a taker holds it from before it sets `ASLEEP` until it sleeps.
+//! One who wakes takers passes through the mutex first: a taker holds it from before it sets
+//! `ASLEEP` until it sleeps.
 
 use crate::engine::base::condition::Condition;
 use crate::engine::base::futex::Slept;
@@ -28,8 +34,8 @@ const BITS: usize = ASLEEP | ARMED | GONE;
 /// What can stand in a queue.
 ///
 /// # Safety
-/// `next` gives what `set_next` was last given, and nothing else touches the link while the node is in a queue. Nodes are aligned
-/// to 8 bytes at least.
+/// `next` gives what `set_next` was last given, and nothing else touches the link while the node is
+/// in a queue. Nodes are aligned to 8 bytes at least.
 pub(crate) unsafe trait Node {
     fn set_next(&self, next: *const Self);
     fn next(&self) -> *const Self;
@@ -50,7 +56,8 @@ struct Taken<N> {
     last: *const N,
 }
 
-// SAFETY: the pointers are nodes that were handed over with `push`, and are touched under the mutex alone.
+// SAFETY: the pointers are nodes that were handed over with `push`, and are touched under the mutex
+// alone.
 unsafe impl<N: Sync> Send for Queue<N> {}
 // SAFETY: as above.
 unsafe impl<N: Sync> Sync for Queue<N> {}
@@ -101,8 +108,14 @@ impl<N: Node> Queue<N> {
             }
             // SAFETY: as for this function.
             unsafe { (*node).set_next(if is_node(head) { head } else { null() }) };
-            // Release hands over the node and what it holds; Acquire orders us behind the taker that left its bit.
-            match self.head.compare_exchange_weak(head, node.cast_mut(), Ordering::AcqRel, Ordering::Relaxed) {
+            // Release hands over the node and what it holds; Acquire orders us behind the taker
+            // that left its bit.
+            match self.head.compare_exchange_weak(
+                head,
+                node.cast_mut(),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => break,
                 Err(now) => head = now,
             }
@@ -147,7 +160,8 @@ impl<N: Node> Queue<N> {
         Some(Chain { next: first })
     }
 
-    /// Waits until there is something to take, for as long as `left` says before each sleep; None is for ever.
+    /// Waits until there is something to take, for as long as `left` says before each sleep; None
+    /// is for ever.
     pub(crate) fn wait(&self, left: impl Fn() -> Option<Duration>) -> Found {
         let mut taken = lock(&self.taken);
         let mut slept = Slept::Woken;
@@ -172,7 +186,8 @@ impl<N: Node> Queue<N> {
         }
     }
 
-    /// Asks for the next node to ring; `clear` and `ring` act on the descriptor. It is readable unless this returns Nothing.
+    /// Asks for the next node to ring; `clear` and `ring` act on the descriptor. It is readable
+    /// unless this returns Nothing.
     pub(crate) fn arm(&self, clear: impl FnOnce(), ring: impl FnOnce()) -> Found {
         let taken = lock(&self.taken);
         let any = self.has_any(&taken);
@@ -180,7 +195,8 @@ impl<N: Node> Queue<N> {
             // Rung by whoever stopped it, and never cleared again.
             return Found::Stopped;
         }
-        // A ring that is cleared here and meant somebody else is made good below, or had nothing left to tell.
+        // A ring that is cleared here and meant somebody else is made good below, or had nothing
+        // left to tell.
         clear();
         if any || !self.set_bit(ARMED) {
             ring();
@@ -189,7 +205,8 @@ impl<N: Node> Queue<N> {
         Found::Nothing
     }
 
-    /// No sleep begins or goes on from here, but for what can still be taken. What is added later can be taken.
+    /// No sleep begins or goes on from here, but for what can still be taken. What is added later
+    /// can be taken.
     pub(crate) fn stop(&self) {
         let taken = lock(&self.taken);
         self.stopped.store(true, Ordering::Release);
@@ -202,7 +219,8 @@ impl<N: Node> Queue<N> {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Looks whether it has been stopped, in one order with `stop` and what its caller does before or after.
+    /// Looks whether it has been stopped, in one order with `stop` and what its caller does before
+    /// or after.
     pub(crate) fn is_stopped_in_order(&self) -> bool {
         let _taken = lock(&self.taken);
         self.is_stopped()
@@ -231,11 +249,17 @@ impl<N: Node> Queue<N> {
         let mut head = self.head.load(Ordering::Relaxed);
         while !is_node(head) {
             if head.addr() & bit != 0 {
-                // Seen too late at worst: then whoever took it away has yet to pass through the mutex.
+                // Seen too late at worst: then whoever took it away has yet to pass through the
+                // mutex.
                 return true;
             }
             let with_bit = without_provenance_mut(head.addr() | bit);
-            match self.head.compare_exchange_weak(head, with_bit, Ordering::AcqRel, Ordering::Relaxed) {
+            match self.head.compare_exchange_weak(
+                head,
+                with_bit,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return true,
                 Err(now) => head = now,
             }
@@ -257,7 +281,8 @@ impl<N: Node> Queue<N> {
         }
         let (mut node, mut first): (*const N, *const N) = (newest, null());
         while !node.is_null() {
-            // SAFETY: nodes stay valid until they have been taken, and the swap has acquired what was pushed.
+            // SAFETY: nodes stay valid until they have been taken, and the swap has acquired what
+            // was pushed.
             unsafe {
                 let next = (*node).next();
                 (*node).set_next(first);

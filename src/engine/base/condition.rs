@@ -7,8 +7,9 @@ use std::time::Duration;
 
 /// What is waited for is looked at and changed under a mutex.
 ///
-/// A sleeper counts itself and notes the number of changes before it leaves the mutex, and sleeps on that number. One who has changed
-/// something has been in the mutex since: either it sees the sleeper and moves the number, or the sleeper has seen the change.
+/// A sleeper counts itself and notes the number of changes before it leaves the mutex, and sleeps
+/// on that number. One who has changed something has been in the mutex since: either it sees the
+/// sleeper and moves the number, or the sleeper has seen the change.
 pub(crate) struct Condition {
     changes: Word,
     sleepers: AtomicU32,
@@ -21,7 +22,8 @@ impl Default for Condition {
 }
 
 impl Condition {
-    /// Wakes whoever sleeps. The mutex has been taken since the change, or for it; it need not be held any more.
+    /// Wakes whoever sleeps. The mutex has been taken since the change, or for it; it need not be
+    /// held any more.
     pub(crate) fn notify_all(&self) {
         if self.sleepers.load(Ordering::Relaxed) > 0 {
             self.changes.fetch_add(1, Ordering::Release);
@@ -29,7 +31,8 @@ impl Condition {
         }
     }
 
-    /// Leaves the mutex, sleeps, for `longest` at most, and takes the mutex again. May return early.
+    /// Leaves the mutex, sleeps, for `longest` at most, and takes the mutex again. May return
+    /// early.
     pub(crate) fn sleep<'a, T>(
         &self,
         mutex: &'a Mutex<T>,

@@ -25,7 +25,8 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(amount), Ordering::Relaxed);
     }
 
-    /// The present value. Counters are not read at one instant: a sum of two may be off by what is going on.
+    /// The present value. Counters are not read at one instant: a sum of two may be off by what is
+    /// going on.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -64,8 +65,10 @@ pub struct Operations {
 impl Stats {
     /// The operations; `waiting` more have been submitted, and are not counted yet.
     pub fn operations(&self, waiting: u64) -> Operations {
-        // The ends before the beginnings: so what ends meanwhile is in flight here, and the difference is never negative.
-        let (completed, failed, canceled) = (self.completed.get(), self.failed.get(), self.canceled.get());
+        // The ends before the beginnings: so what ends meanwhile is in flight here, and the
+        // difference is never negative.
+        let (completed, failed, canceled) =
+            (self.completed.get(), self.failed.get(), self.canceled.get());
         let submitted = waiting + self.submitted.get();
         let in_flight = submitted.saturating_sub(completed + failed + canceled);
         Operations { submitted, completed, failed, canceled, in_flight }

@@ -6,11 +6,13 @@ use crate::engine::base::futex::{look_shortly, Word};
 use crate::engine::base::sync::{fence, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Threads that wait for a condition which some other thread makes true: it does so, and then calls `notify`.
+/// Threads that wait for a condition which some other thread makes true: it does so, and then calls
+/// `notify`.
 ///
-/// A waiter counts itself in `waiting`, notes the epoch, and looks once more before it sleeps on the epoch; whoever notifies
-/// has a full fence between making the condition true and looking at `waiting`. So either the waiter sees the condition,
-/// or the notifier sees the waiter and moves the epoch, on which the waiter then does not sleep.
+/// A waiter counts itself in `waiting`, notes the epoch, and looks once more before it sleeps on
+/// the epoch; whoever notifies has a full fence between making the condition true and looking at
+/// `waiting`. So either the waiter sees the condition, or the notifier sees the waiter and moves
+/// the epoch, on which the waiter then does not sleep.
 pub(crate) struct EventCount {
     epoch: Word,
     waiting: AtomicU32,
@@ -37,7 +39,8 @@ impl EventCount {
         }
     }
 
-    /// Waits until `ready` has been true, which it need not be any more; false when `deadline` came first.
+    /// Waits until `ready` has been true, which it need not be any more; false when `deadline` came
+    /// first.
     pub(crate) fn wait_until(&self, ready: &dyn Fn() -> bool, deadline: u64) -> bool {
         if deadline == 0 {
             return ready();
@@ -45,7 +48,8 @@ impl EventCount {
         look_shortly(ready) || self.sleep_until(ready, deadline)
     }
 
-    /// The same where `ready` is not for looking at again and again: it may do what makes others notify.
+    /// The same where `ready` is not for looking at again and again: it may do what makes others
+    /// notify.
     pub(crate) fn sleep_until(&self, ready: &dyn Fn() -> bool, deadline: u64) -> bool {
         loop {
             self.waiting.fetch_add(1, Ordering::SeqCst);
@@ -64,8 +68,13 @@ impl EventCount {
         }
     }
 
-    /// Looks once, and if it is not ready has `pause` wait until what it is given is true, for which `notify` alone wakes nobody: whoever notifies sees to that.
-    pub(crate) fn look_or(&self, ready: &dyn Fn() -> bool, pause: impl FnOnce(&dyn Fn() -> bool)) -> bool {
+    /// Looks once, and if it is not ready has `pause` wait until what it is given is true, for
+    /// which `notify` alone wakes nobody: whoever notifies sees to that.
+    pub(crate) fn look_or(
+        &self,
+        ready: &dyn Fn() -> bool,
+        pause: impl FnOnce(&dyn Fn() -> bool),
+    ) -> bool {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let epoch = self.epoch.load(Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -88,7 +97,8 @@ mod tests {
         let (room, ready) = (EventCount::new(), AtomicBool::new(false));
         assert!(!room.wait_until(&|| ready.load(Ordering::Acquire), clock::deadline_after(1000)));
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| room.wait_until(&|| ready.load(Ordering::Acquire), u64::MAX));
+            let waiter =
+                scope.spawn(|| room.wait_until(&|| ready.load(Ordering::Acquire), u64::MAX));
             ready.store(true, Ordering::Release);
             room.notify();
             assert!(waiter.join().unwrap());

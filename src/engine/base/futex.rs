@@ -48,9 +48,11 @@ impl Word {
         let _ = wait(&self.0, libc::FUTEX_PRIVATE_FLAG, expected, longest);
     }
 
-    /// The same; a signal handler that runs on this thread meanwhile ends it, whatever flags the handler was installed with.
+    /// The same; a signal handler that runs on this thread meanwhile ends it, whatever flags the
+    /// handler was installed with.
     pub(crate) fn sleep(&self, expected: u32, longest: Option<Duration>) -> Slept {
-        // The kernel goes on with a sleep that has no end of its own, if the handler's flags ask for that.
+        // The kernel goes on with a sleep that has no end of its own, if the handler's flags ask
+        // for that.
         let result = wait(&self.0, libc::FUTEX_PRIVATE_FLAG, expected, longest.or(Some(A_YEAR)));
         match result.err().and_then(|error| error.raw_os_error()) {
             Some(libc::EINTR) => Slept::Interrupted,
@@ -59,7 +61,8 @@ impl Word {
         }
     }
 
-    /// Wakes whoever sleeps on the word. The address is all that counts: the kernel does not read it.
+    /// Wakes whoever sleeps on the word. The address is all that counts: the kernel does not read
+    /// it.
     pub(crate) fn wake_all(&self) {
         wake_all(&self.0, libc::FUTEX_PRIVATE_FLAG);
     }
@@ -97,7 +100,9 @@ fn wait(word: &AtomicU32, flags: i32, expected: u32, longest: Option<Duration>) 
     });
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: a live word, and a timeout that is null or outlives the call.
-    let result = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT | flags, expected, timeout) };
+    let result = unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT | flags, expected, timeout)
+    };
     if result == 0 {
         Ok(())
     } else {
@@ -110,7 +115,8 @@ fn wake_all(word: &AtomicU32, flags: i32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | flags, i32::MAX) };
 }
 
-/// How long a thread that waits for another process lets others run before it sleeps: less than a sleep and a wake cost both of them.
+/// How long a thread that waits for another process lets others run before it sleeps: less than a
+/// sleep and a wake cost both of them.
 const YIELDING: Duration = Duration::from_micros(50);
 
 /// Looks for a while, and lets others run in between.
@@ -141,8 +147,9 @@ pub(crate) fn look_shortly(ready: &dyn Fn() -> bool) -> bool {
     false
 }
 
-/// Looks less and less often: what it looks at stays with the thread that changes it, which may have changed a good deal meanwhile. For some 5 us in all;
-/// with more, three busy threads on two cores do worse than by sleeping at once.
+/// Looks less and less often: what it looks at stays with the thread that changes it, which may
+/// have changed a good deal meanwhile. For some 5 us in all; with more, three busy threads on two
+/// cores do worse than by sleeping at once.
 pub(crate) fn look_less_often(ready: &dyn Fn() -> bool) -> bool {
     if !is_alone() {
         for doubled in 0..DOUBLINGS {
@@ -155,7 +162,8 @@ pub(crate) fn look_less_often(ready: &dyn Fn() -> bool) -> bool {
     ready()
 }
 
-/// There is no other core on which a thread could make anything true meanwhile. To which ones this thread is bound says nothing of the others.
+/// There is no other core on which a thread could make anything true meanwhile. To which ones this
+/// thread is bound says nothing of the others.
 fn is_alone() -> bool {
     static ALONE: OnceLock<bool> = OnceLock::new();
     // SAFETY: no precondition.

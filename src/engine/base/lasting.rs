@@ -1,9 +1,11 @@
 //! Storage of each thread that lasts as long as the thread.
 //!
-//! Rust destroys thread-local storage that has a destructor before other code of the thread has ended. On the main thread, functions of `atexit` and
-//! static destructors follow; on any thread, destructors of thread-locals that the program made before its first call of the library. That code
-//! may call the library. What `lasting!` declares has no destructor, so it is there for them. What a thread remembers in it lives elsewhere: on
-//! its stack (`Frames`), or in tables of the process.
+//! Rust destroys thread-local storage that has a destructor before other code of the thread has
+//! ended. On the main thread, functions of `atexit` and static destructors follow; on any thread,
+//! destructors of thread-locals that the program made before its first call of the library. That
+//! code may call the library. What `lasting!` declares has no destructor, so it is there for them.
+//! What a thread remembers in it lives elsewhere: on its stack (`Frames`), or in tables of the
+//! process.
 
 use std::cell::Cell;
 use std::thread::LocalKey;
@@ -20,7 +22,10 @@ impl<T: 'static> Lasting<T> {
 
     /// The calling thread's.
     #[inline(always)]
-    #[expect(clippy::disallowed_methods, reason = "without a destructor the storage is always there")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "without a destructor the storage is always there"
+    )]
     pub(crate) fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         self.0.with(f)
     }
@@ -57,7 +62,8 @@ impl<T> Frames<T> {
     pub(crate) fn each(&self) -> impl Iterator<Item = &T> {
         let mut next = self.0.get();
         std::iter::from_fn(move || {
-            // SAFETY: null, or in the frame of a call of `during` that has not returned: the list belongs to one thread, as it is not Sync.
+            // SAFETY: null, or in the frame of a call of `during` that has not returned: the list
+            // belongs to one thread, as it is not Sync.
             let frame = unsafe { next.as_ref() }?;
             next = frame.outer;
             Some(&frame.value)
@@ -110,7 +116,9 @@ mod tests {
         assert_eq!((seen, first), ((vec![2, 1], vec![1], 2), 1));
         let panicked = std::panic::catch_unwind(|| NUMBERS.during(3, || panic!("in a call")));
         assert!(panicked.is_err() && numbers().is_empty());
-        let add = |word| WORDS.with(|frames| frames.each().next().map(|words| words.borrow_mut().push(word)));
+        let add = |word| {
+            WORDS.with(|frames| frames.each().next().map(|words| words.borrow_mut().push(word)))
+        };
         assert!(add("before").is_none());
         let words = WORDS.during(RefCell::default(), || add("meanwhile")).1;
         assert_eq!(words.into_inner(), ["meanwhile"]);

@@ -1,12 +1,16 @@
-//! The order in which one thread takes the engine's locks, watched in builds with debug assertions. In others the locks are `parking_lot`'s, and
-//! nothing of this is left.
+//! The order in which one thread takes the engine's locks, watched in builds with debug assertions.
+//! In others the locks are `parking_lot`'s, and nothing of this is left.
 //!
-//! Locks that are made at one place in the source are of one class. Whoever takes a lock while it holds another one has shown that their classes are taken
-//! in that order; who shows the opposite, straight or by way of others, panics, and says which they are. So a test in which two threads would wait for each other once in a million
-//! runs fails the first time that both orders have been seen, on whatever threads. Of two locks of one class the one at the lower address is taken first, as the hubs of
-//! `lease_many` are. What is only tried waits for nobody; what is taken while it is held counts.
+//! Locks that are made at one place in the source are of one class. Whoever takes a lock while it
+//! holds another one has shown that their classes are taken in that order; who shows the opposite,
+//! straight or by way of others, panics, and says which they are. So a test in which two threads
+//! would wait for each other once in a million runs fails the first time that both orders have been
+//! seen, on whatever threads. Of two locks of one class the one at the lower address is taken
+//! first, as the hubs of `lease_many` are. What is only tried waits for nobody; what is taken while
+//! it is held counts.
 //!
-//! The gates of workers have two classes, and an order that is known before anything has been taken: see `gate::Gate`.
+//! The gates of workers have two classes, and an order that is known before anything has been
+//! taken: see `gate::Gate`.
 
 use parking_lot::{Mutex as Plain, WaitTimeoutResult};
 use std::cell::RefCell;
@@ -74,7 +78,8 @@ impl Order {
         u128::from(low.load(Ordering::SeqCst)) | u128::from(high.load(Ordering::SeqCst)) << 64
     }
 
-    /// Has it been taken while that one was held, or one that had been taken while it was, and so on?
+    /// Has it been taken while that one was held, or one that had been taken while it was, and so
+    /// on?
     fn leads(&self, from: Class, to: Class) -> bool {
         let (mut seen, mut next) = (0_u128, 1_u128 << from.0);
         while next & !seen != 0 {
@@ -91,14 +96,18 @@ impl Order {
         if first == second {
             return usize::from(first.0) < GATES.len() || held.1 >= wanted.1;
         }
-        let (word, bit) = (&self.after[usize::from(first.0)][usize::from(second.0 / 64)], 1_u64 << (second.0 % 64));
+        let (word, bit) = (
+            &self.after[usize::from(first.0)][usize::from(second.0 / 64)],
+            1_u64 << (second.0 % 64),
+        );
         if word.load(Ordering::Relaxed) & bit != 0 {
             return false;
         }
         if self.leads(second, first) {
             return true;
         }
-        // Once more when it is marked: of two threads that do the opposite at the same time one sees the other's mark.
+        // Once more when it is marked: of two threads that do the opposite at the same time one
+        // sees the other's mark.
         word.fetch_or(bit, Ordering::SeqCst);
         let wrong = self.leads(second, first);
         if wrong {
@@ -110,14 +119,18 @@ impl Order {
     fn check(&self, held: (Class, usize), wanted: (Class, usize)) {
         if self.is_wrong(held, wanted) {
             let (second, first) = (self.name(wanted.0), self.name(held.0));
-            panic!("lock order: {second} is taken while {first} is held; the other way round elsewhere");
+            panic!(
+                "lock order: {second} is taken while {first} is held; the other way round \
+                elsewhere"
+            );
         }
     }
 }
 
 /// About to wait for a lock of this class, at this address.
 pub(crate) fn before(class: Class, at: usize) {
-    let _ = HELD.try_with(|held| held.borrow().iter().for_each(|one| ORDER.check(*one, (class, at))));
+    let _ =
+        HELD.try_with(|held| held.borrow().iter().for_each(|one| ORDER.check(*one, (class, at))));
 }
 
 /// It has been taken.
@@ -246,7 +259,11 @@ impl Condvar {
         self.0.wait(&mut guard.guard);
     }
 
-    pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, longest: Duration) -> WaitTimeoutResult {
+    pub(crate) fn wait_for<T>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        longest: Duration,
+    ) -> WaitTimeoutResult {
         self.0.wait_for(&mut guard.guard, longest)
     }
 

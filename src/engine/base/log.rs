@@ -20,26 +20,31 @@ pub(crate) const INFO: i32 = 3;
 pub(crate) const DEBUG: i32 = 4;
 pub(crate) const TRACE: i32 = 5;
 
-/// Receives one line: argument, level, component, message. It may run on any thread, UCX's own among them, and while
-/// the library is in the middle of something: it must not call back into the library.
-pub type Callback = unsafe extern "C" fn(*mut c_void, i32, *const libc::c_char, *const libc::c_char);
+/// Receives one line: argument, level, component, message. It may run on any thread, UCX's own
+/// among them, and while the library is in the middle of something: it must not call back into the
+/// library.
+pub type Callback =
+    unsafe extern "C" fn(*mut c_void, i32, *const libc::c_char, *const libc::c_char);
 
 #[derive(Clone, Copy)]
 struct Sink {
     callback: Callback,
     arg: *mut c_void,
 }
-// SAFETY: the caller of `set_callback` promises that callback and argument may be used from any thread.
+// SAFETY: the caller of `set_callback` promises that callback and argument may be used from any
+// thread.
 unsafe impl Send for Sink {}
 // SAFETY: as above.
 unsafe impl Sync for Sink {}
 
 static SINK: RwLock<Option<Sink>> = RwLock::new(None);
-/// What is let through at present; OFF without a sink. Relaxed: a line more or less around a change does not matter.
+/// What is let through at present; OFF without a sink. Relaxed: a line more or less around a change
+/// does not matter.
 static LEVEL: AtomicI32 = AtomicI32::new(OFF);
 
 lasting! {
-    /// UCX's messages on this thread are collected in the innermost of these instead of being handed on.
+    /// UCX's messages on this thread are collected in the innermost of these instead of being
+    /// handed on.
     static CAPTURES: Frames<RefCell<Vec<(i32, String)>>> = const { Frames::new() };
 }
 
@@ -77,12 +82,13 @@ pub(crate) fn write(level: i32, component: &CStr, message: &str) {
     // The lock is released before the callback runs.
     let Some(sink) = *SINK.read() else { return };
     let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
-    // SAFETY: a callback and its argument as the user registered them; both strings outlive the call.
+    // SAFETY: a callback and its argument as the user registered them; both strings outlive the
+    // call.
     unsafe { sink.callback.call_out((sink.arg, level, component.as_ptr(), message.as_ptr())) };
 }
 
-/// Runs `f` and returns what UCX logged on this thread meanwhile, whatever the level: level and text. None of it was
-/// handed on; `write_ucx` does that for what is to be seen.
+/// Runs `f` and returns what UCX logged on this thread meanwhile, whatever the level: level and
+/// text. None of it was handed on; `write_ucx` does that for what is to be seen.
 pub(crate) fn capture<T>(f: impl FnOnce() -> T) -> (T, Vec<(i32, String)>) {
     let (value, captured) = CAPTURES.during(RefCell::default(), f);
     (value, captured.into_inner())
@@ -116,15 +122,16 @@ pub(crate) fn take_over_ucx() {
         if push.is_null() {
             return;
         }
-        // SAFETY: the exported function of that name, with this signature since 1.5 and unchanged up to 1.22.
+        // SAFETY: the exported function of that name, with this signature since 1.5 and unchanged
+        // up to 1.22.
         let push: unsafe extern "C" fn(UcxHandler) = unsafe { std::mem::transmute(push) };
         // SAFETY: the handler is a static function.
         unsafe { push(from_ucx) };
     });
 }
 
-/// `ucs_log_func_t`. The last argument is a va_list: passed by reference on x86_64 (an array) and on aarch64 (a struct of
-/// 32 bytes), so a pointer stands for it on both.
+/// `ucs_log_func_t`. The last argument is a va_list: passed by reference on x86_64 (an array) and
+/// on aarch64 (a struct of 32 bytes), so a pointer stands for it on both.
 type UcxHandler = unsafe extern "C" fn(
     *const libc::c_char,
     libc::c_uint,
@@ -169,9 +176,11 @@ unsafe extern "C" fn from_ucx(
             return;
         }
         let mut buffer = [0u8; 2048];
-        // SAFETY: format and arguments come from UCX's call of this handler, and are used once; the buffer's size is given.
+        // SAFETY: format and arguments come from UCX's call of this handler, and are used once; the
+        // buffer's size is given.
         unsafe { vsnprintf(buffer.as_mut_ptr().cast(), buffer.len(), format, arguments) };
-        let message = CStr::from_bytes_until_nul(&buffer).map(CStr::to_string_lossy).unwrap_or_default();
+        let message =
+            CStr::from_bytes_until_nul(&buffer).map(CStr::to_string_lossy).unwrap_or_default();
         let file = if file.is_null() {
             "".into()
         } else {
@@ -182,7 +191,9 @@ unsafe extern "C" fn from_ucx(
         if !capturing {
             return write_ucx(level, &line);
         }
-        CAPTURES.with(|captures| captures.each().next().map(|capture| capture.borrow_mut().push((level, line))));
+        CAPTURES.with(|captures| {
+            captures.each().next().map(|capture| capture.borrow_mut().push((level, line)))
+        });
     });
     STOP
 }

@@ -1,6 +1,7 @@
-//! A barrier of which one side makes both halves: the many have a store and a load after each other, with nothing in between that costs them
-//! anything; who seldom comes has the kernel make a barrier on every processor that runs one of them (membarrier(2), 0.4 us where nobody else runs, a few
-//! microseconds else). Who does not run then passes one before it goes on.
+//! A barrier of which one side makes both halves: the many have a store and a load after each
+//! other, with nothing in between that costs them anything; who seldom comes has the kernel make a
+//! barrier on every processor that runs one of them (membarrier(2), 0.4 us where nobody else runs,
+//! a few microseconds else). Who does not run then passes one before it goes on.
 //!
 //! As with the biased locks of Kawachiya, Koseki and Onodera (2002).
 
@@ -17,13 +18,15 @@ fn membarrier(command: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// Has this process be one of the many. False where the kernel, or what confines the process, does not offer it.
+/// Has this process be one of the many. False where the kernel, or what confines the process, does
+/// not offer it.
 pub(crate) fn take_part() -> bool {
     static TAKES_PART: OnceLock<bool> = OnceLock::new();
     *TAKES_PART.get_or_init(|| membarrier(command::REGISTER_GLOBAL_EXPEDITED))
 }
 
-/// The side of the many. By when somebody comes back from `everywhere`, he sees the store, or what is loaded here is what he had stored before, or newer.
+/// The side of the many. By when somebody comes back from `everywhere`, he sees the store, or what
+/// is loaded here is what he had stored before, or newer.
 #[inline(always)]
 pub(crate) fn store_then_load<T>(store: impl FnOnce(), load: impl FnOnce() -> T) -> T {
     store();
@@ -31,7 +34,8 @@ pub(crate) fn store_then_load<T>(store: impl FnOnce(), load: impl FnOnce() -> T)
     load()
 }
 
-/// The side of who seldom comes, among processes that all take part. False if the kernel refuses what it had offered.
+/// The side of who seldom comes, among processes that all take part. False if the kernel refuses
+/// what it had offered.
 pub(crate) fn everywhere() -> bool {
     fence(Ordering::SeqCst);
     membarrier(command::GLOBAL_EXPEDITED)

@@ -1,8 +1,9 @@
 //! A bounded queue whose places are given out before they are filled.
 //!
-//! A thread takes a place, may then do what must happen only if there is room, and pushes. Pushing cannot fail: the places
-//! that are out are never more than the queue holds. Their number says that the queue is full, and, once the threads that take places
-//! look at something that has been closed meanwhile, that nobody is on the way in.
+//! A thread takes a place, may then do what must happen only if there is room, and pushes. Pushing
+//! cannot fail: the places that are out are never more than the queue holds. Their number says that
+//! the queue is full, and, once the threads that take places look at something that has been closed
+//! meanwhile, that nobody is on the way in.
 #![deny(unsafe_code)]
 
 use crate::engine::base::cache_line::CacheLine;
@@ -57,7 +58,8 @@ impl<T> Places<T> {
         free
     }
 
-    /// Gives places back: those of entries that have been dealt with, or one that was taken and not filled.
+    /// Gives places back: those of entries that have been dealt with, or one that was taken and not
+    /// filled.
     #[inline]
     pub(crate) fn give_back(&self, places: usize) {
         self.taken.fetch_sub(places, Ordering::SeqCst);
@@ -73,7 +75,8 @@ impl<T> Places<T> {
         }
     }
 
-    /// Hands over what is there, oldest first, and what comes meanwhile: not more than there are places. How many there were.
+    /// Hands over what is there, oldest first, and what comes meanwhile: not more than there are
+    /// places. How many there were.
     #[inline]
     pub(crate) fn drain(&self, mut deal_with: impl FnMut(T)) -> usize {
         let (mut count, mut returned) = (0, 0);
@@ -93,10 +96,11 @@ impl<T> Places<T> {
         count
     }
 
-    /// Nobody is on the way in, and nothing is in it. For one who has first closed what those who take places look at: who takes
-    /// one after this was true finds it closed.
+    /// Nobody is on the way in, and nothing is in it. For one who has first closed what those who
+    /// take places look at: who takes one after this was true finds it closed.
     pub(crate) fn is_settled(&self) -> bool {
-        // Not a load: whoever takes a place afterwards reads what is written here, and with it what came before.
+        // Not a load: whoever takes a place afterwards reads what is written here, and with it what
+        // came before.
         self.taken.fetch_add(0, Ordering::SeqCst) == 0
     }
 }

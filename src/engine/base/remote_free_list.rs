@@ -1,7 +1,10 @@
-//! What callers let go of, from any thread: a list that the owner works off, and, after its end, a count of what is still in callers' hands.
+//! What callers let go of, from any thread: a list that the owner works off, and, after its end, a
+//! count of what is still in callers' hands.
 //!
-//! One word holds the list, newest first, or says that the owner has ended. So whoever gives something back learns in one step which of the two it is: it was
-//! listed, and belongs to the owner; or it was among those that the owner has counted at its end, and the last of them takes the owner's memory with it.
+//! One word holds the list, newest first, or says that the owner has ended. So whoever gives
+//! something back learns in one step which of the two it is: it was listed, and belongs to the
+//! owner; or it was among those that the owner has counted at its end, and the last of them takes
+//! the owner's memory with it.
 
 use crate::engine::base::completion_queue::Node;
 use crate::engine::base::sync::{AtomicPtr, AtomicUsize, Ordering};
@@ -35,8 +38,8 @@ impl<N: Node> GivenBack<N> {
         unsafe { for_each(self.list.swap(null_mut(), Ordering::Acquire), visit) };
     }
 
-    /// The owner ends, while callers have `held` nodes, among them those on their way here. True when none is left: what they would have taken with them is its own to
-    /// free.
+    /// The owner ends, while callers have `held` nodes, among them those on their way here. True
+    /// when none is left: what they would have taken with them is its own to free.
     ///
     /// # Safety
     /// As for `drain`. What is freed with the last node stays until this has returned.
@@ -50,10 +53,12 @@ impl<N: Node> GivenBack<N> {
         self.held.fetch_sub(gone, Ordering::AcqRel) == gone
     }
 
-    /// Gives a node back. True when the owner has ended and this was the last node: the caller frees what is left of it.
+    /// Gives a node back. True when the owner has ended and this was the last node: the caller
+    /// frees what is left of it.
     ///
     /// # Safety
-    /// The list is there until this node has been given back, and not always afterwards. The caller holds the node, and does not use it again.
+    /// The list is there until this node has been given back, and not always afterwards. The caller
+    /// holds the node, and does not use it again.
     pub(crate) unsafe fn push(this: *const Self, node: *const N) -> bool {
         // SAFETY: as for this function. No reference to the list outlives a step of it.
         let mut head = unsafe { (*this).list.load(Ordering::Acquire) };
@@ -62,7 +67,12 @@ impl<N: Node> GivenBack<N> {
             unsafe { (*node).set_next(head) };
             // SAFETY: as above. Once this has succeeded the node belongs to the owner.
             match unsafe {
-                (*this).list.compare_exchange_weak(head, node.cast_mut(), Ordering::Release, Ordering::Acquire)
+                (*this).list.compare_exchange_weak(
+                    head,
+                    node.cast_mut(),
+                    Ordering::Release,
+                    Ordering::Acquire,
+                )
             } {
                 Ok(_) => return false,
                 Err(now) => head = now,

@@ -12,7 +12,10 @@ pub(crate) fn given_seed() -> Option<u64> {
 
 /// The given one, or one that has not been.
 pub(crate) fn seed() -> u64 {
-    let clock = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let clock = || {
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos()
+            as u64
+    };
     given_seed().unwrap_or_else(clock)
 }
 

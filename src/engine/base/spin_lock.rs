@@ -1,17 +1,20 @@
-//! A lock that is held for a few instructions, never over a copy, a callback or a system call, and not often wanted by two threads at once.
+//! A lock that is held for a few instructions, never over a copy, a callback or a system call, and
+//! not often wanted by two threads at once.
 //!
-//! It is taken by one atomic operation and given back by a plain store, where a lock on which threads can sleep needs a second atomic operation to
-//! learn whether somebody does: that is half of what a call costs that does nothing else. So who finds it taken looks again, less and less often, which
-//! leaves its cache line to the holder; then it lets others run, and in the end it sleeps a moment: the holder may have been taken off
-//! its core, and be of a lower priority.
+//! It is taken by one atomic operation and given back by a plain store, where a lock on which
+//! threads can sleep needs a second atomic operation to learn whether somebody does: that is half
+//! of what a call costs that does nothing else. So who finds it taken looks again, less and less
+//! often, which leaves its cache line to the holder; then it lets others run, and in the end it
+//! sleeps a moment: the holder may have been taken off its core, and be of a lower priority.
 
 use crate::engine::base::sync::{doze, linger, yield_now, AtomicBool, Ordering};
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// Pauses between two looks, at first, and at most before others are let run. At first it is as long as a few calls of the holder take: a lock that changes
-/// hands after each takes what it guards along, from core to core, which costs more than the calls themselves.
+/// Pauses between two looks, at first, and at most before others are let run. At first it is as
+/// long as a few calls of the holder take: a lock that changes hands after each takes what it
+/// guards along, from core to core, which costs more than the calls themselves.
 const SHORTEST_PAUSE: u32 = 8;
 const LONGEST_PAUSE: u32 = 128;
 /// How often they are before this thread sleeps between two looks.

@@ -1,13 +1,15 @@
 //! Status numbers and the error that carries one together with its explanation.
 //!
-//! Numbers from -1 to -99 are UCS's own, so that a status from UCX needs no translation; the library's own start below -200.
+//! Numbers from -1 to -99 are UCS's own, so that a status from UCX needs no translation; the
+//! library's own start below -200.
 #![deny(unsafe_code)]
 
 use std::borrow::Cow;
 use std::ffi::CStr;
 use std::fmt;
 
-/// A status as it crosses the C boundary: 0 done, 1 in progress, negative an error. Any number is allowed in it.
+/// A status as it crosses the C boundary: 0 done, 1 in progress, negative an error. Any number is
+/// allowed in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(transparent)]
 pub struct Status(pub i32);
@@ -71,10 +73,12 @@ statuses! {
     ENDPOINT_TIMEOUT = -80, c"UCXX_ERR_ENDPOINT_TIMEOUT", c"the endpoint got no answer in time";
     RMA_SYNC = -201, c"UCXX_ERR_RMA_SYNC", c"the call is not legal in the window's present epoch";
     RMA_RANGE = -202, c"UCXX_ERR_RMA_RANGE", c"the target range lies outside the window";
-    RMA_ATTACH = -203, c"UCXX_ERR_RMA_ATTACH", c"the target range is not attached, or attached ranges would overlap";
+    RMA_ATTACH = -203, c"UCXX_ERR_RMA_ATTACH",
+        c"the target range is not attached, or attached ranges would overlap";
     RMA_FLAVOR = -204, c"UCXX_ERR_RMA_FLAVOR", c"the call is not offered by this kind of window";
     RMA_OP = -205, c"UCXX_ERR_RMA_OP", c"operation and type do not go together";
-    RMA_POISONED = -206, c"UCXX_ERR_RMA_POISONED", c"a peer died while it held an exclusive lock: the contents are unknown";
+    RMA_POISONED = -206, c"UCXX_ERR_RMA_POISONED",
+        c"a peer died while it held an exclusive lock: the contents are unknown";
     RMA_RANK = -207, c"UCXX_ERR_RMA_RANK", c"there is no such rank";
     RMA_TYPE = -208, c"UCXX_ERR_RMA_TYPE", c"there is no such element type";
     RMA_LOCK_TYPE = -209, c"UCXX_ERR_RMA_LOCK_TYPE", c"there is no such lock type";
@@ -82,9 +86,11 @@ statuses! {
     RMA_ASSERT = -211, c"UCXX_ERR_RMA_ASSERT", c"the assertion is not valid for this call";
     CLOSED = -220, c"UCXX_ERR_CLOSED", c"the object is closed";
     STARVED = -221, c"UCXX_ERR_STARVED", c"the hub has no envelope that could ever serve this link";
-    FORKED = -230, c"UCXX_ERR_FORKED", c"the handle was made before fork and cannot be used in the child";
+    FORKED = -230, c"UCXX_ERR_FORKED",
+        c"the handle was made before fork and cannot be used in the child";
     PANIC = -299, c"UCXX_ERR_PANIC", c"a bug in this library was caught at the boundary";
-    APPLICATION = -1000, c"UCXX_ERR_APPLICATION", c"refused by the application with a status of its own";
+    APPLICATION = -1000, c"UCXX_ERR_APPLICATION",
+        c"refused by the application with a status of its own";
 }
 
 impl Status {
@@ -98,7 +104,8 @@ impl Status {
         self.0 < 0
     }
 
-    /// Turns the ways in which UCX reports that the other side is gone into the one status that callers see.
+    /// Turns the ways in which UCX reports that the other side is gone into the one status that
+    /// callers see.
     pub(crate) fn or_peer_failed(self) -> Status {
         match self {
             Status::ENDPOINT_TIMEOUT
@@ -116,7 +123,8 @@ impl Status {
 
     /// UCX has it, and the header has not.
     fn is_of_ucx_alone(self) -> bool {
-        (-99..0).contains(&self.0) && self.name().is_none_or(|name| !name.to_bytes().starts_with(b"UCXX_"))
+        (-99..0).contains(&self.0)
+            && self.name().is_none_or(|name| !name.to_bytes().starts_with(b"UCXX_"))
     }
 }
 
@@ -130,7 +138,8 @@ impl fmt::Display for Status {
     }
 }
 
-/// A status with the sentence that names the culprit. Boxed, so that a `Result` stays two words on the hot path.
+/// A status with the sentence that names the culprit. Boxed, so that a `Result` stays two words on
+/// the hot path.
 #[derive(Clone, Debug)]
 pub struct Error(Box<(Status, Cow<'static, str>)>);
 
@@ -175,7 +184,12 @@ mod tests {
 
     #[test]
     fn every_way_of_losing_a_peer_is_one_status() {
-        for lost in [Status::ENDPOINT_TIMEOUT, Status::CONNECTION_RESET, Status::NOT_CONNECTED, Status::IO_ERROR] {
+        for lost in [
+            Status::ENDPOINT_TIMEOUT,
+            Status::CONNECTION_RESET,
+            Status::NOT_CONNECTED,
+            Status::IO_ERROR,
+        ] {
             assert_eq!(lost.or_peer_failed(), Status::PEER_FAILED);
         }
         assert_eq!(Status::CANCELED.or_peer_failed(), Status::CANCELED);
@@ -185,7 +199,10 @@ mod tests {
     fn what_the_header_does_not_list_is_never_told() {
         for number in -99..0 {
             let told = Status(number).or_peer_failed();
-            assert!(told.name().is_some_and(|name| name.to_bytes().starts_with(b"UCXX_ERR_")), "{number}");
+            assert!(
+                told.name().is_some_and(|name| name.to_bytes().starts_with(b"UCXX_ERR_")),
+                "{number}"
+            );
         }
     }
 

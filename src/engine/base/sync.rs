@@ -1,9 +1,12 @@
-//! The atomics, locks and queues of the files that the model checker runs: `tests/models` puts loom's in their place.
+//! The atomics, locks and queues of the files that the model checker runs: `tests/models` puts
+//! loom's in their place.
 
 pub(crate) use crate::engine::base::lockdep::{Mutex, MutexGuard};
 pub(crate) use crossbeam_queue::ArrayQueue;
 pub(crate) use std::hint::spin_loop;
-pub(crate) use std::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{
+    fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 pub(crate) use std::thread::yield_now;
 use std::time::Duration;
 
@@ -22,7 +25,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
-/// Between two accesses of a thread that are both SeqCst already, where their order counts: nothing is left to do. The model checker, which does
-/// less for SeqCst accesses, has a fence here.
+/// Between two accesses of a thread that are both SeqCst already, where their order counts: nothing
+/// is left to do. The model checker, which does less for SeqCst accesses, has a fence here.
 #[inline(always)]
 pub(crate) fn in_one_order() {}

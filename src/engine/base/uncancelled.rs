@@ -1,8 +1,9 @@
 //! Keeps `pthread_cancel` away from a thread while it is inside the library.
 //!
-//! A thread that is cancelled is unwound from the system call that it is in, through UCX, which does not expect that and would never give
-//! back its locks. So calls that wait, make or end something are no cancellation points: the thread is cancelled at the first
-//! one after them. Calls that only post an operation or make a pass are not kept: see the header.
+//! A thread that is cancelled is unwound from the system call that it is in, through UCX, which
+//! does not expect that and would never give back its locks. So calls that wait, make or end
+//! something are no cancellation points: the thread is cancelled at the first one after them. Calls
+//! that only post an operation or make a pass are not kept: see the header.
 
 use std::ffi::c_int;
 

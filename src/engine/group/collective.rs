@@ -1,13 +1,17 @@
 //! Collectives: barrier, allgather, broadcast.
 //!
-//! The calling thread runs the algorithm, and sends; what comes in is put down by the service's thread. Each message says what it is part of, and a
-//! member that finds another than it expects ends the group's collectives for all: they were not called in the same order.
+//! The calling thread runs the algorithm, and sends; what comes in is put down by the service's
+//! thread. Each message says what it is part of, and a member that finds another than it expects
+//! ends the group's collectives for all: they were not called in the same order.
 //!
-//! A root that only broadcasts would get ahead of the others without end. After so many broadcasts, or bytes, since all have last met, all meet before the next one, as in a
-//! barrier. That happens at the same place at each member, as all make the same calls, and it is the bound of what a group's members keep for collectives that they have not called.
+//! A root that only broadcasts would get ahead of the others without end. After so many broadcasts,
+//! or bytes, since all have last met, all meet before the next one, as in a barrier. That happens
+//! at the same place at each member, as all make the same calls, and it is the bound of what a
+//! group's members keep for collectives that they have not called.
 //!
-//! A member that has gone matters where somebody waits for its message, or has one for it: whoever does ends the group's collectives, and
-//! names it. Others may leave as soon as they have what they came for.
+//! A member that has gone matters where somebody waits for its message, or has one for it: whoever
+//! does ends the group's collectives, and names it. Others may leave as soon as they have what they
+//! came for.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result, Status};
@@ -26,12 +30,12 @@ use crate::engine::wire::group::{GroupHeader, What};
 use std::cell::Cell;
 use std::ffi::c_void;
 
-/// A member that has gone may have sent its message before, on its way here from another queue than the news, and others may know better why it went:
-/// they are waited for so much longer.
+/// A member that has gone may have sent its message before, on its way here from another queue than
+/// the news, and others may know better why it went: they are waited for so much longer.
 const GRACE_NS: u64 = 250_000_000;
 
-/// Up to so many bytes in all an allgather takes the way of the fewest rounds, through memory of its own; beyond, that of the fewest
-/// copies.
+/// Up to so many bytes in all an allgather takes the way of the fewest rounds, through memory of
+/// its own; beyond, that of the fewest copies.
 const FEW_ROUNDS: usize = 64 << 10;
 
 /// Broadcasts in a row, and their bytes, by which a root may be ahead of the others.
@@ -99,20 +103,30 @@ impl Group {
         self.collective_until(What::Barrier, 0, deadline, |collective| collective.barrier())
     }
 
-    /// Gives each member's `length` bytes to all, in rank order; from their place in `out` where `data` is null.
+    /// Gives each member's `length` bytes to all, in rank order; from their place in `out` where
+    /// `data` is null.
     ///
     /// # Safety
     /// `data` is null or readable for `length` bytes, `out` writable for as many for each member.
-    pub unsafe fn allgather(&self, data: *const c_void, length: usize, out: *mut c_void) -> Result<()> {
-        let total = length.checked_mul(self.ranks.len()).filter(|total| isize::try_from(*total).is_ok());
+    pub unsafe fn allgather(
+        &self,
+        data: *const c_void,
+        length: usize,
+        out: *mut c_void,
+    ) -> Result<()> {
+        let total =
+            length.checked_mul(self.ranks.len()).filter(|total| isize::try_from(*total).is_ok());
         let Some(total) = total else {
-            let text = format!("length: {length} bytes of each of {} members are too many", self.size());
+            let text =
+                format!("length: {length} bytes of each of {} members are too many", self.size());
             return Err(Error::invalid(text));
         };
         self.collective(What::Allgather, length, |collective| {
             if length > 0 && !data.is_null() {
                 // SAFETY: as for this function; the two may be one.
-                unsafe { out.cast::<u8>().add(self.rank as usize * length).copy_from(data.cast(), length) };
+                unsafe {
+                    out.cast::<u8>().add(self.rank as usize * length).copy_from(data.cast(), length)
+                };
             }
             // SAFETY: as for this function.
             unsafe {
@@ -135,7 +149,9 @@ impl Group {
             return Err(Error::invalid(format!("length: {length} bytes are too many")));
         }
         // SAFETY: as for this function.
-        self.collective(What::Broadcast, length, |collective| unsafe { collective.broadcast(data.cast(), root) })
+        self.collective(What::Broadcast, length, |collective| unsafe {
+            collective.broadcast(data.cast(), root)
+        })
     }
 
     /// Refuses whoever may not wait, or not progress the user's worker, before anything is sent.
@@ -151,7 +167,8 @@ impl Group {
         Ok(())
     }
 
-    /// This member has died, which is found between two collectives: the next one has failed by that, for all.
+    /// This member has died, which is found between two collectives: the next one has failed by
+    /// that, for all.
     pub(crate) fn lost(&self, rank: u32) -> Error {
         let failure = Failure {
             sequence: self.turn.lock().number(),
@@ -161,7 +178,12 @@ impl Group {
         self.failed(self.service.fail(self.id, failure))
     }
 
-    fn collective(&self, what: What, length: usize, run: impl FnOnce(&Collective<'_>) -> Result<()>) -> Result<()> {
+    fn collective(
+        &self,
+        what: What,
+        length: usize,
+        run: impl FnOnce(&Collective<'_>) -> Result<()>,
+    ) -> Result<()> {
         let deadline = clock::deadline_if_any(self.collective_timeout_ns);
         self.collective_until(what, length, deadline, run)
     }
@@ -175,7 +197,10 @@ impl Group {
     ) -> Result<()> {
         self.check_caller()?;
         let Some(mut turn) = self.turn.try_lock() else {
-            return Err(Error::new(Status::BUSY, "group: another collective of it is under way on another thread"));
+            return Err(Error::new(
+                Status::BUSY,
+                "group: another collective of it is under way on another thread",
+            ));
         };
         if turn.is_too_far(what, length) {
             self.next(&mut turn, What::Barrier, 0, deadline)?.barrier()?;
@@ -183,7 +208,13 @@ impl Group {
         run(&self.next(&mut turn, what, length, deadline)?)
     }
 
-    fn next(&self, turn: &mut Turn, what: What, length: usize, deadline: u64) -> Result<Collective<'_>> {
+    fn next(
+        &self,
+        turn: &mut Turn,
+        what: What,
+        length: usize,
+        deadline: u64,
+    ) -> Result<Collective<'_>> {
         if let Some(failure) = self.service.failure(self.id, turn.number()) {
             return Err(self.failed(failure));
         }
@@ -215,17 +246,20 @@ impl Collective<'_> {
         ((self.here() + self.size() - distance) % self.size()) as u32
     }
 
-    /// Dissemination (Hensgen, Finkel, Manber 1988): in each round a message to the member so far ahead, and one from that so far behind.
+    /// Dissemination (Hensgen, Finkel, Manber 1988): in each round a message to the member so far
+    /// ahead, and one from that so far behind.
     fn barrier(&self) -> Result<()> {
         for (round, distance) in distances(self.size()).enumerate() {
             // SAFETY: no data.
-            unsafe { self.send(self.ahead(distance), round as u32, std::ptr::null(), 0) }?.finish()?;
+            unsafe { self.send(self.ahead(distance), round as u32, std::ptr::null(), 0) }?
+                .finish()?;
             self.expect(self.behind(distance), round as u32, 0)?;
         }
         Ok(())
     }
 
-    /// Bruck's algorithm (1997): blocks in the order of their distance, twice as many after each round.
+    /// Bruck's algorithm (1997): blocks in the order of their distance, twice as many after each
+    /// round.
     ///
     /// # Safety
     /// As for `Group::allgather`, whose own block is in its place.
@@ -241,13 +275,18 @@ impl Collective<'_> {
             let sending = unsafe { self.send(self.behind(distance), round as u32, blocks, count) }?;
             let arrived = self.expect(self.ahead(distance), round as u32, count)?;
             // SAFETY: room for those that come, behind the others.
-            unsafe { self.receive(self.ahead(distance), arrived, blocks.add(distance * length), count) }?;
+            unsafe {
+                self.receive(self.ahead(distance), arrived, blocks.add(distance * length), count)
+            }?;
             sending.finish()?;
         }
         for distance in 0..size {
             let rank = (here + distance) % size;
             // SAFETY: a block here, and its place there.
-            unsafe { out.add(rank * length).copy_from_nonoverlapping(blocks.add(distance * length), length) };
+            unsafe {
+                out.add(rank * length)
+                    .copy_from_nonoverlapping(blocks.add(distance * length), length)
+            };
         }
         Ok(())
     }
@@ -262,7 +301,8 @@ impl Collective<'_> {
             let mine = self.behind(step) as usize;
             let theirs = self.behind(step + 1) as usize;
             // SAFETY: a block that is there already, and does not change from then on.
-            let sending = unsafe { self.send(self.ahead(1), step as u32, out.add(mine * length), length) }?;
+            let sending =
+                unsafe { self.send(self.ahead(1), step as u32, out.add(mine * length), length) }?;
             let arrived = self.expect(self.behind(1), step as u32, length)?;
             // SAFETY: the place of the one that comes.
             unsafe { self.receive(self.behind(1), arrived, out.add(theirs * length), length) }?;
@@ -290,13 +330,14 @@ impl Collective<'_> {
         }
         let below = std::iter::successors(Some(distance / 2), |distance| Some(distance / 2));
         let mut sendings = Vec::new();
-        let begun = below.take_while(|distance| *distance > 0).filter(|distance| place + distance < size).try_for_each(
-            |distance| {
+        let begun = below
+            .take_while(|distance| *distance > 0)
+            .filter(|distance| place + distance < size)
+            .try_for_each(|distance| {
                 // SAFETY: as for this function.
                 sendings.push(unsafe { self.send(self.ahead(distance), root, data, length) }?);
                 Ok(())
-            },
-        );
+            });
         let result = begun.and_then(|()| sendings.iter().try_for_each(Transfer::wait));
         if result.is_err() {
             Transfer::settle(&sendings);
@@ -306,7 +347,13 @@ impl Collective<'_> {
 
     /// # Safety
     /// `data` is readable for `length` bytes until the result has been finished or dropped.
-    unsafe fn send(&self, to: u32, step: u32, data: *const u8, length: usize) -> Result<Transfer<'_>> {
+    unsafe fn send(
+        &self,
+        to: u32,
+        step: u32,
+        data: *const u8,
+        length: usize,
+    ) -> Result<Transfer<'_>> {
         let header = GroupHeader {
             what: self.what,
             step,
@@ -345,24 +392,34 @@ impl Collective<'_> {
             return Ok(arrived);
         }
         let text = if self.what == What::Broadcast {
-            format!("rank {from} takes part in a broadcast of rank {}, and this one of rank {step}", header.step)
+            format!(
+                "rank {from} takes part in a broadcast of rank {}, and this one of rank {step}",
+                header.step
+            )
         } else {
-            format!("rank {from} sent {data} bytes in round {}, not {length} in round {step}", header.step)
+            format!(
+                "rank {from} sent {data} bytes in round {}, not {length} in round {step}",
+                header.step
+            )
         };
         Err(self.end_with(header.from, text))
     }
 
-    /// Members that take part in this collective send such messages, and others when they have come out of it.
+    /// Members that take part in this collective send such messages, and others when they have come
+    /// out of it.
     fn is_of_this(&self, header: &GroupHeader) -> bool {
-        header.sequence != self.sequence || (header.what == self.what && header.length == self.length as u64)
+        header.sequence != self.sequence
+            || (header.what == self.what && header.length == self.length as u64)
     }
 
     fn differs(&self, header: &GroupHeader) -> Error {
         let (mine, theirs) = (self.what.name(), header.what.name());
-        let from = self.group.ranks.iter().position(|rank| *rank == header.from).unwrap_or_default();
+        let from =
+            self.group.ranks.iter().position(|rank| *rank == header.from).unwrap_or_default();
         let text = format!(
-            "rank {from} called {theirs} of {} bytes as number {} of the group's collectives, and this one {mine} of {} bytes as \
-             number {}: all members call the same, in the same order",
+            "rank {from} called {theirs} of {} bytes as number {} of the group's collectives, and \
+             this one {mine} of {} bytes as number {}: all members call the same, in the same \
+             order",
             header.length, header.sequence, self.length, self.sequence
         );
         self.end_with(header.from, text)
@@ -383,7 +440,9 @@ impl Collective<'_> {
                 return Ok(arrived);
             }
             self.check_failure()?;
-            if let Some(header) = service.find_other(self.group.id, |header| self.is_of_this(header)) {
+            if let Some(header) =
+                service.find_other(self.group.id, |header| self.is_of_this(header))
+            {
                 return Err(self.differs(&header));
             }
             if !std::mem::replace(&mut watched, true) {
@@ -405,7 +464,13 @@ impl Collective<'_> {
     ///
     /// # Safety
     /// Room for as much, which is nobody else's.
-    unsafe fn receive(&self, from: u32, arrived: Arrived, place: *mut u8, length: usize) -> Result<()> {
+    unsafe fn receive(
+        &self,
+        from: u32,
+        arrived: Arrived,
+        place: *mut u8,
+        length: usize,
+    ) -> Result<()> {
         if length == 0 {
             return Ok(());
         }
@@ -435,7 +500,9 @@ impl Collective<'_> {
     pub(crate) fn is_said_dead(&self, rank: u32) -> bool {
         let failure = self.group.service.failure(self.group.id, self.sequence);
         let job_rank = self.job_rank(rank);
-        failure.is_some_and(|failure| failure.blamed == job_rank && failure.status == Status::PEER_FAILED)
+        failure.is_some_and(|failure| {
+            failure.blamed == job_rank && failure.status == Status::PEER_FAILED
+        })
     }
 
     /// How long what is under way may take to end, counted from the first time that this is asked.
@@ -446,7 +513,8 @@ impl Collective<'_> {
         self.lingers_until.get()
     }
 
-    /// Waits, with the user's worker making progress. Where that has ended, or may not be used any more, this member is the one to blame.
+    /// Waits, with the user's worker making progress. Where that has ended, or may not be used any
+    /// more, this member is the one to blame.
     pub(crate) fn drive(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<()> {
         let service = &self.group.service;
         if service.assist_and_serve(done, deadline) {
@@ -464,7 +532,8 @@ impl Collective<'_> {
         }
     }
 
-    /// A member has gone that this one needs, or has not come in time: the group's collectives end with that.
+    /// A member has gone that this one needs, or has not come in time: the group's collectives end
+    /// with that.
     pub(crate) fn blame(&self, rank: u32, status: Status) -> Error {
         let status = match status {
             Status::TIMED_OUT | Status::NO_MEMORY => return self.end(rank, status),
@@ -473,8 +542,11 @@ impl Collective<'_> {
             _ => Status::PEER_FAILED,
         };
         let service = &self.group.service;
-        let since = service.gone(self.job_rank(rank)).map_or_else(clock::now_ns, |(since, _)| since);
-        let _ = service.user.drive(&|| service.failure(self.group.id, self.sequence).is_some(), since + GRACE_NS);
+        let since =
+            service.gone(self.job_rank(rank)).map_or_else(clock::now_ns, |(since, _)| since);
+        let _ = service
+            .user
+            .drive(&|| service.failure(self.group.id, self.sequence).is_some(), since + GRACE_NS);
         self.end(rank, status)
     }
 
@@ -496,7 +568,10 @@ mod tests {
             assert!(turn.is_too_far(What::Broadcast, 8));
             assert!(!turn.is_too_far(What::Barrier, 0));
         }
-        assert!(!turn.is_too_far(What::Broadcast, 1 << 20) && !turn.is_too_far(What::Broadcast, 1 << 20));
+        assert!(
+            !turn.is_too_far(What::Broadcast, 1 << 20)
+                && !turn.is_too_far(What::Broadcast, 1 << 20)
+        );
         assert!(!turn.is_too_far(What::Broadcast, 1 << 30), "it waits to be pulled");
         assert!(turn.is_too_far(What::Broadcast, 1));
         assert!(!turn.is_too_far(What::Broadcast, MOST_BYTES_AHEAD / 2));

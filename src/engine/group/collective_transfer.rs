@@ -1,10 +1,11 @@
-//! Data of a collective on its way between two members. It has ended when the call returns, whose buffer it uses; also where the collective
-//! has failed.
+//! Data of a collective on its way between two members. It has ended when the call returns, whose
+//! buffer it uses; also where the collective has failed.
 //!
-//! Everything under way between members that live then ends soon, by the work of their services, whatever the members do themselves: each drops
-//! what has come of a group that has failed, and what still comes (see `group::mailbox`), which ends the send of it; a pull that has begun goes on, as its
-//! sender waits for that. So it is let end. The connection is other groups' as well: it is cut where the other side is said to be dead, or has not
-//! let go in time.
+//! Everything under way between members that live then ends soon, by the work of their services,
+//! whatever the members do themselves: each drops what has come of a group that has failed, and
+//! what still comes (see `group::mailbox`), which ends the send of it; a pull that has begun goes
+//! on, as its sender waits for that. So it is let end. The connection is other groups' as well: it
+//! is cut where the other side is said to be dead, or has not let go in time.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::{Result, Status};
@@ -31,7 +32,12 @@ pub(crate) struct Transfer<'a> {
 impl<'a> Transfer<'a> {
     /// # Safety
     /// A request of the service's worker that is the caller's, or null.
-    pub(crate) unsafe fn new(collective: &'a Collective<'a>, peer: u32, slot: *mut Slot, pulled: Option<Held>) -> Self {
+    pub(crate) unsafe fn new(
+        collective: &'a Collective<'a>,
+        peer: u32,
+        slot: *mut Slot,
+        pulled: Option<Held>,
+    ) -> Self {
         Transfer { collective, peer, slot, pulled }
     }
 
@@ -54,9 +60,11 @@ impl<'a> Transfer<'a> {
             if clock::now_ns() >= collective.deadline {
                 return Err(collective.blame(self.peer, Status::TIMED_OUT));
             }
-            collective.drive(&|| request.has_ended() || service.news() != news, collective.deadline)?;
+            collective
+                .drive(&|| request.has_ended() || service.news() != news, collective.deadline)?;
         }
-        // That it has ended is news a moment before it counts as done. The service's own thread completes it.
+        // That it has ended is news a moment before it counts as done. The service's own thread
+        // completes it.
         let _ = request.wait(u64::MAX);
         let status = request.status();
         if status.is_error() {
@@ -82,7 +90,9 @@ impl<'a> Transfer<'a> {
     /// The collective has failed: these end, all at once, as each may take its time.
     pub(crate) fn settle(transfers: &[Transfer<'_>]) {
         let under_way = || transfers.iter().filter(|transfer| transfer.is_under_way());
-        let Some(collective) = under_way().next().map(|transfer| transfer.collective) else { return };
+        let Some(collective) = under_way().next().map(|transfer| transfer.collective) else {
+            return;
+        };
         for transfer in under_way() {
             // What waits for credit has not left yet, and need not.
             let _ = transfer.request().map(Slot::cancel);

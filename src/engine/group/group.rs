@@ -1,8 +1,9 @@
 //! Groups: processes that were started together and know each other by rank.
 //!
-//! How they find each other is the bootstrap's matter; what they exchange there, once, are the addresses of two workers each: the user's, for
-//! the endpoints that the group hands out, and the service's (see `group::service`), for everything of the group's own. Nothing is connected
-//! before it is used.
+//! How they find each other is the bootstrap's matter; what they exchange there, once, are the
+//! addresses of two workers each: the user's, for the endpoints that the group hands out, and the
+//! service's (see `group::service`), for everything of the group's own. Nothing is connected before
+//! it is used.
 
 use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
@@ -52,7 +53,11 @@ pub struct Group {
 
 impl Group {
     /// Meets the other members, which do the same.
-    pub fn new(worker: &Arc<Worker>, params: &GroupParams, extension: &'static Extension) -> Result<Arc<Self>> {
+    pub fn new(
+        worker: &Arc<Worker>,
+        params: &GroupParams,
+        extension: &'static Extension,
+    ) -> Result<Arc<Self>> {
         worker.check_usable()?;
         if deferred::in_callback() {
             return Err(from_callback());
@@ -64,13 +69,19 @@ impl Group {
         let service = Service::new(worker, rank, extension)?;
         let mut job = [0; 16];
         getrandom::fill(&mut job).map_err(|cause| {
-            Error::new(Status::IO_ERROR, format!("group: the system gives no random bytes: {cause}"))
+            Error::new(
+                Status::IO_ERROR,
+                format!("group: the system gives no random bytes: {cause}"),
+            )
         })?;
         let cards = bootstrap.exchange(&card(&job, &service.here()?))?;
         let mut members = Vec::with_capacity(size as usize);
         for (rank, card) in cards.iter().enumerate() {
             let (theirs, member) = read_card(card).map_err(|why| {
-                Error::new(Status::IO_ERROR, format!("group: what rank {rank} told of itself cannot be used: {why}"))
+                Error::new(
+                    Status::IO_ERROR,
+                    format!("group: what rank {rank} told of itself cannot be used: {why}"),
+                )
             })?;
             if rank == 0 {
                 job = theirs;
@@ -83,7 +94,13 @@ impl Group {
         Ok(Self::enter(service, id, ranks, rank, params.collective_timeout_ns))
     }
 
-    fn enter(service: Arc<Service>, id: u64, ranks: Arc<[u32]>, rank: u32, collective_timeout_ns: u64) -> Arc<Self> {
+    fn enter(
+        service: Arc<Service>,
+        id: u64,
+        ranks: Arc<[u32]>,
+        rank: u32,
+        collective_timeout_ns: u64,
+    ) -> Arc<Self> {
         service.enter_group(id, ranks.clone());
         let (turn, subsets) = (Mutex::default(), Mutex::default());
         Arc::new(Group { service, id, ranks, rank, collective_timeout_ns, turn, subsets })
@@ -100,7 +117,10 @@ impl Group {
             }
         }
         let Some(here) = ranks.iter().position(|rank| *rank == self.rank) else {
-            let text = format!("ranks: this process, rank {}, is not in the list of those that call", self.rank);
+            let text = format!(
+                "ranks: this process, rank {}, is not in the list of those that call",
+                self.rank
+            );
             return Err(Error::invalid(text));
         };
         let job_ranks: Arc<[u32]> = ranks.iter().map(|rank| self.ranks[*rank as usize]).collect();
@@ -111,13 +131,26 @@ impl Group {
             *turns
         };
         let id = identify(&self.id.to_le_bytes(), &job_ranks, turn);
-        let subset = Self::enter(self.service.clone(), id, job_ranks, here as u32, self.collective_timeout_ns);
-        let patience = if self.collective_timeout_ns == 0 { SUBSET_TIMEOUT_NS } else { self.collective_timeout_ns };
+        let subset = Self::enter(
+            self.service.clone(),
+            id,
+            job_ranks,
+            here as u32,
+            self.collective_timeout_ns,
+        );
+        let patience = if self.collective_timeout_ns == 0 {
+            SUBSET_TIMEOUT_NS
+        } else {
+            self.collective_timeout_ns
+        };
         subset.meet(clock::deadline_after(patience)).map_err(|error| {
             // By the ranks that the caller knows.
             let failure = self.service.failure(subset.id, subset.turn.lock().number());
             let error = failure.map_or(error, |failure| self.failed(failure));
-            let text = format!("ranks: the members of the subset have not come together: {}", error.message());
+            let text = format!(
+                "ranks: the members of the subset have not come together: {}",
+                error.message()
+            );
             Error::new(error.status(), text)
         })?;
         Ok(subset)
@@ -185,14 +218,28 @@ impl Group {
         let what = match failure.status {
             Status::TIMED_OUT => "did not come in time",
             Status::INVALID_PARAM => "called something else than others",
-            Status::CONNECTION_RESET => "had left the group, or cut the connection after a failure of another one",
+            Status::CONNECTION_RESET => {
+                "had left the group, or cut the connection after a failure of another one"
+            }
             Status::NO_MEMORY => "had no memory",
             _ => "has failed, or can no longer be reached",
         };
-        let process = self.service.members().get(failure.blamed as usize).and_then(|member| member.service.origin());
-        let process = process.map_or_else(String::new, |origin| format!(" (process {})", origin.identity.pid));
-        let status = if failure.status == Status::CONNECTION_RESET { Status::PEER_FAILED } else { failure.status };
-        Error::new(status, format!("group: {who}{process} {what}; the group's collectives have ended with that"))
+        let process = self
+            .service
+            .members()
+            .get(failure.blamed as usize)
+            .and_then(|member| member.service.origin());
+        let process = process
+            .map_or_else(String::new, |origin| format!(" (process {})", origin.identity.pid));
+        let status = if failure.status == Status::CONNECTION_RESET {
+            Status::PEER_FAILED
+        } else {
+            failure.status
+        };
+        Error::new(
+            status,
+            format!("group: {who}{process} {what}; the group's collectives have ended with that"),
+        )
     }
 }
 
@@ -204,7 +251,8 @@ impl Drop for Group {
     }
 }
 
-/// The number of the group that these job ranks make for the given time, in the group or job that `parent` names.
+/// The number of the group that these job ranks make for the given time, in the group or job that
+/// `parent` names.
 fn identify(parent: &[u8], ranks: &[u32], turn: u32) -> u64 {
     let mut hasher = Sha256::new();
     hasher.update((parent.len() as u64).to_le_bytes());
@@ -215,7 +263,8 @@ fn identify(parent: &[u8], ranks: &[u32], turn: u32) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|byte| digest[byte]))
 }
 
-/// What a member tells of itself: version, a number for the job, of which rank 0's counts, and the two addresses.
+/// What a member tells of itself: version, a number for the job, of which rank 0's counts, and the
+/// two addresses.
 fn card(job: &[u8; 16], member: &Member) -> Vec<u8> {
     let (user, service) = (member.user.bytes(), member.service.bytes());
     let mut card = Vec::with_capacity(24 + user.len() + service.len());
@@ -235,7 +284,8 @@ fn read_card(card: &[u8]) -> std::result::Result<([u8; 16], Member), String> {
     }
     let (job, rest) = rest.split_first_chunk::<16>().ok_or(SHORT)?;
     let (length, rest) = rest.split_first_chunk::<4>().ok_or(SHORT)?;
-    let (user, service) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(SHORT)?;
+    let (user, service) =
+        rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(SHORT)?;
     let address = |bytes| Address::from_bytes(bytes).map_err(|error| error.message().to_owned());
     Ok((*job, Member { user: address(user)?, service: address(service)? }))
 }

@@ -1,7 +1,9 @@
-//! What has come for groups that collectives have not taken yet, and why a group's collectives have come to an end.
+//! What has come for groups that collectives have not taken yet, and why a group's collectives have
+//! come to an end.
 //!
-//! A collective that cannot succeed takes no message, nor does any after it. What has come of them, and what still comes, is handed to the
-//! caller, who drops it where no lock is held: the sender of data that waits for its receiver waits until then, with a buffer that is its caller's.
+//! A collective that cannot succeed takes no message, nor does any after it. What has come of them,
+//! and what still comes, is handed to the caller, who drops it where no lock is held: the sender of
+//! data that waits for its receiver waits until then, with a buffer that is its caller's.
 #![deny(unsafe_code)]
 
 use crate::engine::base::log;
@@ -16,7 +18,8 @@ const MOST_REMEMBERED: usize = 1024;
 /// Why a group's collectives have come to an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Failure {
-    /// The first collective that cannot succeed. What came before may still be under way elsewhere, and does.
+    /// The first collective that cannot succeed. What came before may still be under way elsewhere,
+    /// and does.
     pub(crate) sequence: u32,
     pub(crate) status: Status,
     /// Job rank.
@@ -57,7 +60,12 @@ pub(crate) struct Mail<M> {
 
 impl<M> Default for Mail<M> {
     fn default() -> Self {
-        Mail { arrived: HashMap::new(), failures: HashMap::new(), left: VecDeque::new(), groups: HashMap::new() }
+        Mail {
+            arrived: HashMap::new(),
+            failures: HashMap::new(),
+            left: VecDeque::new(),
+            groups: HashMap::new(),
+        }
     }
 }
 
@@ -93,9 +101,9 @@ impl<M> Mail<M> {
 
     /// What has come of this member in the group; none where there is no such group here, yet.
     pub(crate) fn waiting(&self, group: u64, from: u32) -> Option<impl Iterator<Item = &M>> {
-        self.groups
-            .contains_key(&group)
-            .then(|| self.arrived.get(&(group, from)).into_iter().flatten().map(|arrived| &arrived.held))
+        self.groups.contains_key(&group).then(|| {
+            self.arrived.get(&(group, from)).into_iter().flatten().map(|arrived| &arrived.held)
+        })
     }
 
     /// The next message of this member in the group, if it has come.
@@ -104,8 +112,16 @@ impl<M> Mail<M> {
     }
 
     /// A message of the group's that has come, and that this is not so for.
-    pub(crate) fn find_other(&self, group: u64, fits: impl Fn(&GroupHeader) -> bool) -> Option<GroupHeader> {
-        let next = self.arrived.iter().filter(|((of, _), _)| *of == group).filter_map(|(_, queue)| queue.front());
+    pub(crate) fn find_other(
+        &self,
+        group: u64,
+        fits: impl Fn(&GroupHeader) -> bool,
+    ) -> Option<GroupHeader> {
+        let next = self
+            .arrived
+            .iter()
+            .filter(|((of, _), _)| *of == group)
+            .filter_map(|(_, queue)| queue.front());
         next.map(|arrived| arrived.header).find(|header| !fits(header))
     }
 
@@ -114,9 +130,11 @@ impl<M> Mail<M> {
         self.failures.get(&group).copied().filter(|failure| failure.ends(sequence))
     }
 
-    /// A group's collectives have failed. What stays is the earliest failure: the one that stands, where this one changes nothing.
+    /// A group's collectives have failed. What stays is the earliest failure: the one that stands,
+    /// where this one changes nothing.
     pub(crate) fn fail(&mut self, group: u64, failure: Failure) -> Result<Ended<M>, Failure> {
-        if let Some(first) = self.failures.get(&group).filter(|first| first.ends(failure.sequence)) {
+        if let Some(first) = self.failures.get(&group).filter(|first| first.ends(failure.sequence))
+        {
             return Err(*first);
         }
         let known = self.groups.contains_key(&group);
@@ -124,7 +142,11 @@ impl<M> Mail<M> {
             return Err(failure);
         }
         if !known && self.failures.len() >= MOST_REMEMBERED {
-            log::write(log::WARN, c"group", "too many failures of groups that are not known: one is forgotten");
+            log::write(
+                log::WARN,
+                c"group",
+                "too many failures of groups that are not known: one is forgotten",
+            );
             return Err(failure);
         }
         self.failures.insert(group, failure);
@@ -141,8 +163,9 @@ impl<M> Mail<M> {
         let mut taken = Vec::new();
         self.arrived.retain(|(of, _), queue| {
             if *of == group {
-                let (out, stays) =
-                    std::mem::take(queue).into_iter().partition(|arrived| which(arrived.header.sequence));
+                let (out, stays) = std::mem::take(queue)
+                    .into_iter()
+                    .partition(|arrived| which(arrived.header.sequence));
                 taken.extend::<VecDeque<_>>(out);
                 *queue = stays;
             }
@@ -189,7 +212,9 @@ mod tests {
         assert!(mail.enter(GROUP, members()).is_none());
         // The numbers wrap around between them.
         let last = u32::MAX;
-        for (group, from, sequence) in [(GROUP, 1, last), (GROUP, 1, 0), (GROUP, 2, 0), (GROUP, 2, 1), (8, 1, 0)] {
+        for (group, from, sequence) in
+            [(GROUP, 1, last), (GROUP, 1, 0), (GROUP, 2, 0), (GROUP, 2, 1), (8, 1, 0)]
+        {
             assert!(mail.put(message(group, from, sequence)).is_none());
         }
         let ended = mail.fail(GROUP, failure(0)).expect("it was not known");
@@ -207,7 +232,9 @@ mod tests {
         assert!(mail.fail(GROUP, failure(5)).is_ok_and(|ended| ended.ranks.is_none()));
         assert_eq!(mail.enter(GROUP, members()), Some(failure(5)));
         assert!(mail.put(message(GROUP, 1, 4)).is_none());
-        assert!(mail.put(message(GROUP, 1, 5)).is_some() && mail.put(message(GROUP, 1, 6)).is_some());
+        assert!(
+            mail.put(message(GROUP, 1, 5)).is_some() && mail.put(message(GROUP, 1, 6)).is_some()
+        );
         assert!(mail.put(message(8, 1, 5)).is_none());
     }
 

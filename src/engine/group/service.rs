@@ -1,12 +1,15 @@
-//! What the groups of one start share: a worker of their own with a progress thread, the members' addresses, links to them, and what has come from them.
+//! What the groups of one start share: a worker of their own with a progress thread, the members'
+//! addresses, links to them, and what has come from them.
 //!
-//! A group and its subsets are one family: all members know each other by their ranks in the group that was started first, their *job ranks*.
-//! Messages go from service worker to service worker, so that they need nothing of the users' workers, tags or handlers.
+//! A group and its subsets are one family: all members know each other by their ranks in the group
+//! that was started first, their *job ranks*. Messages go from service worker to service worker, so
+//! that they need nothing of the users' workers, tags or handlers.
 //!
-//! Who owns what. The links and the mail (see `group::mailbox`) are behind one lock, held for moments and never over a call into a worker. The service's progress
-//! thread puts there what has come and who has gone, then raises `news` and wakes whoever waits; a thread in a collective reads `news` before it looks,
-//! so that it sees a change either way. Callbacks reach the service by a plain pointer: its end first ends the worker, and with that all
-//! callbacks.
+//! Who owns what. The links and the mail (see `group::mailbox`) are behind one lock, held for
+//! moments and never over a call into a worker. The service's progress thread puts there what has
+//! come and who has gone, then raises `news` and wakes whoever waits; a thread in a collective
+//! reads `news` before it looks, so that it sees a change either way. Callbacks reach the service
+//! by a plain pointer: its end first ends the worker, and with that all callbacks.
 
 use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
@@ -44,15 +47,17 @@ const AM_EXTENSION: u16 = 2;
 /// How long a thread in a collective polls before it sleeps. It lets others run meanwhile.
 const ASSIST_NS: u64 = 200_000;
 
-/// What is kept of a member in a group for collectives that have not been called here, and holds no credit: more than members get ahead by that keep to the rules.
+/// What is kept of a member in a group for collectives that have not been called here, and holds no
+/// credit: more than members get ahead by that keep to the rules.
 const FREE_MESSAGES: usize = 2 * MOST_AHEAD;
 const FREE_BYTES: u64 = 2 * MOST_BYTES_AHEAD as u64;
 
 /// How long the members are waited for at the end.
 const PARTING_NS: u64 = 2_000_000_000;
 
-/// How long this end goes on answering those that are about to connect, where a group has failed, and its members go when they like: UCX 1.13 over TCP
-/// asserts in the midst of that (`ucp_request_send_state_ff`).
+/// How long this end goes on answering those that are about to connect, where a group has failed,
+/// and its members go when they like: UCX 1.13 over TCP asserts in the midst of that
+/// (`ucp_request_send_state_ff`).
 const DISORDER_NS: u64 = 100_000_000;
 
 /// Where a member is.
@@ -66,8 +71,9 @@ pub(crate) struct Member {
 /// A message that has come, for a collective to take.
 pub(crate) type Arrived = mailbox::Arrived<Held>;
 
-/// A message that is kept. What a member that keeps to the rules is ahead by (see `collective`) holds none of its sender's credit, which windows and other groups need; the rest
-/// does until it is dropped.
+/// A message that is kept. What a member that keeps to the rules is ahead by (see `collective`)
+/// holds none of its sender's credit, which windows and other groups need; the rest does until it
+/// is dropped.
 pub(crate) struct Held(*mut Message);
 
 // SAFETY: an active message may be used by any thread, one at a time.
@@ -128,7 +134,8 @@ pub struct Extension {
     pub(crate) on_message: MessageHandler,
     /// This member is gone.
     pub(crate) member_gone: fn(&Service, u32),
-    /// As `Service::assist`, and serves what members of this host want meanwhile, until they want nothing; until this deadline.
+    /// As `Service::assist`, and serves what members of this host want meanwhile, until they want
+    /// nothing; until this deadline.
     pub(crate) assist: fn(&Service, &dyn Fn() -> bool, u64) -> bool,
 }
 
@@ -141,7 +148,8 @@ pub(crate) struct Service {
     pub(crate) watches: OnceLock<Box<[Watch]>>,
     /// Job rank.
     rank: u32,
-    /// How long a member of another host may be silent; 0 for as long as it likes. Changed inside the worker's gate.
+    /// How long a member of another host may be silent; 0 for as long as it likes. Changed inside
+    /// the worker's gate.
     pub(crate) liveness_ns: AtomicU64,
     pub(crate) state: Mutex<State>,
     /// Counts what has come, and who has gone.
@@ -167,8 +175,13 @@ impl Service {
     }
 
     /// The service of this process, which is `rank`. It knows nobody yet.
-    pub(crate) fn new(user: &Arc<Worker>, rank: u32, extension: &'static Extension) -> Result<Arc<Self>> {
-        // Others than its thread send by calling UCX themselves: a collective's messages are short, and wait for nothing.
+    pub(crate) fn new(
+        user: &Arc<Worker>,
+        rank: u32,
+        extension: &'static Extension,
+    ) -> Result<Arc<Self>> {
+        // Others than its thread send by calling UCX themselves: a collective's messages are short,
+        // and wait for nothing.
         let thread = ThreadParams { delayed: Some(false), depth: 0, cpu: None, start: None };
         let params = WorkerParams {
             thread_mode: ThreadMode::Multi,
@@ -239,8 +252,8 @@ impl Service {
         }
     }
 
-    /// And not any more: the others are told, unless the end of the service tells them. It takes part in none of the group's collectives from
-    /// `sequence` on.
+    /// And not any more: the others are told, unless the end of the service tells them. It takes
+    /// part in none of the group's collectives from `sequence` on.
     pub(crate) fn leave_group(&self, group: u64, sequence: u32) {
         let Ended { ranks, late } = self.state.lock().mail.leave(group);
         if let Some(ranks) = ranks {
@@ -259,7 +272,8 @@ impl Service {
             return Ok(endpoint);
         }
         let (user, params) = (&self.user, EndpointParams::quiet(true));
-        // One at a time: the loser of a race could not be closed without the winner, where the one has taken up the other's connection.
+        // One at a time: the loser of a race could not be closed without the winner, where the one
+        // has taken up the other's connection.
         user.on_owner(|_inside| {
             if let Some(endpoint) = kept() {
                 return Ok(endpoint);
@@ -308,7 +322,11 @@ impl Service {
     }
 
     /// A message of the group's that has come, and that this is not so for.
-    pub(crate) fn find_other(&self, group: u64, fits: impl Fn(&GroupHeader) -> bool) -> Option<GroupHeader> {
+    pub(crate) fn find_other(
+        &self,
+        group: u64,
+        fits: impl Fn(&GroupHeader) -> bool,
+    ) -> Option<GroupHeader> {
         self.state.lock().mail.find_other(group, fits)
     }
 
@@ -317,8 +335,9 @@ impl Service {
         self.state.lock().mail.failure(group, sequence)
     }
 
-    /// Ends the group's collectives, here and, by way of the members that this one exchanges messages with, everywhere: each that learns of it
-    /// tells its own, and drops what has come of them, so that nobody waits with data. What stays is the earliest failure.
+    /// Ends the group's collectives, here and, by way of the members that this one exchanges
+    /// messages with, everywhere: each that learns of it tells its own, and drops what has come of
+    /// them, so that nobody waits with data. What stays is the earliest failure.
     pub(crate) fn fail(&self, group: u64, failure: Failure) -> Failure {
         let Ended { ranks, late } = {
             let mut state = self.state.lock();
@@ -342,7 +361,13 @@ impl Service {
     fn spread(&self, group: u64, failure: Failure, ranks: &[u32]) {
         let Some(here) = ranks.iter().position(|rank| *rank == self.rank) else { return };
         let Failure { sequence, status: Status(status), blamed } = failure;
-        let header = GroupHeader { group, sequence, blamed, status, ..GroupHeader::aside(What::Notice, self.rank) };
+        let header = GroupHeader {
+            group,
+            sequence,
+            blamed,
+            status,
+            ..GroupHeader::aside(What::Notice, self.rank)
+        };
         for distance in distances(ranks.len()) {
             let ahead = ranks[(here + distance) % ranks.len()];
             let behind = ranks[(here + ranks.len() - distance) % ranks.len()];
@@ -355,20 +380,43 @@ impl Service {
         }
     }
 
-    /// Sends a message to a member, also where others wait to leave. Its request, if it is not complete when this returns, is stored in `out`; its end is news.
+    /// Sends a message to a member, also where others wait to leave. Its request, if it is not
+    /// complete when this returns, is stored in `out`; its end is news.
     ///
     /// The data has to stay readable until then.
-    pub(crate) fn send(&self, to: u32, header: &GroupHeader, data: &[Part], out: Out) -> Result<()> {
-        self.send_as(AM_GROUP, to, &header.encode(), data, &OpParams { flags: flag::OWED, ..self.params() }, out)
-            .map(drop)
+    pub(crate) fn send(
+        &self,
+        to: u32,
+        header: &GroupHeader,
+        data: &[Part],
+        out: Out,
+    ) -> Result<()> {
+        self.send_as(
+            AM_GROUP,
+            to,
+            &header.encode(),
+            data,
+            &OpParams { flags: flag::OWED, ..self.params() },
+            out,
+        )
+        .map(drop)
     }
 
     /// Sends a message about a window to a member; the rest as for `send`.
-    pub(crate) fn send_window(&self, to: u32, header: &[u8], data: &[Part], out: Out) -> Result<()> {
-        self.send_with(to, header, data, &OpParams { flags: flag::OWED, ..self.params() }, out).map(drop)
+    pub(crate) fn send_window(
+        &self,
+        to: u32,
+        header: &[u8],
+        data: &[Part],
+        out: Out,
+    ) -> Result<()> {
+        self.send_with(to, header, data, &OpParams { flags: flag::OWED, ..self.params() }, out)
+            .map(drop)
     }
 
-    /// The same, with a callback of its own, which is made if it has not left when this returns. The data goes along, but with `RNDV`. NO_RESOURCE where many wait to leave, but for what is `OWED`.
+    /// The same, with a callback of its own, which is made if it has not left when this returns.
+    /// The data goes along, but with `RNDV`. NO_RESOURCE where many wait to leave, but for what is
+    /// `OWED`.
     pub(crate) fn send_with(
         &self,
         to: u32,
@@ -378,7 +426,14 @@ impl Service {
         out: Out,
     ) -> Result<Submitted> {
         let form = if params.flags & flag::RNDV == 0 { flag::EAGER } else { 0 };
-        self.send_as(AM_EXTENSION, to, header, data, &OpParams { flags: params.flags | form, ..*params }, out)
+        self.send_as(
+            AM_EXTENSION,
+            to,
+            header,
+            data,
+            &OpParams { flags: params.flags | form, ..*params },
+            out,
+        )
     }
 
     fn send_as(
@@ -397,7 +452,8 @@ impl Service {
         unsafe { link.send_message(Kind::Message, id, front, data, &params, out) }
     }
 
-    /// Waits, on any thread, until `done`, which news come before; false when the time ran out first.
+    /// Waits, on any thread, until `done`, which news come before; false when the time ran out
+    /// first.
     pub(crate) fn await_news(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<bool> {
         if self.worker.assist(done, ASSIST_NS, &|| ()) {
             return Ok(true);
@@ -412,7 +468,11 @@ impl Service {
     }
 
     /// Has the member sent it that it names?
-    pub(crate) fn check_sender(&self, from: u32, held: &Held) -> std::result::Result<(), &'static str> {
+    pub(crate) fn check_sender(
+        &self,
+        from: u32,
+        held: &Held,
+    ) -> std::result::Result<(), &'static str> {
         check_sender(self.members(), from, held)
     }
 
@@ -465,7 +525,8 @@ impl Service {
             let params = OpParams { flags: flag::AM_REPLY, ..OpParams::DEFAULT };
             if let Some(link) = held.link() {
                 // SAFETY: no data, and no place for a request.
-                let _ = unsafe { link.am_send(AM_GROUP, &answer.encode(), &[], &params, Out::NOWHERE) };
+                let _ =
+                    unsafe { link.am_send(AM_GROUP, &answer.encode(), &[], &params, Out::NOWHERE) };
             }
             return Ok(());
         }
@@ -481,13 +542,18 @@ impl Service {
 }
 
 impl Service {
-    /// Waits until the members have all that was sent to them, where they are still there. A connection that is closed may take along what stands in it:
-    /// TCP drops what was not read when it is reset.
+    /// Waits until the members have all that was sent to them, where they are still there. A
+    /// connection that is closed may take along what stands in it: TCP drops what was not read when
+    /// it is reset.
     fn take_leave(&self) {
         let linked: Vec<u32> = {
             let state = self.state.lock();
             let open = |link: &Link| link.endpoint.is_some() && link.gone.is_none();
-            (0_u32..).zip(&state.links).filter(|(_, link)| open(link)).map(|(rank, _)| rank).collect()
+            (0_u32..)
+                .zip(&state.links)
+                .filter(|(_, link)| open(link))
+                .map(|(rank, _)| rank)
+                .collect()
         };
         let header = GroupHeader::aside(What::Leave, self.rank);
         for rank in &linked {
@@ -496,7 +562,10 @@ impl Service {
         }
         let answered = || {
             let state = self.state.lock();
-            linked.iter().map(|rank| &state.links[*rank as usize]).all(|link| link.has_all || link.gone.is_some())
+            linked
+                .iter()
+                .map(|rank| &state.links[*rank as usize])
+                .all(|link| link.has_all || link.gone.is_some())
         };
         if !self.worker.assist(&answered, ASSIST_NS, &|| ()) {
             let _ = self.worker.drive(&answered, clock::deadline_after(PARTING_NS));
@@ -527,7 +596,8 @@ impl Drop for Service {
         if in_disorder {
             let _ = self.worker.drive(&|| false, clock::deadline_after(DISORDER_NS));
         }
-        // From then on there are no callbacks. Also where this is a callback: it is of another worker.
+        // From then on there are no callbacks. Also where this is a callback: it is of another
+        // worker.
         self.worker.shut_down();
     }
 }
@@ -539,7 +609,11 @@ pub(crate) fn distances(size: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Has the member sent it that it names?
-fn check_sender(members: &[Member], from: u32, held: &Held) -> std::result::Result<(), &'static str> {
+fn check_sender(
+    members: &[Member],
+    from: u32,
+    held: &Held,
+) -> std::result::Result<(), &'static str> {
     let member = members.get(from as usize).ok_or("a group's message of no member")?;
     let sender = held.link().and_then(Endpoint::origin);
     if sender.is_none() || sender != member.service.origin().as_ref() {

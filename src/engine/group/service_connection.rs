@@ -1,4 +1,5 @@
-//! The connections of a group's service to its members: made on first use, watched, and not made again once they have ended.
+//! The connections of a group's service to its members: made on first use, watched, and not made
+//! again once they have ended.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::{Result, Status};
@@ -27,13 +28,17 @@ pub(crate) struct Watch {
 }
 
 impl Service {
-    /// The connection to this member, made on first use. Where there is none to be had the member is gone.
+    /// The connection to this member, made on first use. Where there is none to be had the member
+    /// is gone.
     pub(crate) fn link(&self, rank: u32) -> Result<Arc<Endpoint>> {
         let kept = || self.state.lock().links[rank as usize].endpoint.clone();
         if let Some(endpoint) = kept() {
             return Ok(endpoint);
         }
-        let watch = self.watches.get().map_or(std::ptr::null(), |watches| &raw const watches[rank as usize]);
+        let watch = self
+            .watches
+            .get()
+            .map_or(std::ptr::null(), |watches| &raw const watches[rank as usize]);
         let params = EndpointParams {
             on_close: Some(on_close),
             on_close_arg: watch.cast_mut().cast(),
@@ -57,10 +62,12 @@ impl Service {
         })
     }
 
-    /// Has a member of another host given up when nothing comes from it: no kernel tells that the host has gone, or the way to it. Of one of this
-    /// host the kernel tells, and what is shared with it would not notice that it has been given up. Inside the worker's gate.
+    /// Has a member of another host given up when nothing comes from it: no kernel tells that the
+    /// host has gone, or the way to it. Of one of this host the kernel tells, and what is shared
+    /// with it would not notice that it has been given up. Inside the worker's gate.
     fn watch_for_silence(&self, link: &Endpoint) {
-        let is_local = link.origin().is_some_and(|origin| origin.identity.same_host(&self.worker.identity));
+        let is_local =
+            link.origin().is_some_and(|origin| origin.identity.same_host(&self.worker.identity));
         if !is_local {
             link.watch_for_silence_always(self.liveness_ns.load(Ordering::Relaxed));
             self.worker.wake_sleeper();
@@ -71,7 +78,8 @@ impl Service {
     pub(crate) fn set_liveness(&self, liveness_ns: u64) -> Result<()> {
         self.worker.on_owner(|_inside| {
             self.liveness_ns.store(liveness_ns, Ordering::Relaxed);
-            let links: Vec<_> = self.state.lock().links.iter().filter_map(|link| link.endpoint.clone()).collect();
+            let links: Vec<_> =
+                self.state.lock().links.iter().filter_map(|link| link.endpoint.clone()).collect();
             links.iter().for_each(|link| self.watch_for_silence(link));
             Ok(())
         })
@@ -95,13 +103,16 @@ impl Service {
         self.tell();
     }
 
-    /// Cuts the connections to this member, of which there is one unless it has made more, so that what is under way on them ends.
+    /// Cuts the connections to this member, of which there is one unless it has made more, so that
+    /// what is under way on them ends.
     pub(crate) fn cut(&self, rank: u32) {
         let member = self.members()[rank as usize].service.origin();
         let all = self.worker.on_owner(|inside| {
             let endpoints = inside.endpoints.borrow();
-            let theirs =
-                endpoints.iter().flatten().filter(|endpoint| member.is_some() && endpoint.origin() == member.as_ref());
+            let theirs = endpoints
+                .iter()
+                .flatten()
+                .filter(|endpoint| member.is_some() && endpoint.origin() == member.as_ref());
             Ok(theirs.cloned().collect::<Vec<_>>())
         });
         for endpoint in all.unwrap_or_default() {
@@ -113,7 +124,13 @@ impl Service {
 
 /// Has such a failure to do with the other side?
 pub(crate) fn is_of_peer(status: Status) -> bool {
-    let peers = [Status::PEER_FAILED, Status::CLOSED, Status::TIMED_OUT, Status::UNSUPPORTED, Status::ENDPOINT_TIMEOUT];
+    let peers = [
+        Status::PEER_FAILED,
+        Status::CLOSED,
+        Status::TIMED_OUT,
+        Status::UNSUPPORTED,
+        Status::ENDPOINT_TIMEOUT,
+    ];
     peers.contains(&status) || status.or_peer_failed() == Status::PEER_FAILED
 }
 

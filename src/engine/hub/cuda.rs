@@ -1,15 +1,19 @@
-//! Hubs and GPUs: what streams still have to do to an envelope, the copies that a GPU makes, and the thread that notices their ends.
+//! Hubs and GPUs: what streams still have to do to an envelope, the copies that a GPU makes, and
+//! the thread that notices their ends.
 //!
-//! **Marks.** Who ends a lease with a stream leaves a mark on the envelope's memory: where the stream stood. Whoever writes there next waits for it, and so does
-//! whoever reads what was written. On a GPU that is done by streams: a lease shows the mark's event, a transfer's stream waits for it. The processor and the network
-//! cannot wait so: they get an envelope when its mark has been reached. Nobody's thread waits for a GPU.
+//! **Marks.** Who ends a lease with a stream leaves a mark on the envelope's memory: where the
+//! stream stood. Whoever writes there next waits for it, and so does whoever reads what was
+//! written. On a GPU that is done by streams: a lease shows the mark's event, a transfer's stream
+//! waits for it. The processor and the network cannot wait so: they get an envelope when its mark
+//! has been reached. Nobody's thread waits for a GPU.
 //!
-//! **The thread** of a hub with CUDA memory begins the copies from and to GPUs, on one stream for each direction, as a driver may make a caller wait
-//! who copies from memory that is not pinned; and asks about the marks and the copies that are under way. Nothing is called back by the driver: a
-//! stream that has failed calls nobody.
+//! **The thread** of a hub with CUDA memory begins the copies from and to GPUs, on one stream for
+//! each direction, as a driver may make a caller wait who copies from memory that is not pinned;
+//! and asks about the marks and the copies that are under way. Nothing is called back by the
+//! driver: a stream that has failed calls nobody.
 //!
-//! **Failures.** A copy that fails gives its target back, and its source stays what it was. The next lease that would have had the copy returns the error,
-//! and has it tried again.
+//! **Failures.** A copy that fails gives its target back, and its source stays what it was. The
+//! next lease that would have had the copy returns the error, and has it tried again.
 
 use crate::engine::base::lasting::lasting;
 use crate::engine::base::lockdep::{Condvar, Mutex};
@@ -156,15 +160,23 @@ pub(crate) struct Pump {
 impl Pump {
     fn start(context: &Arc<Context>, hub: Weak<Hub>) -> Result<Self> {
         THREADS_SINCE.get_or_init(|| {
-            // SAFETY: a function that does not unwind. Registered after UCX was loaded, it runs before that ends.
+            // SAFETY: a function that does not unwind. Registered after UCX was loaded, it runs
+            // before that ends.
             unsafe { libc::atexit(process_ends) };
             Generation::current()
         });
         let inbox = Inbox { jobs: Vec::new(), over: false, asked: 0, answered: 0 };
-        let shared = Arc::new(Shared { inbox: Mutex::new(inbox), bell: Condvar::new(), answer: Condvar::new() });
+        let shared = Arc::new(Shared {
+            inbox: Mutex::new(inbox),
+            bell: Condvar::new(),
+            answer: Condvar::new(),
+        });
         let theirs = shared.clone();
-        let run = move || Work { hub, shared: theirs, lanes: Vec::new(), under_way: Vec::new() }.run();
-        let started = runtime::with_signals_blocked(|| std::thread::Builder::new().name("ucxx_hub".into()).spawn(run));
+        let run =
+            move || Work { hub, shared: theirs, lanes: Vec::new(), under_way: Vec::new() }.run();
+        let started = runtime::with_signals_blocked(|| {
+            std::thread::Builder::new().name("ucxx_hub".into()).spawn(run)
+        });
         let thread = started.map_err(|cause| {
             Error::new(Status::NO_RESOURCE, format!("hub: no thread for what its GPUs do: {cause}"))
         })?;
@@ -222,12 +234,16 @@ struct Lane {
 
 impl Lane {
     fn new(from: MemoryKind, to: MemoryKind) -> Result<Self> {
-        let gpu = |kind: MemoryKind| (kind.memory_type == CUDA).then(|| cuda_driver::gpu(kind.device_id)).transpose();
+        let gpu = |kind: MemoryKind| {
+            (kind.memory_type == CUDA).then(|| cuda_driver::gpu(kind.device_id)).transpose()
+        };
         let (source, target) = (gpu(from)?, gpu(to)?);
         let Some(own) = source.as_ref().or(target.as_ref()) else {
             return Err(Error::invalid("neither side is a GPU"));
         };
-        let failed = |fault: Fault| fault.into_error(format_args!("a copy from {from} to {to} cannot begin"));
+        let failed = |fault: Fault| {
+            fault.into_error(format_args!("a copy from {from} to {to} cannot begin"))
+        };
         let stream = Stream::new(own).map_err(failed)?;
         Ok(Lane { from, to, stream, source, target })
     }
@@ -246,10 +262,15 @@ impl Work {
         let (mut nap, mut answered) = (SHORTEST, 0);
         loop {
             let mut inbox = self.shared.inbox.lock();
-            while inbox.jobs.is_empty() && self.under_way.is_empty() && inbox.asked == inbox.answered && !inbox.over {
+            while inbox.jobs.is_empty()
+                && self.under_way.is_empty()
+                && inbox.asked == inbox.answered
+                && !inbox.over
+            {
                 self.shared.bell.wait(&mut inbox);
             }
-            if inbox.jobs.is_empty() && !self.under_way.is_empty() && inbox.asked == inbox.answered {
+            if inbox.jobs.is_empty() && !self.under_way.is_empty() && inbox.asked == inbox.answered
+            {
                 self.shared.bell.wait_for(&mut inbox, nap);
             }
             // The hub outlives what is under way, so there is nothing left to do.
@@ -295,7 +316,8 @@ impl Work {
         let lane = &self.lanes[lane];
         let after = transfer.after.iter().flatten().map(|mark| &mark.event);
         transfer.from.copy_metadata(transfer.to);
-        // SAFETY: the transfer holds both envelopes, which the length does not exceed, until the event has been reached.
+        // SAFETY: the transfer holds both envelopes, which the length does not exceed, until the
+        // event has been reached.
         let copied = unsafe {
             lane.stream.copy(
                 (transfer.from.data, lane.source.as_deref().map_or(Side::Host, Side::Device)),
@@ -323,7 +345,9 @@ impl Work {
             let error = match (&job, answer) {
                 (_, Ok(())) => None,
                 (Job::Copy(transfer), Err(fault)) => Some(failed_copy(transfer, fault)),
-                (Job::Mark(..), Err(fault)) => Some(fault.into_error("a stream of the caller's has failed")),
+                (Job::Mark(..), Err(fault)) => {
+                    Some(fault.into_error("a stream of the caller's has failed"))
+                }
             };
             self.end(job, error);
         }
@@ -343,7 +367,8 @@ impl Work {
     }
 }
 
-/// Threads of hubs that let go of what may be the last of a hub, and with it of UCX; and the end of the process, as UCX's own destructors are not to run meanwhile.
+/// Threads of hubs that let go of what may be the last of a hub, and with it of UCX; and the end of
+/// the process, as UCX's own destructors are not to run meanwhile.
 struct Leaving {
     threads: usize,
     process_ends: bool,
@@ -354,7 +379,8 @@ static THREADS_SINCE: OnceLock<Generation> = OnceLock::new();
 static LEFT: Condvar = Condvar::new();
 
 lasting! {
-    /// This one is among them: what it frees has an end that is the user's code, which may end the process.
+    /// This one is among them: what it frees has an end that is the user's code, which may end the
+    /// process.
     static LEAVES: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -386,7 +412,10 @@ extern "C" fn process_ends() {
 }
 
 fn failed_copy(transfer: &Transfer, fault: Fault) -> Error {
-    fault.into_error(format_args!("a copy from {} to {} has failed", transfer.from_kind, transfer.to_kind))
+    fault.into_error(format_args!(
+        "a copy from {} to {} has failed",
+        transfer.from_kind, transfer.to_kind
+    ))
 }
 
 impl State {
@@ -403,7 +432,8 @@ impl State {
         self.woken |= DATA | ROOM;
     }
 
-    /// A lease ends with a mark: what was written has been when it is reached, and what is done by then.
+    /// A lease ends with a mark: what was written has been when it is reached, and what is done by
+    /// then.
     fn mark(&mut self, terms: &Terms, end: End, mark: &Arc<Mark>) -> u32 {
         let envelope = &mut self.envelopes[terms.envelope as usize];
         let fence = &mut envelope.block.fence;
@@ -429,7 +459,12 @@ impl State {
 
     /// May it be read by this one, whose place in the queue it has?
     #[cold]
-    pub(crate) fn check_written(&self, seeker: &Seeker, chunk: u32, envelope: u32) -> std::result::Result<(), Refusal> {
+    pub(crate) fn check_written(
+        &self,
+        seeker: &Seeker,
+        chunk: u32,
+        envelope: u32,
+    ) -> std::result::Result<(), Refusal> {
         let waits = !seeker.settled && self.pools[seeker.pool as usize].kind.memory_type == CUDA;
         match &self.envelopes[envelope as usize].block.fence.written {
             Some(mark) if !waits && mark.is_pending() => Err(Refusal::NotNow),
@@ -451,7 +486,8 @@ impl State {
         first != NONE && self.envelopes[first as usize].block.fence.is_settled()
     }
 
-    /// Puts an envelope that no stream uses any more in front of the free ones. False if there is none.
+    /// Puts an envelope that no stream uses any more in front of the free ones. False if there is
+    /// none.
     #[cold]
     pub(crate) fn find_settled(&mut self, pool: u32) -> bool {
         let first = self.pools[pool as usize].free;
@@ -482,7 +518,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Leaves a mark where the stream is, and ends the lease that has this number. `end` looks whether it may, and ends it the second time, which is told by the mark.
+    /// Leaves a mark where the stream is, and ends the lease that has this number. `end` looks
+    /// whether it may, and ends it the second time, which is told by the mark.
     #[cold]
     pub(crate) fn end_with_stream(
         &self,
@@ -492,7 +529,10 @@ impl Hub {
         finish: impl FnOnce(crate::engine::base::spin_lock::Held<'_, State>, End) -> Retired,
     ) -> Result<Retired> {
         let Some(pump) = self.pump.get() else {
-            return Err(Error::new(Status::NO_DEVICE, "stream: the hub has no CUDA memory; NULL is all there can be"));
+            return Err(Error::new(
+                Status::NO_DEVICE,
+                "stream: the hub has no CUDA memory; NULL is all there can be",
+            ));
         };
         let gpu = cuda_driver::gpu_of(stream)?;
         let one_by_one = pump.marking.lock();
@@ -510,9 +550,11 @@ impl Hub {
         let terms = state.terms[number as usize];
         let kept = state.mark(&terms, end, &mark);
         pump.shared.give(Job::Mark(mark, kept));
-        // Before the lease ends: that may call the user back, who may end another one with a stream.
+        // Before the lease ends: that may call the user back, who may end another one with a
+        // stream.
         drop(one_by_one);
-        // The thread may have seen the mark's end, and let go of the hub, before this one has left it.
+        // The thread may have seen the mark's end, and let go of the hub, before this one has left
+        // it.
         let inside = self.me.upgrade();
         let mut retired = finish(state, end);
         retired.keep(inside);

@@ -21,20 +21,23 @@ use std::sync::Arc;
 /// Leases that are made at a time.
 const PIECE: usize = 32;
 
-/// A lease in the caller's hands: a slot of the hub's, used again for other leases after its end. One thread at a time uses it; the cells are atomic
-/// so that a mistake of the caller's is an error and not more. What every call touches is one cache line.
+/// A lease in the caller's hands: a slot of the hub's, used again for other leases after its end.
+/// One thread at a time uses it; the cells are atomic so that a mistake of the caller's is an error
+/// and not more. What every call touches is one cache line.
 #[repr(C, align(64))]
 pub struct Lease {
     hub: *const Hub,
     number: u32,
-    /// 0: nobody has it. `IN_TABLES`: the tables say who has. Else who has, and `taken` which of the chunks that were taken it is: see `hub::lockfree::mode`.
+    /// 0: nobody has it. `IN_TABLES`: the tables say who has. Else who has, and `taken` which of
+    /// the chunks that were taken it is: see `hub::lockfree::mode`.
     pub(crate) tenure: AtomicU64,
     pub(crate) taken: AtomicU64,
     pub(crate) length: AtomicU64,
     data: AtomicPtr<u8>,
     metadata: AtomicPtr<u8>,
     memory_type: AtomicU64,
-    /// Kept for the holder, who may have a stream wait for it; null where there is nothing to wait for.
+    /// Kept for the holder, who may have a stream wait for it; null where there is nothing to wait
+    /// for.
     ready: AtomicPtr<Mark>,
     /// Of the operation that has the lease, if it is one that has it; touched by that alone.
     pub(crate) message: UnsafeCell<Message>,
@@ -113,7 +116,8 @@ impl Lease {
         })
     }
 
-    /// Ends the lease in a plain hub, by a commit of so many bytes or a release, if that can be done at the first look; false says nothing yet.
+    /// Ends the lease in a plain hub, by a commit of so many bytes or a release, if that can be
+    /// done at the first look; false says nothing yet.
     #[inline(always)]
     pub fn end_at_once(&self, length: Option<u64>) -> bool {
         self.tenure.load(Ordering::Relaxed) != 0 && {
@@ -199,7 +203,12 @@ impl Lease {
 
     /// As the others, when the stream has done what it has to do so far.
     #[cold]
-    fn end_after(&self, hub: &Hub, stream: *mut c_void, how: impl Fn(&State) -> Result<End>) -> Result<Retired> {
+    fn end_after(
+        &self,
+        hub: &Hub,
+        stream: *mut c_void,
+        how: impl Fn(&State) -> Result<End>,
+    ) -> Result<Retired> {
         let check = |state: &State| {
             let Some(role) = state.terms[self.number as usize].role else { return Err(ended()) };
             let end = how(state)?;
@@ -219,7 +228,8 @@ impl Lease {
         }
         state.end(self.number, end);
         // Of those that end otherwise no hub is plain that has many.
-        state.plain.calm = state.plain.calm.saturating_add(u32::from(matches!(end, End::Commit(_))));
+        state.plain.calm =
+            state.plain.calm.saturating_add(u32::from(matches!(end, End::Commit(_))));
         hub.leave(state)
     }
 
@@ -247,9 +257,13 @@ impl Lease {
         }
         // In the order of their addresses, as everybody who locks several.
         let self_first = std::ptr::from_ref(here) < std::ptr::from_ref(there);
-        let (mut first, mut second) =
-            if self_first { (here.state.lock(), there.state.lock()) } else { (there.state.lock(), here.state.lock()) };
-        let (mine, theirs) = if self_first { (&mut *first, &mut *second) } else { (&mut *second, &mut *first) };
+        let (mut first, mut second) = if self_first {
+            (here.state.lock(), there.state.lock())
+        } else {
+            (there.state.lock(), here.state.lock())
+        };
+        let (mine, theirs) =
+            if self_first { (&mut *first, &mut *second) } else { (&mut *second, &mut *first) };
         let (a, b) = (self.exchanged(mine, "a")?, other.exchanged(theirs, "b")?);
         check_same(kind_of(mine, a), kind_of(theirs, b))?;
         let (one, two) = (&mut mine.envelopes[a as usize], &mut theirs.envelopes[b as usize]);
@@ -276,7 +290,10 @@ impl Lease {
         let refused = |(status, why)| Error::new(status, format!("{argument}: {why}"));
         let number = state.exchanged(self.number).map_err(refused)?;
         if state.envelopes[number as usize].block.is_wrapped() {
-            return Err(Error::new(Status::UNSUPPORTED, format!("{argument}: is a buffer of the caller's")));
+            return Err(Error::new(
+                Status::UNSUPPORTED,
+                format!("{argument}: is a buffer of the caller's"),
+            ));
         }
         Ok(number)
     }
@@ -372,7 +389,9 @@ impl Hub {
 
     fn make_handles(&self, state: &mut State) {
         let first = state.handles.len() * PIECE;
-        state.handles.push((first..first + PIECE).map(|number| Lease::new(self, number as u32)).collect());
+        state
+            .handles
+            .push((first..first + PIECE).map(|number| Lease::new(self, number as u32)).collect());
     }
 }
 

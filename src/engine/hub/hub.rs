@@ -1,29 +1,40 @@
-//! Hubs: chunks of data that go from those who produce to those who consume, and lie in envelopes on several devices on their way.
+//! Hubs: chunks of data that go from those who produce to those who consume, and lie in envelopes
+//! on several devices on their way.
 //!
-//! **Who owns what.** The hub owns its envelopes: memory of one size, in a pool for each kind of memory. An envelope is free; or leased to a producer;
-//! or the target of a transfer; or a replica of a chunk; or trashed, which is what a replica is that has gone from its chunk while somebody
-//! still looks at it. Whoever holds a lease may touch the memory, and so may a transfer; nobody else does. A chunk has at least one replica, and at
-//! most one of each kind, so there are never more chunks than envelopes: their tables are made when envelopes are added. Handles of leases are slots that are
-//! used again. Nothing is allocated but for more of either than there have been so far.
+//! **Who owns what.** The hub owns its envelopes: memory of one size, in a pool for each kind of
+//! memory. An envelope is free; or leased to a producer; or the target of a transfer; or a replica
+//! of a chunk; or trashed, which is what a replica is that has gone from its chunk while somebody
+//! still looks at it. Whoever holds a lease may touch the memory, and so may a transfer; nobody
+//! else does. A chunk has at least one replica, and at most one of each kind, so there are never
+//! more chunks than envelopes: their tables are made when envelopes are added. Handles of leases
+//! are slots that are used again. Nothing is allocated but for more of either than there have been
+//! so far.
 //!
-//! **What publishes what.** All of that is tables of numbers (`hub::state`) behind one lock (`base::spin_lock`), which is held for as long as it takes to
-//! move some indices, and publishes the memory along with them: what a producer wrote before its commit is what a consumer reads
-//! after its lease. Copies and callbacks are done without the lock, by the thread whose call made them possible
-//! (`hub::wait`). A hub has a thread of its own only for what GPUs do (`hub::cuda`).
+//! **What publishes what.** All of that is tables of numbers (`hub::state`) behind one lock
+//! (`base::spin_lock`), which is held for as long as it takes to move some indices, and publishes
+//! the memory along with them: what a producer wrote before its commit is what a consumer reads
+//! after its lease. Copies and callbacks are done without the lock, by the thread whose call made
+//! them possible (`hub::wait`). A hub has a thread of its own only for what GPUs do (`hub::cuda`).
 //!
-//! A hub that is two queues and nothing else, with envelopes that stay in a core's cache, goes without the lock: see `hub::lockfree::mode`. Whoever takes the lock puts everything back into
+//! A hub that is two queues and nothing else, with envelopes that stay in a core's cache, goes
+//! without the lock: see `hub::lockfree::mode`. Whoever takes the lock puts everything back into
 //! the tables, so that nothing else has to know of it.
 //!
-//! **What happens to a chunk.** A commit appends it. While it is in the queue, it is copied to where it is going to be read (`hub::transfer`): a transfer
-//! pins its source and its target, and notes the version of the chunk. A consumer takes it: it stays in the queue, not to be had by its competitors. An
-//! abort makes it what it was, the oldest that they can have. A commit lets it go when all have had it who are to, of those that compete one. Its replicas
-//! are then free, or trashed until the last that looks at them has done so. A change moves the version on and trashes the other replicas;
-//! what a transfer has copied of an older version is dropped. A pop takes the chunk away from all.
+//! **What happens to a chunk.** A commit appends it. While it is in the queue, it is copied to
+//! where it is going to be read (`hub::transfer`): a transfer pins its source and its target, and
+//! notes the version of the chunk. A consumer takes it: it stays in the queue, not to be had by its
+//! competitors. An abort makes it what it was, the oldest that they can have. A commit lets it go
+//! when all have had it who are to, of those that compete one. Its replicas are then free, or
+//! trashed until the last that looks at them has done so. A change moves the version on and trashes
+//! the other replicas; what a transfer has copied of an older version is dropped. A pop takes the
+//! chunk away from all.
 //!
-//! **Limits.** A producer's lease keeps its place in the queue, in chunks and in bytes, so the limits hold whatever is committed.
+//! **Limits.** A producer's lease keeps its place in the queue, in chunks and in bytes, so the
+//! limits hold whatever is committed.
 //!
-//! **The end.** Close refuses producers; readers get what is left, what is being produced, and what is given back, and then CLOSED. A destroyed hub
-//! refuses everything at once. What is leased stays where it is until its lease has ended, and so does the hub's memory.
+//! **The end.** Close refuses producers; readers get what is left, what is being produced, and what
+//! is given back, and then CLOSED. A destroyed hub refuses everything at once. What is leased stays
+//! where it is until its lease has ended, and so does the hub's memory.
 
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::spin_lock::Held;
@@ -51,7 +62,8 @@ use std::sync::{Arc, OnceLock, Weak};
 /// Envelopes in one hub.
 const MOST_ENVELOPES: usize = 1 << 24;
 /// After the end of the links of a dataflow strategy.
-const NOBODY: &str = "hub: all links of the dataflow strategy have been destroyed: none that reads can be served";
+const NOBODY: &str =
+    "hub: all links of the dataflow strategy have been destroyed: none that reads can be served";
 /// More bytes than any address space holds.
 const LARGEST: u64 = 1 << 47;
 
@@ -112,8 +124,13 @@ impl Hub {
             }
         }
         let depth = if params.transfers_in_flight == 0 { 2 } else { params.transfers_in_flight };
-        let state =
-            State::new(size, limit(params.max_queue_chunks), limit(params.max_queue_bytes), params.retain, depth);
+        let state = State::new(
+            size,
+            limit(params.max_queue_chunks),
+            limit(params.max_queue_bytes),
+            params.retain,
+            depth,
+        );
         let hub = Arc::new_cyclic(|me| Hub {
             generation: context.generation,
             size,
@@ -150,13 +167,17 @@ impl Hub {
         // Before memory is made that would be refused.
         self.check_room(kind, count)?;
         self.start_pump(kind)?;
-        self.add(kind, Block::make(&self.context, kind, self.size as usize, count, self.worker.is_some())?)
+        self.add(
+            kind,
+            Block::make(&self.context, kind, self.size as usize, count, self.worker.is_some())?,
+        )
     }
 
     /// Memory of the caller's as an envelope.
     ///
     /// # Safety
-    /// As many bytes as an envelope has, of this kind, which nobody else uses until `deallocate` is called, or the hub and its leases are gone.
+    /// As many bytes as an envelope has, of this kind, which nobody else uses until `deallocate` is
+    /// called, or the hub and its leases are gone.
     pub unsafe fn add_buffer(
         &self,
         kind: MemoryKind,
@@ -167,7 +188,10 @@ impl Hub {
         self.check_fork()?;
         kind.check()?;
         if (data as u64).checked_add(self.size).is_none() {
-            return Err(Error::invalid(format!("data: there are no {} bytes at {data:p}", self.size)));
+            return Err(Error::invalid(format!(
+                "data: there are no {} bytes at {data:p}",
+                self.size
+            )));
         }
         kind.check_buffer(data)?;
         self.start_pump(kind)?;
@@ -182,7 +206,9 @@ impl Hub {
         let pool = if fits { state.pool(kind) } else { None };
         drop(state);
         if !fits {
-            let text = format!("count: with {count} envelopes more the hub would have over {MOST_ENVELOPES}");
+            let text = format!(
+                "count: with {count} envelopes more the hub would have over {MOST_ENVELOPES}"
+            );
             return Err(Error::new(Status::EXCEEDS_LIMIT, text));
         }
         if pool.is_none() {
@@ -231,7 +257,9 @@ impl Hub {
                 return Err(Error::invalid(format!("links[{place}]: is of another hub")));
             }
             if link.seeker.role == Role::Produce {
-                return Err(Error::invalid(format!("links[{place}]: produces; chunks go to those that read")));
+                return Err(Error::invalid(format!(
+                    "links[{place}]: produces; chunks go to those that read"
+                )));
             }
         }
         Ok(())
@@ -251,7 +279,9 @@ impl Hub {
     pub fn validate(&self) -> Result<()> {
         self.check_fork()?;
         let state = self.state.lock();
-        let served = |number: usize| state.links[number].role == Role::Produce || state.is_served(number as u32);
+        let served = |number: usize| {
+            state.links[number].role == Role::Produce || state.is_served(number as u32)
+        };
         let hungry = (0..state.links.len()).find(|number| {
             let link = &state.links[*number];
             link.alive && served(*number) && state.pools[link.pool as usize].total == 0
@@ -275,12 +305,20 @@ impl Hub {
         Err(Error::new(Status::STARVED, text))
     }
 
-    /// For a call of the hub's own. STARVED where it knows no such memory, and so has no envelope there.
+    /// For a call of the hub's own. STARVED where it knows no such memory, and so has no envelope
+    /// there.
     fn seeker(&self, role: Role, kind: MemoryKind) -> Result<Seeker> {
         self.check_fork()?;
         kind.check()?;
         let pool = self.state.lock().pool_of(kind);
-        let seeker = |pool| Seeker { role, pool, unit: COMPETING, link: NONE, autocommit: false, settled: false };
+        let seeker = |pool| Seeker {
+            role,
+            pool,
+            unit: COMPETING,
+            link: NONE,
+            autocommit: false,
+            settled: false,
+        };
         match pool {
             Some(pool) => Ok(seeker(pool)),
             None => Err(Error::new(Status::STARVED, starved(role, None, kind, 1))),
@@ -387,14 +425,17 @@ impl Hub {
             std::mem::forget(self);
             return;
         }
-        // What streams have done by now does not keep the hub: then it ends here, and not on its thread, perhaps beside the end of the process.
+        // What streams have done by now does not keep the hub: then it ends here, and not on its
+        // thread, perhaps beside the end of the process.
         if let Some(pump) = self.pump.get() {
             pump.settle();
         }
         let mut state = self.state.lock();
         (state.closed, state.destroyed) = (true, true);
-        let streams: Vec<_> = state.links.iter().filter_map(|link| link.watch.stream.clone()).collect();
-        // Whoever is inside it on behalf of a lease that has ended may have nothing else that keeps it.
+        let streams: Vec<_> =
+            state.links.iter().filter_map(|link| link.watch.stream.clone()).collect();
+        // Whoever is inside it on behalf of a lease that has ended may have nothing else that keeps
+        // it.
         if state.leases > 0 || state.copies > 0 || state.calls > 0 {
             state.kept = Some(self.clone());
         }

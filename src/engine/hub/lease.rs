@@ -1,8 +1,10 @@
 //! Leases: who gets which envelope, and what becomes of it.
 //!
-//! A consumer is served with the oldest chunk that it neither holds nor has had; those that compete count as one. Peeking and modifying links
-//! are served with the top chunk, the oldest of all. A replica is read by any number at a time, or changed by any number; a chunk that is changed
-//! is not consumed meanwhile, and the other way round. What is read elsewhere while a chunk is changed is what it was before.
+//! A consumer is served with the oldest chunk that it neither holds nor has had; those that compete
+//! count as one. Peeking and modifying links are served with the top chunk, the oldest of all. A
+//! replica is read by any number at a time, or changed by any number; a chunk that is changed is
+//! not consumed meanwhile, and the other way round. What is read elsewhere while a chunk is changed
+//! is what it was before.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::Status;
@@ -72,9 +74,11 @@ pub(crate) enum Refusal {
     Joined,
     /// There could be one only with so many more envelopes in this pool.
     Starved { pool: u32, missing: u32 },
-    /// The top chunk cannot come to this pool, as all its envelopes are younger ones' (`hub::starvation`).
+    /// The top chunk cannot come to this pool, as all its envelopes are younger ones'
+    /// (`hub::starvation`).
     Stuck { pool: u32 },
-    /// The chunk could not be copied to this pool; NONE: the stream that was to write it has failed.
+    /// The chunk could not be copied to this pool; NONE: the stream that was to write it has
+    /// failed.
     Failed { pool: u32, chunk: u32 },
 }
 
@@ -111,7 +115,8 @@ impl State {
         if pool.total == 0 {
             return Err(Refusal::Starved { pool: seeker.pool, missing: 1 });
         }
-        let redundant = |state: &Self| state.redundant(seeker.pool, u64::MAX, seeker.settled).is_some();
+        let redundant =
+            |state: &Self| state.redundant(seeker.pool, u64::MAX, seeker.settled).is_some();
         if !self.has_room() || (pool.free == NONE && !redundant(self)) {
             return Err(Refusal::NotNow);
         }
@@ -162,7 +167,11 @@ impl State {
         let in_use = match seeker.role {
             Role::Peek => envelope.modifiers > 0,
             // Other modifiers, on this replica, are no hindrance.
-            _ => envelope.modifiers < chunk.modifiers || envelope.leases > envelope.modifiers || envelope.copies > 0,
+            _ => {
+                envelope.modifiers < chunk.modifiers
+                    || envelope.leases > envelope.modifiers
+                    || envelope.copies > 0
+            }
         };
         if in_use {
             return Err(Refusal::NotNow);
@@ -221,9 +230,10 @@ impl State {
     #[cold]
     fn nothing(&self, seeker: &Seeker) -> Refusal {
         let mut comes = !self.closed || self.reserved > 0;
-        // What a broadcast consumer has not had, and is not free, it holds itself, which is its own to know. Of those that compete another one may give back
-        // what it holds.
-        let mut place = if seeker.role == Role::Consume && seeker.unit == COMPETING { self.head } else { NONE };
+        // What a broadcast consumer has not had, and is not free, it holds itself, which is its own
+        // to know. Of those that compete another one may give back what it holds.
+        let mut place =
+            if seeker.role == Role::Consume && seeker.unit == COMPETING { self.head } else { NONE };
         while !comes && place != NONE {
             let chunk = &self.chunks[place as usize];
             comes = chunk.passed & seeker.unit == 0 && chunk.holder != seeker.link;
@@ -258,8 +268,9 @@ impl State {
         number
     }
 
-    /// A number for a lease of this envelope: the envelope's own, if no other lease has that, as it is what a lane goes by that may be opened before the lease ends
-    /// (`hub::lockfree::mode`). Then it stays in the list of those that are free, until it is found there.
+    /// A number for a lease of this envelope: the envelope's own, if no other lease has that, as it
+    /// is what a lane goes by that may be opened before the lease ends (`hub::lockfree::mode`).
+    /// Then it stays in the list of those that are free, until it is found there.
     #[inline(always)]
     fn free_number(&mut self, envelope: u32) -> u32 {
         match self.terms.get(envelope as usize) {
@@ -298,10 +309,14 @@ impl State {
     fn take_room(&mut self, seeker: &Seeker) -> u32 {
         let pool = seeker.pool;
         // What has been looked for is in front of the free ones, or is a replica's.
-        if self.pools[pool as usize].free == NONE || (seeker.settled && self.marked && !self.is_front_settled(pool)) {
+        if self.pools[pool as usize].free == NONE
+            || (seeker.settled && self.marked && !self.is_front_settled(pool))
+        {
             self.reclaim(pool, u64::MAX, seeker.settled);
         }
-        let number = self.take_free(pool, Stage::Producing).expect("looked for a moment ago, under the same lock");
+        let number = self
+            .take_free(pool, Stage::Producing)
+            .expect("looked for a moment ago, under the same lock");
         self.reserved += 1;
         let envelope = &mut self.envelopes[number as usize];
         envelope.length = UNSET;
@@ -313,7 +328,8 @@ impl State {
 
     #[inline(always)]
     fn take_chunk(&mut self, seeker: &Seeker, place: u32, number: u32) -> (u32, u64) {
-        let (chunk, envelope) = (&mut self.chunks[place as usize], &mut self.envelopes[number as usize]);
+        let (chunk, envelope) =
+            (&mut self.chunks[place as usize], &mut self.envelopes[number as usize]);
         self.stats.leased_envelopes += u64::from(envelope.leases == 0);
         envelope.leases += 1;
         chunk.leases += 1;
@@ -352,8 +368,16 @@ impl State {
         }
     }
 
-    /// A lease of this number, of a competing consumer's or a producer's envelope of the same number; `relink_terms` has to follow.
-    pub(crate) fn occupy_terms(&mut self, number: u32, role: Role, autocommit: bool, chunk: (u32, u64), link: u32) {
+    /// A lease of this number, of a competing consumer's or a producer's envelope of the same
+    /// number; `relink_terms` has to follow.
+    pub(crate) fn occupy_terms(
+        &mut self,
+        number: u32,
+        role: Role,
+        autocommit: bool,
+        chunk: (u32, u64),
+        link: u32,
+    ) {
         let terms = &mut self.terms[number as usize];
         (terms.role, terms.autocommit, terms.envelope) = (Some(role), autocommit, number);
         ((terms.chunk, terms.order), terms.unit, terms.link) = (chunk, COMPETING, link);
@@ -384,10 +408,15 @@ impl State {
         self.free_terms_of(number);
         self.leases -= 1;
         if terms.link != NONE {
-            if end == End::Abort || (end != End::Undo && matches!(role, Role::Peek | Role::Modify)) {
-                // It knows what it has changed itself, and nothing that others have changed meanwhile.
+            if end == End::Abort || (end != End::Undo && matches!(role, Role::Peek | Role::Modify))
+            {
+                // It knows what it has changed itself, and nothing that others have changed
+                // meanwhile.
                 let changed = u64::from(role == Role::Modify && end != End::Abort);
-                self.given_back(terms.link, Sight { order: terms.order, changes: terms.since + changed });
+                self.given_back(
+                    terms.link,
+                    Sight { order: terms.order, changes: terms.since + changed },
+                );
             }
             self.links[terms.link as usize].leases -= 1;
             if !self.links[terms.link as usize].alive {
@@ -443,7 +472,8 @@ impl State {
         chunk.consumers -= 1;
         chunk.taken &= !terms.unit;
         let mut was_hidden = false;
-        // Of those that hold it only the one that competes can have swapped it away. Others may go on after the end of their link.
+        // Of those that hold it only the one that competes can have swapped it away. Others may go
+        // on after the end of their link.
         if terms.unit == COMPETING {
             was_hidden = std::mem::replace(&mut chunk.hidden, false);
             chunk.holder = NONE;
@@ -451,7 +481,8 @@ impl State {
         let order = chunk.order;
         if matches!(end, End::Commit(_)) {
             chunk.passed |= terms.unit;
-            // What it was has been swapped away: a consumer that has come since has nothing to read.
+            // What it was has been swapped away: a consumer that has come since has nothing to
+            // read.
             if was_hidden || self.is_done(place) {
                 self.remove(place);
             } else if self.retain == Retain::UntilCopied {
@@ -484,7 +515,8 @@ impl State {
         if end != End::Abort {
             return;
         }
-        // It may have been written to. Other replicas are what the chunk was; without them it is what was written, or what a swap has brought.
+        // It may have been written to. Other replicas are what the chunk was; without them it is
+        // what was written, or what a swap has brought.
         if !changed && chunk.replicas.count_ones() > 1 {
             self.detach(replica);
             return;
@@ -495,7 +527,8 @@ impl State {
 
     /// The other replicas are not what the chunk is.
     fn keep_only(&mut self, place: u32, kept: u32) {
-        let others = self.chunks[place as usize].replicas & !(1 << self.envelopes[kept as usize].pool);
+        let others =
+            self.chunks[place as usize].replicas & !(1 << self.envelopes[kept as usize].pool);
         for pool in bits(others) {
             self.detach(self.replica(place, pool));
         }
@@ -517,7 +550,10 @@ impl State {
                 // Of what an earlier swap has brought nobody is to read anything.
                 let is_replica = envelope.stage == Stage::Ready;
                 if others_come && is_replica && chunk.replicas.count_ones() == 1 {
-                    return Err((Status::BUSY, "other consumers are still to read the chunk there"));
+                    return Err((
+                        Status::BUSY,
+                        "other consumers are still to read the chunk there",
+                    ));
                 }
             }
             _ => {}
@@ -538,7 +574,8 @@ impl State {
         self.hide(other);
     }
 
-    /// A swap has changed what is in the envelope of a lease. A consumer's replica is nobody else's as long as it holds the chunk.
+    /// A swap has changed what is in the envelope of a lease. A consumer's replica is nobody else's
+    /// as long as it holds the chunk.
     pub(crate) fn hide(&mut self, number: u32) {
         let terms = self.terms[number as usize];
         let length = &mut self.envelopes[terms.envelope as usize].length;
@@ -547,7 +584,10 @@ impl State {
             *length = self.size;
         }
         let is_replica = self.envelopes[terms.envelope as usize].stage == Stage::Ready;
-        if terms.role != Some(Role::Consume) || !is_replica || !self.is_there(terms.chunk, terms.order) {
+        if terms.role != Some(Role::Consume)
+            || !is_replica
+            || !self.is_there(terms.chunk, terms.order)
+        {
             return;
         }
         let chunk = &mut self.chunks[terms.chunk as usize];

@@ -1,4 +1,5 @@
-//! Leases through several links, all at once or none: so that those who need several cannot keep each other waiting with half of it in hand.
+//! Leases through several links, all at once or none: so that those who need several cannot keep
+//! each other waiting with half of it in hand.
 
 use crate::engine::base::clock;
 use crate::engine::base::spin_lock::Held;
@@ -20,10 +21,12 @@ use std::time::Duration;
 /// Links in one call: what is known of them is on the stack.
 pub const MOST_LINKS: usize = 64;
 
-/// Who has several workers to progress, or waits for hubs that have not got the worker that it progresses, looks at the others so often, in nanoseconds.
+/// Who has several workers to progress, or waits for hubs that have not got the worker that it
+/// progresses, looks at the others so often, in nanoseconds.
 const NAP: u64 = 1_000_000;
 
-/// The hubs of the links, each once, in the order of their addresses: whoever locks several does so in this order.
+/// The hubs of the links, each once, in the order of their addresses: whoever locks several does so
+/// in this order.
 struct Hubs<'a> {
     hubs: [Option<&'a Hub>; MOST_LINKS],
     count: usize,
@@ -38,7 +41,9 @@ impl<'a> Hubs<'a> {
             let hub: &Hub = &link.hub;
             let place = all.hubs[..all.count]
                 .iter()
-                .position(|other| other.is_some_and(|other| std::ptr::from_ref(other) >= std::ptr::from_ref(hub)))
+                .position(|other| {
+                    other.is_some_and(|other| std::ptr::from_ref(other) >= std::ptr::from_ref(hub))
+                })
                 .unwrap_or(all.count);
             if !all.hubs[place].is_some_and(|other| std::ptr::eq(other, hub)) {
                 all.hubs[place..=all.count].rotate_right(1);
@@ -68,14 +73,20 @@ impl<'a> Hubs<'a> {
 
     fn unlock(&self, guards: Guards<'a>) {
         let mut distant = [false; MOST_LINKS];
-        for ((guard, hub), distant) in guards.into_iter().flatten().zip(self.iter()).zip(&mut distant) {
+        for ((guard, hub), distant) in
+            guards.into_iter().flatten().zip(self.iter()).zip(&mut distant)
+        {
             *distant = hub.unlock_one(guard);
         }
-        self.iter().zip(distant).filter(|(_, distant)| *distant).for_each(|(hub, _)| hub.wake_distant());
+        self.iter()
+            .zip(distant)
+            .filter(|(_, distant)| *distant)
+            .for_each(|(hub, _)| hub.wake_distant());
         self.iter().for_each(Hub::go_on);
     }
 
-    /// Tries whenever one of the hubs has changed. A worker whose progress is manual, and this thread's to make, it progresses meanwhile; several in turn.
+    /// Tries whenever one of the hubs has changed. A worker whose progress is manual, and this
+    /// thread's to make, it progresses meanwhile; several in turn.
     fn wait(&self, attempt: &dyn Fn() -> bool, deadline: u64) {
         let over = Cell::new(false);
         let attempt = || {
@@ -93,7 +104,9 @@ impl<'a> Hubs<'a> {
                     DISTANT.sleep_until(&|| attempt() || driven().next().is_some(), deadline);
                 }
                 Some(worker) => {
-                    let is_own = |hub: &Hub| hub.worker.as_deref().is_some_and(|own| std::ptr::eq(own, worker));
+                    let is_own = |hub: &Hub| {
+                        hub.worker.as_deref().is_some_and(|own| std::ptr::eq(own, worker))
+                    };
                     // A change of another hub does not wake who sleeps on this worker's descriptor.
                     let until = if self.iter().all(is_own) { deadline } else { nap };
                     DISTANT.look_or(&attempt, |moved| {
@@ -153,7 +166,9 @@ pub fn lease_many(links: &[&Link], timeout_ns: u64, leases: &mut [*const Lease])
     match outcome.take() {
         None => Ok(false),
         Some(Ok(())) => Ok(true),
-        Some(Err(Refused::Link(index, refusal))) => Err(links[index].hub.refused(&links[index].seeker, refusal)),
+        Some(Err(Refused::Link(index, refusal))) => {
+            Err(links[index].hub.refused(&links[index].seeker, refusal))
+        }
         Some(Err(Refused::Call(never))) => Err(never.error(links)),
     }
 }
@@ -166,7 +181,11 @@ enum Refused {
     Call(Never),
 }
 
-fn try_all(hubs: &Hubs<'_>, links: &[&Link], places: &mut [*const Lease]) -> std::result::Result<(), Refused> {
+fn try_all(
+    hubs: &Hubs<'_>,
+    links: &[&Link],
+    places: &mut [*const Lease],
+) -> std::result::Result<(), Refused> {
     let mut guards = hubs.lock();
     let mut numbers = [0; MOST_LINKS];
     let (mut taken, mut answer) = (0, Ok(()));
@@ -220,7 +239,8 @@ fn try_all(hubs: &Hubs<'_>, links: &[&Link], places: &mut [*const Lease]) -> std
         }
     }
     if let Err(Refused::Link(_, Refusal::NotNow | Refusal::Starved { .. })) = answer {
-        // Each may be served later, and all at once never: or one never, and then it is told how much all of them lack.
+        // Each may be served later, and all at once never: or one never, and then it is told how
+        // much all of them lack.
         let whole = hubs.iter().find_map(|hub| never(hubs.state(&mut guards, hub)?, hub, links));
         answer = whole.map_or(answer, |never| Err(Refused::Call(never)));
     }

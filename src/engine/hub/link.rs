@@ -41,7 +41,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// One of this role, at envelopes of this kind. The caller has its handle before it is called back.
+    /// One of this role, at envelopes of this kind. The caller has its handle before it is called
+    /// back.
     pub fn make(
         hub: &Arc<Hub>,
         role: Role,
@@ -62,22 +63,41 @@ impl Link {
         };
         let Some(unit) = new_unit(&mut state, role, params.broadcast) else {
             drop(state);
-            let text = format!("broadcast: the hub has {} broadcast consumers, and can have no more", u64::BITS - 1);
+            let text = format!(
+                "broadcast: the hub has {} broadcast consumers, and can have no more",
+                u64::BITS - 1
+            );
             return too_many(text);
         };
-        let unused = |link: &state::Link| !link.alive && link.leases == 0 && link.watch.calling == 0;
+        let unused =
+            |link: &state::Link| !link.alive && link.leases == 0 && link.watch.calling == 0;
         let number = state.links.iter().position(unused).unwrap_or(state.links.len());
         let autocommit = params.autocommit && role != Role::Peek;
         let seeker = Seeker { role, pool, unit, link: number as u32, autocommit, settled: false };
-        let handle =
-            Box::into_raw(Box::new(Link { hub: hub.clone(), seeker, tenure: tenure(&seeker), event: OnceLock::new() }));
+        let handle = Box::into_raw(Box::new(Link {
+            hub: hub.clone(),
+            seeker,
+            tenure: tenure(&seeker),
+            event: OnceLock::new(),
+        }));
         let mut watch = Watch::default();
         if let Some(function) = params.on_ready {
-            watch.callback = Some(Callback { function, arg: params.on_ready_arg, link: handle.cast() });
+            watch.callback =
+                Some(Callback { function, arg: params.on_ready_arg, link: handle.cast() });
             state.watched += 1;
         }
         let (alive, in_flow, leases, handle_number) = (true, false, 0, handle as usize);
-        let link = state::Link { alive, role, pool, unit, autocommit, in_flow, leases, watch, handle: handle_number };
+        let link = state::Link {
+            alive,
+            role,
+            pool,
+            unit,
+            autocommit,
+            in_flow,
+            leases,
+            watch,
+            handle: handle_number,
+        };
         if number == state.links.len() {
             state.links.push(link);
         } else {
@@ -144,14 +164,18 @@ impl Link {
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if fd < 0 {
             let cause = std::io::Error::last_os_error();
-            return Err(Error::new(Status::IO_ERROR, format!("link: no descriptor to wait on: {cause}")));
+            return Err(Error::new(
+                Status::IO_ERROR,
+                format!("link: no descriptor to wait on: {cause}"),
+            ));
         }
         // SAFETY: just opened, nobody else's.
         let made = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(self.event.get_or_init(|| Arc::new(made)))
     }
 
-    /// Asks that the descriptor become readable when a lease can be had. False when one can be had now.
+    /// Asks that the descriptor become readable when a lease can be had. False when one can be had
+    /// now.
     pub fn arm(&self) -> Result<bool> {
         let event = self.event()?;
         silence(event);
@@ -208,7 +232,8 @@ unsafe impl Sync for Link {}
 #[cold]
 pub(crate) fn too_many_kinds(kind: MemoryKind) -> String {
     format!(
-        "kind: the hub has envelopes or links on {MOST_POOLS} kinds of memory, and can have no more: {kind} is another"
+        "kind: the hub has envelopes or links on {MOST_POOLS} kinds of memory, and can have no \
+        more: {kind} is another"
     )
 }
 
@@ -235,7 +260,12 @@ pub(crate) fn new_unit(state: &mut State, role: Role, broadcast: bool) -> Option
 impl Hub {
     /// An envelope for a link, or for a call of the hub's own.
     #[inline(never)]
-    pub(crate) fn lease(&self, seeker: &Seeker, side: usize, timeout_ns: u64) -> Result<Option<*const Lease>> {
+    pub(crate) fn lease(
+        &self,
+        seeker: &Seeker,
+        side: usize,
+        timeout_ns: u64,
+    ) -> Result<Option<*const Lease>> {
         if let Ok(answer) = self.lease_plainly(tenure(seeker), timeout_ns) {
             return Ok(answer);
         }
@@ -249,7 +279,9 @@ impl Hub {
             match answer {
                 Ok(lease) => return Ok(Some(lease)),
                 // It has been forgiven with that.
-                Err(refusal @ (Refusal::Failed { .. } | Refusal::Joined)) => return Err(self.refused(seeker, refusal)),
+                Err(refusal @ (Refusal::Failed { .. } | Refusal::Joined)) => {
+                    return Err(self.refused(seeker, refusal))
+                }
                 Err(_) => {}
             }
         }
@@ -262,7 +294,12 @@ impl Hub {
     }
 
     #[inline(never)]
-    fn lease_later(&self, seeker: &Seeker, side: usize, timeout_ns: u64) -> Result<Option<*const Lease>> {
+    fn lease_later(
+        &self,
+        seeker: &Seeker,
+        side: usize,
+        timeout_ns: u64,
+    ) -> Result<Option<*const Lease>> {
         if timeout_ns != 0 && deferred::in_callback() {
             return Err(from_callback());
         }
@@ -278,9 +315,14 @@ impl Hub {
         }
     }
 
-    /// Of a link that is not joined with one elsewhere: what goes through that goes there, in its order.
+    /// Of a link that is not joined with one elsewhere: what goes through that goes there, in its
+    /// order.
     #[inline(always)]
-    fn try_apart(&self, state: &mut State, seeker: &Seeker) -> std::result::Result<*const Lease, Refusal> {
+    fn try_apart(
+        &self,
+        state: &mut State,
+        seeker: &Seeker,
+    ) -> std::result::Result<*const Lease, Refusal> {
         if state.has_stream(seeker.link) {
             return Err(Refusal::Joined);
         }
@@ -288,7 +330,11 @@ impl Hub {
     }
 
     #[inline(always)]
-    pub(crate) fn try_lease(&self, state: &mut State, seeker: &Seeker) -> std::result::Result<*const Lease, Refusal> {
+    pub(crate) fn try_lease(
+        &self,
+        state: &mut State,
+        seeker: &Seeker,
+    ) -> std::result::Result<*const Lease, Refusal> {
         if seeker.link != NONE {
             state.tried(seeker.link);
         }
@@ -304,9 +350,11 @@ impl Hub {
             Refusal::Stuck { pool } => (pool, None),
             Refusal::Failed { pool, .. } => {
                 let state = self.state.lock();
-                let fault = state.pools.get(pool as usize).map_or(&state.stream_fault, |pool| &pool.fault);
+                let fault =
+                    state.pools.get(pool as usize).map_or(&state.stream_fault, |pool| &pool.fault);
                 // It is known that a stream has failed a moment before it is known how.
-                let unknown = || Error::new(Status::IO_ERROR, "hub: a stream of the caller's has failed");
+                let unknown =
+                    || Error::new(Status::IO_ERROR, "hub: a stream of the caller's has failed");
                 return fault.clone().unwrap_or_else(unknown);
             }
             Refusal::Joined => return joined(),
@@ -348,7 +396,10 @@ pub(crate) fn named(role: Role, handle: Option<usize>, kind: MemoryKind) -> Stri
 pub(crate) fn starved(role: Role, handle: Option<usize>, kind: MemoryKind, missing: u32) -> String {
     let who = named(role, handle, kind);
     let plural = if missing == 1 { "" } else { "s" };
-    format!("hub: {who} can never be served: {missing} more envelope{plural} needed there (ucxx_hub_add_envelopes)")
+    format!(
+        "hub: {who} can never be served: {missing} more envelope{plural} needed there \
+        (ucxx_hub_add_envelopes)"
+    )
 }
 
 #[cold]

@@ -36,12 +36,16 @@ impl MemoryKind {
         }
         match self.memory_type {
             HOST | DUMMY => Ok(()),
-            CUDA | CUDA_PINNED => cuda_driver::check_device(self.device_id)
-                .map_err(|error| Error::new(error.status(), format!("kind: {self}: {}", error.message()))),
-            memory_type::AUTO => Err(Error::invalid("kind: UCXX_MEMORY_AUTO does not say where envelopes are to be")),
+            CUDA | CUDA_PINNED => cuda_driver::check_device(self.device_id).map_err(|error| {
+                Error::new(error.status(), format!("kind: {self}: {}", error.message()))
+            }),
+            memory_type::AUTO => {
+                Err(Error::invalid("kind: UCXX_MEMORY_AUTO does not say where envelopes are to be"))
+            }
             _ => {
                 let text = format!(
-                    "kind: envelopes are not made of {self}, but of UCXX_MEMORY_HOST, _CUDA, _CUDA_PINNED or _DUMMY"
+                    "kind: envelopes are not made of {self}, but of UCXX_MEMORY_HOST, _CUDA, \
+                    _CUDA_PINNED or _DUMMY"
                 );
                 Err(Error::new(Status::UNSUPPORTED, text))
             }
@@ -132,7 +136,8 @@ enum Owner {
     Wrapped(Wrapped),
 }
 
-/// The memory of one envelope. A swap moves it to another one, perhaps of another hub, so it keeps what it is part of.
+/// The memory of one envelope. A swap moves it to another one, perhaps of another hub, so it keeps
+/// what it is part of.
 pub(crate) struct Block {
     span: Span,
     owner: Owner,
@@ -167,11 +172,17 @@ impl Block {
     ) -> Result<Vec<Block>> {
         let align = if size >= PAGE { PAGE } else { LINE };
         let too_many = || {
-            Error::new(Status::NO_MEMORY, format!("count: there is no memory for {count} envelopes of {size} bytes"))
+            Error::new(
+                Status::NO_MEMORY,
+                format!("count: there is no memory for {count} envelopes of {size} bytes"),
+            )
         };
         let stride = size.checked_next_multiple_of(align).ok_or_else(too_many)?;
         let data = stride.checked_mul(count).ok_or_else(too_many)?;
-        let total = count.checked_mul(METADATA).and_then(|metadata| metadata.checked_add(data)).ok_or_else(too_many)?;
+        let total = count
+            .checked_mul(METADATA)
+            .and_then(|metadata| metadata.checked_add(data))
+            .ok_or_else(too_many)?;
         let layout = Layout::from_size_align(total, align).map_err(|_| too_many())?;
         if kind.memory_type != CUDA && total as u64 > physical_memory() {
             return Err(too_many());
@@ -184,7 +195,8 @@ impl Block {
         let base = slab.base.wrapping_add(slab.base.align_offset(align));
         if register && (kind.to_network() == HOST || context.has_cuda()) {
             // SAFETY: the slab's own memory, which outlives the registration.
-            slab.memory = Some(unsafe { Memory::register(context, base.cast(), data, kind.to_network()) }?);
+            slab.memory =
+                Some(unsafe { Memory::register(context, base.cast(), data, kind.to_network()) }?);
         }
         let metadata = match &slab.source {
             Source::Device(_, metadata) => metadata.as_ptr().cast_mut().cast(),
@@ -192,7 +204,10 @@ impl Block {
         };
         let slab = Arc::new(slab);
         let block = |index: usize| Block {
-            span: Span { data: base.wrapping_add(index * stride), metadata: metadata.wrapping_add(index * METADATA) },
+            span: Span {
+                data: base.wrapping_add(index * stride),
+                metadata: metadata.wrapping_add(index * METADATA),
+            },
             owner: Owner::Slab(slab.clone()),
             fence: Fence::default(),
         };
@@ -200,7 +215,11 @@ impl Block {
     }
 
     /// Of memory that the caller has brought.
-    pub(crate) fn wrap(data: *mut c_void, deallocate: Option<Deallocate>, arg: *mut c_void) -> Block {
+    pub(crate) fn wrap(
+        data: *mut c_void,
+        deallocate: Option<Deallocate>,
+        arg: *mut c_void,
+    ) -> Block {
         let metadata = Box::new(Metadata(std::cell::UnsafeCell::new([0; METADATA])));
         let span = Span { data: data.cast(), metadata: metadata.0.get().cast() };
         let owner = Owner::Wrapped(Wrapped { data, deallocate, arg, _metadata: metadata });
@@ -233,7 +252,8 @@ impl Span {
 
     /// A transfer: between two envelopes that it holds.
     pub(crate) fn copy_to(self, to: Span, length: u64) {
-        // SAFETY: different envelopes of the same size, which the length does not exceed; the transfer reads one, and the other is its own.
+        // SAFETY: different envelopes of the same size, which the length does not exceed; the
+        // transfer reads one, and the other is its own.
         unsafe {
             self.data.copy_to_nonoverlapping(to.data, length as usize);
         }
@@ -261,9 +281,11 @@ impl Slab {
     /// With room for what is at a multiple of `align` in it.
     fn on_device(kind: MemoryKind, bytes: usize, align: usize, count: usize) -> Result<Slab> {
         let gpu = cuda_driver::gpu(kind.device_id)?;
-        let base =
-            gpu.allocate(bytes.saturating_add(align)).map_err(|fault| fault.into_error(format!("count: {kind}")))?;
-        let metadata = (0..count).map(|_| Metadata(std::cell::UnsafeCell::new([0; METADATA]))).collect();
+        let base = gpu
+            .allocate(bytes.saturating_add(align))
+            .map_err(|fault| fault.into_error(format!("count: {kind}")))?;
+        let metadata =
+            (0..count).map(|_| Metadata(std::cell::UnsafeCell::new([0; METADATA]))).collect();
         Ok(Slab { base, source: Source::Device(gpu, metadata), memory: None })
     }
 

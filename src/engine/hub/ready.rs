@@ -1,14 +1,15 @@
 //! Links that want to be told: by a callback, or by a descriptor that has been armed.
 //!
-//! A callback is level-triggered: it is called when a lease can be had, and again if that is still so, or so again,
-//! after a lease has been tried. It is called once for the end of the stream.
+//! A callback is level-triggered: it is called when a lease can be had, and again if that is still
+//! so, or so again, after a lease has been tried. It is called once for the end of the stream.
 //!
 //! How calls come to an end, and reach everybody:
-//! - A link that has given back a chunk is not told of that chunk again, whoever has had it since, until something
-//!   else changes in the hub. So links that decline what they get do not call each other for ever.
+//! - A link that has given back a chunk is not told of that chunk again, whoever has had it since,
+//!   until something else changes in the hub. So links that decline what they get do not call each
+//!   other for ever.
 //! - The links take turns: whose turn it is stands behind the one that was called last.
-//! - Links that change the same chunk have news for each other without end. `Calls` bounds what one call of the
-//!   library does there.
+//! - Links that change the same chunk have news for each other without end. `Calls` bounds what one
+//!   call of the library does there.
 
 use crate::engine::base::status::Status;
 use crate::engine::hub::lease::{Refusal, Seeker};
@@ -47,7 +48,8 @@ pub(crate) struct Watch {
     pub(crate) calling: u32,
     armed: bool,
     event: Option<Arc<OwnedFd>>,
-    /// What the link is joined by with one elsewhere. As long as it is, that is told in place of the callback.
+    /// What the link is joined by with one elsewhere. As long as it is, that is told in place of
+    /// the callback.
     pub(crate) stream: Option<Arc<HubStream>>,
     /// The last one that brought chunks was cut off before its end.
     pub(crate) cut: bool,
@@ -157,7 +159,8 @@ impl State {
                 continue;
             }
             let sight = Sight { order, changes: self.changes };
-            let known = news == watch.told || (news == Some(Status::OK) && watch.gave_back == Some(sight));
+            let known =
+                news == watch.told || (news == Some(Status::OK) && watch.gave_back == Some(sight));
             if !known && may_call {
                 (watch.told, watch.gave_back) = (news, None);
                 watch.calling += 1;
@@ -216,7 +219,8 @@ impl State {
     /// It is not to be told any more. What it was joined by.
     pub(crate) fn unwatch(&mut self, number: u32) -> Option<Arc<HubStream>> {
         let watch = &mut self.links[number as usize].watch;
-        self.watched -= u32::from(watch.callback.take().is_some()) + u32::from(std::mem::take(&mut watch.armed));
+        self.watched -= u32::from(watch.callback.take().is_some())
+            + u32::from(std::mem::take(&mut watch.armed));
         watch.event = None;
         self.watched -= u32::from(watch.stream.is_some());
         watch.stream.take()
@@ -258,8 +262,8 @@ impl State {
         watch.stream.take()
     }
 
-    /// Nothing more is produced when a stream has told so, and there is no other one that might still bring
-    /// something: nor a link whose stream was cut off, which may be connected again.
+    /// Nothing more is produced when a stream has told so, and there is no other one that might
+    /// still bring something: nor a link whose stream was cut off, which may be connected again.
     pub(crate) fn end_with_sources(&mut self) {
         let is_cut = |link: &Link| link.alive && link.watch.cut;
         if self.source_ended && self.sources == 0 && !self.links.iter().any(is_cut) {

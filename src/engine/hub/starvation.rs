@@ -1,7 +1,10 @@
-//! What can never be: a call for several links that no turn of events serves, and a hub that stands still.
+//! What can never be: a call for several links that no turn of events serves, and a hub that stands
+//! still.
 //!
-//! Never, that is with the links, envelopes and limits that the hub has, whoever produces, consumes, aborts or sets a flow. Who is wrong here turns a program that works
-//! into one that fails, so what is not certain is waited for. All of this is looked at only after a lease has been refused.
+//! Never, that is with the links, envelopes and limits that the hub has, whoever produces,
+//! consumes, aborts or sets a flow. Who is wrong here turns a program that works into one that
+//! fails, so what is not certain is waited for. All of this is looked at only after a lease has
+//! been refused.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::{Error, Status};
@@ -35,7 +38,11 @@ impl Never {
         let at = |place: usize| {
             let link = links[place];
             let state = link.hub.state.lock();
-            (link.seeker.role, state.handle_of(&link.seeker), state.pools[link.seeker.pool as usize].kind)
+            (
+                link.seeker.role,
+                state.handle_of(&link.seeker),
+                state.pools[link.seeker.pool as usize].kind,
+            )
         };
         let name = |place: usize| {
             let (role, handle, kind) = at(place);
@@ -49,15 +56,17 @@ impl Never {
                 };
                 let (one, other) = (name(one), name(other));
                 let text = format!(
-                    "links: {one} and {other} both get the top chunk, and {why}: lease them one after the other"
+                    "links: {one} and {other} both get the top chunk, and {why}: lease them one \
+                    after the other"
                 );
                 (Status::INVALID_PARAM, text)
             }
             Never::Same { one, other } => {
                 let (one, other) = (name(one), name(other));
                 let text = format!(
-                    "hub: {one} can never be served together with {other} as they get the same chunk, and there is no other \
-                     consumer that it waits for: lease them one after the other"
+                    "hub: {one} can never be served together with {other} as they get the same \
+                     chunk, and there is no other consumer that it waits for: lease them one after \
+                     the other"
                 );
                 (Status::STARVED, text)
             }
@@ -66,12 +75,14 @@ impl Never {
                 (Status::STARVED, starved(role, handle, kind, missing))
             }
             Never::Chunks { link, needed, limit } => {
-                let for_what = "one for each chunk that is produced, and for each that is read until it is consumed";
+                let for_what = "one for each chunk that is produced, and for each that is read \
+                    until it is consumed";
                 (Status::STARVED, beyond(&name(link), "max_queue_chunks", limit, needed, for_what))
             }
             Never::Bytes { link, held, needed, limit } => {
                 let for_what = format!(
-                    "an envelope's for each chunk that is produced, and {held} for those that are read until they are consumed"
+                    "an envelope's for each chunk that is produced, and {held} for those that are \
+                    read until they are consumed"
                 );
                 (Status::STARVED, beyond(&name(link), "max_queue_bytes", limit, needed, &for_what))
             }
@@ -82,12 +93,14 @@ impl Never {
 
 fn beyond(who: &str, which: &str, limit: u64, needed: u64, for_what: &str) -> String {
     format!(
-        "hub: {who} can never be served together with the others of the call: {which} is {limit}, and they need {needed} ({for_what}): \
-         make the hub with so many, or lease and end them one after the other"
+        "hub: {who} can never be served together with the others of the call: {which} is {limit}, \
+         and they need {needed} ({for_what}): make the hub with so many, or lease and end them one \
+         after the other"
     )
 }
 
-/// Why the call's links of this hub are never served, if so. None of them holds anything for the call's sake.
+/// Why the call's links of this hub are never served, if so. None of them holds anything for the
+/// call's sake.
 #[cold]
 pub(crate) fn never(state: &State, hub: &Hub, links: &[&Link]) -> Option<Never> {
     let own = |(_, link): &(usize, &&Link)| std::ptr::eq(Arc::as_ptr(&link.hub), hub);
@@ -135,20 +148,24 @@ impl Call<'_> {
         if let Some((other, _)) = elsewhere.or_else(beside) {
             return Some(Never::Clash { one, other });
         }
-        // The top chunk is not consumed while it is modified: all these consumers would have to have had it, and then it is there only for another one.
+        // The top chunk is not consumed while it is modified: all these consumers would have to
+        // have had it, and then it is there only for another one.
         let units = self.of(Role::Consume).fold(0, |units, (_, consumer)| units | consumer.unit);
         let (other, _) = self.of(Role::Consume).next()?;
         (self.state.consumers() & !units == 0).then_some(Never::Same { one, other })
     }
 
-    /// Chunks that the call's links, of these, have at once. A consumer gets another one with each lease, and those that compete count as one; different
-    /// ones may get the same, and so may who looks at the top. What is modified is not what is consumed.
+    /// Chunks that the call's links, of these, have at once. A consumer gets another one with each
+    /// lease, and those that compete count as one; different ones may get the same, and so may who
+    /// looks at the top. What is modified is not what is consumed.
     fn chunks_of(&self, among: impl Fn(&Seeker) -> bool) -> u32 {
         let own = |role| self.of(role).map(|(_, seeker)| seeker).filter(&among);
-        let (mut units, mut consumed) = (own(Role::Consume).fold(0, |units, consumer| units | consumer.unit), 0);
+        let (mut units, mut consumed) =
+            (own(Role::Consume).fold(0, |units, consumer| units | consumer.unit), 0);
         while units != 0 {
             let unit = units & units.wrapping_neg();
-            consumed = consumed.max(own(Role::Consume).filter(|consumer| consumer.unit == unit).count() as u32);
+            consumed = consumed
+                .max(own(Role::Consume).filter(|consumer| consumer.unit == unit).count() as u32);
             units -= unit;
         }
         let looked = own(Role::Peek).chain(own(Role::Modify)).next().is_some();
@@ -188,13 +205,15 @@ impl Call<'_> {
             return None;
         }
         let room = produced.saturating_mul(self.state.size);
-        // Chunks may have no bytes. So those count that are there, where nobody else can take them away.
+        // Chunks may have no bytes. So those count that are there, where nobody else can take them
+        // away.
         let held = if room > limit { 0 } else { self.kept_bytes() };
         let needed = room.saturating_add(held);
         (needed > limit).then_some(Never::Bytes { link: self.first()?, held, needed, limit })
     }
 
-    /// Bytes of the chunks that the call is to have, of those that are there, and that stay until it has had them.
+    /// Bytes of the chunks that the call is to have, of those that are there, and that stay until
+    /// it has had them.
     fn kept_bytes(&self) -> u64 {
         let state = self.state;
         let takes = |role| matches!(role, Role::Consume | Role::Modify);
@@ -232,8 +251,10 @@ impl Call<'_> {
 }
 
 impl State {
-    /// Is the top chunk one that this seeker waits for in vain? It is elsewhere, and no envelope becomes free for it here: each is what another chunk lies in, and nowhere
-    /// else, which is younger, and stays at least as long, as it waits for one that waits for this one. Nobody has anything, and nobody can consume the top chunk where it is, not with another flow either.
+    /// Is the top chunk one that this seeker waits for in vain? It is elsewhere, and no envelope
+    /// becomes free for it here: each is what another chunk lies in, and nowhere else, which is
+    /// younger, and stays at least as long, as it waits for one that waits for this one. Nobody has
+    /// anything, and nobody can consume the top chunk where it is, not with another flow either.
     #[cold]
     pub(crate) fn stands_still(&self, seeker: &Seeker) -> bool {
         let nobody_at_work = self.leases == 0 && self.copies == 0;
@@ -246,7 +267,8 @@ impl State {
             Role::Consume => top.passed & seeker.unit == 0,
             Role::Peek | Role::Modify => true,
         };
-        // Envelopes that have been copied are given up when another flow no longer wants them: so there must be none that has been, nor a free one to copy to.
+        // Envelopes that have been copied are given up when another flow no longer wants them: so
+        // there must be none that has been, nor a free one to copy to.
         let is_full = |pool: u32| match self.retain {
             Retain::Always => self.pools[pool as usize].free_count == 0,
             _ => self.queued == self.envelopes.len() as u64,
@@ -255,7 +277,8 @@ impl State {
         if !waits || top.hidden || !out_of_reach(seeker.pool) {
             return false;
         }
-        // Who is still to have both waits for this one. A younger chunk of which that is true of nobody may go first: consumers that have several may give back the oldest.
+        // Who is still to have both waits for this one. A younger chunk of which that is true of
+        // nobody may go first: consumers that have several may give back the oldest.
         let everybody = self.consumers();
         let mut place = top.next;
         while place != NONE {
@@ -265,7 +288,9 @@ impl State {
             }
             place = chunk.next;
         }
-        let needs_it = |link: &&state::Link| link.alive && link.role == Role::Consume && link.unit & top.passed == 0;
+        let needs_it = |link: &&state::Link| {
+            link.alive && link.role == Role::Consume && link.unit & top.passed == 0
+        };
         let mut consumers = self.links.iter().filter(needs_it).peekable();
         // Without any the chunk is popped by hand.
         consumers.peek().is_some() && consumers.all(|link| out_of_reach(link.pool))
@@ -277,7 +302,8 @@ impl State {
 pub(crate) fn stuck(role: Role, handle: Option<usize>, kind: MemoryKind) -> String {
     let who = named(role, handle, kind);
     format!(
-        "hub: {who} can never be served: the oldest chunk is elsewhere, and younger ones have all envelopes on {kind}: 1 more envelope needed there \
-         (ucxx_hub_add_envelopes), or a max_queue_chunks of no more than the envelopes there"
+        "hub: {who} can never be served: the oldest chunk is elsewhere, and younger ones have all \
+         envelopes on {kind}: 1 more envelope needed there (ucxx_hub_add_envelopes), or a \
+         max_queue_chunks of no more than the envelopes there"
     )
 }

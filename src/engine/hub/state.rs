@@ -1,4 +1,5 @@
-//! What a hub knows: its envelopes, the chunks in them, and the links. Flat tables, linked by index; see `hub`.
+//! What a hub knows: its envelopes, the chunks in them, and the links. Flat tables, linked by
+//! index; see `hub`.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::Error;
@@ -16,7 +17,8 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub(crate) const UNSET: u64 = u64::MAX;
 /// Kinds of memory in one hub: they are bits of a word.
 pub(crate) const MOST_POOLS: usize = 32;
-/// Bit 0 of a set of consumers: all those that compete. The others stand for a broadcast consumer each.
+/// Bit 0 of a set of consumers: all those that compete. The others stand for a broadcast consumer
+/// each.
 pub(crate) const COMPETING: u64 = 1;
 /// A chunk that is in no queue.
 const NOWHERE: u64 = u64::MAX;
@@ -241,7 +243,13 @@ pub(crate) fn bits(mut set: u32) -> impl Iterator<Item = u32> {
 }
 
 impl State {
-    pub(crate) fn new(size: u64, max_chunks: u64, max_bytes: u64, retain: Retain, depth: u32) -> Self {
+    pub(crate) fn new(
+        size: u64,
+        max_chunks: u64,
+        max_bytes: u64,
+        retain: Retain,
+        depth: u32,
+    ) -> Self {
         State {
             size,
             max_chunks,
@@ -316,7 +324,8 @@ impl State {
         let (before, after) = (self.pools.len() - 1, self.pools.len());
         let mut in_flight = vec![0; after * after];
         for source in 0..before {
-            in_flight[source * after..][..before].copy_from_slice(&self.in_flight[source * before..][..before]);
+            in_flight[source * after..][..before]
+                .copy_from_slice(&self.in_flight[source * before..][..before]);
         }
         self.in_flight = in_flight;
         Some(before as u32)
@@ -331,7 +340,17 @@ impl State {
             let (leases, modifiers, copies) = (0, 0, 0);
             let stage = Stage::Producing;
             let (next, chunk, length) = (NONE, NONE, UNSET);
-            self.envelopes.push(Envelope { stage, pool, next, chunk, leases, modifiers, copies, length, block });
+            self.envelopes.push(Envelope {
+                stage,
+                pool,
+                next,
+                chunk,
+                leases,
+                modifiers,
+                copies,
+                length,
+                block,
+            });
             self.put_back(number);
             self.pools[pool as usize].total += 1;
             self.chunks.push(Chunk::empty(self.free_chunk));
@@ -361,7 +380,9 @@ impl State {
     #[inline(always)]
     pub(crate) fn put_back(&mut self, number: u32) {
         let envelope = &mut self.envelopes[number as usize];
-        debug_assert!(envelope.stage != Stage::Free && envelope.leases == 0 && envelope.copies == 0);
+        debug_assert!(
+            envelope.stage != Stage::Free && envelope.leases == 0 && envelope.copies == 0
+        );
         if envelope.stage == Stage::Trashed {
             self.stats.trashed_envelopes -= 1;
         }
@@ -394,7 +415,8 @@ impl State {
     /// A chunk has this replica from now on.
     #[inline(always)]
     pub(crate) fn attach(&mut self, number: u32, chunk_number: u32) {
-        let (envelope, chunk) = (&mut self.envelopes[number as usize], &mut self.chunks[chunk_number as usize]);
+        let (envelope, chunk) =
+            (&mut self.envelopes[number as usize], &mut self.chunks[chunk_number as usize]);
         envelope.stage = Stage::Ready;
         envelope.chunk = chunk_number;
         envelope.next = chunk.first;
@@ -422,7 +444,8 @@ impl State {
         self.trash(number);
     }
 
-    /// Gives back an envelope that is no replica any more, or marks it for whoever looks at it last.
+    /// Gives back an envelope that is no replica any more, or marks it for whoever looks at it
+    /// last.
     #[inline(always)]
     pub(crate) fn trash(&mut self, number: u32) {
         let envelope = &mut self.envelopes[number as usize];
@@ -439,7 +462,8 @@ impl State {
         let place = self.free_chunk;
         let chunk = &mut self.chunks[place as usize];
         self.free_chunk = chunk.next;
-        // One by one: a struct that is put together first and then copied is read back before its parts have been written.
+        // One by one: a struct that is put together first and then copied is read back before its
+        // parts have been written.
         chunk.next = NONE;
         chunk.previous = self.tail;
         chunk.first = NONE;
@@ -540,10 +564,12 @@ impl State {
     pub(crate) fn has_room(&self) -> bool {
         let chunks = self.queued + self.reserved;
         chunks < self.max_chunks
-            && self.queued_bytes.saturating_add((self.reserved + 1).saturating_mul(self.size)) <= self.max_bytes
+            && self.queued_bytes.saturating_add((self.reserved + 1).saturating_mul(self.size))
+                <= self.max_bytes
     }
 
-    /// Nothing is in the queue, nothing is being produced, and after the end of the stream nobody is to be told of it any more.
+    /// Nothing is in the queue, nothing is being produced, and after the end of the stream nobody
+    /// is to be told of it any more.
     pub(crate) fn is_drained(&mut self) -> Option<()> {
         let told = !self.closed || self.destroyed || self.drains == 0;
         (self.queued == 0 && self.reserved == self.lent && told).then_some(())

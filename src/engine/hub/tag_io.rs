@@ -1,7 +1,8 @@
 //! Tag messages straight into and out of envelopes.
 //!
-//! The operation holds a lease until it has ended: a commit if that went well, an abort if it did not. Its own callback sees to that, before the caller's runs or
-//! a notifier reports, so that whoever learns of the end finds the chunk in the queue, or gone from it.
+//! The operation holds a lease until it has ended: a commit if that went well, an abort if it did
+//! not. Its own callback sees to that, before the caller's runs or a notifier reports, so that
+//! whoever learns of the end finds the chunk in the queue, or gone from it.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::Endpoint;
@@ -48,14 +49,29 @@ impl Link {
     ///
     /// # Safety
     /// As for `Worker::tag_recv`, but for the buffer.
-    pub unsafe fn recv(&self, tag: u64, tag_mask: u64, params: &OpParams, out: Out) -> Result<Submitted> {
+    pub unsafe fn recv(
+        &self,
+        tag: u64,
+        tag_mask: u64,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
         let worker = self.worker(Role::Produce, "produces")?;
         params.check(&worker.context, "tag receive", 0)?;
         let lease = self.lease_for_message()?;
         let view = lease.view()?;
         let submit = |params: &OpParams| {
             // SAFETY: as for this function; the lease keeps the buffer.
-            unsafe { worker.tag_recv_into(view.data.cast(), view.capacity as usize, tag, tag_mask, params, out) }
+            unsafe {
+                worker.tag_recv_into(
+                    view.data.cast(),
+                    view.capacity as usize,
+                    tag,
+                    tag_mask,
+                    params,
+                    out,
+                )
+            }
         };
         // SAFETY: as for this function.
         unsafe { hand_over(lease, None, params, submit) }
@@ -65,7 +81,13 @@ impl Link {
     ///
     /// # Safety
     /// As for `Endpoint::tag_send`, but for the buffer.
-    pub unsafe fn send(&self, endpoint: &Endpoint, tag: u64, params: &OpParams, out: Out) -> Result<Submitted> {
+    pub unsafe fn send(
+        &self,
+        endpoint: &Endpoint,
+        tag: u64,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
         let worker = self.worker(Role::Consume, "consumes")?;
         if !Arc::ptr_eq(worker, &endpoint.worker) {
             return Err(Error::invalid("endpoint: is of another worker than the hub's"));
@@ -75,7 +97,16 @@ impl Link {
         let view = lease.view()?;
         let submit = |params: &OpParams| {
             // SAFETY: as for this function; the lease keeps the buffer.
-            unsafe { endpoint.tag_send_from(view.data.cast(), view.length as usize, tag, Mode::Local, params, out) }
+            unsafe {
+                endpoint.tag_send_from(
+                    view.data.cast(),
+                    view.length as usize,
+                    tag,
+                    Mode::Local,
+                    params,
+                    out,
+                )
+            }
         };
         // SAFETY: as for this function.
         unsafe { hand_over(lease, Some(view.length), params, submit) }
@@ -85,7 +116,10 @@ impl Link {
         if self.seeker.role != role {
             return Err(Error::invalid(format!("link: is not one that {does}")));
         }
-        self.hub.worker.as_ref().ok_or_else(|| Error::invalid("link: its hub was made without a worker"))
+        self.hub
+            .worker
+            .as_ref()
+            .ok_or_else(|| Error::invalid("link: its hub was made without a worker"))
     }
 
     fn lease_for_message(&self) -> Result<&Lease> {
@@ -97,7 +131,8 @@ impl Link {
             };
             return Err(Error::new(Status::NO_RESOURCE, text));
         };
-        // SAFETY: leased a moment ago; nobody else knows of it, and the hub stays as long as it lasts.
+        // SAFETY: leased a moment ago; nobody else knows of it, and the hub stays as long as it
+        // lasts.
         Ok(unsafe { &*lease })
     }
 }
@@ -132,7 +167,8 @@ unsafe fn hand_over(
         own.callback = Some(on_ended);
         own.callback_arg = std::ptr::from_ref(lease).cast_mut().cast();
         if length.is_none() {
-            // One that ends inside its call would become a chunk before those whose messages were complete earlier, and whose callbacks wait.
+            // One that ends inside its call would become a chunk before those whose messages were
+            // complete earlier, and whose callbacks wait.
             own.flags |= flag::ALWAYS_CALLBACK;
         }
     }
@@ -157,8 +193,11 @@ unsafe fn finish(lease: &Lease, status: Status) -> Result<Retired> {
     // SAFETY: as for this function.
     let message = unsafe { lease.message.get().read() };
     let has_come = matches!(status, Status::OK | Status::MESSAGE_TRUNCATED);
-    // SAFETY: the caller's, valid until the operation has completed, which it has not for the caller.
-    if let (true, Some(told)) = (has_come && message.length.is_none(), unsafe { message.told.as_mut() }) {
+    if let (true, Some(told)) =
+        // SAFETY: the caller's, valid until the operation has completed, which it has not for the
+        // caller.
+        (has_come && message.length.is_none(), unsafe { message.told.as_mut() })
+    {
         *told = message.info;
     }
     if status != Status::OK {

@@ -1,8 +1,9 @@
 //! Transfers: which chunk is copied where, and for which of them an envelope is given up.
 //!
-//! The oldest chunk comes first. Where a chunk is wanted is what the links say that are served: one that consumes wants each chunk it has not
-//! had, one that peeks or modifies wants all, as each will be the top one. A transfer holds its source and its target, not the chunk: that
-//! may be consumed or changed meanwhile, and then the copy is dropped.
+//! The oldest chunk comes first. Where a chunk is wanted is what the links say that are served: one
+//! that consumes wants each chunk it has not had, one that peeks or modifies wants all, as each
+//! will be the top one. A transfer holds its source and its target, not the chunk: that may be
+//! consumed or changed meanwhile, and then the copy is dropped.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::Error;
@@ -71,8 +72,9 @@ impl State {
         wanted
     }
 
-    /// The pool in which the consumer that holds a chunk has swapped it away: what is copied there would be for its competitors, who get it only if it comes back,
-    /// and then there is the envelope that was held. Not where others are to read it as well.
+    /// The pool in which the consumer that holds a chunk has swapped it away: what is copied there
+    /// would be for its competitors, who get it only if it comes back, and then there is the
+    /// envelope that was held. Not where others are to read it as well.
     fn swapped_away(&self, place: u32) -> u32 {
         let chunk = &self.chunks[place as usize];
         if chunk.taken & COMPETING == 0 || chunk.holder == NONE {
@@ -95,7 +97,8 @@ impl State {
         while place != NONE {
             let chunk = &self.chunks[place as usize];
             if chunk.modifiers == 0 && !chunk.hidden {
-                let mut missing = self.wanted(place) & !(chunk.replicas | chunk.filling | chunk.failed | exhausted);
+                let mut missing = self.wanted(place)
+                    & !(chunk.replicas | chunk.filling | chunk.failed | exhausted);
                 if missing != 0 {
                     missing &= !self.swapped_away(place);
                 }
@@ -118,16 +121,20 @@ impl State {
         None
     }
 
-    /// The replica to copy from: the host's, if there is one; None while too many transfers are under way in this direction.
+    /// The replica to copy from: the host's, if there is one; None while too many transfers are
+    /// under way in this direction.
     fn source(&self, place: u32, target: u32) -> Option<u32> {
         let replicas = self.chunks[place as usize].replicas;
         let host = |pool: &u32| self.pools[*pool as usize].kind.is_host();
-        let free = |pool: &u32| self.in_flight[*pool as usize * self.pools.len() + target as usize] < self.depth;
+        let free = |pool: &u32| {
+            self.in_flight[*pool as usize * self.pools.len() + target as usize] < self.depth
+        };
         let pool = bits(replicas).filter(free).max_by_key(host)?;
         Some(self.replica(place, pool))
     }
 
-    /// Can a transfer begin there, as far as streams are concerned that write it? Where one has failed it never can.
+    /// Can a transfer begin there, as far as streams are concerned that write it? Where one has
+    /// failed it never can.
     fn is_copied_from(&mut self, source: u32, target: u32, place: u32) -> bool {
         if self.is_written(source) {
             return true;
@@ -164,8 +171,21 @@ impl State {
         } else {
             [None, None]
         };
-        let (from_kind, to_kind) = (self.pools[source_pool as usize].kind, self.pools[pool as usize].kind);
-        Some(Transfer { chunk: place, order, version, source, target, from, to, length, from_kind, to_kind, after })
+        let (from_kind, to_kind) =
+            (self.pools[source_pool as usize].kind, self.pools[pool as usize].kind);
+        Some(Transfer {
+            chunk: place,
+            order,
+            version,
+            source,
+            target,
+            from,
+            to,
+            length,
+            from_kind,
+            to_kind,
+            after,
+        })
     }
 
     /// The copy has been made, or has failed.
@@ -203,8 +223,8 @@ impl State {
         self.woken |= DATA | ROOM;
     }
 
-    /// Gives back the replicas of a chunk that nobody is going to read, but one, and but those in these pools. While one of them is being changed, none: that
-    /// may be the only one that counts.
+    /// Gives back the replicas of a chunk that nobody is going to read, but one, and but those in
+    /// these pools. While one of them is being changed, none: that may be the only one that counts.
     pub(crate) fn thin_out(&mut self, place: u32, kept: u32) {
         if self.chunks[place as usize].modifiers > 0 {
             return;
@@ -217,8 +237,9 @@ impl State {
         }
     }
 
-    /// A replica in this pool that can be given up: its chunk has others, and nobody waits to read it there; or its chunk is younger than
-    /// `order`, for whose sake it is. `settled`: one that no stream has anything left to do to.
+    /// A replica in this pool that can be given up: its chunk has others, and nobody waits to read
+    /// it there; or its chunk is younger than `order`, for whose sake it is. `settled`: one that no
+    /// stream has anything left to do to.
     pub(crate) fn redundant(&self, pool: u32, order: u64, settled: bool) -> Option<u32> {
         if self.retain == Retain::Always || self.pools.len() < 2 {
             return None;
@@ -226,7 +247,8 @@ impl State {
         let mut place = self.tail;
         while place != NONE {
             let chunk = &self.chunks[place as usize];
-            let has_others = chunk.replicas & (1 << pool) != 0 && chunk.replicas & !(1 << pool) != 0;
+            let has_others =
+                chunk.replicas & (1 << pool) != 0 && chunk.replicas & !(1 << pool) != 0;
             if has_others && chunk.order != order && chunk.modifiers == 0 {
                 let number = self.replica(place, pool);
                 let envelope = &self.envelopes[number as usize];

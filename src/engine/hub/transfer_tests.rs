@@ -1,4 +1,5 @@
-//! What is copied, from where, how much of it at a time, and what becomes of it: single steps on the tables, with transfers that end when the test says so.
+//! What is copied, from where, how much of it at a time, and what becomes of it: single steps on
+//! the tables, with transfers that end when the test says so.
 
 use crate::engine::hub::lease::{End, Refusal, Seeker};
 use crate::engine::hub::link::new_unit;
@@ -16,7 +17,9 @@ fn hub(retain: Retain, pools: &[(MemoryKind, usize)]) -> State {
     let mut state = State::new(8, u64::MAX, u64::MAX, retain, 2);
     for (kind, count) in pools {
         let pool = state.pool(*kind).unwrap();
-        let block = || Block::wrap(Box::leak(Box::new(0u64)) as *mut u64 as *mut _, None, std::ptr::null_mut());
+        let block = || {
+            Block::wrap(Box::leak(Box::new(0u64)) as *mut u64 as *mut _, None, std::ptr::null_mut())
+        };
         state.add(pool, (0..*count).map(|_| block()).collect());
     }
     state
@@ -32,7 +35,17 @@ fn link(state: &mut State, role: Role, pool: u32, broadcast: bool) -> Seeker {
     state.competing += u32::from(role == Role::Consume && unit == COMPETING);
     let watch = crate::engine::hub::ready::Watch::default();
     let (alive, autocommit, in_flow, leases) = (true, false, false, 0);
-    state.links.push(state::Link { alive, role, pool, unit, autocommit, in_flow, leases, watch, handle: 0 });
+    state.links.push(state::Link {
+        alive,
+        role,
+        pool,
+        unit,
+        autocommit,
+        in_flow,
+        leases,
+        watch,
+        handle: 0,
+    });
     state.count_wants();
     let number = state.links.len() as u32 - 1;
     state.links[number as usize].seeker(number)
@@ -98,7 +111,8 @@ fn a_transfer_begins_on_the_host_if_the_chunk_is_there() {
     }
 }
 
-/// It was given up as soon as it had come, where its envelope's pool was made first: a caller that asks again and again never found it.
+/// It was given up as soon as it had come, where its envelope's pool was made first: a caller that
+/// asks again and again never found it.
 #[test]
 fn what_was_asked_for_is_there_when_the_copy_ends_later() {
     for pools in [[ON_DUMMY, ON_HOST], [ON_HOST, ON_DUMMY]] {
@@ -127,7 +141,8 @@ fn what_was_asked_for_is_there_when_the_copy_ends_later() {
     }
 }
 
-/// What a swap has taken away is nowhere served, however late its copy ends, and whoever has come meanwhile.
+/// What a swap has taken away is nowhere served, however late its copy ends, and whoever has come
+/// meanwhile.
 #[test]
 fn a_copy_of_what_was_swapped_away_is_dropped() {
     let mut state = hub(Retain::UntilCopied, &[(ON_HOST, 1), (ON_DUMMY, 2), (ON_OTHER, 1)]);
@@ -138,7 +153,10 @@ fn a_copy_of_what_was_swapped_away_is_dropped() {
     let far = state.begin_transfer().unwrap();
     assert_eq!((near.to_kind, far.to_kind), (ON_DUMMY, ON_OTHER));
     finish(&mut state, &near);
-    let (held, fresh) = (lease(&mut state, &consumer).unwrap(), lease(&mut state, &seeker(Role::Produce, 1)).unwrap());
+    let (held, fresh) = (
+        lease(&mut state, &consumer).unwrap(),
+        lease(&mut state, &seeker(Role::Produce, 1)).unwrap(),
+    );
     // SAFETY: leased to us.
     unsafe { *word(&state, fresh) = 2 };
     state.exchange(held, fresh);

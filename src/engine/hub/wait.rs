@@ -1,10 +1,13 @@
 //! Waiting for what a hub has not got yet, and doing what a change has made possible.
 //!
-//! On what threads sleep, and how they are woken: `hub::waiters`. Where the hub has a worker whose progress is manual, and the thread that waits may progress it, it
-//! does, as whoever waits for a request (`wait`): it polls, and then sleeps on the worker's descriptor, until its side's word has moved.
+//! On what threads sleep, and how they are woken: `hub::waiters`. Where the hub has a worker whose
+//! progress is manual, and the thread that waits may progress it, it does, as whoever waits for a
+//! request (`wait`): it polls, and then sleeps on the worker's descriptor, until its side's word
+//! has moved.
 //!
-//! Copies, but for those of GPUs, and callbacks are done by the thread whose call made them possible, one after the other, without the lock. What they make possible is theirs
-//! to do, too. A callback's own calls leave other callbacks of the hub to the loop that called it.
+//! Copies, but for those of GPUs, and callbacks are done by the thread whose call made them
+//! possible, one after the other, without the lock. What they make possible is theirs to do, too. A
+//! callback's own calls leave other callbacks of the hub to the loop that called it.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::clock;
@@ -30,8 +33,9 @@ lasting! {
     static RUNNING: Frames<(usize, u32)> = const { Frames::new() };
 }
 
-/// What a destroyed hub has kept for its last lease. It is let go of where nobody is inside the hub. One word, as every call that ends a lease hands it on: a
-/// larger one is written to the stack in small pieces and read again in large ones, which wait for the pieces to arrive in the cache.
+/// What a destroyed hub has kept for its last lease. It is let go of where nobody is inside the
+/// hub. One word, as every call that ends a lease hands it on: a larger one is written to the stack
+/// in small pieces and read again in large ones, which wait for the pieces to arrive in the cache.
 #[must_use]
 pub struct Retired(Option<Box<Rest>>);
 
@@ -59,7 +63,11 @@ impl State {
         let is_over = self.destroyed && self.leases == 0 && self.copies == 0 && self.calls == 0;
         if is_over && (self.kept.is_some() || !self.envelopes.is_empty()) {
             let envelopes = std::mem::take(&mut self.envelopes);
-            return Retired(Some(Box::new(Rest { envelopes, kept: self.kept.take(), inside: None })));
+            return Retired(Some(Box::new(Rest {
+                envelopes,
+                kept: self.kept.take(),
+                inside: None,
+            })));
         }
         Retired(None)
     }
@@ -93,7 +101,8 @@ impl Hub {
         }
     }
 
-    /// The same for one of several hubs that are locked: `go_on` has to follow when none is any more, and `wake_distant` before that, if this says so.
+    /// The same for one of several hubs that are locked: `go_on` has to follow when none is any
+    /// more, and `wake_distant` before that, if this says so.
     #[inline(always)]
     #[must_use]
     pub(crate) fn unlock_one(&self, mut state: Held<'_, State>) -> bool {
@@ -107,7 +116,8 @@ impl Hub {
         distant
     }
 
-    /// Those who wait for several hubs, and those who progress the worker while they wait for this one.
+    /// Those who wait for several hubs, and those who progress the worker while they wait for this
+    /// one.
     #[cold]
     #[inline(never)]
     pub(crate) fn wake_distant(&self) {
@@ -198,7 +208,8 @@ impl Hub {
         let here = std::ptr::from_ref(self) as usize;
         RUNNING.during((here, link), || {
             let _scope = CallbackScope::new();
-            // SAFETY: function and argument as the caller gave them; the link's destruction waits for this call, or comes from inside it.
+            // SAFETY: function and argument as the caller gave them; the link's destruction waits
+            // for this call, or comes from inside it.
             unsafe { callback.function.call_out((callback.arg, callback.link, status.0)) };
         });
     }
@@ -206,8 +217,10 @@ impl Hub {
     /// Waits until no callback of the link's, or of any, runs on another thread.
     pub(crate) fn await_callbacks(&self, link: Option<u32>) {
         let here = std::ptr::from_ref(self) as usize;
-        let own = |number: u32| RUNNING.with(|running| running.each().any(|one| *one == (here, number)));
-        // No pass of the worker is needed for that, and none is to be made in the middle of whatever this is called from.
+        let own =
+            |number: u32| RUNNING.with(|running| running.each().any(|one| *one == (here, number)));
+        // No pass of the worker is needed for that, and none is to be made in the middle of
+        // whatever this is called from.
         let _ = self.wait_as(
             0,
             u64::MAX,
@@ -215,14 +228,16 @@ impl Hub {
             || None,
             |state| {
                 let mut numbers = 0..state.links.len() as u32;
-                let busy = |number: u32| state.links[number as usize].watch.calling > 0 && !own(number);
+                let busy =
+                    |number: u32| state.links[number as usize].watch.calling > 0 && !own(number);
                 let any = link.map_or_else(|| numbers.any(busy), busy);
                 (!any).then_some(())
             },
         );
     }
 
-    /// Tries until that gives something, or the time runs out. `side` is where a change would come from. `plainly` tries without the lock (`hub::lockfree::mode`).
+    /// Tries until that gives something, or the time runs out. `side` is where a change would come
+    /// from. `plainly` tries without the lock (`hub::lockfree::mode`).
     #[inline(always)]
     pub(crate) fn wait_for<T>(
         &self,
@@ -303,7 +318,8 @@ impl Hub {
             let mut state = self.state.lock();
             state.distant -= 1;
             if drove.is_err() {
-                // It cannot be progressed any more. What it has left to do here wakes those who sleep.
+                // It cannot be progressed any more. What it has left to do here wakes those who
+                // sleep.
                 state.asleep |= 1 << side;
                 drop(state);
                 self.sides.sleep(side, seen, clock::remaining(deadline));

@@ -1,7 +1,8 @@
 //! Stream transfer: bytes in the order in which they were sent, whatever pieces they were sent in.
 //!
-//! UCP cannot take a stream receive back once it has it, so receives stay here, in a queue for each endpoint, and are filled after
-//! each pass from the buffers in which UCP keeps what has arrived. What a receive leaves of a buffer is held for the next one.
+//! UCP cannot take a stream receive back once it has it, so receives stay here, in a queue for each
+//! endpoint, and are filled after each pass from the buffers in which UCP keeps what has arrived.
+//! What a receive leaves of a buffer is held for the next one.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::admission::Need;
@@ -52,7 +53,11 @@ const OPERATIONS: &[Operation] = &[
             worker.complete(slot, reason);
         },
         describe: |slot, _| {
-            format!("stream receive of {} bytes, {} of them there", slot.queued.get().count, slot.length.get())
+            format!(
+                "stream receive of {} bytes, {} of them there",
+                slot.queued.get().count,
+                slot.length.get()
+            )
         },
         ..Operation::of(Kind::StreamRecv)
     },
@@ -120,7 +125,8 @@ enum Held {
 pub(crate) struct Streams {
     /// Receives that are posted.
     posted: Cell<u32>,
-    /// Where the endpoints stand in the worker's list that UCP knows by these addresses. To be checked: they may be another's by now.
+    /// Where the endpoints stand in the worker's list that UCP knows by these addresses. To be
+    /// checked: they may be another's by now.
     places: RefCell<HashMap<usize, usize>>,
     /// The last that was looked up there: mostly the next one, too.
     last: Cell<(usize, usize)>,
@@ -136,7 +142,8 @@ impl Endpoint {
     /// Sends `length` bytes.
     ///
     /// # Safety
-    /// `buffer` is readable for `length` bytes until the operation has completed, and `out` is valid.
+    /// `buffer` is readable for `length` bytes until the operation has completed, and `out` is
+    /// valid.
     pub unsafe fn stream_send(
         &self,
         buffer: *const c_void,
@@ -182,25 +189,32 @@ impl Endpoint {
         let mut param = Param::new(slot);
         param.memory_type(memory_type);
         let posted = self.stream_to_ucp(part.data, part.length, &param);
-        let submission = Submission { endpoint: Some(self), params, length: part.length as u64, tag: 0 };
+        let submission =
+            Submission { endpoint: Some(self), params, length: part.length as u64, tag: 0 };
         inside.submitted(slot, posted, submission, out)
     }
 
     /// Gives UCP a send whose slot the param names. Inside the gate, on an open endpoint.
-    pub(crate) fn stream_to_ucp(&self, buffer: *const c_void, length: usize, param: &Param) -> sys::ucs_status_ptr_t {
+    pub(crate) fn stream_to_ucp(
+        &self,
+        buffer: *const c_void,
+        length: usize,
+        param: &Param,
+    ) -> sys::ucs_status_ptr_t {
         if length == 0 {
             // UCP's receiving side takes no message without a byte in it.
             return std::ptr::null_mut();
         }
-        // SAFETY: a live endpoint inside its worker's gate; the caller keeps the buffer, the worker the slot.
+        // SAFETY: a live endpoint inside its worker's gate; the caller keeps the buffer, the worker
+        // the slot.
         unsafe { sys::ucp_stream_send_nbx(self.ucp.get(), buffer, length, param.as_ptr()) }
     }
 
     /// Receives `length` bytes, or, with `STREAM_PARTIAL`, as many of them as have arrived.
     ///
     /// # Safety
-    /// `buffer` is writable for `length` bytes, and `params.recv_info` is valid, until the operation has completed; `out` is
-    /// valid.
+    /// `buffer` is writable for `length` bytes, and `params.recv_info` is valid, until the
+    /// operation has completed; `out` is valid.
     pub unsafe fn stream_recv(
         &self,
         buffer: *mut c_void,
@@ -209,14 +223,17 @@ impl Endpoint {
         out: Out,
     ) -> Result<Submitted> {
         params.check(&self.worker.context, "stream receive", flag::STREAM_PARTIAL)?;
-        let on_device = || memory_type::is_device_at(&self.worker.context, params.memory_type, buffer);
+        let on_device =
+            || memory_type::is_device_at(&self.worker.context, params.memory_type, buffer);
         if !memory_type::is_reached_by_cpu(params.memory_type) || (length > 0 && on_device()) {
-            let text = "memory_type: a stream is received into the host's memory alone; copy from there";
+            let text =
+                "memory_type: a stream is received into the host's memory alone; copy from there";
             return Err(Error::new(Status::UNSUPPORTED, text));
         }
         wait::submit(params, out, |params, out| {
             let partial = params.flags & flag::STREAM_PARTIAL != 0;
-            let queued = Queued { buffer, count: length, partial, endpoint: self, ..Queued::NOTHING };
+            let queued =
+                Queued { buffer, count: length, partial, endpoint: self, ..Queued::NOTHING };
             if self.worker.goes_through_ring(params) {
                 self.worker.check_usable()?;
                 self.check_readable(params)?;
@@ -230,7 +247,13 @@ impl Endpoint {
         })
     }
 
-    fn stream_recv_now(&self, inside: &Inside<'_>, queued: Queued, params: &OpParams, out: Out) -> Submitted {
+    fn stream_recv_now(
+        &self,
+        inside: &Inside<'_>,
+        queued: Queued,
+        params: &OpParams,
+        out: Out,
+    ) -> Submitted {
         let slot = inside.take_slot();
         slot.begin(Kind::StreamRecv, params, 0, 0, out.is_wanted());
         slot.queued.set(queued);
@@ -272,8 +295,9 @@ impl Endpoint {
         self.worker.complete(slot, status);
     }
 
-    /// What can be received from: open, or with something left that came before the peer's close. Who waits in the call does not see whether it is refused, or has
-    /// met the end of the stream with something in hand: so it is told of nothing.
+    /// What can be received from: open, or with something left that came before the peer's close.
+    /// Who waits in the call does not see whether it is refused, or has met the end of the stream
+    /// with something in hand: so it is told of nothing.
     fn check_readable(&self, params: &OpParams) -> Result<()> {
         if self.has_stream_left() {
             return Ok(());
@@ -307,7 +331,8 @@ impl Endpoint {
         let mut filled = slot.length.get() as usize;
         while filled < queued.count {
             let room = queued.count - filled;
-            // SAFETY: the caller keeps the buffer, of `count` bytes, until the operation has completed.
+            // SAFETY: the caller keeps the buffer, of `count` bytes, until the operation has
+            // completed.
             let moved = unsafe { self.take_arrived(queued.buffer.cast::<u8>().add(filled), room) };
             if moved == 0 {
                 break;
@@ -331,7 +356,8 @@ impl Endpoint {
             Held::Nothing => return 0,
             Held::OfUcp { data, length, taken } => {
                 let moved = room.min(*length - *taken);
-                // SAFETY: UCP's buffer, held and of that length; it is nobody else's, so the two do not overlap.
+                // SAFETY: UCP's buffer, held and of that length; it is nobody else's, so the two do
+                // not overlap.
                 unsafe { std::ptr::copy_nonoverlapping(data.add(*taken), to, moved) };
                 *taken += moved;
                 (moved, taken == length)
@@ -361,8 +387,11 @@ impl Endpoint {
             // SAFETY: a live endpoint inside its worker's gate, and a valid out-pointer.
             let data = unsafe { sys::ucp_stream_recv_data_nb(ucp, &mut length) };
             match Posted::from_pointer(data) {
-                Posted::Pending if length > 0 => return Held::OfUcp { data: data.cast(), length, taken: 0 },
-                // SAFETY: the buffer that UCP has just handed out; a peer that is not one of ours may send such.
+                Posted::Pending if length > 0 => {
+                    return Held::OfUcp { data: data.cast(), length, taken: 0 }
+                }
+                // SAFETY: the buffer that UCP has just handed out; a peer that is not one of ours
+                // may send such.
                 Posted::Pending => unsafe { sys::ucp_stream_data_release(ucp, data) },
                 Posted::Done | Posted::Failed(_) => return Held::Nothing,
             }
@@ -371,7 +400,8 @@ impl Endpoint {
 
     fn give_back(&self, held: &mut Held) {
         match std::mem::take(held) {
-            // SAFETY: a buffer that UCP has handed out, given back once. Its endpoint is there: what is held goes before that does.
+            // SAFETY: a buffer that UCP has handed out, given back once. Its endpoint is there:
+            // what is held goes before that does.
             Held::OfUcp { data, .. } => unsafe {
                 sys::ucp_stream_data_release(self.ucp.get(), data.cast_mut().cast());
             },
@@ -387,7 +417,9 @@ impl Endpoint {
         loop {
             let first = stream.receives.borrow().front().copied();
             // SAFETY: a receive is in the list exactly as long as it is in flight.
-            let Some(slot) = (unsafe { first.and_then(|slot| slot.as_ref()) }) else { return completed };
+            let Some(slot) = (unsafe { first.and_then(|slot| slot.as_ref()) }) else {
+                return completed;
+            };
             if !self.fill(slot) {
                 return completed;
             }
@@ -401,12 +433,15 @@ impl Endpoint {
     /// Takes a receive off the list of those that are posted.
     pub(crate) fn forget_stream_recv(&self, slot: &Slot) {
         let mut receives = self.stream().receives.borrow_mut();
-        let Some(place) = receives.iter().position(|known| std::ptr::eq(*known, slot)) else { return };
+        let Some(place) = receives.iter().position(|known| std::ptr::eq(*known, slot)) else {
+            return;
+        };
         receives.remove(place);
         self.worker.streams().count(-1);
     }
 
-    /// The endpoint ends: so do its receives, in their order, but for those that what has arrived is enough for.
+    /// The endpoint ends: so do its receives, in their order, but for those that what has arrived
+    /// is enough for.
     pub(crate) fn end_stream_recvs(&self, status: Status) {
         if self.stream().receives.borrow().is_empty() {
             return;
@@ -421,7 +456,8 @@ impl Endpoint {
         }
     }
 
-    /// The peer has closed, and nothing more comes: keeps what has arrived, as UCP drops it with the endpoint. Also inside UCP's progress.
+    /// The peer has closed, and nothing more comes: keeps what has arrived, as UCP drops it with
+    /// the endpoint. Also inside UCP's progress.
     pub(crate) fn keep_stream(&self) {
         if self.phase() != Phase::Open || !self.worker.context.has(feature::STREAM) {
             return;
@@ -436,7 +472,9 @@ impl Endpoint {
         }
         while let Held::OfUcp { data, length, taken } = *held {
             // SAFETY: UCP's buffer, held and of that length.
-            kept.extend_from_slice(unsafe { std::slice::from_raw_parts(data.add(taken), length - taken) });
+            kept.extend_from_slice(unsafe {
+                std::slice::from_raw_parts(data.add(taken), length - taken)
+            });
             self.give_back(&mut held);
             *held = self.next_of_ucp();
         }
@@ -446,7 +484,8 @@ impl Endpoint {
         }
     }
 
-    /// UCP's endpoint is about to go: what has arrived fills the receives that are posted, and the rest is UCP's to drop.
+    /// UCP's endpoint is about to go: what has arrived fills the receives that are posted, and the
+    /// rest is UCP's to drop.
     pub(crate) fn drain_stream(&self) {
         self.feed_stream();
         self.release_stream();
@@ -474,13 +513,16 @@ impl Worker {
         self.return_slot(slot);
     }
 
-    /// Fills the receives of the endpoints that something has arrived for. After UCP's pass. How many of them have completed.
+    /// Fills the receives of the endpoints that something has arrived for. After UCP's pass. How
+    /// many of them have completed.
     pub(crate) fn read_streams(&self) -> u32 {
         let (streams, mut completed) = (self.streams(), 0);
         let mut polled = [const { MaybeUninit::<sys::ucp_stream_poll_ep_t>::uninit() }; POLLED];
         while streams.posted.get() > 0 {
             // SAFETY: a live worker inside its gate, and room for so many.
-            let count = unsafe { sys::ucp_stream_worker_poll(self.ucp(), polled.as_mut_ptr().cast(), POLLED, 0) };
+            let count = unsafe {
+                sys::ucp_stream_worker_poll(self.ucp(), polled.as_mut_ptr().cast(), POLLED, 0)
+            };
             let count = usize::try_from(count).unwrap_or(0);
             for ready in &polled[..count] {
                 // Those without a receive are asked again when one is posted.
@@ -502,12 +544,16 @@ impl Worker {
         let streams = self.streams();
         let (address, mut place) = streams.last.get();
         if address != ucp as usize {
-            let Some(known) = streams.places.borrow().get(&(ucp as usize)).copied() else { return 0 };
+            let Some(known) = streams.places.borrow().get(&(ucp as usize)).copied() else {
+                return 0;
+            };
             place = known;
             streams.last.set((ucp as usize, place));
         }
         let endpoints = self.endpoints.borrow();
         let endpoint = endpoints.get(place).and_then(Option::as_ref);
-        endpoint.filter(|endpoint| endpoint.ucp.get() == ucp).map_or(0, |endpoint| endpoint.feed_stream())
+        endpoint
+            .filter(|endpoint| endpoint.ucp.get() == ucp)
+            .map_or(0, |endpoint| endpoint.feed_stream())
     }
 }

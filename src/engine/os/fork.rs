@@ -1,7 +1,8 @@
 //! Notices that the process has forked, at the price of one relaxed load.
 //!
-//! One page is marked MADV_WIPEONFORK: it holds this process's generation, and reads as zero in a forked child. Whatever
-//! was made before keeps the generation it was made in, so that a child can go on to make handles of its own.
+//! One page is marked MADV_WIPEONFORK: it holds this process's generation, and reads as zero in a
+//! forked child. Whatever was made before keeps the generation it was made in, so that a child can
+//! go on to make handles of its own.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -20,8 +21,8 @@ static PAGE: OnceLock<WipedPage> = OnceLock::new();
 
 const PAGE_SIZE: usize = 4096;
 
-/// A page of zeros, which reads as zeros again in a forked child. Where the kernel is too old (before 4.14) it stays as it is
-/// there, and forks go unnoticed.
+/// A page of zeros, which reads as zeros again in a forked child. Where the kernel is too old
+/// (before 4.14) it stays as it is there, and forks go unnoticed.
 fn new_page() -> Option<*mut c_void> {
     // SAFETY: a fresh anonymous mapping, checked below before use.
     let memory = unsafe {

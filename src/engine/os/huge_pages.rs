@@ -1,13 +1,16 @@
 //! Memory in large pages, where the system gives them.
 //!
-//! Whoever copies between processes, as UCX does by CMA, looks each page of both up: with pages of 4 KiB that takes longer than copying what is in the cache. The
-//! system is asked for large ones (Linux: transparent huge pages), which most are set up to give to those who ask; where it gives none all is as without.
+//! Whoever copies between processes, as UCX does by CMA, looks each page of both up: with pages of
+//! 4 KiB that takes longer than copying what is in the cache. The system is asked for large ones
+//! (Linux: transparent huge pages), which most are set up to give to those who ask; where it gives
+//! none all is as without.
 
 use std::ffi::c_void;
 
 /// What most processors call a large page.
 const LARGE: usize = 2 << 20;
-/// Less than this is left to the allocator: a large page is made as a whole when its first byte is touched.
+/// Less than this is left to the allocator: a large page is made as a whole when its first byte is
+/// touched.
 pub(crate) const WORTHWHILE: usize = 2 * LARGE;
 
 /// Memory that nobody else has, all zero at first. Given back when it is dropped.
@@ -20,7 +23,8 @@ impl LargePages {
     /// Room for so many bytes; None where there is not as much address space.
     pub(crate) fn new(bytes: usize) -> Option<LargePages> {
         let length = bytes.checked_add(LARGE)?;
-        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let (access, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a fresh mapping, which is checked.
         let memory = unsafe { libc::mmap(std::ptr::null_mut(), length, access, kind, -1, 0) };
         if memory == libc::MAP_FAILED {
@@ -29,7 +33,9 @@ impl LargePages {
         let pages = LargePages { memory, length };
         // Whole pages alone: what is left over at the end is not to take up one of its own.
         // SAFETY: a part of the mapping.
-        let _ = unsafe { libc::madvise(pages.base().cast(), bytes / LARGE * LARGE, libc::MADV_HUGEPAGE) };
+        let _ = unsafe {
+            libc::madvise(pages.base().cast(), bytes / LARGE * LARGE, libc::MADV_HUGEPAGE)
+        };
         Some(pages)
     }
 

@@ -1,7 +1,8 @@
-//! What this process may do with its own memory, as the kernel tells, so that no signal comes of it.
+//! What this process may do with its own memory, as the kernel tells, so that no signal comes of
+//! it.
 //!
-//! Two questions. Is memory open, that is readable and writable as a whole? And: copy this, as far as it
-//! may be read or written.
+//! Two questions. Is memory open, that is readable and writable as a whole? And: copy this, as far
+//! as it may be read or written.
 //!
 //! Cost: some microseconds for each, and more where a process has very many mappings.
 
@@ -49,8 +50,8 @@ fn parse(line: &str) -> Option<(u64, u64, bool)> {
     Some((number(from)?, number(to)?, rest.starts_with("rw")))
 }
 
-/// Copies between memory that the caller may read or write, `here`, and memory at which the kernel looks:
-/// EFAULT where that may not be read or written, or is not there. For processes in which
+/// Copies between memory that the caller may read or write, `here`, and memory at which the kernel
+/// looks: EFAULT where that may not be read or written, or is not there. For processes in which
 /// process_vm_readv is forbidden.
 ///
 /// # Safety
@@ -97,10 +98,14 @@ mod tests {
         let maps = "1000-3000 rw-p 00000000 00:00 0\n3000-4000 rw-s 00000000 00:01 7 /dev/zero\n\
                     4000-5000 r--p 00000000 00:00 0 [heap]\n7000-8000 rw-p 00000000 00:00 0\n";
         let is_open = |begin, size| is_open_in(maps.as_bytes(), begin, size);
-        for (begin, size) in [(0x1000, 0x3000), (0x1001, 0x2fff), (0x2fff, 2), (0x7000, 0x1000), (9, 0)] {
+        for (begin, size) in
+            [(0x1000, 0x3000), (0x1001, 0x2fff), (0x2fff, 2), (0x7000, 0x1000), (9, 0)]
+        {
             assert!(is_open(begin, size), "{begin:x} {size:x}");
         }
-        for (begin, size) in [(0xfff, 2), (0x3fff, 2), (0x4000, 1), (0x5000, 1), (0x6fff, 2), (0x7fff, 2)] {
+        for (begin, size) in
+            [(0xfff, 2), (0x3fff, 2), (0x4000, 1), (0x5000, 1), (0x6fff, 2), (0x7fff, 2)]
+        {
             assert!(!is_open(begin, size), "{begin:x} {size:x}");
         }
         assert!(!is_open(u64::MAX, 2) && !is_open(0x8000, 1));
@@ -128,7 +133,8 @@ mod tests {
         // SAFETY: as many bytes here.
         let mut copy = |way, there, length| unsafe { copy(way, data.as_mut_ptr(), there, length) };
         copy(Way::Write, begin, OPEN).unwrap();
-        let refused = |result: Result<()>| assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EFAULT));
+        let refused =
+            |result: Result<()>| assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EFAULT));
         refused(copy(Way::Write, begin + OPEN as u64, 1));
         copy(Way::Read, begin + OPEN as u64, PAGE).unwrap();
         // SAFETY: of the memory above.

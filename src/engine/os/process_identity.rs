@@ -1,4 +1,5 @@
-//! Who a process is: enough to tell whether two of them share a host, and whether a process is still the same one.
+//! Who a process is: enough to tell whether two of them share a host, and whether a process is
+//! still the same one.
 #![deny(unsafe_code)]
 
 use std::io::{Error, Read, Write};
@@ -23,7 +24,8 @@ impl Identity {
     pub(crate) fn of_this_process(worker: u64) -> Self {
         Identity {
             boot_id: boot_id(),
-            pid_namespace: std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino()),
+            pid_namespace: std::fs::metadata("/proc/self/ns/pid")
+                .map_or(0, |namespace| namespace.ino()),
             pid: std::process::id(),
             start_time: start_time().unwrap_or(0),
             worker,
@@ -66,11 +68,12 @@ impl Identity {
     }
 }
 
-/// Random for each boot, unless the environment says more: what makes processes of one kernel count as those of several hosts, for tests and for
-/// containers that share no memory.
+/// Random for each boot, unless the environment says more: what makes processes of one kernel count
+/// as those of several hosts, for tests and for containers that share no memory.
 fn boot_id() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
+    let digits: Vec<u8> =
+        text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
     let mut id = [0; 16];
     for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
         *byte = (pair[0] << 4) | pair[1];
@@ -88,7 +91,8 @@ fn start_time() -> Option<u64> {
     start_time_in("/proc/self/stat")
 }
 
-/// The same of another process of this pid namespace; none where it has gone, or where that is not to be known.
+/// The same of another process of this pid namespace; none where it has gone, or where that is not
+/// to be known.
 pub(crate) fn start_time_of(pid: u32) -> Option<u64> {
     start_time_in(&format!("/proc/{pid}/stat"))
 }
@@ -108,26 +112,33 @@ fn field(stat: &str, number: usize) -> Option<u64> {
 enum Life {
     /// Or nothing says otherwise.
     Lives,
-    /// Its main thread ends, or has ended, and others are there: it ends with all of them, or goes on without that one.
+    /// Its main thread ends, or has ended, and others are there: it ends with all of them, or goes
+    /// on without that one.
     MainEnded,
     Ended,
 }
 
-/// Does this process of ours or of a neighbour live? Dead is who was seen to be: what cannot be found out, as there is no descriptor or no memory for it,
-/// counts as alive for now. It is asked again by whoever waits, and one that lives would lose what it holds. The kernel marks a process that is ending
-/// before it closes its sockets. Without allocation: whoever waits asks this all the time.
+/// Does this process of ours or of a neighbour live? Dead is who was seen to be: what cannot be
+/// found out, as there is no descriptor or no memory for it, counts as alive for now. It is asked
+/// again by whoever waits, and one that lives would lose what it holds. The kernel marks a process
+/// that is ending before it closes its sockets. Without allocation: whoever waits asks this all the
+/// time.
 ///
-/// Taken for dead, though it may live, is still one whose number `/proc` does not show at all: hidden by a `hidepid` mount, or where `/proc` is that of another
-/// pid namespace. Nothing there tells it from one that has gone; and who may not look into a process in `/proc` has no memory in common with it (`segment`).
+/// Taken for dead, though it may live, is still one whose number `/proc` does not show at all:
+/// hidden by a `hidepid` mount, or where `/proc` is that of another pid namespace. Nothing there
+/// tells it from one that has gone; and who may not look into a process in `/proc` has no memory in
+/// common with it (`segment`).
 pub(crate) fn lives(process: &Identity) -> bool {
     life(process) != Life::Ended
 }
 
-/// As `lives`, for who does not ask again: of a process whose main thread has ended, does another one go on? With allocation.
+/// As `lives`, for who does not ask again: of a process whose main thread has ended, does another
+/// one go on? With allocation.
 pub(crate) fn goes_on(process: &Identity) -> bool {
     match life(process) {
         Life::Lives => true,
-        // Twice: between taking its SIGKILL and being marked as one that ends a thread looks as if it lived.
+        // Twice: between taking its SIGKILL and being marked as one that ends a thread looks as if
+        // it lived.
         Life::MainEnded => {
             has_living_thread(process.pid) && {
                 std::thread::yield_now();
@@ -142,7 +153,8 @@ fn life(process: &Identity) -> Life {
     let mut buffer = [0; 1024];
     let read = path_of(process.pid, "stat", |path| std::fs::File::open(path)?.read(&mut buffer));
     match read {
-        Ok(length) => life_in(&buffer[..length], process.start_time).unwrap_or_else(|| life_by_paths(process.pid)),
+        Ok(length) => life_in(&buffer[..length], process.start_time)
+            .unwrap_or_else(|| life_by_paths(process.pid)),
         Err(error) if says_gone(&error) => Life::Ended,
         Err(_) => life_by_paths(process.pid),
     }
@@ -175,10 +187,12 @@ fn is_ending(numbers: &str) -> Option<bool> {
     Some(matches!(state, "Z" | "X" | "x") || flags & EXITING != 0)
 }
 
-/// Of one thread: is SIGKILL on its way to it? So it is to all threads of a process that ends, until each has got that far.
+/// Of one thread: is SIGKILL on its way to it? So it is to all threads of a process that ends,
+/// until each has got that far.
 fn is_killed(numbers: &str) -> bool {
     const PENDING: usize = 28;
-    let pending = numbers.split_ascii_whitespace().nth(PENDING).and_then(|number| number.parse::<u64>().ok());
+    let pending =
+        numbers.split_ascii_whitespace().nth(PENDING).and_then(|number| number.parse::<u64>().ok());
     pending.is_some_and(|signals| signals >> (libc::SIGKILL - 1) & 1 != 0)
 }
 
@@ -188,9 +202,10 @@ fn numbers_in(stat: &[u8]) -> Option<&str> {
     std::str::from_utf8(&stat[name_ends + 1..]).ok()
 }
 
-/// What can be told without a descriptor: the main thread's program is not to be seen once it ends, also while nobody has reaped it, and the folder of threads
-/// counts them in its links. When the process began is not among that: where its number has gone to another one, this says that it lives, until there
-/// is a descriptor again.
+/// What can be told without a descriptor: the main thread's program is not to be seen once it ends,
+/// also while nobody has reaped it, and the folder of threads counts them in its links. When the
+/// process began is not among that: where its number has gone to another one, this says that it
+/// lives, until there is a descriptor again.
 fn life_by_paths(pid: u32) -> Life {
     // A folder's own, and one for each thread.
     const LINKS_OF_ONE_THREAD: u64 = 3;
@@ -211,7 +226,8 @@ fn has_living_thread(pid: u32) -> bool {
     let lives = |thread: std::io::Result<std::fs::DirEntry>| match thread
         .and_then(|entry| std::fs::read(entry.path().join("stat")))
     {
-        Ok(stat) => !numbers_in(&stat).is_some_and(|numbers| is_ending(numbers) == Some(true) || is_killed(numbers)),
+        Ok(stat) => !numbers_in(&stat)
+            .is_some_and(|numbers| is_ending(numbers) == Some(true) || is_killed(numbers)),
         Err(error) => !says_gone(&error),
     };
     match std::fs::read_dir(format!("/proc/{pid}/task")) {
@@ -226,7 +242,11 @@ fn says_gone(error: &Error) -> bool {
 }
 
 /// Does something with the path of a file in `/proc/PID`.
-fn path_of<T>(pid: u32, name: &str, work: impl FnOnce(&str) -> Result<T, Error>) -> Result<T, Error> {
+fn path_of<T>(
+    pid: u32,
+    name: &str,
+    work: impl FnOnce(&str) -> Result<T, Error>,
+) -> Result<T, Error> {
     let mut path = [0; 32];
     let mut rest = &mut path[..];
     write!(rest, "/proc/{pid}/{name}")?;
@@ -252,8 +272,11 @@ mod tests {
 
     /// A text of `/proc/PID/stat` of a process that began at 8983773.
     fn stat(state: &str, flags: u64, threads: u64) -> Vec<u8> {
-        format!("1305 (a ) (b) {state} 1289 15065 1 0 -1 {flags} 15 0 0 0 0 0 0 0 20 0 {threads} 0 8983773 2400 17")
-            .into_bytes()
+        format!(
+            "1305 (a ) (b) {state} 1289 15065 1 0 -1 {flags} 15 0 0 0 0 0 0 0 20 0 {threads} 0 \
+            8983773 2400 17"
+        )
+        .into_bytes()
     }
 
     #[test]
@@ -271,13 +294,21 @@ mod tests {
             assert_eq!(life(&stat(state, FORKED | 4, 0)), Some(Life::Ended), "{state}");
             assert_eq!(life(&stat(state, FORKED | 4, 2)), Some(Life::MainEnded), "{state}");
         }
-        assert_eq!(life_in(&stat("R", FORKED, 1), 8_983_774), Some(Life::Ended), "another one of that number");
+        assert_eq!(
+            life_in(&stat("R", FORKED, 1), 8_983_774),
+            Some(Life::Ended),
+            "another one of that number"
+        );
         // Bytes of a name are any.
         let strange = [b"1 (\xff\xfe) Z 9) ", &stat("S", FORKED, 1)[..]].concat();
         assert_eq!(life(&strange), Some(Life::Lives));
-        for nothing in
-            [&b""[..], b"1305 (a", b"1305 (a) ", b"1305 (a) S 1289 15065 1 0 -1", b"1305 (a) S 1 2 3 4 5 x 7 8 9 10"]
-        {
+        for nothing in [
+            &b""[..],
+            b"1305 (a",
+            b"1305 (a) ",
+            b"1305 (a) S 1289 15065 1 0 -1",
+            b"1305 (a) S 1 2 3 4 5 x 7 8 9 10",
+        ] {
             assert_eq!(life(nothing), None);
         }
     }

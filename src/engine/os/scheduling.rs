@@ -1,10 +1,12 @@
-//! What the kernel's scheduler is told of a thread of ours: on which CPU it runs, and how soon it gets to.
+//! What the kernel's scheduler is told of a thread of ours: on which CPU it runs, and how soon it
+//! gets to.
 
 use crate::engine::base::status::{Error, Result};
 
 /// Keeps the calling thread on one CPU.
 pub(crate) fn pin(cpu: usize) -> Result<()> {
-    let refused = |cause: String| Err(Error::invalid(format!("cpu: {cpu} cannot be used: {cause}")));
+    let refused =
+        |cause: String| Err(Error::invalid(format!("cpu: {cpu} cannot be used: {cause}")));
     // SAFETY: all-zero is an empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     if cpu >= 8 * size_of::<libc::cpu_set_t>() {
@@ -38,8 +40,9 @@ struct Attributes {
 /// As short as the kernel lets it be.
 const SHORT_SLICE_NS: u64 = 100_000;
 
-/// The calling thread has little to do each time that it wakes, and others wait for it: it takes less at a time, and is let run the sooner for it, also
-/// where another thread computes on its CPU (EEVDF, Linux 6.12). Its share stays what it is. Kernels that know no such thing take no notice.
+/// The calling thread has little to do each time that it wakes, and others wait for it: it takes
+/// less at a time, and is let run the sooner for it, also where another thread computes on its CPU
+/// (EEVDF, Linux 6.12). Its share stays what it is. Kernels that know no such thing take no notice.
 pub(crate) fn prefer_short_slices() {
     const SIZE: u32 = size_of::<Attributes>() as u32;
     let mut attributes = Attributes::default();
@@ -62,7 +65,15 @@ mod tests {
     fn attributes() -> Attributes {
         let mut attributes = Attributes::default();
         // SAFETY: memory of this size, for the calling thread.
-        let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size_of::<Attributes>(), 0) };
+        let got = unsafe {
+            libc::syscall(
+                libc::SYS_sched_getattr,
+                0,
+                &raw mut attributes,
+                size_of::<Attributes>(),
+                0,
+            )
+        };
         assert_eq!(got, 0);
         attributes
     }

@@ -1,19 +1,25 @@
 //! Memory of the library's own that processes of a host share.
 //!
-//! A segment has no name that could be left over, taken by somebody else, or guessed: it is a descriptor (memfd) of the process that made it, and
-//! other processes open it through that process's `/proc/PID/fd`, which the kernel permits to those that could as well trace it: the same user, who
-//! sees the process. It goes when the last one that has it open or mapped has closed it or died.
+//! A segment has no name that could be left over, taken by somebody else, or guessed: it is a
+//! descriptor (memfd) of the process that made it, and other processes open it through that
+//! process's `/proc/PID/fd`, which the kernel permits to those that could as well trace it: the
+//! same user, who sees the process. It goes when the last one that has it open or mapped has closed
+//! it or died.
 //!
-//! What another process tells is not believed. Its descriptor is looked at before it is opened, and opened only if it is such a segment; sealed, so
-//! that no page of it can be taken away under a reader; of the size that was told; and with the nonce in its header that was told with the size, which
-//! is read, not mapped, as the last step before the mapping. So a number that has come to mean another process, or another file, is found out.
+//! What another process tells is not believed. Its descriptor is looked at before it is opened, and
+//! opened only if it is such a segment; sealed, so that no page of it can be taken away under a
+//! reader; of the size that was told; and with the nonce in its header that was told with the size,
+//! which is read, not mapped, as the last step before the mapping. So a number that has come to
+//! mean another process, or another file, is found out.
 //!
-//! All memory is there from the beginning: a lack of it is an error here, and no SIGBUS on the first access. As the kernel rather ends processes than
-//! refuse such memory, what it has left, for the machine and for the control group, is asked for first; that is a look and no reservation.
+//! All memory is there from the beginning: a lack of it is an error here, and no SIGBUS on the
+//! first access. As the kernel rather ends processes than refuse such memory, what it has left, for
+//! the machine and for the control group, is asked for first; that is a look and no reservation.
 //!
-//! What it costs is the kernel's zeroing of pages; `cargo test --release --lib engine::os::shared_segment -- --ignored --nocapture figures`: 1 MiB
-//! takes 0.4 ms to make, 1 GiB 0.3 to 1.3 s; opening takes some 50 us; the first write to each page of a mapping takes 1.5 to 6 us on top (AMD EPYC, Zen 5, a
-//! virtual machine, busy).
+//! What it costs is the kernel's zeroing of pages; `cargo test --release --lib
+//! engine::os::shared_segment -- --ignored --nocapture figures`: 1 MiB takes 0.4 ms to make, 1 GiB
+//! 0.3 to 1.3 s; opening takes some 50 us; the first write to each page of a mapping takes 1.5 to 6
+//! us on top (AMD EPYC, Zen 5, a virtual machine, busy).
 
 use crate::engine::base::status::{Error, Result, Status};
 use std::io;
@@ -21,11 +27,13 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 
 const MAGIC: [u8; 8] = *b"ucxxseg1";
-/// Where what a segment holds begins: larger than any page of the machines that are supported, and a whole number of them.
+/// Where what a segment holds begins: larger than any page of the machines that are supported, and
+/// a whole number of them.
 const HEADER: usize = 65_536;
 /// No file can be longer.
 const MOST: usize = 1 << 46;
-/// The kernel starts an allocation over from its beginning when a signal comes: in pieces it gets on.
+/// The kernel starts an allocation over from its beginning when a signal comes: in pieces it gets
+/// on.
 const AT_ONCE: usize = 64 << 20;
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
@@ -75,7 +83,10 @@ impl SegmentName {
     fn lengths(&self) -> Result<Lengths> {
         let lengths = usize::try_from(self.control).ok().zip(usize::try_from(self.data).ok());
         lengths.and_then(|(control, data)| Lengths::new(control, data)).ok_or_else(|| {
-            Error::new(Status::INVALID_ADDR, format!("segment: of {} and {} bytes", self.control, self.data))
+            Error::new(
+                Status::INVALID_ADDR,
+                format!("segment: of {} and {} bytes", self.control, self.data),
+            )
         })
     }
 
@@ -106,7 +117,8 @@ impl Lengths {
     }
 }
 
-/// A segment that is mapped. Of the process that made it: it can be opened by others as long as this lives.
+/// A segment that is mapped. Of the process that made it: it can be opened by others as long as
+/// this lives.
 pub struct Segment {
     memory: *mut u8,
     lengths: Lengths,
@@ -115,7 +127,8 @@ pub struct Segment {
     _descriptor: Option<OwnedFd>,
 }
 
-// SAFETY: it owns its mapping, and hands out pointers, whose users are bound by what they have agreed on.
+// SAFETY: it owns its mapping, and hands out pointers, whose users are bound by what they have
+// agreed on.
 unsafe impl Send for Segment {}
 // SAFETY: as above.
 unsafe impl Sync for Segment {}
@@ -155,15 +168,17 @@ fn room() -> u64 {
         let line = memory.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
     };
-    let machine =
-        field("MemAvailable:").map_or(u64::MAX, |bytes| bytes.saturating_add(field("SwapFree:").unwrap_or(0)));
+    let machine = field("MemAvailable:")
+        .map_or(u64::MAX, |bytes| bytes.saturating_add(field("SwapFree:").unwrap_or(0)));
     // Each group is held to the limits of those that it is in, too.
     let groups = read("/proc/self/cgroup");
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or("");
     let groups = std::path::Path::new("/sys/fs/cgroup").join(own);
     let in_group = |group: &std::path::Path| {
-        let number = |name| std::fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
-        number("memory.max")?.checked_sub(number("memory.current")?.saturating_sub(reclaimable(group)))
+        let number =
+            |name| std::fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
+        number("memory.max")?
+            .checked_sub(number("memory.current")?.saturating_sub(reclaimable(group)))
     };
     groups
         .ancestors()
@@ -175,19 +190,27 @@ fn room() -> u64 {
 /// What a control group could give back: pages of files that it has read.
 fn reclaimable(group: &std::path::Path) -> u64 {
     let statistics = std::fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
-    let field = |name: &str| statistics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    let field = |name: &str| {
+        statistics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+    };
     field("inactive_file ").unwrap_or(0) + field("active_file ").unwrap_or(0)
 }
 
 fn make(length: usize) -> Result<OwnedFd> {
     if length as u64 > room() {
-        return Err(Error::new(Status::NO_MEMORY, format!("segment: there is no memory for {length} bytes")));
+        return Err(Error::new(
+            Status::NO_MEMORY,
+            format!("segment: there is no memory for {length} bytes"),
+        ));
     }
     if length as u64 > crate::engine::os::resource_limits::longest_file() {
-        let text = format!("segment: {length} bytes are more than the limit of the length of files (ulimit -f)");
+        let text = format!(
+            "segment: {length} bytes are more than the limit of the length of files (ulimit -f)"
+        );
         return Err(Error::new(Status::NO_RESOURCE, text));
     }
-    // A kernel that knows that flag may insist on it; one that does not refuses it. (MFD_NOEXEC_SEAL, 6.3.)
+    // A kernel that knows that flag may insist on it; one that does not refuses it.
+    // (MFD_NOEXEC_SEAL, 6.3.)
     const NOT_EXECUTABLE: libc::c_uint = 8;
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     let open = |flags| {
@@ -204,9 +227,14 @@ fn make(length: usize) -> Result<OwnedFd> {
     for begin in (0..length).step_by(AT_ONCE) {
         let bytes = AT_ONCE.min(length - begin);
         // SAFETY: as above.
-        while unsafe { libc::fallocate(descriptor, 0, begin as libc::off_t, bytes as libc::off_t) } != 0 {
+        while unsafe { libc::fallocate(descriptor, 0, begin as libc::off_t, bytes as libc::off_t) }
+            != 0
+        {
             if io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
-                return Err(failed(&format!("there is no memory for {length} bytes"), Status::NO_MEMORY));
+                return Err(failed(
+                    &format!("there is no memory for {length} bytes"),
+                    Status::NO_MEMORY,
+                ));
             }
         }
     }
@@ -220,7 +248,8 @@ fn make(length: usize) -> Result<OwnedFd> {
 fn map(file: &OwnedFd, length: usize) -> Result<*mut u8> {
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
     // SAFETY: a fresh mapping, which is checked.
-    let memory = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, file.as_raw_fd(), 0) };
+    let memory =
+        unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, file.as_raw_fd(), 0) };
     if memory == libc::MAP_FAILED {
         return Err(failed(&format!("{length} bytes could not be mapped"), Status::NO_MEMORY));
     }
@@ -228,10 +257,14 @@ fn map(file: &OwnedFd, length: usize) -> Result<*mut u8> {
 }
 
 impl Segment {
-    /// Makes a segment of so many bytes of control words and of data, all zero. NO_MEMORY or NO_RESOURCE where there is not enough.
+    /// Makes a segment of so many bytes of control words and of data, all zero. NO_MEMORY or
+    /// NO_RESOURCE where there is not enough.
     pub fn create(control: usize, data: usize) -> Result<Self> {
         let lengths = Lengths::new(control, data).ok_or_else(|| {
-            Error::new(Status::NO_MEMORY, format!("segment: {data} bytes are more than there can be"))
+            Error::new(
+                Status::NO_MEMORY,
+                format!("segment: {data} bytes are more than there can be"),
+            )
         })?;
         let file = make(lengths.whole)?;
         let name = SegmentName {
@@ -252,22 +285,26 @@ impl Segment {
 
     /// Opens one that another process of this host, in the same pid namespace, has made.
     ///
-    /// UNREACHABLE where this process may not, or cannot, look into that one: another user, hidepid, another namespace, no /proc, or it has gone. The
-    /// two then have to reach each other by messages. INVALID_ADDR where there is something else than what was told: it has gone, and its
-    /// numbers have been given out again, or the other side lies.
+    /// UNREACHABLE where this process may not, or cannot, look into that one: another user,
+    /// hidepid, another namespace, no /proc, or it has gone. The two then have to reach each other
+    /// by messages. INVALID_ADDR where there is something else than what was told: it has gone, and
+    /// its numbers have been given out again, or the other side lies.
     pub fn open(name: &SegmentName) -> Result<Self> {
         let lengths = name.lengths()?;
         // Looked at without opening it, which could have an effect if it is something else.
         let place = format!("/proc/{}/fd/{}", name.pid, name.descriptor);
-        let found = open_at(&place, libc::O_PATH).ok_or_else(|| failed(&place, Status::UNREACHABLE))?;
+        let found =
+            open_at(&place, libc::O_PATH).ok_or_else(|| failed(&place, Status::UNREACHABLE))?;
         let here = format!("/proc/self/fd/{}", found.as_raw_fd());
-        let strange = |what: &str| Error::new(Status::INVALID_ADDR, format!("segment: {place} is {what}"));
+        let strange =
+            |what: &str| Error::new(Status::INVALID_ADDR, format!("segment: {place} is {what}"));
         match std::fs::read_link(&here) {
             Ok(target) if target.to_string_lossy().starts_with("/memfd:ucxx_rs") => {}
             Ok(_) => return Err(strange("something else")),
             Err(_) => return Err(failed(&here, Status::UNREACHABLE)),
         }
-        let file = open_at(&here, libc::O_RDWR).ok_or_else(|| failed(&place, Status::UNREACHABLE))?;
+        let file =
+            open_at(&here, libc::O_RDWR).ok_or_else(|| failed(&place, Status::UNREACHABLE))?;
         // SAFETY: a descriptor of ours; what is returned is checked.
         let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
         if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
@@ -357,7 +394,8 @@ mod tests {
         // SAFETY: inside both; one thread.
         unsafe {
             assert!(
-                (0..100).all(|at| *opened.control().add(at) == 0) && (0..70_000).all(|at| *opened.data().add(at) == 0)
+                (0..100).all(|at| *opened.control().add(at) == 0)
+                    && (0..70_000).all(|at| *opened.data().add(at) == 0)
             );
             made.control().write(1);
             made.data().write(2);
@@ -394,7 +432,9 @@ mod tests {
         ] {
             assert_eq!(status(&lie), Status::INVALID_ADDR, "{lie:?}");
         }
-        for gone in [SegmentName { descriptor: 1_000_000, ..name }, SegmentName { pid: u32::MAX, ..name }] {
+        for gone in
+            [SegmentName { descriptor: 1_000_000, ..name }, SegmentName { pid: u32::MAX, ..name }]
+        {
             assert_eq!(status(&gone), Status::UNREACHABLE, "{gone:?}");
         }
         // A pipe, which nobody opens by mistake and then waits for, and a file.
@@ -404,16 +444,23 @@ mod tests {
         let [reader, _writer] = pipe.map(|end| owned(end).unwrap());
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         for other in [reader.as_raw_fd(), file.as_raw_fd()] {
-            assert_eq!(status(&SegmentName { descriptor: other as u32, ..name }), Status::INVALID_ADDR);
+            assert_eq!(
+                status(&SegmentName { descriptor: other as u32, ..name }),
+                Status::INVALID_ADDR
+            );
         }
         // One of the right name whose size may change.
         // SAFETY: a name that ends.
-        let loose =
-            owned(unsafe { libc::memfd_create(c"ucxx_rs".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) });
+        let loose = owned(unsafe {
+            libc::memfd_create(c"ucxx_rs".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
+        });
         let loose = std::fs::File::from(loose.unwrap());
         loose.set_len(made.lengths.whole as u64).unwrap();
         loose.write_all_at(&name.header(), 0).unwrap();
-        assert_eq!(status(&SegmentName { descriptor: loose.as_raw_fd() as u32, ..name }), Status::INVALID_ADDR);
+        assert_eq!(
+            status(&SegmentName { descriptor: loose.as_raw_fd() as u32, ..name }),
+            Status::INVALID_ADDR
+        );
     }
 
     #[test]
@@ -446,7 +493,10 @@ mod tests {
             let start = std::time::Instant::now();
             // SAFETY: inside.
             unsafe { opened.data().write_bytes(1, megabytes << 20) };
-            println!("{megabytes} MiB: made {created:?}, opened {took:?}, first written {:?}", start.elapsed());
+            println!(
+                "{megabytes} MiB: made {created:?}, opened {took:?}, first written {:?}",
+                start.elapsed()
+            );
         }
     }
 }

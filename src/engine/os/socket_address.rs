@@ -1,4 +1,5 @@
-//! Internet addresses: what a host's name stands for, and the form in which UCP takes and gives them.
+//! Internet addresses: what a host's name stands for, and the form in which UCP takes and gives
+//! them.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::sys;
@@ -6,9 +7,9 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 
 /// Every address of the host, each once, in the resolver's order. A numeric host is not looked up.
 pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
-    let found = (host, port)
-        .to_socket_addrs()
-        .map_err(|cause| Error::new(Status::UNREACHABLE, format!("host: {host:?} stands for no address: {cause}")))?;
+    let found = (host, port).to_socket_addrs().map_err(|cause| {
+        Error::new(Status::UNREACHABLE, format!("host: {host:?} stands for no address: {cause}"))
+    })?;
     let mut addresses = Vec::new();
     for address in found {
         if !addresses.contains(&address) {
@@ -16,7 +17,10 @@ pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
         }
     }
     if addresses.is_empty() {
-        return Err(Error::new(Status::UNREACHABLE, format!("host: {host:?} stands for no address")));
+        return Err(Error::new(
+            Status::UNREACHABLE,
+            format!("host: {host:?} stands for no address"),
+        ));
     }
     Ok(addresses)
 }
@@ -62,7 +66,10 @@ impl Raw {
 
     /// For UCP, which reads it during its call.
     pub(crate) fn as_ucs(&self) -> sys::ucs_sock_addr_t {
-        sys::ucs_sock_addr_t { addr: (&raw const self.storage).cast(), addrlen: self.length as libc::socklen_t }
+        sys::ucs_sock_addr_t {
+            addr: (&raw const self.storage).cast(),
+            addrlen: self.length as libc::socklen_t,
+        }
     }
 }
 

@@ -1,8 +1,10 @@
-//! Atomic operations on registered memory: what they are, how they are executed, and how they travel.
+//! Atomic operations on registered memory: what they are, how they are executed, and how they
+//! travel.
 //!
-//! All of them, wherever they are executed, are the processor's own on the memory itself, so they are atomic to each other and to
-//! what the process that has the memory does with its own. UCX's are not used: between processes of a host it does the same with more steps,
-//! over sockets its messages are no faster than ours, and under failure detection they fail from UCX 1.16 on.
+//! All of them, wherever they are executed, are the processor's own on the memory itself, so they
+//! are atomic to each other and to what the process that has the memory does with its own. UCX's
+//! are not used: between processes of a host it does the same with more steps, over sockets its
+//! messages are no faster than ours, and under failure detection they fail from UCX 1.16 on.
 
 use crate::engine::base::status::{Error, Result};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -56,11 +58,13 @@ impl Atomic {
 
     /// Operation and size, from a caller.
     pub fn check(op: i32, size: usize) -> Result<(AtomicOp, u8)> {
-        let op =
-            AtomicOp::from_number(op).ok_or_else(|| Error::invalid(format!("op: {op} is no UCXX_ATOMIC_* value")))?;
+        let op = AtomicOp::from_number(op)
+            .ok_or_else(|| Error::invalid(format!("op: {op} is no UCXX_ATOMIC_* value")))?;
         match size {
             4 | 8 => Ok((op, size as u8)),
-            _ => Err(Error::invalid(format!("size: {size} bytes; atomic operations are of 4 or 8"))),
+            _ => {
+                Err(Error::invalid(format!("size: {size} bytes; atomic operations are of 4 or 8")))
+            }
         }
     }
 
@@ -77,7 +81,8 @@ impl Atomic {
 
     /// Reads one that came in.
     pub fn decode(bytes: &[u8]) -> std::result::Result<Self, &'static str> {
-        let bytes: &[u8; Self::LENGTH] = bytes.try_into().map_err(|_| "an atomic operation of another length")?;
+        let bytes: &[u8; Self::LENGTH] =
+            bytes.try_into().map_err(|_| "an atomic operation of another length")?;
         let mut words = [0; 5];
         for (word, place) in words.iter_mut().zip(bytes.chunks_exact(8)) {
             *word = u64::from_le_bytes(std::array::from_fn(|byte| place[byte]));
@@ -95,7 +100,8 @@ impl Atomic {
     /// Does it, and tells what was there before.
     ///
     /// # Safety
-    /// `place` is memory of that size, aligned to it, of the host, that is changed by atomic operations alone meanwhile.
+    /// `place` is memory of that size, aligned to it, of the host, that is changed by atomic
+    /// operations alone meanwhile.
     pub unsafe fn execute(&self, place: *mut u8) -> u64 {
         macro_rules! execute {
             ($atomic:ty, $word:ty) => {{
@@ -154,7 +160,11 @@ mod tests {
         ];
         for (op, operand, compare, before, after) in cases {
             for size in [4, 8] {
-                assert_eq!(run(atomic(op, size, operand, compare), before), (before, after), "{op:?} of {size}");
+                assert_eq!(
+                    run(atomic(op, size, operand, compare), before),
+                    (before, after),
+                    "{op:?} of {size}"
+                );
             }
         }
         assert_eq!(run(atomic(Add, 4, 1, 0), 0xffff_ffff).1, 0);
@@ -164,7 +174,8 @@ mod tests {
 
     #[test]
     fn what_travels_arrives() {
-        let sent = Atomic { number: 3, offset: 1 << 40, ..atomic(AtomicOp::CompareSwap, 8, 1 << 63, 9) };
+        let sent =
+            Atomic { number: 3, offset: 1 << 40, ..atomic(AtomicOp::CompareSwap, 8, 1 << 63, 9) };
         assert_eq!(Atomic::decode(&sent.encode()), Ok(sent));
         assert!(Atomic::decode(&sent.encode()[..39]).is_err());
         for (at, value) in [(0, 6), (1, 3), (2, 1), (7, 1)] {

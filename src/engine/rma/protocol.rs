@@ -26,7 +26,12 @@ const OPERATIONS: &[Operation] = &[
     },
 ];
 
-fn post_by_key(_: &Worker, slot: &Slot, queued: &Queued, _: Option<&Endpoint>) -> sys::ucs_status_ptr_t {
+fn post_by_key(
+    _: &Worker,
+    slot: &Slot,
+    queued: &Queued,
+    _: Option<&Endpoint>,
+) -> sys::ucs_status_ptr_t {
     let param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
     // SAFETY: the operation's own reference.
     let key = unsafe { &*queued.rkey.cast::<Rkey>() };

@@ -1,10 +1,11 @@
 //! Put, get and atomic operations on a peer's registered memory.
 //!
-//! Where this process sees the memory they are done in the call, by the processor: no message, no progress on either side. Elsewhere put
-//! and get are UCX's, and atomic operations are questions that the peer's library answers (see `atomic`).
+//! Where this process sees the memory they are done in the call, by the processor: no message, no
+//! progress on either side. Elsewhere put and get are UCX's, and atomic operations are questions
+//! that the peer's library answers (see `atomic`).
 //!
-//! Cost of the first: the checks, one load for fork, one for the endpoint's status, and the copy. No allocation, no lock, no system
-//! call, no gate.
+//! Cost of the first: the checks, one load for fork, one for the endpoint's status, and the copy.
+//! No allocation, no lock, no system call, no gate.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::dispatch::complain;
@@ -38,7 +39,8 @@ impl Rkey {
     /// Writes `length` bytes at `offset` of the memory.
     ///
     /// # Safety
-    /// `buffer` is readable for `length` bytes until the operation has completed, and `out` is valid.
+    /// `buffer` is readable for `length` bytes until the operation has completed, and `out` is
+    /// valid.
     pub unsafe fn put(
         self: &Arc<Self>,
         buffer: *const c_void,
@@ -62,7 +64,8 @@ impl Rkey {
     /// Reads `length` bytes from `offset` of the memory.
     ///
     /// # Safety
-    /// `buffer` is writable for `length` bytes until the operation has completed, and `out` is valid.
+    /// `buffer` is writable for `length` bytes until the operation has completed, and `out` is
+    /// valid.
     pub unsafe fn get(
         self: &Arc<Self>,
         buffer: *mut c_void,
@@ -83,10 +86,12 @@ impl Rkey {
         self.transfer(Kind::Get, buffer, length, offset, params, out)
     }
 
-    /// An atomic operation on `size` bytes at `offset`; what was there goes to `result`, unless that is null.
+    /// An atomic operation on `size` bytes at `offset`; what was there goes to `result`, unless
+    /// that is null.
     ///
     /// # Safety
-    /// `result` is null or writable for `size` bytes until the operation has completed, and `out` is valid.
+    /// `result` is null or writable for `size` bytes until the operation has completed, and `out`
+    /// is valid.
     pub unsafe fn atomic(
         self: &Arc<Self>,
         mut atomic: Atomic,
@@ -95,8 +100,13 @@ impl Rkey {
         out: Out,
     ) -> Result<Submitted> {
         params.check(&self.endpoint.worker.context, "atomic operation", flag::NO_WAIT)?;
-        if memory_type::is_device(self.header.memory_type) || memory_type::is_device(params.memory_type) {
-            return Err(Error::new(Status::UNSUPPORTED, "rkey: atomic operations are for memory of the host alone"));
+        if memory_type::is_device(self.header.memory_type)
+            || memory_type::is_device(params.memory_type)
+        {
+            return Err(Error::new(
+                Status::UNSUPPORTED,
+                "rkey: atomic operations are for memory of the host alone",
+            ));
         }
         let Atomic { size, offset, .. } = atomic;
         let length = if result.is_null() { 0 } else { usize::from(size) };
@@ -117,15 +127,28 @@ impl Rkey {
         let part = Part { data: result, length, memory_type: memory_type::HOST };
         let params = OpParams { memory_type: memory_type::HOST, ..*params };
         // SAFETY: as for this function.
-        let submitted =
-            unsafe { self.endpoint.ask_for(Asked::ATOMIC, &atomic.encode(), Room::Parts(&[part]), &params, out) };
+        let submitted = unsafe {
+            self.endpoint.ask_for(
+                Asked::ATOMIC,
+                &atomic.encode(),
+                Room::Parts(&[part]),
+                &params,
+                out,
+            )
+        };
         self.endpoint.worker.note_unordered();
         submitted
     }
 
     /// What is wrong with an operation; and where it can be done at once, if it can.
     #[inline]
-    fn begin(&self, wanted: u64, length: u64, offset: u64, params: &OpParams) -> Result<Option<*mut u8>> {
+    fn begin(
+        &self,
+        wanted: u64,
+        length: u64,
+        offset: u64,
+        params: &OpParams,
+    ) -> Result<Option<*mut u8>> {
         let endpoint = &self.endpoint;
         let context = &endpoint.worker.context;
         context.check_fork()?;
@@ -193,11 +216,18 @@ impl Rkey {
             // One that is over has no use for the key.
             let ends = matches!(Posted::from_pointer(posted), Posted::Failed(_))
                 || (posted.is_null() && params.flags & flag::ALWAYS_CALLBACK == 0);
-            // SAFETY: nobody else has the slot's description yet. Piece by piece, as the whole is large.
+            // SAFETY: nobody else has the slot's description yet. Piece by piece, as the whole is
+            // large.
             unsafe {
-                (*slot.queued.as_ptr()).rkey = if ends { std::ptr::null() } else { Arc::into_raw(self.clone()).cast() }
+                (*slot.queued.as_ptr()).rkey =
+                    if ends { std::ptr::null() } else { Arc::into_raw(self.clone()).cast() }
             };
-            let submission = Submission { endpoint: Some(endpoint), params, length: length as u64, tag: address };
+            let submission = Submission {
+                endpoint: Some(endpoint),
+                params,
+                length: length as u64,
+                tag: address,
+            };
             inside.submitted(slot, posted, submission, out)
         });
         worker.note_unordered();
@@ -219,12 +249,16 @@ impl Rkey {
         }
         let (ucp, key) = (self.endpoint.ucp.get(), self.ucp);
         if runtime::ucx_release().numbers < (1, 16, 0) {
-            // UCX 1.13 leaves fields as they were that it follows when it gives up a put: what an earlier use of the slot has left there.
+            // UCX 1.13 leaves fields as they were that it follows when it gives up a put: what an
+            // earlier use of the slot has left there.
             let size = self.endpoint.worker.context.request_size;
             // SAFETY: UCX's part of a slot, right before it, which nobody uses yet.
-            unsafe { std::ptr::from_ref(slot).cast_mut().cast::<u8>().sub(size).write_bytes(0, size) };
+            unsafe {
+                std::ptr::from_ref(slot).cast_mut().cast::<u8>().sub(size).write_bytes(0, size)
+            };
         }
-        // SAFETY: a live endpoint inside its worker's gate, and a key of it; the caller keeps the buffer, the worker the slot and the key.
+        // SAFETY: a live endpoint inside its worker's gate, and a key of it; the caller keeps the
+        // buffer, the worker the slot and the key.
         unsafe {
             if kind == Kind::Put {
                 sys::ucp_put_nbx(ucp, buffer, length, address, key, param.as_ptr())
@@ -240,7 +274,8 @@ impl Worker {
     pub(crate) fn answer_atomic(&self, slot: &Slot, from: &Endpoint) {
         let inbound = slot.inbound();
         // SAFETY: the message's own, until it goes.
-        let header = unsafe { std::slice::from_raw_parts(inbound.header, inbound.user_header.into()) };
+        let header =
+            unsafe { std::slice::from_raw_parts(inbound.header, inbound.user_header.into()) };
         let atomic = match Atomic::decode(header) {
             Ok(atomic) => atomic,
             Err(why) => {
@@ -251,7 +286,8 @@ impl Worker {
         if !self.context.has(feature::ATOMIC) {
             return from.answer_now(slot.number.get(), Status::UNSUPPORTED);
         }
-        // SAFETY: inside memory that is registered, which it stays meanwhile; aligned; and the host's.
+        // SAFETY: inside memory that is registered, which it stays meanwhile; aligned; and the
+        // host's.
         let execute = |place| unsafe { atomic.execute(place) };
         match self.context.exposed.act_on(atomic.number, (atomic.offset, atomic.size), execute) {
             Ok(before) => {
@@ -265,8 +301,8 @@ impl Worker {
     }
 }
 
-/// Copies between the caller's buffer and shared memory, of which `shared` is the address: what is aligned there and as long as a word is
-/// one load or store, so that nobody sees half of it.
+/// Copies between the caller's buffer and shared memory, of which `shared` is the address: what is
+/// aligned there and as long as a word is one load or store, so that nobody sees half of it.
 ///
 /// # Safety
 /// `from` is readable and `to` writable for `length` bytes.
@@ -277,7 +313,8 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, shared: *const u8, lengt
             // SAFETY: as for this function; one of the two is aligned, the other need not be.
             unsafe {
                 if std::ptr::eq(shared, to) {
-                    <$atomic>::from_ptr(to.cast()).store(from.cast::<$word>().read_unaligned(), Ordering::Relaxed);
+                    <$atomic>::from_ptr(to.cast())
+                        .store(from.cast::<$word>().read_unaligned(), Ordering::Relaxed);
                 } else {
                     let word = <$atomic>::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed);
                     to.cast::<$word>().write_unaligned(word);
@@ -290,14 +327,16 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, shared: *const u8, lengt
         4 if shared as usize % 4 == 0 => word!(AtomicU32, u32),
         2 if shared as usize % 2 == 0 => word!(AtomicU16, u16),
         1 => word!(AtomicU8, u8),
-        // SAFETY: as for this function; the two may overlap in a process that puts into its own memory.
+        // SAFETY: as for this function; the two may overlap in a process that puts into its own
+        // memory.
         ..=LARGE => unsafe { from.copy_to(to, length) },
         // SAFETY: as above.
         _ => unsafe { copy_large(from, to, length) },
     }
 }
 
-/// In pieces, which are copied as what fits into the second cache: of more at a time the C library makes loops that take longer.
+/// In pieces, which are copied as what fits into the second cache: of more at a time the C library
+/// makes loops that take longer.
 ///
 /// # Safety
 /// As for `copy`.
@@ -317,7 +356,8 @@ mod tests {
     #[test]
     fn large_copies_are_whole_whether_they_overlap_or_not() {
         const LENGTH: usize = 2 * LARGE + 4321;
-        let numbers = |length: usize| (0..length).map(|at| (at * 31 + at / 251) as u8).collect::<Vec<_>>();
+        let numbers =
+            |length: usize| (0..length).map(|at| (at * 31 + at / 251) as u8).collect::<Vec<_>>();
         for length in [LARGE, LARGE + 1, LARGE + PIECE, LENGTH] {
             let (from, mut to) = (numbers(length), vec![0; length + 1]);
             // SAFETY: as many bytes on both sides.

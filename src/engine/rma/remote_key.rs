@@ -1,7 +1,9 @@
-//! Keys to a peer's memory: unpacked for one endpoint, whose worker's gate guards UCX's half of them.
+//! Keys to a peer's memory: unpacked for one endpoint, whose worker's gate guards UCX's half of
+//! them.
 //!
-//! A key is its handle's, and each operation's that UCX has and that goes by it. Whoever is last lets go of UCX's half, inside the
-//! gate; what is left when the worker goes is let go then, and the rest of a key answers CLOSED from there on.
+//! A key is its handle's, and each operation's that UCX has and that goes by it. Whoever is last
+//! lets go of UCX's half, inside the gate; what is left when the worker goes is let go then, and
+//! the rest of a key answers CLOSED from there on.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::Endpoint;
@@ -42,26 +44,40 @@ impl Rkey {
         let worker = &endpoint.worker;
         worker.need(feature::RMA | feature::ATOMIC)?;
         let (header, ucx) = KeyHeader::decode(bytes).map_err(|why| {
-            Error::new(Status::INVALID_PARAM, format!("bytes: not a key that ucxx_memory_pack has made: {why}"))
+            Error::new(
+                Status::INVALID_PARAM,
+                format!("bytes: not a key that ucxx_memory_pack has made: {why}"),
+            )
         })?;
         worker.on_owner(|inside| {
             endpoint.check_open()?;
             if endpoint.ucp.get().is_null() || endpoint.is_connecting() {
-                return Err(Error::new(Status::NOT_CONNECTED, "endpoint: is not connected yet; wait for its on_open"));
+                return Err(Error::new(
+                    Status::NOT_CONNECTED,
+                    "endpoint: is not connected yet; wait \
+                    for its on_open",
+                ));
             }
             if endpoint.is_foreign() {
-                let text = "endpoint: its peer is not of this library, and makes no keys that this one understands";
+                let text =
+                    "endpoint: its peer is not of this library, and makes no keys that this \
+                    one understands";
                 return Err(Error::new(Status::UNSUPPORTED, text));
             }
             check_owner(endpoint, &header.owner)?;
-            if endpoint.to_self && !inside.context.exposed.has(header.number, header.base, header.length) {
+            if endpoint.to_self
+                && !inside.context.exposed.has(header.number, header.base, header.length)
+            {
                 return Err(Error::new(Status::NO_ELEM, "rkey: the memory that it is to has gone"));
             }
             let mut ucx = ucx.to_vec();
             let _held = hold(worker, endpoint, &header, &mut ucx)?;
             let mut ucp = std::ptr::null_mut();
-            // SAFETY: a live endpoint inside its worker's gate, bytes of UCX's that arrived as they were sent, a valid out-pointer.
-            let status = unsafe { sys::ucp_ep_rkey_unpack(endpoint.ucp.get(), ucx.as_ptr().cast(), &mut ucp) };
+            // SAFETY: a live endpoint inside its worker's gate, bytes of UCX's that arrived as they
+            // were sent, a valid out-pointer.
+            let status = unsafe {
+                sys::ucp_ep_rkey_unpack(endpoint.ucp.get(), ucx.as_ptr().cast(), &mut ucp)
+            };
             if status != sys::UCS_OK {
                 return Err(refused(endpoint, &header, "UCX does not take the key"));
             }
@@ -71,7 +87,11 @@ impl Rkey {
             } else {
                 see(ucp, &header)
             };
-            let local = if memory_type::is_device(header.memory_type) { std::ptr::null_mut() } else { local };
+            let local = if memory_type::is_device(header.memory_type) {
+                std::ptr::null_mut()
+            } else {
+                local
+            };
             Ok(Arc::new(Rkey { endpoint: endpoint.shared(), ucp, header, local }))
         })
     }
@@ -120,7 +140,8 @@ impl Rkey {
 impl Worker {
     /// An operation is over, which may have gone by a key. Inside the gate.
     pub(crate) fn release_rkey(&self, slot: &Slot) {
-        // SAFETY: the cell belongs to who is inside the gate. Piece by piece, as the whole is large.
+        // SAFETY: the cell belongs to who is inside the gate. Piece by piece, as the whole is
+        // large.
         let key = std::mem::replace(unsafe { &mut (*slot.queued.as_ptr()).rkey }, std::ptr::null());
         if key.is_null() {
             return;
@@ -141,18 +162,23 @@ impl Worker {
     /// Before UCP's worker goes.
     pub(crate) fn drop_rkeys(&self) {
         for key in self.rkeys().0.take() {
-            // SAFETY: as above; operations that may still go by it are UCP's, which it is about to drop.
+            // SAFETY: as above; operations that may still go by it are UCP's, which it is about to
+            // drop.
             unsafe { sys::ucp_rkey_destroy(key) };
         }
     }
 }
 
-/// Keys work for the process that has made them: on another's connection UCX would write wherever the numbers lead.
+/// Keys work for the process that has made them: on another's connection UCX would write wherever
+/// the numbers lead.
 fn check_owner(endpoint: &Endpoint, owner: &Identity) -> Result<()> {
     match endpoint.origin() {
         Some(origin) if !origin.identity.is_process(owner) => {
-            let text =
-                format!("rkey: was made by process {}, and the endpoint leads to {}", owner.pid, endpoint.peer_text());
+            let text = format!(
+                "rkey: was made by process {}, and the endpoint leads to {}",
+                owner.pid,
+                endpoint.peer_text()
+            );
             Err(Error::new(Status::INVALID_PARAM, text))
         }
         _ => Ok(()),
@@ -168,7 +194,9 @@ fn hold(worker: &Worker, endpoint: &Endpoint, header: &KeyHeader, ucx: &mut [u8]
         return Err(refused(endpoint, header, ""));
     }
     match key_segment::hold(ucx, header) {
-        Ok(Held::Nothing) if !process_identity::goes_on(&header.owner) => Err(refused(endpoint, header, "")),
+        Ok(Held::Nothing) if !process_identity::goes_on(&header.owner) => {
+            Err(refused(endpoint, header, ""))
+        }
         held => held.map_err(|cause| refused(endpoint, header, &cause.to_string())),
     }
 }
@@ -180,7 +208,10 @@ fn refused(endpoint: &Endpoint, header: &KeyHeader, why: &str) -> Error {
         let text = format!("rkey: the memory's process {} has ended", header.owner.pid);
         return Error::new(Status::PEER_FAILED, text);
     }
-    Error::new(Status::UNREACHABLE, format!("rkey: no way to memory of {}: {why}", endpoint.peer_text()))
+    Error::new(
+        Status::UNREACHABLE,
+        format!("rkey: no way to memory of {}: {why}", endpoint.peer_text()),
+    )
 }
 
 fn see(ucp: sys::ucp_rkey_h, header: &KeyHeader) -> *mut u8 {

@@ -65,10 +65,14 @@ impl Context {
     pub fn new(params: &ContextParams) -> Result<Arc<Self>> {
         runtime::initialise();
         if params.features & !feature::ALL != 0 {
-            return Err(Error::invalid(format!("features: unknown bits 0x{:x}", params.features & !feature::ALL)));
+            return Err(Error::invalid(format!(
+                "features: unknown bits 0x{:x}",
+                params.features & !feature::ALL
+            )));
         }
         if cfg!(feature = "vendored") && runtime::ucx_copies() > 1 {
-            let text = "another libucp is mapped beside the one this library was built with: link one of the two only";
+            let text = "another libucp is mapped beside the one this library was built with: link \
+                one of the two only";
             return Err(Error::new(Status::UNSUPPORTED, text));
         }
         let features = if params.features == 0 { feature::DEFAULT } else { params.features };
@@ -95,11 +99,15 @@ impl Context {
         };
         // SAFETY: all-zero is valid for this struct of numbers.
         let mut attr: sys::ucp_context_attr_t = unsafe { std::mem::zeroed() };
-        attr.field_mask = u64::from(sys::UCP_ATTR_FIELD_REQUEST_SIZE | sys::UCP_ATTR_FIELD_MEMORY_TYPES);
+        attr.field_mask =
+            u64::from(sys::UCP_ATTR_FIELD_REQUEST_SIZE | sys::UCP_ATTR_FIELD_MEMORY_TYPES);
         // SAFETY: a live context, and a struct with its mask set.
         let status = unsafe { sys::ucp_context_query(handle, &mut attr) };
         if status != sys::UCS_OK {
-            return Err(Error::new(Status(status.into()), "UCX would not tell the attributes of its context"));
+            return Err(Error::new(
+                Status(status.into()),
+                "UCX would not tell the attributes of its context",
+            ));
         }
         context.request_size = attr.request_size;
         context.memory_types = attr.memory_types;
@@ -135,7 +143,11 @@ impl Context {
     #[inline(always)]
     pub(crate) fn is_in_reach(&self, told: Option<sys::ucs_memory_type_t>) -> bool {
         match told {
-            None => self.memory_types & ((1 << sys::UCS_MEMORY_TYPE_CUDA) | (1 << sys::UCS_MEMORY_TYPE_ROCM)) == 0,
+            None => {
+                self.memory_types
+                    & ((1 << sys::UCS_MEMORY_TYPE_CUDA) | (1 << sys::UCS_MEMORY_TYPE_ROCM))
+                    == 0
+            }
             Some(memory_type) => memory_type == sys::UCS_MEMORY_TYPE_HOST,
         }
     }
@@ -160,9 +172,11 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // In a forked child UCX's threads are gone and its descriptors are the parent's: nothing may be touched.
+        // In a forked child UCX's threads are gone and its descriptors are the parent's: nothing
+        // may be touched.
         if !self.generation.is_past() {
-            // SAFETY: made by ucp_init_version; every worker held a reference to us, so none is left.
+            // SAFETY: made by ucp_init_version; every worker held a reference to us, so none is
+            // left.
             unsafe { sys::ucp_cleanup(self.handle) };
         }
     }
@@ -170,7 +184,10 @@ impl Drop for Context {
 
 #[cold]
 pub(crate) fn forked(what: &str) -> Error {
-    Error::new(Status::FORKED, format!("{what}: made before fork; a child has to make a context of its own"))
+    Error::new(
+        Status::FORKED,
+        format!("{what}: made before fork; a child has to make a context of its own"),
+    )
 }
 
 fn init(features: u64, name: Option<&CStr>, config: &Config) -> Result<sys::ucp_context_h> {
@@ -183,11 +200,18 @@ fn init(features: u64, name: Option<&CStr>, config: &Config) -> Result<sys::ucp_
     ];
     // SAFETY: all-zero is valid: the mask says which fields count.
     let mut params: sys::ucp_params_t = unsafe { std::mem::zeroed() };
-    params.field_mask = u64::from(sys::UCP_PARAM_FIELD_FEATURES | sys::UCP_PARAM_FIELD_MT_WORKERS_SHARED);
-    params.features = translation.iter().filter(|(ours, _)| features & ours != 0).map(|(_, ucx)| u64::from(*ucx)).sum();
-    // The library's own messages, by which endpoints tell each other that they close, are active messages.
+    params.field_mask =
+        u64::from(sys::UCP_PARAM_FIELD_FEATURES | sys::UCP_PARAM_FIELD_MT_WORKERS_SHARED);
+    params.features = translation
+        .iter()
+        .filter(|(ours, _)| features & ours != 0)
+        .map(|(_, ucx)| u64::from(*ucx))
+        .sum();
+    // The library's own messages, by which endpoints tell each other that they close, are active
+    // messages.
     params.features |= u64::from(sys::UCP_FEATURE_AM);
-    // Without it the context's lock is a no-op, and workers on several threads corrupt its registration cache.
+    // Without it the context's lock is a no-op, and workers on several threads corrupt its
+    // registration cache.
     params.mt_workers_shared = 1;
     if let Some(name) = name {
         params.field_mask |= u64::from(sys::UCP_PARAM_FIELD_NAME);
@@ -197,14 +221,18 @@ fn init(features: u64, name: Option<&CStr>, config: &Config) -> Result<sys::ucp_
     let (status, logged) = crate::engine::base::log::capture(|| {
         runtime::with_signals_blocked(|| {
             let (major, minor) = sys::API;
-            // SAFETY: params with its mask set, a live configuration, a valid out-pointer; UCX copies the name.
+            // SAFETY: params with its mask set, a live configuration, a valid out-pointer; UCX
+            // copies the name.
             unsafe { sys::ucp_init_version(major, minor, &params, config.handle(), &mut handle) }
         })
     });
     crate::engine::base::log::hand_on(&logged);
     if status != sys::UCS_OK {
         let text = format!("UCX {} could not be set up", runtime::ucx_release());
-        return Err(Error::new(Status(status.into()), crate::engine::base::log::with_reason(text, &logged)));
+        return Err(Error::new(
+            Status(status.into()),
+            crate::engine::base::log::with_reason(text, &logged),
+        ));
     }
     Ok(handle)
 }

@@ -1,4 +1,5 @@
-//! GPUs by the CUDA driver: their primary contexts, which they share with CUDA's runtime, and what is made in them.
+//! GPUs by the CUDA driver: their primary contexts, which they share with CUDA's runtime, and what
+//! is made in them.
 //!
 //! The context that is current on the caller's thread is so again after each call.
 
@@ -70,7 +71,9 @@ fn driver() -> Result<&'static Driver> {
             // SAFETY: the first call of all.
             match unsafe { (driver.init)(0) } {
                 cuda::SUCCESS => Ok(driver),
-                code => Err(format!("the CUDA driver finds no device here: cuInit has returned {code}")),
+                code => {
+                    Err(format!("the CUDA driver finds no device here: cuInit has returned {code}"))
+                }
             }
         })
     });
@@ -103,9 +106,13 @@ pub(crate) fn check_device(number: i32) -> Result<()> {
     let driver = driver()?;
     let mut count = 0;
     // SAFETY: a valid out-pointer.
-    done("cuDeviceGetCount", unsafe { (driver.device_count)(&mut count) }).map_err(|fault| fault.into_error("CUDA"))?;
+    done("cuDeviceGetCount", unsafe { (driver.device_count)(&mut count) })
+        .map_err(|fault| fault.into_error("CUDA"))?;
     if number < 0 || number >= count {
-        return Err(Error::new(Status::NO_DEVICE, format!("the CUDA driver knows {count} devices")));
+        return Err(Error::new(
+            Status::NO_DEVICE,
+            format!("the CUDA driver knows {count} devices"),
+        ));
     }
     Ok(())
 }
@@ -125,7 +132,8 @@ pub(crate) fn gpu(number: i32) -> Result<Arc<Gpu>> {
     // SAFETY: valid out-pointers.
     done("cuDeviceGet", unsafe { (driver.device)(&mut device, number) }).map_err(failed)?;
     // SAFETY: as above; signals are blocked, as it starts threads.
-    let retained = runtime::with_signals_blocked(|| unsafe { (driver.context_retain)(&mut context, device) });
+    let retained =
+        runtime::with_signals_blocked(|| unsafe { (driver.context_retain)(&mut context, device) });
     done("cuDevicePrimaryCtxRetain", retained).map_err(failed)?;
     let gpu = Arc::new(Gpu { driver, number, device, context, events: Mutex::new(Vec::new()) });
     known.push(Arc::downgrade(&gpu));
@@ -138,20 +146,25 @@ pub(crate) fn gpu_of(stream: *mut c_void) -> Result<Arc<Gpu>> {
     let failed = |fault: Fault| fault.into_error("stream");
     let (mut context, mut device) = (null_mut(), 0);
     // SAFETY: the caller's stream, and a valid out-pointer.
-    done("cuStreamGetCtx", unsafe { (driver.stream_context)(stream, &mut context) }).map_err(failed)?;
+    done("cuStreamGetCtx", unsafe { (driver.stream_context)(stream, &mut context) })
+        .map_err(failed)?;
     // SAFETY: the context of a live stream; what was pushed is popped.
-    let found = unsafe { inside(driver, context, || done("cuCtxGetDevice", (driver.context_device)(&mut device))) };
+    let found = unsafe {
+        inside(driver, context, || done("cuCtxGetDevice", (driver.context_device)(&mut device)))
+    };
     found.map_err(failed)?;
     let gpu = gpu(device)?;
     if gpu.context != context {
-        let text = format!("stream: is of another context than the primary one of CUDA device {device}");
+        let text =
+            format!("stream: is of another context than the primary one of CUDA device {device}");
         return Err(Error::invalid(text));
     }
     Ok(gpu)
 }
 
-/// The GPU whose context is current on this thread, else the first. It is held until the process ends: making its primary context takes long, so that is
-/// not to be done for each message; and memory in it may be in the hands of a user of whom nothing more is known.
+/// The GPU whose context is current on this thread, else the first. It is held until the process
+/// ends: making its primary context takes long, so that is not to be done for each message; and
+/// memory in it may be in the hands of a user of whom nothing more is known.
 pub(crate) fn gpu_of_thread() -> Result<Arc<Gpu>> {
     static HELD: Mutex<Vec<Arc<Gpu>>> = Mutex::new(Vec::new());
     let driver = driver()?;
@@ -159,7 +172,9 @@ pub(crate) fn gpu_of_thread() -> Result<Arc<Gpu>> {
     // SAFETY: a valid out-pointer.
     match unsafe { (driver.context_device)(&mut number) } {
         cuda::INVALID_CONTEXT => number = 0,
-        code => done("cuCtxGetDevice", code).map_err(|fault| fault.into_error("the current context"))?,
+        code => {
+            done("cuCtxGetDevice", code).map_err(|fault| fault.into_error("the current context"))?
+        }
     }
     let gpu = gpu(number)?;
     let mut held = HELD.lock();
@@ -175,7 +190,8 @@ pub(crate) fn find(data: *const c_void) -> Option<(i32, i32)> {
     let (mut kind, mut managed, mut device) = (0u32, 0u32, 0i32);
     let address = data as Address;
     let ask = |attribute, into: *mut c_void| {
-        // SAFETY: an out-pointer that has room for the attribute; of the address only the number is looked at.
+        // SAFETY: an out-pointer that has room for the attribute; of the address only the number is
+        // looked at.
         unsafe { (driver.pointer_attribute)(into, attribute, address) == cuda::SUCCESS }
     };
     if !ask(cuda::POINTER_MEMORY_TYPE, (&raw mut kind).cast()) {
@@ -185,21 +201,33 @@ pub(crate) fn find(data: *const c_void) -> Option<(i32, i32)> {
         return Some((CUDA_MANAGED, 0));
     }
     match kind {
-        cuda::MEMORY_DEVICE if ask(cuda::POINTER_DEVICE, (&raw mut device).cast()) => Some((CUDA, device)),
+        cuda::MEMORY_DEVICE if ask(cuda::POINTER_DEVICE, (&raw mut device).cast()) => {
+            Some((CUDA, device))
+        }
         cuda::MEMORY_HOST => Some((CUDA_PINNED, 0)),
         _ => Some((HOST, 0)),
     }
 }
 
-/// Is it a GPU's own memory? Yes where that cannot be told. The driver is asked if the process has it; it is not loaded for this.
+/// Is it a GPU's own memory? Yes where that cannot be told. The driver is asked if the process has
+/// it; it is not loaded for this.
 pub(crate) fn may_be_on_device(data: *const c_void) -> bool {
     let there = DRIVER.get().is_some() || Driver::is_loaded();
     let Some(driver) = there.then(driver).and_then(Result::ok) else { return true };
     let mut kind = 0u32;
-    // SAFETY: an out-pointer that has room for the attribute; of the address only the number is looked at.
-    match unsafe { (driver.pointer_attribute)((&raw mut kind).cast(), cuda::POINTER_MEMORY_TYPE, data as Address) } {
+    // SAFETY: an out-pointer that has room for the attribute; of the address only the number is
+    // looked at.
+    match unsafe {
+        (driver.pointer_attribute)(
+            (&raw mut kind).cast(),
+            cuda::POINTER_MEMORY_TYPE,
+            data as Address,
+        )
+    } {
         // Managed memory is said to be a device's, too.
-        cuda::SUCCESS => kind == cuda::MEMORY_DEVICE && find(data).is_none_or(|(found, _)| found != CUDA_MANAGED),
+        cuda::SUCCESS => {
+            kind == cuda::MEMORY_DEVICE && find(data).is_none_or(|(found, _)| found != CUDA_MANAGED)
+        }
         // Memory that the driver does not know.
         cuda::INVALID_VALUE => false,
         _ => true,
@@ -231,7 +259,9 @@ pub(crate) unsafe fn put(target: *mut c_void, from: *const c_void, bytes: usize)
                 bytes,
                 std::iter::empty(),
             )?;
-            gpu.inside(|driver| done("cuStreamSynchronize", (driver.stream_synchronize)(stream.handle.0)))
+            gpu.inside(|driver| {
+                done("cuStreamSynchronize", (driver.stream_synchronize)(stream.handle.0))
+            })
         }
     };
     copy().map_err(|fault| fault.into_error("buffer: the message could not be copied there"))
@@ -260,7 +290,10 @@ impl Gpu {
         self.number
     }
 
-    fn inside<T>(&self, call: impl FnOnce(&Driver) -> std::result::Result<T, Fault>) -> std::result::Result<T, Fault> {
+    fn inside<T>(
+        &self,
+        call: impl FnOnce(&Driver) -> std::result::Result<T, Fault>,
+    ) -> std::result::Result<T, Fault> {
         // SAFETY: retained as long as this lives.
         unsafe { inside(self.driver, self.context, || call(self.driver)) }
     }
@@ -275,8 +308,10 @@ impl Gpu {
     /// By cuMemAlloc, which other devices and processes can be given access to.
     pub(crate) fn allocate(&self, bytes: usize) -> std::result::Result<*mut u8, Fault> {
         let mut address: Address = 0;
-        // SAFETY: a valid out-pointer.
-        self.inside(|driver| done("cuMemAlloc", unsafe { (driver.allocate)(&mut address, bytes) }))?;
+        self.inside(|driver| {
+            // SAFETY: a valid out-pointer.
+            done("cuMemAlloc", unsafe { (driver.allocate)(&mut address, bytes) })
+        })?;
         Ok(address as *mut u8)
     }
 
@@ -291,8 +326,10 @@ impl Gpu {
     pub(crate) fn allocate_pinned(&self, bytes: usize) -> std::result::Result<*mut u8, Fault> {
         let mut data = null_mut();
         let flags = cuda::HOST_ALLOC_PORTABLE;
-        // SAFETY: a valid out-pointer.
-        self.inside(|driver| done("cuMemHostAlloc", unsafe { (driver.host_allocate)(&mut data, bytes, flags) }))?;
+        self.inside(|driver| {
+            // SAFETY: a valid out-pointer.
+            done("cuMemHostAlloc", unsafe { (driver.host_allocate)(&mut data, bytes, flags) })
+        })?;
         Ok(data.cast())
     }
 
@@ -348,7 +385,9 @@ impl Event {
         gpu.inside(|driver| {
             for event in after {
                 // SAFETY: as for this function; a live event.
-                done("cuStreamWaitEvent", unsafe { (driver.stream_wait)(stream, event.handle.0, 0) })?;
+                done("cuStreamWaitEvent", unsafe {
+                    (driver.stream_wait)(stream, event.handle.0, 0)
+                })?;
             }
             let event = Event { gpu: gpu.clone(), handle: gpu.take_event()? };
             // SAFETY: as for this function.
@@ -402,8 +441,10 @@ impl Stream {
     pub(crate) fn new(gpu: &Arc<Gpu>) -> std::result::Result<Self, Fault> {
         let mut stream = null_mut();
         let flags = cuda::STREAM_NON_BLOCKING;
-        // SAFETY: a valid out-pointer.
-        gpu.inside(|driver| done("cuStreamCreate", unsafe { (driver.stream_create)(&mut stream, flags) }))?;
+        gpu.inside(|driver| {
+            // SAFETY: a valid out-pointer.
+            done("cuStreamCreate", unsafe { (driver.stream_create)(&mut stream, flags) })
+        })?;
         Ok(Stream { gpu: gpu.clone(), handle: Handle(stream) })
     }
 
@@ -422,7 +463,9 @@ impl Stream {
         let copy = |driver: &Driver| {
             for event in after {
                 // SAFETY: a live stream and a live event.
-                done("cuStreamWaitEvent", unsafe { (driver.stream_wait)(stream, event.handle.0, 0) })?;
+                done("cuStreamWaitEvent", unsafe {
+                    (driver.stream_wait)(stream, event.handle.0, 0)
+                })?;
             }
             if bytes == 0 {
                 return Ok(());
@@ -432,18 +475,22 @@ impl Stream {
                 match (from_side, to_side) {
                     (Side::Device(here), Side::Device(there)) if here.number != there.number => {
                         let (here, there) = (here.context, there.context);
-                        let code = (driver.copy_to_peer)(target, there, source, here, bytes, stream);
+                        let code =
+                            (driver.copy_to_peer)(target, there, source, here, bytes, stream);
                         done("cuMemcpyPeerAsync", code)
                     }
-                    (Side::Device(_), Side::Device(_)) => {
-                        done("cuMemcpyDtoDAsync", (driver.copy_on_device)(target, source, bytes, stream))
-                    }
-                    (Side::Device(_), Side::Host) => {
-                        done("cuMemcpyDtoHAsync", (driver.copy_to_host)(to.cast(), source, bytes, stream))
-                    }
-                    (Side::Host, _) => {
-                        done("cuMemcpyHtoDAsync", (driver.copy_to_device)(target, from.cast(), bytes, stream))
-                    }
+                    (Side::Device(_), Side::Device(_)) => done(
+                        "cuMemcpyDtoDAsync",
+                        (driver.copy_on_device)(target, source, bytes, stream),
+                    ),
+                    (Side::Device(_), Side::Host) => done(
+                        "cuMemcpyDtoHAsync",
+                        (driver.copy_to_host)(to.cast(), source, bytes, stream),
+                    ),
+                    (Side::Host, _) => done(
+                        "cuMemcpyHtoDAsync",
+                        (driver.copy_to_device)(target, from.cast(), bytes, stream),
+                    ),
                 }
             }
         };
@@ -452,7 +499,9 @@ impl Stream {
         unsafe { Event::record(&self.gpu, stream, std::iter::empty()) }.inspect_err(|_| {
             // The copy is under way, and nothing tells when it is over.
             // SAFETY: as above.
-            self.gpu.end("cuStreamSynchronize", |driver| unsafe { (driver.stream_synchronize)(stream) });
+            self.gpu.end("cuStreamSynchronize", |driver| unsafe {
+                (driver.stream_synchronize)(stream)
+            });
         })
     }
 }

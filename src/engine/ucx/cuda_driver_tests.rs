@@ -1,4 +1,5 @@
-//! What is made on a GPU without an allocator, and where memory is: this program once more, with the stand-in for the CUDA driver that the C tests have.
+//! What is made on a GPU without an allocator, and where memory is: this program once more, with
+//! the stand-in for the CUDA driver that the C tests have.
 
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::receive_buffers::{Allocator, Buffers, Frame};
@@ -27,8 +28,20 @@ impl Folder {
         std::fs::create_dir_all(&folder).unwrap();
         let folder = Folder(folder);
         let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".to_owned()));
-        compiler.args(["-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1", "-o"]);
-        assert!(compiler.arg(folder.0.join("libcuda.so.1")).arg(SOURCE).status().unwrap().success());
+        compiler.args([
+            "-shared",
+            "-fPIC",
+            "-pthread",
+            "-fvisibility=hidden",
+            "-Wl,-soname,libcuda.so.1",
+            "-o",
+        ]);
+        assert!(compiler
+            .arg(folder.0.join("libcuda.so.1"))
+            .arg(SOURCE)
+            .status()
+            .unwrap()
+            .success());
         folder
     }
 }
@@ -69,7 +82,8 @@ impl StandIn {
         let call = CString::new(call).unwrap();
         // SAFETY: see double.h.
         unsafe {
-            let fail: unsafe extern "C" fn(*const c_char, c_int, c_int, c_int) = self.function(c"double_fail");
+            let fail: unsafe extern "C" fn(*const c_char, c_int, c_int, c_int) =
+                self.function(c"double_fail");
             fail(call.as_ptr(), after, 1, code);
         }
     }
@@ -77,13 +91,22 @@ impl StandIn {
     /// Makes device memory managed, or ends that.
     fn manage(&self, data: *mut u8, managed: bool) {
         // SAFETY: see double.h.
-        unsafe { self.function::<unsafe extern "C" fn(u64, c_int)>(c"double_manage")(data as u64, managed.into()) }
+        unsafe {
+            self.function::<unsafe extern "C" fn(u64, c_int)>(c"double_manage")(
+                data as u64,
+                managed.into(),
+            )
+        }
     }
 
     fn current(&self) -> Object {
         let mut context = std::ptr::null_mut();
         // SAFETY: the driver's function; a valid out-pointer.
-        unsafe { self.function::<unsafe extern "C" fn(*mut Object) -> c_int>(c"cuCtxGetCurrent")(&mut context) };
+        unsafe {
+            self.function::<unsafe extern "C" fn(*mut Object) -> c_int>(c"cuCtxGetCurrent")(
+                &mut context,
+            )
+        };
         context
     }
 
@@ -92,9 +115,15 @@ impl StandIn {
         let mut context = std::ptr::null_mut();
         // SAFETY: the driver's functions; a valid out-pointer.
         unsafe {
-            let retain: unsafe extern "C" fn(*mut Object, c_int) -> c_int = self.function(c"cuDevicePrimaryCtxRetain");
+            let retain: unsafe extern "C" fn(*mut Object, c_int) -> c_int =
+                self.function(c"cuDevicePrimaryCtxRetain");
             assert_eq!(retain(&mut context, device), 0);
-            assert_eq!(self.function::<unsafe extern "C" fn(Object) -> c_int>(c"cuCtxPushCurrent_v2")(context), 0);
+            assert_eq!(
+                self.function::<unsafe extern "C" fn(Object) -> c_int>(c"cuCtxPushCurrent_v2")(
+                    context
+                ),
+                0
+            );
         }
         context
     }
@@ -104,10 +133,13 @@ impl StandIn {
         // SAFETY: what `enter` has made; a valid out-pointer.
         unsafe {
             assert_eq!(
-                self.function::<unsafe extern "C" fn(*mut Object) -> c_int>(c"cuCtxPopCurrent_v2")(&mut context),
+                self.function::<unsafe extern "C" fn(*mut Object) -> c_int>(c"cuCtxPopCurrent_v2")(
+                    &mut context
+                ),
                 0
             );
-            let release: unsafe extern "C" fn(c_int) -> c_int = self.function(c"cuDevicePrimaryCtxRelease_v2");
+            let release: unsafe extern "C" fn(c_int) -> c_int =
+                self.function(c"cuDevicePrimaryCtxRelease_v2");
             assert_eq!(release(device), 0);
         }
     }
@@ -116,7 +148,9 @@ impl StandIn {
     fn free(&self, frame: Frame) -> c_int {
         self.enter(frame.device_id);
         // SAFETY: the frame's memory, once.
-        let code = unsafe { self.function::<unsafe extern "C" fn(u64) -> c_int>(c"cuMemFree_v2")(frame.data as u64) };
+        let code = unsafe {
+            self.function::<unsafe extern "C" fn(u64) -> c_int>(c"cuMemFree_v2")(frame.data as u64)
+        };
         self.leave(frame.device_id);
         code
     }
@@ -145,8 +179,9 @@ fn refused(made: Result<Buffers>, status: Status, named: &str) {
 fn frames_of_cuda_memory() {
     let folder = Folder::with_stand_in();
     let path = |name: &str| std::env::var_os(name).unwrap_or_default();
-    let folders =
-        std::env::join_paths(std::iter::once(folder.0.clone()).chain(std::env::split_paths(&path("LD_LIBRARY_PATH"))));
+    let folders = std::env::join_paths(
+        std::iter::once(folder.0.clone()).chain(std::env::split_paths(&path("LD_LIBRARY_PATH"))),
+    );
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "engine::cuda_tests::on_the_stand_in", "--nocapture"]);
     child.env("LD_LIBRARY_PATH", folders.unwrap()).env("UCX_MODULES", "^cuda").env(TASK, &folder.0);
@@ -202,7 +237,12 @@ fn where_memory_is(double: &StandIn) {
 
 fn where_it_cannot_be(double: &StandIn) {
     let calls = double.count(CALLS);
-    let made = Buffers::allocate(OWN, [(8, HOST), (100, CUDA)].into_iter(), false, &std::sync::Arc::default());
+    let made = Buffers::allocate(
+        OWN,
+        [(8, HOST), (100, CUDA)].into_iter(),
+        false,
+        &std::sync::Arc::default(),
+    );
     refused(made, Status::UNSUPPORTED, "cannot receive into CUDA memory");
     refused(make(&[(100, 4)]), Status::UNSUPPORTED, "this type");
     assert_eq!((double.count(CALLS), double.count(CONTEXTS)), (calls, 0));
@@ -212,10 +252,12 @@ fn where_it_cannot_be(double: &StandIn) {
 }
 
 fn where_nothing_is_current(double: &StandIn) {
-    let buffers = make(&[(100, CUDA), (0, CUDA), (50, HOST), (1 << 20, CUDA), (9, CUDA_PINNED)]).unwrap();
+    let buffers =
+        make(&[(100, CUDA), (0, CUDA), (50, HOST), (1 << 20, CUDA), (9, CUDA_PINNED)]).unwrap();
     assert!(double.current().is_null());
     assert_eq!(double.count(BLOCKS), 2);
-    let at: Vec<_> = buffers.frames().iter().map(|frame| (find(frame.data), frame.device_id)).collect();
+    let at: Vec<_> =
+        buffers.frames().iter().map(|frame| (find(frame.data), frame.device_id)).collect();
     assert_eq!(at, [(Some((CUDA, 0)), 0), (None, 0), (None, 0), (Some((CUDA, 0)), 0), (None, 0)]);
     assert!(buffers.frames()[1].data.is_null());
     // SAFETY: memory of the host's, as long.
@@ -228,7 +270,10 @@ fn where_a_context_is_current(double: &StandIn) {
     let current = double.enter(1);
     let buffers = make(&[(100, CUDA), (200, CUDA)]).unwrap();
     assert_eq!(double.current(), current);
-    assert!(buffers.frames().iter().all(|frame| frame.device_id == 1 && find(frame.data) == Some((CUDA, 1))));
+    assert!(buffers
+        .frames()
+        .iter()
+        .all(|frame| frame.device_id == 1 && find(frame.data) == Some((CUDA, 1))));
     // The one that frees them has none, or another one.
     std::thread::scope(|scope| scope.spawn(|| drop(buffers)).join().unwrap());
     assert_eq!(double.count(BLOCKS), 0);
@@ -251,9 +296,11 @@ fn what_is_taken(double: &StandIn) {
 }
 
 fn what_fails(double: &StandIn) {
-    for (after, code, status) in
-        [(0, 2, Status::NO_MEMORY), (1, 2, Status::NO_MEMORY), (1, ILLEGAL_ADDRESS, Status::IO_ERROR)]
-    {
+    for (after, code, status) in [
+        (0, 2, Status::NO_MEMORY),
+        (1, 2, Status::NO_MEMORY),
+        (1, ILLEGAL_ADDRESS, Status::IO_ERROR),
+    ] {
         double.fail("cuMemAlloc", after, code);
         refused(make(&[(8, HOST), (100, CUDA), (200, CUDA)]), status, "CUDA device 0: cuMemAlloc");
         assert_eq!(double.count(BLOCKS), 0);
@@ -281,15 +328,26 @@ fn the_users_own(double: &StandIn) {
         unsafe { data.write(libc::malloc(length)) };
         0
     }
-    unsafe extern "C" fn deallocate(_: *mut c_void, data: *mut c_void, _: usize, kind: i32, _: i32) {
+    unsafe extern "C" fn deallocate(
+        _: *mut c_void,
+        data: *mut c_void,
+        _: usize,
+        kind: i32,
+        _: i32,
+    ) {
         assert_eq!(kind, CUDA);
         // SAFETY: from the other one.
         unsafe { libc::free(data) };
     }
     let allocator = Allocator { allocate: Some(allocate), deallocate: Some(deallocate), ..OWN };
     for reaches in [false, true] {
-        let buffers =
-            Buffers::allocate(allocator, [(100, CUDA)].into_iter(), reaches, &std::sync::Arc::default()).unwrap();
+        let buffers = Buffers::allocate(
+            allocator,
+            [(100, CUDA)].into_iter(),
+            reaches,
+            &std::sync::Arc::default(),
+        )
+        .unwrap();
         assert_eq!((double.count(BLOCKS), find(buffers.frames()[0].data)), (0, None));
     }
     assert!(gpu(2).is_err());

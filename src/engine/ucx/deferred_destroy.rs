@@ -1,9 +1,11 @@
 //! UCP's workers that have to outlast ours.
 //!
-//! UCX registers memory once for a context. A send that is cut short makes the registration of its memory void, and is handed back when
-//! the last transfer that uses it has ended, which may be another worker's: UCX then writes into the worker that the send belonged to.
-//! One that ends while UCP has not given everything back is therefore kept, with the slots that UCP knows, until no worker
-//! of its context is left. It is not progressed any more, so nobody is called back, and no buffer is touched.
+//! UCX registers memory once for a context. A send that is cut short makes the registration of its
+//! memory void, and is handed back when the last transfer that uses it has ended, which may be
+//! another worker's: UCX then writes into the worker that the send belonged to. One that ends while
+//! UCP has not given everything back is therefore kept, with the slots that UCP knows, until no
+//! worker of its context is left. It is not progressed any more, so nobody is called back, and no
+//! buffer is touched.
 //!
 //! One that cannot end at all without an assertion of UCX's is left to the end of the process.
 
@@ -22,7 +24,8 @@ pub(crate) fn leave(worker: Late) {
     LEFT.lock().push(worker);
 }
 
-/// Counts the workers of a context. Each that is kept keeps the context: the last one that ends lets all go.
+/// Counts the workers of a context. Each that is kept keeps the context: the last one that ends
+/// lets all go.
 #[derive(Default)]
 pub(crate) struct LateWorkers(Mutex<State>);
 
@@ -49,7 +52,8 @@ impl LateWorkers {
         others
     }
 
-    /// One that was counted has ended, in UCP or by being kept: those that the caller has to end in UCP now.
+    /// One that was counted has ended, in UCP or by being kept: those that the caller has to end in
+    /// UCP now.
     #[must_use]
     pub(crate) fn end(&self) -> Vec<Late> {
         let mut state = self.0.lock();

@@ -1,11 +1,14 @@
 //! The shared memory that a key of UCX's names, held while UCX looks for it.
 //!
-//! UCX finds memory of another process through that process: a file by its `/proc/PID/fd`, a segment of System V by its number, which lasts as long as somebody is attached to it. Where it does not
-//! find it, as its owner has died, UCX 1.13 to 1.22 let go of what they never had (`ucp_rkey_destroy`): an invalid access, or an `munmap` of anything. So it is opened here first,
+//! UCX finds memory of another process through that process: a file by its `/proc/PID/fd`, a
+//! segment of System V by its number, which lasts as long as somebody is attached to it. Where it
+//! does not find it, as its owner has died, UCX 1.13 to 1.22 let go of what they never had
+//! (`ucp_rkey_destroy`): an invalid access, or an `munmap` of anything. So it is opened here first,
 //! and a file is called by the descriptor of this process, which is there as long as UCX takes.
 //!
-//! UCX's bytes are searched for what can only be that: the layouts of its records are the same from 1.13 to 1.22. Where none is found nothing is held: the owner has gone, or its memory does
-//! not go with it.
+//! UCX's bytes are searched for what can only be that: the layouts of its records are the same from
+//! 1.13 to 1.22. Where none is found nothing is held: the owner has gone, or its memory does not go
+//! with it.
 
 use crate::engine::ucx::packed_key::KeyHeader;
 use std::ffi::c_void;
@@ -38,7 +41,8 @@ impl Drop for Held {
     }
 }
 
-/// Holds what UCX's bytes of such a key name, and has them name that. An error where it is not there, or is not to be opened.
+/// Holds what UCX's bytes of such a key name, and has them name that. An error where it is not
+/// there, or is not to be opened.
 pub(crate) fn hold(ucx: &mut [u8], header: &KeyHeader) -> io::Result<Held> {
     if let Some((at, name)) = find_posix(ucx, header) {
         let path = format!("/proc/{}/fd/{}", header.owner.pid, name >> PID_BITS & FIELD);
@@ -80,7 +84,8 @@ fn find_posix(ucx: &[u8], header: &KeyHeader) -> Option<(usize, u64)> {
 fn find_sysv(ucx: &[u8], header: &KeyHeader) -> Option<i32> {
     let last = ucx.len().checked_sub(SYSV)?;
     let numbers = (0..=last).filter(|at| word(ucx, at + 4) == header.base);
-    let mut numbers = numbers.map(|at| i32::from_le_bytes(std::array::from_fn(|byte| ucx[at + byte])));
+    let mut numbers =
+        numbers.map(|at| i32::from_le_bytes(std::array::from_fn(|byte| ucx[at + byte])));
     numbers.find(|number| is_made_by(*number, header))
 }
 
@@ -89,7 +94,9 @@ fn is_made_by(number: i32, header: &KeyHeader) -> bool {
     let mut told: libc::shmid_ds = unsafe { std::mem::zeroed() };
     // SAFETY: room for what is told.
     let status = unsafe { libc::shmctl(number, libc::IPC_STAT, &raw mut told) };
-    status == 0 && told.shm_cpid as u32 == header.owner.pid && told.shm_segsz as u64 >= header.length
+    status == 0
+        && told.shm_cpid as u32 == header.owner.pid
+        && told.shm_segsz as u64 >= header.length
 }
 
 #[cfg(test)]
@@ -146,7 +153,8 @@ mod tests {
             // SAFETY: as above.
             let mut told: libc::shmid_ds = unsafe { std::mem::zeroed() };
             // SAFETY: as above.
-            (unsafe { libc::shmctl(number, libc::IPC_STAT, &raw mut told) } == 0).then_some(told.shm_nattch)
+            (unsafe { libc::shmctl(number, libc::IPC_STAT, &raw mut told) } == 0)
+                .then_some(told.shm_nattch)
         };
         let mut bytes = vec![1];
         bytes.extend_from_slice(&number.to_le_bytes());

@@ -21,7 +21,10 @@ pub(crate) const DUMMY: i32 = 127;
 
 /// UCX's number for it, or None to let UCX look.
 #[inline]
-pub(crate) fn to_ucx(context: &Context, memory_type: i32) -> Result<Option<sys::ucs_memory_type_t>> {
+pub(crate) fn to_ucx(
+    context: &Context,
+    memory_type: i32,
+) -> Result<Option<sys::ucs_memory_type_t>> {
     match memory_type {
         AUTO => Ok(None),
         HOST => Ok(Some(sys::UCS_MEMORY_TYPE_HOST)),
@@ -47,7 +50,8 @@ pub(crate) fn check(memory_type: i32) -> Result<()> {
     }
 }
 
-/// Can ordinary instructions read and write it? `AUTO` is taken at its word: it is found out by UCX alone.
+/// Can ordinary instructions read and write it? `AUTO` is taken at its word: it is found out by UCX
+/// alone.
 pub(crate) fn is_reached_by_cpu(memory_type: i32) -> bool {
     matches!(memory_type, AUTO | HOST | CUDA_MANAGED | CUDA_PINNED)
 }
@@ -62,7 +66,8 @@ fn device(context: &Context, memory_type: i32) -> Result<Option<sys::ucs_memory_
         _ => return Ok(Some(sys::UCS_MEMORY_TYPE_HOST)),
     };
     if !context.has_memory_type(ucx) {
-        let message = format!("memory_type: the UCX that is loaded has no support for {name} memory here");
+        let message =
+            format!("memory_type: the UCX that is loaded has no support for {name} memory here");
         return Err(Error::new(Status::UNSUPPORTED, message));
     }
     Ok(Some(ucx))
@@ -86,7 +91,8 @@ pub(crate) fn of_frame(device: bool) -> i32 {
 pub(crate) fn may_be_device(context: &Context, memory_type: i32) -> bool {
     let there = |ucx| context.has_memory_type(ucx);
     is_device(memory_type)
-        || (memory_type == AUTO && (there(sys::UCS_MEMORY_TYPE_CUDA) || there(sys::UCS_MEMORY_TYPE_ROCM)))
+        || (memory_type == AUTO
+            && (there(sys::UCS_MEMORY_TYPE_CUDA) || there(sys::UCS_MEMORY_TYPE_ROCM)))
 }
 
 /// The same of memory at this place, for what `AUTO` leaves open.

@@ -1,8 +1,8 @@
-//! How a key to registered memory goes from process to process: UCX's bytes, behind a header that says what they are a key to, and before
-//! a checksum.
+//! How a key to registered memory goes from process to process: UCX's bytes, behind a header that
+//! says what they are a key to, and before a checksum.
 //!
-//! UCX believes every byte of a key, so nothing is shown to it that was not read here. All numbers are little-endian;
-//! docs/wire-formats.md has the layout.
+//! UCX believes every byte of a key, so nothing is shown to it that was not read here. All numbers
+//! are little-endian; docs/wire-formats.md has the layout.
 #![deny(unsafe_code)]
 
 use crate::engine::os::process_identity::Identity;
@@ -56,7 +56,9 @@ impl KeyHeader {
 
     /// Reads one, and UCX's bytes in it; or why that cannot be.
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), &'static str> {
-        let Some((checked, checksum)) = bytes.split_last_chunk::<CHECKSUM>() else { return Err("too short") };
+        let Some((checked, checksum)) = bytes.split_last_chunk::<CHECKSUM>() else {
+            return Err("too short");
+        };
         let Some((header, ucx)) = checked.split_at_checked(HEADER) else { return Err("too short") };
         if header[..8] != MAGIC {
             return Err("not a key of this library");
@@ -100,7 +102,8 @@ mod tests {
     use super::*;
 
     fn key() -> KeyHeader {
-        let owner = Identity { boot_id: [7; 16], pid_namespace: 11, pid: 12, start_time: 13, worker: 0 };
+        let owner =
+            Identity { boot_id: [7; 16], pid_namespace: 11, pid: 12, start_time: 13, worker: 0 };
         KeyHeader { base: 0x1234_5678_9abc, length: 4096, number: 5, memory_type: 1, owner }
     }
 

@@ -15,7 +15,9 @@ pub(crate) fn printed(print: impl FnOnce(*mut libc::FILE)) -> String {
         return String::new();
     }
     // SAFETY: the stream's memory, of that length.
-    let copy = String::from_utf8_lossy(unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) }).into_owned();
+    let copy =
+        String::from_utf8_lossy(unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) })
+            .into_owned();
     // SAFETY: allocated by the C library for us to free.
     unsafe { libc::free(text.cast()) };
     copy

@@ -1,6 +1,7 @@
 //! Registered memory: told to UCX once, so that peers that are given a key can read and write it.
 //!
-//! A context's, not a worker's: UCX locks registration by itself (`mt_workers_shared`), so all of it is called from any thread.
+//! A context's, not a worker's: UCX locks registration by itself (`mt_workers_shared`), so all of
+//! it is called from any thread.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
@@ -15,8 +16,8 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Memory of which a key has been made, by its number: what atomic operations that come as messages may touch. A thread that executes one
-/// holds the lock, so that memory does not go meanwhile.
+/// Memory of which a key has been made, by its number: what atomic operations that come as messages
+/// may touch. A thread that executes one holds the lock, so that memory does not go meanwhile.
 #[derive(Default)]
 pub(crate) struct Exposed(Mutex<HashMap<u64, Range>>);
 
@@ -37,7 +38,8 @@ pub struct Memory {
     packed: OnceLock<Box<[u8]>>,
 }
 
-// SAFETY: what changes is the `OnceLock`; UCX's handle may be used from any thread, as its context has been made for that.
+// SAFETY: what changes is the `OnceLock`; UCX's handle may be used from any thread, as its context
+// has been made for that.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -61,19 +63,25 @@ impl Memory {
         unsafe { Self::map(context, base, length, memory_type, 0) }
     }
 
-    /// Allocates memory that is registered. Where UCX can, it is such that processes of this host share it.
+    /// Allocates memory that is registered. Where UCX can, it is such that processes of this host
+    /// share it.
     pub fn allocate(context: &Arc<Context>, length: usize, memory_type: i32) -> Result<Memory> {
         check_length(length)?;
-        let memory_type = if memory_type == memory_type::AUTO { memory_type::HOST } else { memory_type };
+        let memory_type =
+            if memory_type == memory_type::AUTO { memory_type::HOST } else { memory_type };
         if !memory_type::is_device(memory_type) && length as u64 > physical_memory() {
-            // UCX would write through what there is before it finds out, and take the machine along.
-            let text =
-                format!("length: {length} bytes are more than this machine has memory, {} bytes", physical_memory());
+            // UCX would write through what there is before it finds out, and take the machine
+            // along.
+            let text = format!(
+                "length: {length} bytes are more than this machine has memory, {} bytes",
+                physical_memory()
+            );
             return Err(Error::new(Status::NO_MEMORY, text));
         }
         // SAFETY: UCX brings the memory.
-        let memory =
-            unsafe { Self::map(context, std::ptr::null_mut(), length, memory_type, sys::UCP_MEM_MAP_ALLOCATE) }?;
+        let memory = unsafe {
+            Self::map(context, std::ptr::null_mut(), length, memory_type, sys::UCP_MEM_MAP_ALLOCATE)
+        }?;
         if !memory_type::is_device(memory_type) {
             // UCX may have taken it from the heap, and what was there before is no peer's business.
             // SAFETY: as many bytes as UCX was asked for, which nobody else knows of yet.
@@ -105,11 +113,15 @@ impl Memory {
             params.memory_type = told;
         }
         let mut handle = std::ptr::null_mut();
-        // SAFETY: a live context, a struct with its mask set, and a valid out-pointer; the memory is there, as for `register`.
+        // SAFETY: a live context, a struct with its mask set, and a valid out-pointer; the memory
+        // is there, as for `register`.
         let status = unsafe { sys::ucp_mem_map(context.handle(), &params, &mut handle) };
         if status != sys::UCS_OK {
             let what = if flags == 0 { "register" } else { "allocate" };
-            return Err(Error::new(Status(status.into()), format!("memory: UCX could not {what} {length} bytes")));
+            return Err(Error::new(
+                Status(status.into()),
+                format!("memory: UCX could not {what} {length} bytes"),
+            ));
         }
         static LAST: AtomicU64 = AtomicU64::new(0);
         let mut memory = Memory {
@@ -129,14 +141,19 @@ impl Memory {
     fn look(&mut self) -> Result<()> {
         // SAFETY: all-zero is valid: the mask says which fields count.
         let mut attr: sys::ucp_mem_attr_t = unsafe { std::mem::zeroed() };
-        attr.field_mask = u64::from(sys::UCP_MEM_ATTR_FIELD_ADDRESS | sys::UCP_MEM_ATTR_FIELD_MEM_TYPE);
+        attr.field_mask =
+            u64::from(sys::UCP_MEM_ATTR_FIELD_ADDRESS | sys::UCP_MEM_ATTR_FIELD_MEM_TYPE);
         // SAFETY: a live handle, and a struct with its mask set.
         let status = unsafe { sys::ucp_mem_query(self.handle, &mut attr) };
         if status != sys::UCS_OK {
-            return Err(Error::new(Status(status.into()), "memory: UCX would not tell what it has registered"));
+            return Err(Error::new(
+                Status(status.into()),
+                "memory: UCX would not tell what it has registered",
+            ));
         }
         if self.base.is_null() {
-            // Of memory that was registered UCX 1.13 tells where the region begins that it has made of it and its neighbours.
+            // Of memory that was registered UCX 1.13 tells where the region begins that it has made
+            // of it and its neighbours.
             self.base = attr.address;
         }
         if self.memory_type == memory_type::AUTO {
@@ -158,7 +175,11 @@ impl Memory {
     /// Refuses a range that is not within it.
     pub fn check_holds(&self, begin: *const c_void, length: usize) -> Result<()> {
         let (base, begin) = (self.base() as u64, begin as u64);
-        if begin >= base && (begin - base).checked_add(length as u64).is_some_and(|end| end <= self.length() as u64) {
+        if begin >= base
+            && (begin - base)
+                .checked_add(length as u64)
+                .is_some_and(|end| end <= self.length() as u64)
+        {
             return Ok(());
         }
         Err(Error::invalid(format!("memory: {length} bytes at {begin:#x} are not within it")))
@@ -176,7 +197,8 @@ impl Memory {
     pub fn packed(&self) -> Result<&[u8]> {
         self.context.check_fork()?;
         if !self.context.has(feature::RMA | feature::ATOMIC) {
-            let text = "memory: its context was made without UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC, which let peers touch memory";
+            let text = "memory: its context was made without UCXX_FEATURE_RMA and \
+                UCXX_FEATURE_ATOMIC, which let peers touch memory";
             return Err(Error::new(Status::UNSUPPORTED, text));
         }
         if let Some(packed) = self.packed.get() {
@@ -184,9 +206,14 @@ impl Memory {
         }
         let (mut key, mut length) = (std::ptr::null_mut(), 0);
         // SAFETY: a live context and memory of it, and valid out-pointers.
-        let status = unsafe { sys::ucp_rkey_pack(self.context.handle(), self.handle, &mut key, &mut length) };
+        let status = unsafe {
+            sys::ucp_rkey_pack(self.context.handle(), self.handle, &mut key, &mut length)
+        };
         if status != sys::UCS_OK {
-            return Err(Error::new(Status(status.into()), "memory: UCX could not make a key to it"));
+            return Err(Error::new(
+                Status(status.into()),
+                "memory: UCX could not make a key to it",
+            ));
         }
         let header = KeyHeader {
             base: self.base as u64,
@@ -214,8 +241,9 @@ impl Drop for Memory {
         }
         self.context.exposed.0.lock().remove(&self.number);
         // SAFETY: the handle from `map`, unmapped once, in the context that it was made with.
-        let status =
-            runtime::with_signals_blocked(|| unsafe { sys::ucp_mem_unmap(self.context.handle(), self.handle) });
+        let status = runtime::with_signals_blocked(|| unsafe {
+            sys::ucp_mem_unmap(self.context.handle(), self.handle)
+        });
         if status != sys::UCS_OK {
             let text = format!(
                 "UCX could not give back {} bytes of registered memory: {}",
@@ -230,7 +258,8 @@ impl Drop for Memory {
 /// Bytes that this machine has.
 pub(crate) fn physical_memory() -> u64 {
     // SAFETY: no precondition.
-    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    let (pages, size) =
+        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
     u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0))
 }
 
@@ -248,7 +277,8 @@ impl Exposed {
         range.is_some_and(|range| range.base as u64 == base && range.length as u64 == length)
     }
 
-    /// Acts on `size` bytes of it at `offset`, where it is registered, and stays so meanwhile; or what is wrong with them.
+    /// Acts on `size` bytes of it at `offset`, where it is registered, and stays so meanwhile; or
+    /// what is wrong with them.
     pub(crate) fn act_on<T>(
         &self,
         number: u64,
@@ -257,7 +287,8 @@ impl Exposed {
     ) -> std::result::Result<T, Status> {
         let exposed = self.0.lock();
         let range = exposed.get(&number).ok_or(Status::NO_ELEM)?;
-        let fits = offset.checked_add(u64::from(size)).is_some_and(|end| end <= range.length as u64);
+        let fits =
+            offset.checked_add(u64::from(size)).is_some_and(|end| end <= range.length as u64);
         if !fits {
             return Err(Status::OUT_OF_RANGE);
         }

@@ -58,9 +58,14 @@ pub fn ucx_path() -> &'static CStr {
     })
 }
 
-/// How many images of libucp are mapped into this process. More than one is trouble: each has its own global state.
+/// How many images of libucp are mapped into this process. More than one is trouble: each has its
+/// own global state.
 pub fn ucx_copies() -> u32 {
-    unsafe extern "C" fn count(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> libc::c_int {
+    unsafe extern "C" fn count(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        data: *mut c_void,
+    ) -> libc::c_int {
         // SAFETY: the loader passes a valid info, and `data` is the counter below.
         let (name, counter) = unsafe { ((*info).dlpi_name, &mut *data.cast::<u32>()) };
         if !name.is_null() {
@@ -79,12 +84,15 @@ pub fn ucx_copies() -> u32 {
     copies
 }
 
-/// Takes back the signal handlers that loading UCX installs, unless the user asked for them, and routes UCX's log.
+/// Takes back the signal handlers that loading UCX installs, unless the user asked for them, and
+/// routes UCX's log.
 pub(crate) fn initialise() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {
         log::take_over_ucx();
-        let wanted = ["UCX_HANDLE_ERRORS", "UCX_ERROR_SIGNALS"].iter().any(|name| std::env::var_os(name).is_some());
+        let wanted = ["UCX_HANDLE_ERRORS", "UCX_ERROR_SIGNALS"]
+            .iter()
+            .any(|name| std::env::var_os(name).is_some());
         if wanted {
             return;
         }
@@ -98,7 +106,8 @@ pub(crate) fn initialise() {
     });
 }
 
-/// Runs when the library is loaded, after UCX's own constructors, which the loader runs first as we depend on it.
+/// Runs when the library is loaded, after UCX's own constructors, which the loader runs first as we
+/// depend on it.
 #[used]
 #[cfg_attr(target_os = "linux", link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = {
@@ -110,8 +119,9 @@ static AT_LOAD: extern "C" fn() = {
 
 /// Signals that programs handle, and that the kernel gives to any thread which does not block them.
 ///
-/// Not among them are those that are sent to one thread: a garbage collector stops the threads that it knows by SIGPWR, SIGXCPU, SIGURG
-/// or a real-time signal, and a callback may have made one of the library's known to it; a fault is that of the thread.
+/// Not among them are those that are sent to one thread: a garbage collector stops the threads that
+/// it knows by SIGPWR, SIGXCPU, SIGURG or a real-time signal, and a callback may have made one of
+/// the library's known to it; a fault is that of the thread.
 const TAKEN_BY_ACCIDENT: [libc::c_int; 18] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -133,8 +143,8 @@ const TAKEN_BY_ACCIDENT: [libc::c_int; 18] = [
     libc::SIGXFSZ,
 ];
 
-/// Blocks them on this thread while `f` runs, so that threads which it starts inherit the mask and leave the program's signals
-/// to the program.
+/// Blocks them on this thread while `f` runs, so that threads which it starts inherit the mask and
+/// leave the program's signals to the program.
 pub(crate) fn with_signals_blocked<T>(f: impl FnOnce() -> T) -> T {
     // SAFETY: plain sets, initialised by sigemptyset before use; the old mask is put back below.
     let old = unsafe {
@@ -153,8 +163,9 @@ pub(crate) fn with_signals_blocked<T>(f: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Runs `f` with the decimal point, whatever the program's locale has: UCX reads and prints numbers of its configuration as the locale says.
-/// Only this thread's locale changes, and nothing of it but that.
+/// Runs `f` with the decimal point, whatever the program's locale has: UCX reads and prints numbers
+/// of its configuration as the locale says. Only this thread's locale changes, and nothing of it
+/// but that.
 pub(crate) fn with_decimal_point<T>(f: impl FnOnce() -> T) -> T {
     /// The thread's own locale is put back, also after a panic.
     struct Own {
@@ -174,7 +185,8 @@ pub(crate) fn with_decimal_point<T>(f: impl FnOnce() -> T) -> T {
     }
     // SAFETY: asks only.
     let own = unsafe { libc::uselocale(std::ptr::null_mut()) };
-    // SAFETY: the thread's locale, or the process's if it has none. `newlocale` takes the copy where it succeeds.
+    // SAFETY: the thread's locale, or the process's if it has none. `newlocale` takes the copy
+    // where it succeeds.
     let ours = unsafe {
         let copy = libc::duplocale(own);
         let ours = libc::newlocale(libc::LC_NUMERIC_MASK, c"C".as_ptr(), copy);
@@ -190,7 +202,8 @@ pub(crate) fn with_decimal_point<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// UCX asserts where it cannot make the thread that its first context needs. Tries whether one can be made; else NO_RESOURCE.
+/// UCX asserts where it cannot make the thread that its first context needs. Tries whether one can
+/// be made; else NO_RESOURCE.
 pub(crate) fn check_thread_can_be_made() -> Result<()> {
     extern "C" fn trial(id: *mut c_void) -> *mut c_void {
         // SAFETY: the caller's number, which waits for this thread.
@@ -211,7 +224,8 @@ pub(crate) fn check_thread_can_be_made() -> Result<()> {
         }
         let cause = std::io::Error::from_raw_os_error(error);
         let text = format!(
-            "no thread can be made, and UCX needs one (see RLIMIT_NPROC and the limits of a container): {cause}"
+            "no thread can be made, and UCX needs one (see RLIMIT_NPROC and the limits of a \
+            container): {cause}"
         );
         return Err(Error::new(Status::NO_RESOURCE, text));
     }
@@ -234,5 +248,7 @@ const MOST_LOOKS: u32 = 1000;
 /// UCX has one thread, by the name of "async", while anything in the process needs it.
 fn ucx_has_its_thread() -> bool {
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    threads.into_iter().any(|thread| std::fs::read(thread.path().join("comm")).is_ok_and(|name| name == b"async\n"))
+    threads.into_iter().any(|thread| {
+        std::fs::read(thread.path().join("comm")).is_ok_and(|name| name == b"async\n")
+    })
 }

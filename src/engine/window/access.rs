@@ -1,8 +1,11 @@
-//! How a process reaches the memory of a member of its window: by a mapping, or by the kernel, which copies from process to process.
+//! How a process reaches the memory of a member of its window: by a mapping, or by the kernel,
+//! which copies from process to process.
 //!
-//! The kernel's way (process_vm_readv, process_vm_writev) costs a system call each, and needs the permission to trace the other process: the same
-//! user, and no security module (Yama's ptrace_scope) that forbids it. Whether it works, and that the number stands for the right process, is proved
-//! when the window is made; from then on a descriptor tells whether that process is there before the kernel is asked.
+//! The kernel's way (process_vm_readv, process_vm_writev) costs a system call each, and needs the
+//! permission to trace the other process: the same user, and no security module (Yama's
+//! ptrace_scope) that forbids it. Whether it works, and that the number stands for the right
+//! process, is proved when the window is made; from then on a descriptor tells whether that process
+//! is there before the kernel is asked.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
@@ -20,18 +23,20 @@ pub(crate) const PIECES: usize = 256;
 pub(crate) enum Reach {
     /// Here, from this address on.
     Mapped(*mut u8),
-    /// In that process, from that address on there. Or in this one, where the kernel is to look whether
-    /// memory may be read and written.
+    /// In that process, from that address on there. Or in this one, where the kernel is to look
+    /// whether memory may be read and written.
     Process(Process, u64),
     /// There as well, wherever the target has attached memory.
     Attached(Process),
     /// The same in this process.
     AttachedHere,
-    /// In a process that is to be asked, by messages: from the beginning of its window on, or by address in dynamic ones.
+    /// In a process that is to be asked, by messages: from the beginning of its window on, or by
+    /// address in dynamic ones.
     Messages,
 }
 
-/// Room for what is fetched from another process: kept, for as many threads as are mostly there at a time.
+/// Room for what is fetched from another process: kept, for as many threads as are mostly there at
+/// a time.
 #[derive(Default)]
 pub(crate) struct Rooms(Mutex<Vec<Box<[u64]>>>);
 
@@ -64,8 +69,14 @@ pub(crate) struct Process {
 pub(crate) type Piece = (*mut u8, u64, usize);
 
 impl Process {
-    /// The one that made this segment, and proves it: what the segment begins with is read where that process has it.
-    pub(crate) fn meet(rank: u32, identity: &Identity, segment: &Segment, header: u64) -> Result<Self> {
+    /// The one that made this segment, and proves it: what the segment begins with is read where
+    /// that process has it.
+    pub(crate) fn meet(
+        rank: u32,
+        identity: &Identity,
+        segment: &Segment,
+        header: u64,
+    ) -> Result<Self> {
         let (found, ended) = process_watch::open(identity);
         let process = Process { rank, pid: identity.pid as i32, ended, is_own: false };
         if found == Found::Gone {
@@ -74,14 +85,17 @@ impl Process {
         let mut read = [0; Segment::PROOF];
         process.copy(Way::Read, &[(read.as_mut_ptr(), header, read.len())])?;
         if read != segment.proof() {
-            let text = format!("window: process {} is not the one that has made its segment", identity.pid);
+            let text = format!(
+                "window: process {} is not the one that has made its segment",
+                identity.pid
+            );
             return Err(Error::new(Status::INVALID_ADDR, text));
         }
         Ok(process)
     }
 
-    /// This one, for memory that may have gone, or may not be written: the kernel says so, and no signal
-    /// comes of it. A system call each way, where a load or a store would do.
+    /// This one, for memory that may have gone, or may not be written: the kernel says so, and no
+    /// signal comes of it. A system call each way, where a load or a store would do.
     pub(crate) fn own(rank: u32) -> Self {
         Process { rank, pid: std::process::id() as i32, ended: None, is_own: true }
     }
@@ -90,12 +104,13 @@ impl Process {
         self.is_own
     }
 
-    /// Where a container forbids the calls that copy from process to process, also to the one that makes
-    /// them. Not by /proc/self/mem, which writes into what may only be read.
+    /// Where a container forbids the calls that copy from process to process, also to the one that
+    /// makes them. Not by /proc/self/mem, which writes into what may only be read.
     pub(crate) fn copy_by_pipe(&self, way: Way, pieces: &[Piece]) -> Result<()> {
         for (here, there, length) in pieces {
             // SAFETY: the caller's memory here, as for `copy`.
-            unsafe { own_memory::copy(way, *here, *there, *length) }.map_err(|cause| self.refused_by(&cause))?;
+            unsafe { own_memory::copy(way, *here, *there, *length) }
+                .map_err(|cause| self.refused_by(&cause))?;
         }
         Ok(())
     }
@@ -106,7 +121,9 @@ impl Process {
             return Err(self.gone());
         }
         match pieces.chunks(PIECES).try_for_each(|pieces| self.copy_some(way, pieces)) {
-            Err(error) if self.is_own && error.status() == Status::UNSUPPORTED => self.copy_by_pipe(way, pieces),
+            Err(error) if self.is_own && error.status() == Status::UNSUPPORTED => {
+                self.copy_by_pipe(way, pieces)
+            }
             copied => copied,
         }
     }
@@ -126,26 +143,38 @@ impl Process {
             // SAFETY: the caller's memory here, as for `copy`; there the kernel looks.
             let copied = unsafe {
                 match way {
-                    Way::Read => {
-                        libc::process_vm_readv(self.pid, from_here.as_ptr(), left, from_there.as_ptr(), left, 0)
-                    }
-                    Way::Write => {
-                        libc::process_vm_writev(self.pid, from_here.as_ptr(), left, from_there.as_ptr(), left, 0)
-                    }
+                    Way::Read => libc::process_vm_readv(
+                        self.pid,
+                        from_here.as_ptr(),
+                        left,
+                        from_there.as_ptr(),
+                        left,
+                        0,
+                    ),
+                    Way::Write => libc::process_vm_writev(
+                        self.pid,
+                        from_here.as_ptr(),
+                        left,
+                        from_there.as_ptr(),
+                        left,
+                        0,
+                    ),
                 }
             };
             let Ok(mut copied) = usize::try_from(copied) else { return Err(self.refused()) };
             if copied == 0 {
                 return Err(unmapped(self.pid));
             }
-            // Less than all, where there are some gigabytes, or at a page that is not there: the next call says so.
+            // Less than all, where there are some gigabytes, or at a page that is not there: the
+            // next call says so.
             while first < pieces.len() && copied >= here[first].iov_len {
                 copied -= here[first].iov_len;
                 first += 1;
             }
             for list in [&mut here, &mut there] {
                 if copied > 0 {
-                    list[first].iov_base = list[first].iov_base.cast::<u8>().wrapping_add(copied).cast();
+                    list[first].iov_base =
+                        list[first].iov_base.cast::<u8>().wrapping_add(copied).cast();
                     list[first].iov_len -= copied;
                 }
             }
@@ -155,7 +184,10 @@ impl Process {
 
     #[cold]
     fn gone(&self) -> Error {
-        Error::new(Status::PEER_FAILED, format!("window: rank {} (process {}) has ended", self.rank, self.pid))
+        Error::new(
+            Status::PEER_FAILED,
+            format!("window: rank {} (process {}) has ended", self.rank, self.pid),
+        )
     }
 
     #[cold]
@@ -171,13 +203,23 @@ impl Process {
             Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => Error::new(
                 Status::UNSUPPORTED,
                 format!(
-                    "window: the kernel does not let this process reach memory of process {} ({cause}): see kernel.yama.ptrace_scope; windows of \
-                     memory that the library allocates need no such permission",
+                    "window: the kernel does not let this process reach memory of process {} \
+                     ({cause}): see kernel.yama.ptrace_scope; windows of memory that the library \
+                     allocates need no such permission",
                     self.pid
                 ),
             ),
-            Some(libc::ENOMEM) => Error::new(Status::NO_MEMORY, format!("window: the kernel has no memory: {cause}")),
-            _ => Error::new(Status::IO_ERROR, format!("window: memory of process {}: {cause}", self.pid)),
+            Some(libc::ENOMEM) => Error::new(
+                Status::NO_MEMORY,
+                format!(
+                    "window: the kernel has no \
+                memory: {cause}"
+                ),
+            ),
+            _ => Error::new(
+                Status::IO_ERROR,
+                format!("window: memory of process {}: {cause}", self.pid),
+            ),
         }
     }
 }
@@ -186,6 +228,8 @@ impl Process {
 fn unmapped(pid: i32) -> Error {
     Error::new(
         Status::INVALID_ADDR,
-        format!("window: process {pid} has no memory at some of these addresses, or may not write it"),
+        format!(
+            "window: process {pid} has no memory at some of these addresses, or may not write it"
+        ),
     )
 }

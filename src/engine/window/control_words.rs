@@ -1,8 +1,10 @@
 //! The control words of a window in one process, in memory that the processes of a host share.
 //!
-//! Each process has some of its own, and reads and writes those of the others. Everything is a lock's, or a word that one process alone writes and
-//! that only grows: so a signal is one store, nothing is ever reset, and a process that dies in between leaves nothing half done. What stands here
-//! may have been written by a process that has gone wrong: it is compared and counted, never used as an address.
+//! Each process has some of its own, and reads and writes those of the others. Everything is a
+//! lock's, or a word that one process alone writes and that only grows: so a signal is one store,
+//! nothing is ever reset, and a process that dies in between leaves nothing half done. What stands
+//! here may have been written by a process that has gone wrong: it is compared and counted, never
+//! used as an address.
 
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::futex::SharedWord;
@@ -24,7 +26,8 @@ const LOOKS: u32 = 100_000;
 /// What there is once.
 #[repr(C)]
 struct Head {
-    /// 1 while the process of these words sleeps on it, or is about to: for a signal of another one.
+    /// 1 while the process of these words sleeps on it, or is about to: for a signal of another
+    /// one.
     bell: SharedWord,
     _bell_alone: CacheLine,
     /// Why the process takes part in nothing any more; 0 while it does.
@@ -85,7 +88,8 @@ impl Ended {
     }
 
     pub(crate) fn decode(word: u64) -> Option<Self> {
-        let ended = Ended { status: Status(-((word >> 32) as i32 & i32::MAX)), blamed: word as u32 };
+        let ended =
+            Ended { status: Status(-((word >> 32) as i32 & i32::MAX)), blamed: word as u32 };
         (word != 0).then_some(ended)
     }
 }
@@ -131,7 +135,10 @@ impl Control {
     /// Those in this segment, which was made for as many ranks.
     pub fn new(segment: Segment, ranks: u32, flavor: Flavor) -> Result<Self> {
         if segment.control_length() != Self::bytes(ranks, flavor) {
-            return Err(Error::new(Status::INVALID_ADDR, "window: a member's control words are of another length"));
+            return Err(Error::new(
+                Status::INVALID_ADDR,
+                "window: a member's control words are of another length",
+            ));
         }
         Ok(Control { segment, ranks, has_mail: flavor == Flavor::Create })
     }
@@ -143,7 +150,8 @@ impl Control {
 
     #[inline]
     fn head(&self) -> &Head {
-        // SAFETY: a mapping of this length, aligned to a page, that lives as long as `self`; all of it is atomics, for which all bytes are valid.
+        // SAFETY: a mapping of this length, aligned to a page, that lives as long as `self`; all of
+        // it is atomics, for which all bytes are valid.
         unsafe { &*self.segment.control().cast() }
     }
 
@@ -156,7 +164,8 @@ impl Control {
     #[inline]
     pub(crate) fn mail(&self) -> Option<&Slot> {
         // SAFETY: as above; what is no atomic in it is not referred to.
-        self.has_mail.then(|| unsafe { &*self.segment.control().add(Self::more_at(self.ranks)).cast() })
+        self.has_mail
+            .then(|| unsafe { &*self.segment.control().add(Self::more_at(self.ranks)).cast() })
     }
 
     /// The lock of the window at this process, which lock and unlock are about.
@@ -166,11 +175,14 @@ impl Control {
         unsafe { WindowLock::at(self.segment.control().add(Self::LOCK_AT), self.ranks) }
     }
 
-    /// That of accumulates which no instruction of the processor does. Behind the ranks there is the service of the process.
+    /// That of accumulates which no instruction of the processor does. Behind the ranks there is
+    /// the service of the process.
     #[inline]
     pub fn updates(&self) -> WindowLock<'_> {
         // SAFETY: as above.
-        unsafe { WindowLock::at(self.segment.control().add(Self::updates_at(self.ranks)), self.ranks + 1) }
+        unsafe {
+            WindowLock::at(self.segment.control().add(Self::updates_at(self.ranks)), self.ranks + 1)
+        }
     }
 
     /// What keeps accumulates of single elements, and those of very many, apart.
@@ -189,7 +201,14 @@ impl Control {
     pub fn from(&self, rank: u32) -> &Signals {
         debug_assert!(rank < self.ranks);
         // SAFETY: as above, and there is such a rank.
-        unsafe { &*self.segment.control().add(Self::signals_at(self.ranks)).cast::<Signals>().add(rank as usize) }
+        unsafe {
+            &*self
+                .segment
+                .control()
+                .add(Self::signals_at(self.ranks))
+                .cast::<Signals>()
+                .add(rank as usize)
+        }
     }
 
     /// Barriers that the process has been told of in this round.
@@ -218,7 +237,12 @@ impl Control {
 
     /// The process takes part in nothing any more. The first reason stays.
     pub fn end(&self, why: Ended) {
-        let _ = self.head().ended.compare_exchange(0, why.encode(), Ordering::SeqCst, Ordering::Relaxed);
+        let _ = self.head().ended.compare_exchange(
+            0,
+            why.encode(),
+            Ordering::SeqCst,
+            Ordering::Relaxed,
+        );
     }
 
     /// Has it said so?
@@ -233,7 +257,11 @@ impl Control {
 
     /// Of the process itself.
     pub fn set_hints(&self, hints: [u64; 2]) {
-        self.head().hints.iter().zip(hints).for_each(|(word, hint)| word.store(hint, Ordering::Release));
+        self.head()
+            .hints
+            .iter()
+            .zip(hints)
+            .for_each(|(word, hint)| word.store(hint, Ordering::Release));
     }
 
     /// Writes down the regions of the process itself, which are sorted. One thread at a time.
@@ -250,7 +278,8 @@ impl Control {
         regions.version.store(version.wrapping_add(1), Ordering::Release);
     }
 
-    /// Does the process have memory attached from `begin` to `end`, in one region or in several that follow each other?
+    /// Does the process have memory attached from `begin` to `end`, in one region or in several
+    /// that follow each other?
     pub fn has_attached(&self, begin: u64, end: u64, lives: &dyn Fn() -> bool) -> Result<bool> {
         let regions = self.regions();
         for look in 1_u32.. {
@@ -265,14 +294,19 @@ impl Control {
             }
             std::hint::spin_loop();
         }
-        Err(Error::new(Status::PEER_FAILED, "window: the target has ended while it attached memory"))
+        Err(Error::new(
+            Status::PEER_FAILED,
+            "window: the target has ended while it attached memory",
+        ))
     }
 }
 
 fn covers(regions: &Regions, mut begin: u64, end: u64) -> bool {
     let count = (regions.count.load(Ordering::Relaxed) as usize).min(MOST_REGIONS);
     let list = &regions.list[..count];
-    let region = |place: &[AtomicU64; 2]| (place[0].load(Ordering::Relaxed), place[1].load(Ordering::Relaxed));
+    let region = |place: &[AtomicU64; 2]| {
+        (place[0].load(Ordering::Relaxed), place[1].load(Ordering::Relaxed))
+    };
     let next = list.partition_point(|place| region(place).0 <= begin);
     for place in &list[next.saturating_sub(1)..] {
         let (base, size) = region(place);
@@ -305,7 +339,9 @@ mod tests {
         for (begin, end) in [(100, 101), (100, 200), (149, 151), (199, 200), (300, 310)] {
             assert!(has(begin, end), "{begin} to {end}");
         }
-        for (begin, end) in [(99, 101), (100, 201), (200, 201), (299, 301), (150, 301), (309, 311), (400, 500)] {
+        for (begin, end) in
+            [(99, 101), (100, 201), (200, 201), (299, 301), (150, 301), (309, 311), (400, 500)]
+        {
             assert!(!has(begin, end), "{begin} to {end}");
         }
         control.set_regions(&[(u64::MAX - 10, 10)]);
@@ -318,7 +354,10 @@ mod tests {
     fn a_process_that_died_while_it_changed_its_regions_is_found() {
         let control = control(Flavor::Dynamic);
         control.regions().version.store(7, Ordering::Relaxed);
-        assert_eq!(control.has_attached(1, 2, &|| false).unwrap_err().status(), Status::PEER_FAILED);
+        assert_eq!(
+            control.has_attached(1, 2, &|| false).unwrap_err().status(),
+            Status::PEER_FAILED
+        );
     }
 
     #[test]
@@ -336,7 +375,10 @@ mod tests {
         let control = control(Flavor::Allocate);
         control.lock().try_lock(2, crate::engine::wire::sync_constants::LockType::Exclusive);
         control.from(2).completed.store(5, Ordering::Relaxed);
-        assert!(control.updates().is_untouched() && control.round(ROUNDS - 1).load(Ordering::Relaxed) == 0);
+        assert!(
+            control.updates().is_untouched()
+                && control.round(ROUNDS - 1).load(Ordering::Relaxed) == 0
+        );
         let end = std::ptr::from_ref(control.from(2)) as usize + size_of::<Signals>();
         assert_eq!(end - control.segment().control() as usize, Control::bytes(3, Flavor::Allocate));
     }

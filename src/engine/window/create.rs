@@ -1,8 +1,10 @@
-//! Making a window: three exchanges among all members, each of which ends everywhere if it has failed at one of them.
+//! Making a window: three exchanges among all members, each of which ends everywhere if it has
+//! failed at one of them.
 //!
-//! First what each was called with, which must go together. Then each makes its segment, and tells its name; and, where there are any, keys to memory that
-//! UCX has allocated, which goes as that of the library then (see `window::mapped_key`). Then each opens those of the others.
-//! Who was called with something wrong takes part as well, lest the others wait for it.
+//! First what each was called with, which must go together. Then each makes its segment, and tells
+//! its name; and, where there are any, keys to memory that UCX has allocated, which goes as that of
+//! the library then (see `window::mapped_key`). Then each opens those of the others. Who was called
+//! with something wrong takes part as well, lest the others wait for it.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::membarrier;
@@ -72,7 +74,8 @@ impl Call {
     /// Of bytes that came from somewhere. None for one of another version of this library.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let [status, bits, base, size, first, second, number, key] = decode(bytes)?;
-        let flavor = [Flavor::Create, Flavor::Allocate, Flavor::Shared, Flavor::Dynamic].get((bits & 0xff) as usize)?;
+        let flavor = [Flavor::Create, Flavor::Allocate, Flavor::Shared, Flavor::Dynamic]
+            .get((bits & 0xff) as usize)?;
         let wanted = Wanted { flavor: *flavor, base, size, unit: (bits >> 32) as u32 };
         let [noncontiguous, takes_part, is_guarded] = [8, 9, 10].map(|bit| bits >> bit & 1 != 0);
         let (status, in_common) = (Status(status as i32), [first, second]);
@@ -94,7 +97,8 @@ fn encode<const N: usize, const BYTES: usize>(words: [u64; N]) -> [u8; BYTES] {
 }
 
 fn decode<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
-    let word = |at: usize| Some(u64::from_le_bytes(bytes.get(8 * at..8 * at + 8)?.try_into().ok()?));
+    let word =
+        |at: usize| Some(u64::from_le_bytes(bytes.get(8 * at..8 * at + 8)?.try_into().ok()?));
     if word(0)? != VERSION {
         return None;
     }
@@ -110,8 +114,8 @@ const MADE: usize = 24;
 const MADE_AND_NAME: usize = MADE + SegmentName::LENGTH;
 
 impl Window {
-    /// Makes one together with the other members of the group. `wanted` is an error where this one was called with something wrong. `memory` has what is
-    /// offered, if it is given.
+    /// Makes one together with the other members of the group. `wanted` is an error where this one
+    /// was called with something wrong. `memory` has what is offered, if it is given.
     pub fn new(
         group: &Arc<Group>,
         wanted: Result<Wanted>,
@@ -120,7 +124,8 @@ impl Window {
     ) -> Result<Arc<Self>> {
         group.check_caller()?;
         // Without a key it is memory like any other.
-        let key = memory.and_then(|memory| memory.packed().ok()).filter(|key| key.len() <= MOST_OF_KEY);
+        let key =
+            memory.and_then(|memory| memory.packed().ok()).filter(|key| key.len() <= MOST_OF_KEY);
         let calls = agree(group, wanted, key, params)?;
         let rank = group.rank();
         let flavor = calls[rank as usize].wanted.flavor;
@@ -135,16 +140,22 @@ impl Window {
         let opened = open_all(group, &calls, &mut made, &names, &keys, in_one_piece, &mut targets);
         // Before anything is executed for others, who know it as soon as they come out of this.
         let is_mapped = match keys.is_empty() {
-            true => matches!(flavor, Flavor::Allocate | Flavor::Shared) || (calls.len() == 1 && !calls[0].is_guarded),
+            true => {
+                matches!(flavor, Flavor::Allocate | Flavor::Shared)
+                    || (calls.len() == 1 && !calls[0].is_guarded)
+            }
             false => all_say(group, opened.is_ok() && targets.iter().all(Target::is_mapped))?,
         };
-        let window = Arc::new_cyclic(|me| Self::assemble(group, &calls, params, targets.into(), is_mapped, me));
+        let window = Arc::new_cyclic(|me| {
+            Self::assemble(group, &calls, params, targets.into(), is_mapped, me)
+        });
         // Whoever comes out of this may send to it.
         let entered = opened.is_ok();
         if entered {
             group.service.windows().enter(&window);
         }
-        // What this one has made is there, whatever came of it, until the others have opened it or not.
+        // What this one has made is there, whatever came of it, until the others have opened it or
+        // not.
         let outcome = share_outcome(group, "could not reach the others", opened);
         let outcome = outcome.and_then(|()| window.check_promises(params));
         if outcome.is_err() && entered {
@@ -174,7 +185,12 @@ impl Window {
             has_remotes: targets.iter().any(|target| target.remote.is_some()),
             has_far: targets.iter().any(|target| target.control.is_none()),
             targets,
-            turns: Brief::new(Turns { posts: zeros(), completions: zeros(), barriers: 0, looked: 0 }),
+            turns: Brief::new(Turns {
+                posts: zeros(),
+                completions: zeros(),
+                barriers: 0,
+                looked: 0,
+            }),
             lock_timeout_ns: AtomicU64::new(params.lock_timeout_ns),
             granularity: AtomicU64::new(params.granularity),
             is_mapped,
@@ -206,7 +222,8 @@ fn open_all(
     for (rank, (call, named)) in (0..).zip(calls.iter().zip(names)) {
         let own = rank == here;
         let process = group.identity(rank);
-        let process = process.ok_or_else(|| Error::new(Status::UNSUPPORTED, format!("rank {rank}: is unknown")))?;
+        let process = process
+            .ok_or_else(|| Error::new(Status::UNSUPPORTED, format!("rank {rank}: is unknown")))?;
         // What a process shows to others goes a little before it does.
         let of_rank = |error: Error| match own || process_identity::goes_on(&process) {
             true => Error::new(error.status(), format!("rank {rank}: {}", error.message())),
@@ -237,7 +254,10 @@ fn open_all(
             None => Segment::open(&named.name).map_err(of_rank)?,
         };
         if segment.data_length() as u64 != data_of(calls, rank, in_one_piece) {
-            return Err(of_rank(Error::new(Status::INVALID_ADDR, "its memory is not of the size that it told")));
+            return Err(of_rank(Error::new(
+                Status::INVALID_ADDR,
+                "its memory is not of the size that it told",
+            )));
         }
         let reached = |segment: &Segment, reach: fn(Process, u64) -> Reach| {
             match Process::meet(rank, &process, segment, named.proof_at) {
@@ -259,7 +279,9 @@ fn open_all(
             Flavor::Create if own && is_guarded => Reach::Process(Process::own(rank), base),
             Flavor::Create if own => Reach::Mapped(call.wanted.base as usize as *mut u8),
             Flavor::Create => {
-                key = keys.get(rank as usize).and_then(|key| WindowKey::open(group, rank, key, base, size));
+                key = keys
+                    .get(rank as usize)
+                    .and_then(|key| WindowKey::open(group, rank, key, base, size));
                 match &key {
                     Some(key) => Reach::Mapped(key.place()),
                     None => reached(&segment, Reach::Process)?,
@@ -275,13 +297,29 @@ fn open_all(
             group.service.watch(group.ranks[rank as usize]);
         }
         let (updates, pause) = (Mutex::default(), Pause::default());
-        targets.push(Target { control, reach, _key: key, remote, size, unit, is_guarded, process, updates, pause });
+        targets.push(Target {
+            control,
+            reach,
+            _key: key,
+            remote,
+            size,
+            unit,
+            is_guarded,
+            process,
+            updates,
+            pause,
+        });
     }
     Ok(())
 }
 
 /// What all were called with, if that goes together.
-fn agree(group: &Group, wanted: Result<Wanted>, key: Option<&[u8]>, params: &WindowParams) -> Result<Vec<Call>> {
+fn agree(
+    group: &Group,
+    wanted: Result<Wanted>,
+    key: Option<&[u8]>,
+    params: &WindowParams,
+) -> Result<Vec<Call>> {
     let nothing = Wanted { flavor: Flavor::Create, base: 0, size: 0, unit: 1 };
     let (status, mut call) = match &wanted {
         Ok(wanted) => (Status::OK, *wanted),
@@ -293,22 +331,39 @@ fn agree(group: &Group, wanted: Result<Wanted>, key: Option<&[u8]>, params: &Win
     let (noncontiguous, in_common) = (params.noncontiguous, params.in_common());
     let number = group.service.windows().next_number(group.service.rank());
     let (takes_part, key) = (membarrier::take_part(), key.map_or(0, |key| key.len() as u64));
-    let is_guarded = call.flavor == Flavor::Create && call.size > 0 && !own_memory::is_open(call.base, call.size);
-    let call = Call { status, wanted: call, noncontiguous, takes_part, is_guarded, in_common, number, key };
+    let is_guarded = call.flavor == Flavor::Create
+        && call.size > 0
+        && !own_memory::is_open(call.base, call.size);
+    let call = Call {
+        status,
+        wanted: call,
+        noncontiguous,
+        takes_part,
+        is_guarded,
+        in_common,
+        number,
+        key,
+    };
     let cards = gather(group, &call.encode())?;
     // The own one first: it has more to say.
     wanted?;
     let mut calls: Vec<Call> = Vec::with_capacity(cards.len() / CALL);
     for (rank, card) in cards.chunks_exact(CALL).enumerate() {
-        let of_rank = |status, what: &str| Error::new(status, format!("window: rank {rank} {what}"));
+        let of_rank =
+            |status, what: &str| Error::new(status, format!("window: rank {rank} {what}"));
         let other = || of_rank(Status::UNSUPPORTED, "has another version of this library");
         let call = Call::decode(card).ok_or_else(other)?;
         if call.status.is_error() {
             return Err(of_rank(call.status, "was called with something wrong"));
         }
         if let Some(first) = calls.first() {
-            if call.wanted.flavor != first.wanted.flavor || call.noncontiguous != first.noncontiguous {
-                return Err(of_rank(Status::INVALID_PARAM, "makes another kind of window than rank 0"));
+            if call.wanted.flavor != first.wanted.flavor
+                || call.noncontiguous != first.noncontiguous
+            {
+                return Err(of_rank(
+                    Status::INVALID_PARAM,
+                    "makes another kind of window than rank 0",
+                ));
             }
             if call.in_common != first.in_common {
                 return Err(of_rank(Status::INVALID_PARAM, "has given other hints than rank 0"));
@@ -319,8 +374,15 @@ fn agree(group: &Group, wanted: Result<Wanted>, key: Option<&[u8]>, params: &Win
         }
         calls.push(call);
     }
-    if calls.iter().try_fold(0_u64, |sum, call| sum.checked_add(call.wanted.size)).is_none_or(|sum| sum > 1 << 46) {
-        return Err(Error::new(Status::NO_MEMORY, "window: the sizes are more than there can be in all"));
+    if calls
+        .iter()
+        .try_fold(0_u64, |sum, call| sum.checked_add(call.wanted.size))
+        .is_none_or(|sum| sum > 1 << 46)
+    {
+        return Err(Error::new(
+            Status::NO_MEMORY,
+            "window: the sizes are more than there can be in all",
+        ));
     }
     Ok(calls)
 }
@@ -330,7 +392,10 @@ fn make(calls: &[Call], rank: u32, in_one_piece: bool) -> Result<Segment> {
     let wanted = &calls[rank as usize].wanted;
     let ranks = calls.len() as u32;
     if ranks > WindowLock::MAX_RANKS {
-        return Err(Error::new(Status::EXCEEDS_LIMIT, format!("window: {ranks} members are too many")));
+        return Err(Error::new(
+            Status::EXCEEDS_LIMIT,
+            format!("window: {ranks} members are too many"),
+        ));
     }
     let data = data_of(calls, rank, in_one_piece);
     Segment::create(Control::bytes(ranks, wanted.flavor), data as usize)
@@ -412,7 +477,10 @@ fn failed_at(rank: usize, status: Status, what: &str) -> Result<()> {
     if !status.is_error() {
         return Ok(());
     }
-    Err(Error::new(status, format!("window: rank {rank} {what}: {}", status.sentence().to_string_lossy())))
+    Err(Error::new(
+        status,
+        format!("window: rank {rank} {what}: {}", status.sentence().to_string_lossy()),
+    ))
 }
 
 pub(crate) fn gather(group: &Group, card: &[u8]) -> Result<Vec<u8>> {
@@ -435,7 +503,11 @@ impl Group {
             if !self.shares_host(rank) {
                 return Err(Error::new(
                     Status::UNSUPPORTED,
-                    format!("window: rank {rank} is on another host, or in another pid namespace, than rank {}; make a group of those on one host with ucxx_group_subset", self.rank()),
+                    format!(
+                        "window: rank {rank} is on another host, or in another pid namespace, \
+                        than rank {}; make a group of those on one host with ucxx_group_subset",
+                        self.rank()
+                    ),
                 ));
             }
         }

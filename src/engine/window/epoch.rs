@@ -1,11 +1,14 @@
 //! Which calls a window's present epoch permits: its state machine, seen from one process.
 //!
-//! There are two axes. On the axis of access this process reads and writes other's memory: after fence, start, or a lock. On the axis of
-//! exposure its own memory is lent to others, from post to wait. They do not concern each other, except that fence is on both. The states
-//! that `ucxx_window_sync_type` reports are these two, seen from one target.
+//! There are two axes. On the axis of access this process reads and writes other's memory: after
+//! fence, start, or a lock. On the axis of exposure its own memory is lent to others, from post to
+//! wait. They do not concern each other, except that fence is on both. The states that
+//! `ucxx_window_sync_type` reports are these two, seen from one target.
 //!
-//! What a call costs here (AMD EPYC, Zen 5, a busy machine; `cargo test --release --lib engine::window::epoch -- --ignored --nocapture figures`): whether
-//! put is legal 0.5 ns, where a target is locked or started 0.9; a lock with its unlock 18, a fence 17, most of which is the lock of `calls`, twice.
+//! What a call costs here (AMD EPYC, Zen 5, a busy machine; `cargo test --release --lib
+//! engine::window::epoch -- --ignored --nocapture figures`): whether put is legal 0.5 ns, where a
+//! target is locked or started 0.9; a lock with its unlock 18, a fence 17, most of which is the
+//! lock of `calls`, twice.
 #![deny(unsafe_code)]
 
 use crate::engine::base::spin_lock::Brief;
@@ -107,18 +110,22 @@ mod target {
 
 /// The state of a window in one process.
 ///
-/// Synchronisation calls change it, one at a time: what they alone need is behind `calls`, which they hold while they look and change, and the
-/// words beside it are written by who holds it. Data calls and flushes on other threads read those words without it: `access` first, then,
-/// where that does not decide, the target's byte. The one change that a data call makes, to begin the epoch that a fence permits, is a
-/// compare-and-swap, so that it cannot undo what a synchronisation call has done meanwhile. A grant stores the target's byte before `access`
-/// (release), which is read by acquire; between a data call and the synchronisation call that ends its epoch the caller brings order itself.
+/// Synchronisation calls change it, one at a time: what they alone need is behind `calls`, which
+/// they hold while they look and change, and the words beside it are written by who holds it. Data
+/// calls and flushes on other threads read those words without it: `access` first, then, where that
+/// does not decide, the target's byte. The one change that a data call makes, to begin the epoch
+/// that a fence permits, is a compare-and-swap, so that it cannot undo what a synchronisation call
+/// has done meanwhile. A grant stores the target's byte before `access` (release), which is read by
+/// acquire; between a data call and the synchronisation call that ends its epoch the caller brings
+/// order itself.
 pub struct Epoch {
     access: AtomicU8,
     no_locks: AtomicBool,
     ranks: u32,
     /// Locks that have been granted, NOCHECK included.
     held: AtomicU32,
-    /// A byte for each rank, from the first lock or start on: who only fences or locks all needs none.
+    /// A byte for each rank, from the first lock or start on: who only fences or locks all needs
+    /// none.
     targets: OnceLock<Box<[AtomicU8]>>,
     calls: Brief<Calls>,
 }
@@ -127,7 +134,8 @@ pub struct Epoch {
 struct Calls {
     /// Locks that have been asked for and not granted.
     pending: u32,
-    /// What a lock that comes to nothing goes back to: whether a fence's permission was given up for it.
+    /// What a lock that comes to nothing goes back to: whether a fence's permission was given up
+    /// for it.
     came_from_fence: bool,
     /// Whom start has named.
     started: Vec<u32>,
@@ -156,7 +164,10 @@ impl Calls {
 
 #[cold]
 fn illegal(call: Call, sync: SyncType) -> Error {
-    Error::new(Status::RMA_SYNC, format!("{call:?}: not legal in the window's present epoch, {sync:?}"))
+    Error::new(
+        Status::RMA_SYNC,
+        format!("{call:?}: not legal in the window's present epoch, {sync:?}"),
+    )
 }
 
 impl Epoch {
@@ -179,7 +190,9 @@ impl Epoch {
     }
 
     fn set_target(&self, rank: u32, to: u8) {
-        let targets = self.targets.get_or_init(|| (0..self.ranks).map(|_| AtomicU8::new(target::CLOSED)).collect());
+        let targets = self
+            .targets
+            .get_or_init(|| (0..self.ranks).map(|_| AtomicU8::new(target::CLOSED)).collect());
         targets[rank as usize].store(to, Ordering::Release);
     }
 
@@ -205,7 +218,9 @@ impl Epoch {
     #[inline]
     pub fn check_access(&self, rank: u32) -> Result<()> {
         let now = self.now();
-        if rank < self.ranks && (now >= access::ANYWHERE || (now <= access::START && self.target(rank) >= target::OPEN))
+        if rank < self.ranks
+            && (now >= access::ANYWHERE
+                || (now <= access::START && self.target(rank) >= target::OPEN))
         {
             return Ok(());
         }
@@ -216,14 +231,20 @@ impl Epoch {
     fn check_first_access(&self, rank: u32) -> Result<()> {
         self.check_rank(rank)?;
         let order = Ordering::AcqRel;
-        match self.access.compare_exchange(access::FENCE, access::FENCE_EPOCH, order, Ordering::Acquire) {
+        match self.access.compare_exchange(
+            access::FENCE,
+            access::FENCE_EPOCH,
+            order,
+            Ordering::Acquire,
+        ) {
             // Another thread was faster.
             Ok(_) | Err(access::FENCE_EPOCH) => Ok(()),
             Err(_) => Err(illegal(Call::Access(rank), self.sync_type(rank))),
         }
     }
 
-    /// Is there a passive access epoch to that target, as flushes and operations with a request need?
+    /// Is there a passive access epoch to that target, as flushes and operations with a request
+    /// need?
     #[inline]
     pub fn check_passive(&self, call: Call, rank: u32) -> Result<()> {
         self.check_rank(rank)?;
@@ -239,14 +260,18 @@ impl Epoch {
         now >= access::LOCK_ALL || (now == access::LOCK && self.target(rank) >= target::OPEN)
     }
 
-    /// RMA_SYNC unless the call is legal now. Changes nothing. For calls that do something before the state changes.
+    /// RMA_SYNC unless the call is legal now. Changes nothing. For calls that do something before
+    /// the state changes.
     pub fn check(&self, call: Call) -> Result<()> {
         self.check_among(&self.calls.lock(), call)
     }
 
     fn check_among(&self, calls: &Calls, call: Call) -> Result<()> {
-        if let Call::Lock(rank) | Call::Unlock(rank) | Call::Flush(rank) | Call::Access(rank) | Call::Request(rank) =
-            call
+        if let Call::Lock(rank)
+        | Call::Unlock(rank)
+        | Call::Flush(rank)
+        | Call::Access(rank)
+        | Call::Request(rank) = call
         {
             self.check_rank(rank)?;
         }
@@ -254,7 +279,9 @@ impl Epoch {
         let may_leave = matches!(now, access::NONE | access::FENCE);
         let locks = !self.no_locks.load(Ordering::Relaxed);
         let legal = match call {
-            Call::Lock(rank) => locks && (may_leave || (now == access::LOCK && self.target(rank) == target::CLOSED)),
+            Call::Lock(rank) => {
+                locks && (may_leave || (now == access::LOCK && self.target(rank) == target::CLOSED))
+            }
             Call::Unlock(rank) => now == access::LOCK && self.target(rank) >= target::OPEN,
             Call::LockAll => locks && may_leave,
             Call::UnlockAll => now >= access::LOCK_ALL,
@@ -265,10 +292,13 @@ impl Epoch {
             Call::Start => may_leave,
             Call::Complete => now == access::START,
             Call::Wait => exposed,
-            Call::Fence => !exposed && matches!(now, access::NONE | access::FENCE | access::FENCE_EPOCH),
+            Call::Fence => {
+                !exposed && matches!(now, access::NONE | access::FENCE | access::FENCE_EPOCH)
+            }
             Call::Close => !exposed && may_leave,
             Call::Access(rank) => {
-                matches!(now, access::FENCE | access::ANYWHERE..) || self.target(rank) >= target::OPEN
+                matches!(now, access::FENCE | access::ANYWHERE..)
+                    || self.target(rank) >= target::OPEN
             }
         };
         if legal {
@@ -278,8 +308,9 @@ impl Epoch {
         }
     }
 
-    /// Asks for the lock of a target. True if it is held at once, as NOCHECK says, or as `at_once` does, which gets it if that takes no waiting;
-    /// else `grant_lock` or `abandon_lock` follows, and until then the target can be neither accessed nor locked again.
+    /// Asks for the lock of a target. True if it is held at once, as NOCHECK says, or as `at_once`
+    /// does, which gets it if that takes no waiting; else `grant_lock` or `abandon_lock` follows,
+    /// and until then the target can be neither accessed nor locked again.
     pub fn begin_lock(
         &self,
         rank: u32,
@@ -288,7 +319,11 @@ impl Epoch {
     ) -> Result<bool> {
         let mut calls = self.calls.lock();
         self.check_among(&calls, Call::Lock(rank))?;
-        let held = if assertions.no_check() { Some(target::NO_CHECK) } else { at_once().map(target::of_lock) };
+        let held = if assertions.no_check() {
+            Some(target::NO_CHECK)
+        } else {
+            at_once().map(target::of_lock)
+        };
         match self.now() {
             access::LOCK => {}
             before => calls.came_from_fence = before == access::FENCE,
@@ -312,7 +347,10 @@ impl Epoch {
 
     /// By who holds `calls`: nobody else writes it.
     fn count_held(&self, change: i32) {
-        self.held.store(self.held.load(Ordering::Relaxed).wrapping_add_signed(change), Ordering::Relaxed);
+        self.held.store(
+            self.held.load(Ordering::Relaxed).wrapping_add_signed(change),
+            Ordering::Relaxed,
+        );
     }
 
     /// The lock that was asked for is held.
@@ -339,8 +377,9 @@ impl Epoch {
         }
     }
 
-    /// Ends the epoch to one target, and tells what is to be given back, after a flush. Whatever comes of that, the epoch has ended: other
-    /// threads' operations are refused from here on, instead of slipping in behind the flush.
+    /// Ends the epoch to one target, and tells what is to be given back, after a flush. Whatever
+    /// comes of that, the epoch has ended: other threads' operations are refused from here on,
+    /// instead of slipping in behind the flush.
     pub fn unlock(&self, rank: u32) -> Result<Held> {
         let calls = self.calls.lock();
         self.check_among(&calls, Call::Unlock(rank))?;
@@ -362,7 +401,8 @@ impl Epoch {
         }
     }
 
-    /// All targets are locked, those that are not waited for included. `check` comes before the work.
+    /// All targets are locked, those that are not waited for included. `check` comes before the
+    /// work.
     pub fn lock_all(&self, assertions: Assertions) -> Result<()> {
         let calls = self.calls.lock();
         self.check_among(&calls, Call::LockAll)?;
@@ -374,7 +414,11 @@ impl Epoch {
     pub fn unlock_all(&self) -> Result<Held> {
         let calls = self.calls.lock();
         self.check_among(&calls, Call::UnlockAll)?;
-        let held = if self.now() == access::LOCK_ALL { Held::Locked(LockType::Shared) } else { Held::NoCheck };
+        let held = if self.now() == access::LOCK_ALL {
+            Held::Locked(LockType::Shared)
+        } else {
+            Held::NoCheck
+        };
         self.set(access::NONE);
         Ok(held)
     }
@@ -408,7 +452,8 @@ impl Epoch {
         Ok(())
     }
 
-    /// Looks on until one of them has not completed: true if all have, which ends the exposure. What was found before is not asked for again.
+    /// Looks on until one of them has not completed: true if all have, which ends the exposure.
+    /// What was found before is not asked for again.
     pub fn test_exposure(&self, mut has_completed: impl FnMut(u32) -> bool) -> Result<bool> {
         let mut calls = self.calls.lock();
         self.check_among(&calls, Call::Wait)?;
@@ -423,7 +468,8 @@ impl Epoch {
         Ok(true)
     }
 
-    /// Ends the exposure after a failure, and tells who has not been found to have completed: who lives of them does so later, which belongs to no other exposure.
+    /// Ends the exposure after a failure, and tells who has not been found to have completed: who
+    /// lives of them does so later, which belongs to no other exposure.
     pub fn abandon_exposure(&self, owes: impl FnMut(u32)) {
         let mut calls = self.calls.lock();
         if let Some(exposure) = &calls.exposure {
@@ -462,11 +508,13 @@ impl Epoch {
         }
     }
 
-    /// Ends the epoch of the last fence, and tells what to do before `end_fence`, which follows whatever came of it.
+    /// Ends the epoch of the last fence, and tells what to do before `end_fence`, which follows
+    /// whatever came of it.
     pub fn begin_fence(&self, assertions: Assertions) -> Result<FencePlan> {
         let calls = self.calls.lock();
         self.check_among(&calls, Call::Fence)?;
-        let flush = self.access.swap(access::NONE, Ordering::AcqRel) == access::FENCE_EPOCH && !assertions.no_precede();
+        let flush = self.access.swap(access::NONE, Ordering::AcqRel) == access::FENCE_EPOCH
+            && !assertions.no_precede();
         Ok(FencePlan { flush, barrier: !(assertions.no_precede() && assertions.no_succeed()) })
     }
 

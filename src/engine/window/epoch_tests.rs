@@ -15,7 +15,8 @@ fn fence(given: u32) -> Assertions {
     Assertions::of_fence(given).unwrap()
 }
 
-/// The axis of access, targets 0 and 1, and `+` for exposure. What is in the table is written like this.
+/// The axis of access, targets 0 and 1, and `+` for exposure. What is in the table is written like
+/// this.
 fn snapshot(epoch: &Epoch) -> String {
     let target = |rank| match epoch.target(rank) {
         target::CLOSED => '.',
@@ -61,7 +62,8 @@ fn reach(state: &str) -> Epoch {
             }
         }
         'S' => {
-            let ranks: Vec<u32> = targets.iter().filter(|(_, how)| *how == 't').map(|(rank, _)| *rank).collect();
+            let ranks: Vec<u32> =
+                targets.iter().filter(|(_, how)| *how == 't').map(|(rank, _)| *rank).collect();
             epoch.start(&ranks).unwrap();
         }
         'A' => epoch.lock_all(lock(NO_ASSERTION)).unwrap(),
@@ -96,9 +98,13 @@ type Doing = fn(&Epoch) -> Result<()>;
 /// The columns. Calls that name a target name 0.
 const CALLS: [(&str, Option<Call>, Doing); 17] = [
     ("lock", Some(Call::Lock(0)), |epoch| {
-        epoch.begin_lock(0, lock(NO_ASSERTION), || None).map(|_| epoch.grant_lock(0, LockType::Exclusive))
+        epoch
+            .begin_lock(0, lock(NO_ASSERTION), || None)
+            .map(|_| epoch.grant_lock(0, LockType::Exclusive))
     }),
-    ("lock_nocheck", Some(Call::Lock(0)), |epoch| epoch.begin_lock(0, lock(NOCHECK), || None).map(|_| ())),
+    ("lock_nocheck", Some(Call::Lock(0)), |epoch| {
+        epoch.begin_lock(0, lock(NOCHECK), || None).map(|_| ())
+    }),
     ("unlock", Some(Call::Unlock(0)), |epoch| epoch.unlock(0).map(|_| ())),
     ("lock_all", Some(Call::LockAll), |epoch| epoch.lock_all(lock(NO_ASSERTION))),
     ("unlock_all", Some(Call::UnlockAll), |epoch| epoch.unlock_all().map(|_| ())),
@@ -120,38 +126,40 @@ const CALLS: [(&str, Option<Call>, Doing); 17] = [
     ("rput", Some(Call::Request(0)), |epoch| epoch.check_passive(Call::Request(0), 0)),
 ];
 
-/// The state, and what each call makes of it: `-` is RMA_SYNC, which changes nothing.
+/// The state, and what each call makes of it: `-` is RMA_SYNC, which changes nothing. The calls:
+/// lock, lock without a check, unlock, lock all, unlock all, flush, flush all, sync, post, start,
+/// complete, wait, fence, fence without a successor, close, put, rput.
 const TABLE: [&str; 29] = [
-    //       lock  nocheck unlock lockall unlall flush flushall sync  post  start compl wait  fence nosucc close put   rput
-    "N..     Lx.   Ln.     -      A..     -      -     -        N..   N..+  St.   -     -     F..   N..    N..   -     -   ",
-    "F..     Lx.   Ln.     -      A..     -      -     -        F..   N..+  St.   -     -     F..   N..    F..   E..   -   ",
-    "E..     -     -       -      -       -      -     -        E..   -     -     -     -     F..   N..    -     E..   -   ",
-    "St.     -     -       -      -       -      -     -        St.   St.+  -     N..   -     -     -      -     St.   -   ",
-    "S.t     -     -       -      -       -      -     -        S.t   S.t+  -     N..   -     -     -      -     -     -   ",
-    "S..     -     -       -      -       -      -     -        S..   S..+  -     N..   -     -     -      -     -     -   ",
-    "Ls.     -     -       N..    -       -      Ls.   Ls.      Ls.   Ls.+  -     -     -     -     -      -     Ls.   Ls. ",
-    "Lx.     -     -       N..    -       -      Lx.   Lx.      Lx.   Lx.+  -     -     -     -     -      -     Lx.   Lx. ",
-    "Ln.     -     -       N..    -       -      Ln.   Ln.      Ln.   Ln.+  -     -     -     -     -      -     Ln.   Ln. ",
-    "Lxs     -     -       L.s    -       -      Lxs   Lxs      Lxs   Lxs+  -     -     -     -     -      -     Lxs   Lxs ",
-    "Lsp     -     -       L.p    -       -      Lsp   Lsp      Lsp   Lsp+  -     -     -     -     -      -     Lsp   Lsp ",
-    "L.s     Lxs   Lns     -      -       -      -     L.s      L.s   L.s+  -     -     -     -     -      -     -     -   ",
-    "L.n     Lxn   Lnn     -      -       -      -     L.n      L.n   L.n+  -     -     -     -     -      -     -     -   ",
-    "Lp.     -     -       -      -       -      -     -        Lp.   Lp.+  -     -     -     -     -      -     -     -   ",
-    "Lps     -     -       -      -       -      -     Lps      Lps   Lps+  -     -     -     -     -      -     -     -   ",
-    "L.p     Lxp   Lnp     -      -       -      -     -        L.p   L.p+  -     -     -     -     -      -     -     -   ",
-    "A..     -     -       -      -       N..    A..   A..      A..   A..+  -     -     -     -     -      -     A..   A.. ",
-    "a..     -     -       -      -       N..    a..   a..      a..   a..+  -     -     -     -     -      -     a..   a.. ",
-    "N..+    Lx.+  Ln.+    -      A..+    -      -     -        N..+  -     St.+  -     N..   -     -      -     -     -   ",
-    "St.+    -     -       -      -       -      -     -        St.+  -     -     N..+  St.   -     -      -     St.+  -   ",
-    "S.t+    -     -       -      -       -      -     -        S.t+  -     -     N..+  S.t   -     -      -     -     -   ",
-    "Lx.+    -     -       N..+   -       -      Lx.+  Lx.+     Lx.+  -     -     -     Lx.   -     -      -     Lx.+  Lx.+",
-    "Ln.+    -     -       N..+   -       -      Ln.+  Ln.+     Ln.+  -     -     -     Ln.   -     -      -     Ln.+  Ln.+",
-    "Lss+    -     -       L.s+   -       -      Lss+  Lss+     Lss+  -     -     -     Lss   -     -      -     Lss+  Lss+",
-    "L.s+    Lxs+  Lns+    -      -       -      -     L.s+     L.s+  -     -     -     L.s   -     -      -     -     -   ",
-    "Lp.+    -     -       -      -       -      -     -        Lp.+  -     -     -     Lp.   -     -      -     -     -   ",
-    "Lps+    -     -       -      -       -      -     Lps+     Lps+  -     -     -     Lps   -     -      -     -     -   ",
-    "A..+    -     -       -      -       N..+   A..+  A..+     A..+  -     -     -     A..   -     -      -     A..+  A..+",
-    "a..+    -     -       -      -       N..+   a..+  a..+     a..+  -     -     -     a..   -     -      -     a..+  a..+",
+    //     lock noch unlc lcka unla flus flsh sync post star comp wait fenc nosu clos put  rput
+    "N..  Lx.  Ln.  -    A..  -    -    -    N..  N..+ St.  -    -    F..  N..  N..  -    -",
+    "F..  Lx.  Ln.  -    A..  -    -    -    F..  N..+ St.  -    -    F..  N..  F..  E..  -",
+    "E..  -    -    -    -    -    -    -    E..  -    -    -    -    F..  N..  -    E..  -",
+    "St.  -    -    -    -    -    -    -    St.  St.+ -    N..  -    -    -    -    St.  -",
+    "S.t  -    -    -    -    -    -    -    S.t  S.t+ -    N..  -    -    -    -    -    -",
+    "S..  -    -    -    -    -    -    -    S..  S..+ -    N..  -    -    -    -    -    -",
+    "Ls.  -    -    N..  -    -    Ls.  Ls.  Ls.  Ls.+ -    -    -    -    -    -    Ls.  Ls.",
+    "Lx.  -    -    N..  -    -    Lx.  Lx.  Lx.  Lx.+ -    -    -    -    -    -    Lx.  Lx.",
+    "Ln.  -    -    N..  -    -    Ln.  Ln.  Ln.  Ln.+ -    -    -    -    -    -    Ln.  Ln.",
+    "Lxs  -    -    L.s  -    -    Lxs  Lxs  Lxs  Lxs+ -    -    -    -    -    -    Lxs  Lxs",
+    "Lsp  -    -    L.p  -    -    Lsp  Lsp  Lsp  Lsp+ -    -    -    -    -    -    Lsp  Lsp",
+    "L.s  Lxs  Lns  -    -    -    -    L.s  L.s  L.s+ -    -    -    -    -    -    -    -",
+    "L.n  Lxn  Lnn  -    -    -    -    L.n  L.n  L.n+ -    -    -    -    -    -    -    -",
+    "Lp.  -    -    -    -    -    -    -    Lp.  Lp.+ -    -    -    -    -    -    -    -",
+    "Lps  -    -    -    -    -    -    Lps  Lps  Lps+ -    -    -    -    -    -    -    -",
+    "L.p  Lxp  Lnp  -    -    -    -    -    L.p  L.p+ -    -    -    -    -    -    -    -",
+    "A..  -    -    -    -    N..  A..  A..  A..  A..+ -    -    -    -    -    -    A..  A..",
+    "a..  -    -    -    -    N..  a..  a..  a..  a..+ -    -    -    -    -    -    a..  a..",
+    "N..+ Lx.+ Ln.+ -    A..+ -    -    -    N..+ -    St.+ -    N..  -    -    -    -    -",
+    "St.+ -    -    -    -    -    -    -    St.+ -    -    N..+ St.  -    -    -    St.+ -",
+    "S.t+ -    -    -    -    -    -    -    S.t+ -    -    N..+ S.t  -    -    -    -    -",
+    "Lx.+ -    -    N..+ -    -    Lx.+ Lx.+ Lx.+ -    -    -    Lx.  -    -    -    Lx.+ Lx.+",
+    "Ln.+ -    -    N..+ -    -    Ln.+ Ln.+ Ln.+ -    -    -    Ln.  -    -    -    Ln.+ Ln.+",
+    "Lss+ -    -    L.s+ -    -    Lss+ Lss+ Lss+ -    -    -    Lss  -    -    -    Lss+ Lss+",
+    "L.s+ Lxs+ Lns+ -    -    -    -    L.s+ L.s+ -    -    -    L.s  -    -    -    -    -",
+    "Lp.+ -    -    -    -    -    -    -    Lp.+ -    -    -    Lp.  -    -    -    -    -",
+    "Lps+ -    -    -    -    -    -    Lps+ Lps+ -    -    -    Lps  -    -    -    -    -",
+    "A..+ -    -    -    -    N..+ A..+ A..+ A..+ -    -    -    A..  -    -    -    A..+ A..+",
+    "a..+ -    -    -    -    N..+ a..+ a..+ a..+ -    -    -    a..  -    -    -    a..+ a..+",
 ];
 
 fn outcome(epoch: &Epoch, doing: Doing) -> String {
@@ -173,12 +181,20 @@ fn every_call_in_every_state() {
             let expected = cells.next().unwrap();
             let epoch = reach(state);
             if let Some(call) = call {
-                assert_eq!(epoch.check(call).is_ok(), expected != "-", "{name} in {state}: asked beforehand");
+                assert_eq!(
+                    epoch.check(call).is_ok(),
+                    expected != "-",
+                    "{name} in {state}: asked beforehand"
+                );
                 assert_eq!(snapshot(&epoch), state, "{name} in {state}: asking changes nothing");
             }
             assert_eq!(outcome(&epoch, doing), expected, "{name} in {state}");
             if expected == "-" {
-                assert_eq!(snapshot(&epoch), state, "{name} in {state}: what is refused changes nothing");
+                assert_eq!(
+                    snapshot(&epoch),
+                    state,
+                    "{name} in {state}: what is refused changes nothing"
+                );
             }
         }
         assert!(cells.next().is_none());
@@ -191,12 +207,20 @@ fn the_table_has_every_state() {
     let rows: Vec<&str> = TABLE.iter().map(|row| row.split_whitespace().next().unwrap()).collect();
     for row in TABLE {
         for reached in row.split_whitespace().skip(1).filter(|cell| *cell != "-") {
-            // States that differ in how target 1 is held, or that only a lock of both has, behave as one that is there.
-            let alike = reached.replace("xs", "ss").replace("ns", "ss").replace("xn", "ss").replace("nn", "ss");
+            // States that differ in how target 1 is held, or that only a lock of both has, behave
+            // as one that is there.
+            let alike = reached
+                .replace("xs", "ss")
+                .replace("ns", "ss")
+                .replace("xn", "ss")
+                .replace("nn", "ss");
             let alike = alike.replace("xp", "sp").replace("np", "sp");
             let pair = [alike.clone(), alike.replace("Ls.", "Lx."), alike.replace("Lss", "Lxs")];
             let bare = reached.trim_end_matches('+');
-            assert!(pair.iter().any(|state| rows.contains(&state.as_str())) || rows.contains(&bare), "{reached}");
+            assert!(
+                pair.iter().any(|state| rows.contains(&state.as_str())) || rows.contains(&bare),
+                "{reached}"
+            );
         }
     }
 }
@@ -224,9 +248,14 @@ fn without_locks_there_are_none() {
 
 #[test]
 fn a_lock_that_comes_to_nothing_leaves_no_trace() {
-    for (before, during) in
-        [("N..", "Lp."), ("F..", "Lp."), ("L.s", "Lps"), ("L.n", "Lpn"), ("L.p", "Lpp"), ("N..+", "Lp.+")]
-    {
+    for (before, during) in [
+        ("N..", "Lp."),
+        ("F..", "Lp."),
+        ("L.s", "Lps"),
+        ("L.n", "Lpn"),
+        ("L.p", "Lpp"),
+        ("N..+", "Lp.+"),
+    ] {
         let epoch = reach(before);
         epoch.begin_lock(0, lock(NO_ASSERTION), || None).unwrap();
         assert_eq!(snapshot(&epoch), during);
@@ -236,7 +265,9 @@ fn a_lock_that_comes_to_nothing_leaves_no_trace() {
     let epoch = reach("F..");
     assert!(epoch.begin_lock(0, lock(NO_ASSERTION), || Some(LockType::Shared)).unwrap());
     assert_eq!(snapshot(&epoch), "Ls.");
-    assert!(epoch.begin_lock(0, lock(NO_ASSERTION), || panic!("what is refused is not tried")).is_err());
+    assert!(epoch
+        .begin_lock(0, lock(NO_ASSERTION), || panic!("what is refused is not tried"))
+        .is_err());
     // Of two, one was granted: the fence's permission has gone with it.
     let epoch = reach("F..");
     for rank in [0, 1] {
@@ -361,7 +392,8 @@ fn only_who_names_targets_pays_for_them() {
     }
 }
 
-/// Threads race for the first operation behind a fence while another one fences: no thread takes the window out of an epoch it is not in.
+/// Threads race for the first operation behind a fence while another one fences: no thread takes
+/// the window out of an epoch it is not in.
 #[test]
 fn the_first_operation_is_no_race() {
     let (epoch, done) = (&Epoch::new(2, false), &AtomicBool::new(false));
@@ -410,7 +442,9 @@ fn figures() {
     };
     for state in ["A..", "E..", "Lx.", "St."] {
         let epoch = reach(state);
-        time(&format!("put in {state}"), &|| assert!(std::hint::black_box(&epoch).check_access(0).is_ok()));
+        time(&format!("put in {state}"), &|| {
+            assert!(std::hint::black_box(&epoch).check_access(0).is_ok())
+        });
     }
     let epoch = reach("N..");
     time("lock and unlock", &|| {

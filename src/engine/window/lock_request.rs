@@ -1,7 +1,9 @@
-//! Requests of windows: what was done in the call is complete there, and a lock that cannot be had at once is asked for again in each pass of the worker, which
-//! also looks after it while it sleeps. What else waits is in `window::pending_requests`.
+//! Requests of windows: what was done in the call is complete there, and a lock that cannot be had
+//! at once is asked for again in each pass of the worker, which also looks after it while it
+//! sleeps. What else waits is in `window::pending_requests`.
 //!
-//! A lock that waits has a place in its target's line. It belongs to whoever is inside the worker's gate, as everything in flight does.
+//! A lock that waits has a place in its target's line. It belongs to whoever is inside the worker's
+//! gate, as everything in flight does.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result, Status};
@@ -72,12 +74,16 @@ impl Window {
     pub fn check_request(&self, params: &OpParams) -> Result<()> {
         params.check(&self.group.service.user.context, "window operation", 0)?;
         if memory_type::is_device(params.memory_type) {
-            return Err(Error::new(Status::UNSUPPORTED, "memory_type: windows are for memory of the host alone"));
+            return Err(Error::new(
+                Status::UNSUPPORTED,
+                "memory_type: windows are for memory of the host alone",
+            ));
         }
         Ok(())
     }
 
-    /// The end of a call that has done everything: a request is made only where a callback is wanted in any case.
+    /// The end of a call that has done everything: a request is made only where a callback is
+    /// wanted in any case.
     pub fn done_in_call(&self, length: u64, params: &OpParams, out: Out) -> Result<Submitted> {
         if params.flags & flag::ALWAYS_CALLBACK == 0 {
             out.store_null();
@@ -107,7 +113,10 @@ impl Window {
         wait::submit(params, out, |params, out| {
             // Before anything has been asked for: this may fail.
             let pending = self.group.service.user.on_owner(|inside| {
-                if self.epoch.begin_lock(target, assertions, || self.try_lock(target, how).then_some(how))? {
+                if self
+                    .epoch
+                    .begin_lock(target, assertions, || self.try_lock(target, how).then_some(how))?
+                {
                     return Ok(false);
                 }
                 let question = match &self.targets[target as usize].control {
@@ -116,7 +125,9 @@ impl Window {
                         None
                     }
                     None => {
-                        let asked = self.ask_for_lock(target, how).inspect_err(|_| self.epoch.abandon_lock(target))?;
+                        let asked = self
+                            .ask_for_lock(target, how)
+                            .inspect_err(|_| self.epoch.abandon_lock(target))?;
                         Some(asked.keep())
                     }
                 };
@@ -144,14 +155,22 @@ impl Window {
         let deadline = self.lock_deadline();
         let ticket = slot.ticket();
         let asker = question.map_or(Asker::Here(ticket), |question| Asker::Far(ticket, question));
-        let wait = LockWait { window: Arc::downgrade(self), target, how, asker, deadline, next_question: 0 };
+        let wait = LockWait {
+            window: Arc::downgrade(self),
+            target,
+            how,
+            asker,
+            deadline,
+            next_question: 0,
+        };
         inside.lock_waits().borrow_mut().push(wait);
         inside.attend(PROTOCOL.bit());
     }
 
     /// Ends what waits for locks of this window.
     pub(crate) fn drop_lock_requests(&self) {
-        // Where this may not be asked the epoch stays as it is, and the place in line until the process ends.
+        // Where this may not be asked the epoch stays as it is, and the place in line until the
+        // process ends.
         let service = &self.group.service;
         let of_others = Some(&service.worker).filter(|_| self.has_far || self.has_aside());
         for worker in [Some(&service.user), of_others].into_iter().flatten() {
@@ -206,7 +225,10 @@ impl Service {
         let found = self.worker.on_owner(|inside| {
             let mut waits = inside.lock_waits().borrow_mut();
             let is_it = |wait: &LockWait| {
-                let same = matches!(&wait.asker, Asker::Member(rank, header) if (*rank, header.token) == (from, token));
+                let same = matches!(
+                    &wait.asker,
+                    Asker::Member(rank, header) if (*rank, header.token) == (from, token)
+                );
                 same && std::ptr::eq(wait.window.as_ptr(), window)
             };
             let at = waits.iter().position(is_it);
@@ -225,7 +247,9 @@ impl LockWait {
     fn look(&mut self, now: u64) -> Option<Outcome> {
         let Some(window) = self.window.upgrade() else {
             let ticket = self.asker.ticket();
-            return Some(ticket.map_or(Outcome::Nobody, |ticket| Outcome::Request(ticket, Status::CANCELED)));
+            return Some(
+                ticket.map_or(Outcome::Nobody, |ticket| Outcome::Request(ticket, Status::CANCELED)),
+            );
         };
         let found = match &self.asker {
             Asker::Aside => match window.look_aside(now >= self.next_question) {
@@ -236,7 +260,9 @@ impl LockWait {
             Asker::Far(_, question) => {
                 let known = question.outcome().is_some() || window.what_left(self.target).is_some();
                 known.then(|| {
-                    window.locked_far(self.target, question).map_or_else(|error| error.status(), |()| Status::OK)
+                    window
+                        .locked_far(self.target, question)
+                        .map_or_else(|error| error.status(), |()| Status::OK)
                 })
             }
             Asker::Here(_) => self.look_in_line(&window, window.rank, now),
@@ -254,7 +280,8 @@ impl LockWait {
         };
         let status = match found {
             None if now < self.deadline => {
-                self.next_question = if now >= self.next_question { now + DEATH_NS } else { self.next_question };
+                self.next_question =
+                    if now >= self.next_question { now + DEATH_NS } else { self.next_question };
                 return None;
             }
             None => {
@@ -293,7 +320,9 @@ impl LockWait {
 
     fn leave_line(&self, window: &Window) {
         match &self.asker {
-            Asker::Here(_) => window.targets[self.target as usize].control().lock().give_up(window.rank),
+            Asker::Here(_) => {
+                window.targets[self.target as usize].control().lock().give_up(window.rank)
+            }
             Asker::Far(_, question) => window.give_up_far(self.target, question),
             Asker::Member(from, _) => window.own().control().lock().give_up(*from),
             // By who drops what stands there.
@@ -349,7 +378,11 @@ impl Worker {
                 Outcome::Member(window, header, status) => self.outside(|| {
                     // What was had alone is to be taken.
                     let number = (status == Status::OK && header.how == LockType::Exclusive).into();
-                    window.group.service.answer(&WindowHeader { number, ..header }, status, Vec::new());
+                    window.group.service.answer(
+                        &WindowHeader { number, ..header },
+                        status,
+                        Vec::new(),
+                    );
                 }),
             }
         }
@@ -368,7 +401,9 @@ impl Worker {
     pub(crate) fn cancel_lock(&self, slot: &Slot, reason: Status) {
         let wait = {
             let mut waits = self.lock_waits().borrow_mut();
-            let is_it = |wait: &LockWait| wait.asker.ticket().is_some_and(|ticket| std::ptr::eq(ticket.slot, slot));
+            let is_it = |wait: &LockWait| {
+                wait.asker.ticket().is_some_and(|ticket| std::ptr::eq(ticket.slot, slot))
+            };
             let at = waits.iter().position(is_it);
             at.map(|at| waits.swap_remove(at))
         };
@@ -391,6 +426,9 @@ impl Worker {
             tickets.extend(ticket.filter(|_| goes));
             !(goes && ticket.is_none())
         });
-        tickets.iter().filter_map(Ticket::current).for_each(|slot| self.cancel_slot(slot, Status::CANCELED));
+        tickets
+            .iter()
+            .filter_map(Ticket::current)
+            .for_each(|slot| self.cancel_slot(slot, Status::CANCELED));
     }
 }

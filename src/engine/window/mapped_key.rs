@@ -1,7 +1,8 @@
-//! Memory of the caller's in a window that others of its host reach by a mapping all the same: UCX has allocated it, and maps it for who has a key.
+//! Memory of the caller's in a window that others of its host reach by a mapping all the same: UCX
+//! has allocated it, and maps it for who has a key.
 //!
-//! The key is unpacked for the connection between the service workers, which last as long as the window; those of the users may be destroyed at
-//! any time, and UCX's half of their keys with them.
+//! The key is unpacked for the connection between the service workers, which last as long as the
+//! window; those of the users may be destroyed at any time, and UCX's half of their keys with them.
 
 use crate::engine::group::group::Group;
 use crate::engine::rma::remote_key::Rkey;
@@ -18,13 +19,21 @@ pub(crate) struct WindowKey {
 }
 
 impl WindowKey {
-    /// Opens the key that a member of this host has given to memory that `size` bytes from `base` on are in. None where UCX does not map it here, or the key is to something else.
-    pub(crate) fn open(group: &Group, rank: u32, bytes: &[u8], base: u64, size: u64) -> Option<Self> {
+    /// Opens the key that a member of this host has given to memory that `size` bytes from `base`
+    /// on are in. None where UCX does not map it here, or the key is to something else.
+    pub(crate) fn open(
+        group: &Group,
+        rank: u32,
+        bytes: &[u8],
+        base: u64,
+        size: u64,
+    ) -> Option<Self> {
         if bytes.is_empty() || size == 0 {
             return None;
         }
         let link = group.service.link(group.ranks[rank as usize]).ok()?;
-        let mut opened = WindowKey { place: std::ptr::null_mut(), key: Some(Rkey::unpack(&link, bytes).ok()?) };
+        let mut opened =
+            WindowKey { place: std::ptr::null_mut(), key: Some(Rkey::unpack(&link, bytes).ok()?) };
         let key = opened.key.as_ref()?;
         let offset = base.checked_sub(key.base())?;
         if offset.checked_add(size)? > key.length() {

@@ -1,10 +1,13 @@
-//! Calls of windows that have a request, and are not done when they return: they end when answers have come, or when messages have left.
+//! Calls of windows that have a request, and are not done when they return: they end when answers
+//! have come, or when messages have left.
 //!
-//! That is found out on whatever thread takes in what comes for the group's service (see `window::remote::outstanding`). It puts the request onto a list of the user's worker, and wakes
+//! That is found out on whatever thread takes in what comes for the group's service (see
+//! `window::remote::outstanding`). It puts the request onto a list of the user's worker, and wakes
 //! whoever sleeps there; the request is completed in a pass, as others are.
 //!
-//! Who owns what. The list is behind its lock. What is pending belongs to whoever is inside the worker's gate; each knows its place there by
-//! `Slot::number`, which is one more, and 0 for a request that is not.
+//! Who owns what. The list is behind its lock. What is pending belongs to whoever is inside the
+//! worker's gate; each knows its place there by `Slot::number`, which is one more, and 0 for a
+//! request that is not.
 
 use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
@@ -75,7 +78,8 @@ impl WindowEnds {
 }
 
 impl Window {
-    /// Runs a call that has a request. It tells its length; what is left of it when it returns is waited for by the request.
+    /// Runs a call that has a request. It tells its length; what is left of it when it returns is
+    /// waited for by the request.
     pub fn with_request(
         &self,
         params: &OpParams,
@@ -103,13 +107,20 @@ impl Window {
             let Some(remote) = &self.targets[target as usize].remote else {
                 return self.done_in_call(0, params, out);
             };
-            let number = self.group.service.windows().awaited.call_with_request(Some(&remote.tally));
+            let number =
+                self.group.service.windows().awaited.call_with_request(Some(&remote.tally));
             self.settle(number, self.begin_completion(target, number).map(|()| 0), params, out)
         })
     }
 
     /// The end of such a call.
-    fn settle(&self, call: Call, length: Result<u64>, params: &OpParams, out: Out) -> Result<Submitted> {
+    fn settle(
+        &self,
+        call: Call,
+        length: Result<u64>,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
         let user = &self.group.service.user;
         let awaited = &self.group.service.windows().awaited;
         let length = length.inspect_err(|_| awaited.is_lost(call))?;
@@ -170,7 +181,8 @@ impl Worker {
         count
     }
 
-    /// Ends one before its time: cancelled, or out of it. Not where UCX still has some of its memory.
+    /// Ends one before its time: cancelled, or out of it. Not where UCX still has some of its
+    /// memory.
     pub(crate) fn cancel_window_request(&self, slot: &Slot, reason: Status) {
         self.look_for_window_ends();
         if !slot.is_pending() || slot.number.get() == 0 {
@@ -193,7 +205,10 @@ impl Worker {
             self.look_for_window_ends();
             let tickets: Vec<Ticket> =
                 self.window_ends().pending.borrow().iter().map(|pending| pending.ticket).collect();
-            tickets.iter().filter_map(Ticket::current).for_each(|slot| self.cancel_slot(slot, Status::CANCELED));
+            tickets
+                .iter()
+                .filter_map(Ticket::current)
+                .for_each(|slot| self.cancel_slot(slot, Status::CANCELED));
             if self.window_ends().is_empty() || clock::now_ns() >= deadline {
                 return;
             }

@@ -1,26 +1,33 @@
-//! When what a data call of a window has stored is there for everybody: what a flush has left to do.
+//! When what a data call of a window has stored is there for everybody: what a flush has left to
+//! do.
 
 use crate::engine::base::lasting::lasting;
 use std::cell::Cell;
 use std::sync::atomic::{fence, Ordering};
 
 lasting! {
-    /// Whether this thread has stored into the memory of a window, other than by an instruction that is a full barrier, since its last fence here.
+    /// Whether this thread has stored into the memory of a window, other than by an instruction
+    /// that is a full barrier, since its last fence here.
     ///
-    /// After a flush, what this process reads must not be older than its puts: of two that put, flush and get what the other has put, one sees
-    /// it. A processor lets a later load pass an earlier plain store, x86 (TSO) this pair alone: loads stay in the order of loads, stores in that of
-    /// stores, and nothing passes an instruction with a lock prefix. So nothing is left to do there after gets, and after accumulates that were such
-    /// instructions; puts, REPLACE where nothing is fetched, and what is done under a lock or by the kernel, need the fence.
+    /// After a flush, what this process reads must not be older than its puts: of two that put,
+    /// flush and get what the other has put, one sees it. A processor lets a later load pass an
+    /// earlier plain store, x86 (TSO) this pair alone: loads stay in the order of loads, stores in
+    /// that of stores, and nothing passes an instruction with a lock prefix. So nothing is left to
+    /// do there after gets, and after accumulates that were such instructions; puts, REPLACE where
+    /// nothing is fetched, and what is done under a lock or by the kernel, need the fence.
     ///
-    /// A flush is also about operations of other threads, which its caller has to know of: it was told by something that the other thread has
-    /// stored after its put. x86 makes stores seen in their order, and by all at once, so that the put is there for everybody when the flush begins. What
-    /// may still be on its way is this thread's own, and the flag is this thread's: whichever window it has stored to, the fence is for all of it.
+    /// A flush is also about operations of other threads, which its caller has to know of: it was
+    /// told by something that the other thread has stored after its put. x86 makes stores seen in
+    /// their order, and by all at once, so that the put is there for everybody when the flush
+    /// begins. What may still be on its way is this thread's own, and the flag is this thread's:
+    /// whichever window it has stored to, the fence is for all of it.
     ///
-    /// The same holds for whoever this thread tells of its puts, by a store or a message, flush or not. (Stores around the cache, as the C library makes in
-    /// very long copies, are not in that order; it ends such a copy with a fence of its own.)
+    /// The same holds for whoever this thread tells of its puts, by a store or a message, flush or
+    /// not. (Stores around the cache, as the C library makes in very long copies, are not in that
+    /// order; it ends such a copy with a fence of its own.)
     ///
-    /// Only flush and flush_all look here: unlock, fence and complete are as they would be without. Nor is it about the caller's own loads and stores, for
-    /// which there is ucxx_window_sync.
+    /// Only flush and flush_all look here: unlock, fence and complete are as they would be without.
+    /// Nor is it about the caller's own loads and stores, for which there is ucxx_window_sync.
     ///
     /// Other processors promise less, and have a fence in each flush.
     static STORED: Cell<bool> = const { Cell::new(false) };
@@ -50,7 +57,8 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, AtomicUsize};
 
-    /// Two threads store, complete, and load what the other has stored. Without the fence both find nothing, now and then.
+    /// Two threads store, complete, and load what the other has stored. Without the fence both find
+    /// nothing, now and then.
     #[test]
     fn of_two_that_store_one_sees_the_other() {
         const ROUNDS: usize = 200_000;

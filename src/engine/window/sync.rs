@@ -1,12 +1,16 @@
 //! Synchronisation of windows: locks, flushes, post/start/complete/wait, fence (MPI-4.1, 12.5).
 //!
-//! Among members of one host all of it is done by words in shared memory; with others by messages, which the receiver's service writes into the same words
-//! of its own (see `window::remote::remote`). A process that waits looks for a while, lets others run, and then sleeps on its own bell, which
-//! whoever signals rings; ten times a second, or more often where it also progresses its worker, it looks whether those live that it waits for. What
-//! a data call has done is there when it returns, so that flushes are fences of the processor, and not even that after some calls (see `window::store_fence`).
+//! Among members of one host all of it is done by words in shared memory; with others by messages,
+//! which the receiver's service writes into the same words of its own (see
+//! `window::remote::remote`). A process that waits looks for a while, lets others run, and then
+//! sleeps on its own bell, which whoever signals rings; ten times a second, or more often where it
+//! also progresses its worker, it looks whether those live that it waits for. What a data call has
+//! done is there when it returns, so that flushes are fences of the processor, and not even that
+//! after some calls (see `window::store_fence`).
 //!
-//! Costs: lock and unlock two atomic operations each, with nobody else there; post, complete and each round of a barrier a store to the other's words
-//! and a look at its bell; flush at most one fence. No message, no allocation, and a system call only where somebody sleeps.
+//! Costs: lock and unlock two atomic operations each, with nobody else there; post, complete and
+//! each round of a barrier a store to the other's words and a look at its bell; flush at most one
+//! fence. No message, no allocation, and a system call only where somebody sleeps.
 
 use crate::engine::base::clock;
 use crate::engine::base::futex::{look_in_turns, look_shortly};
@@ -69,7 +73,12 @@ impl Window {
             alive
         };
         let meanwhile = || self.progress_meanwhile();
-        wait(&Patience { deadline, pace: Some(self.pace()), is_alive: &is_alive, meanwhile: &meanwhile })
+        wait(&Patience {
+            deadline,
+            pace: Some(self.pace()),
+            is_alive: &is_alive,
+            meanwhile: &meanwhile,
+        })
     }
 
     pub(crate) fn lock_deadline(&self) -> u64 {
@@ -85,7 +94,9 @@ impl Window {
             return self.lock_far(target, how, self.lock_deadline());
         };
         let lock = control.lock();
-        let locked = self.with_patience(target, self.lock_deadline(), |patience| lock.lock(self.rank, how, patience));
+        let locked = self.with_patience(target, self.lock_deadline(), |patience| {
+            lock.lock(self.rank, how, patience)
+        });
         locked.map_err(|error| of_rank(target, &error))
     }
 
@@ -93,7 +104,10 @@ impl Window {
     pub fn lock(&self, how: LockType, target: u32, assertions: Assertions) -> Result<()> {
         self.check_usable()?;
         self.epoch.check_rank(target)?;
-        if self.epoch.begin_lock(target, assertions, || self.try_lock(target, how).then_some(how))? {
+        if self
+            .epoch
+            .begin_lock(target, assertions, || self.try_lock(target, how).then_some(how))?
+        {
             return Ok(());
         }
         match self.wait_for_lock(target, how) {
@@ -140,7 +154,8 @@ impl Window {
         begun.and(answered).and(released)
     }
 
-    /// Is what is told to this target now heard when all is done that was asked of it before? What is long is not done in its turn.
+    /// Is what is told to this target now heard when all is done that was asked of it before? What
+    /// is long is not done in its turn.
     fn is_done_behind(&self, target: u32) -> bool {
         self.targets[target as usize].control.is_none() && !self.owes_long(target)
     }
@@ -151,7 +166,9 @@ impl Window {
 
     pub(crate) fn release(&self, target: u32, how: LockType) -> Result<()> {
         match &self.targets[target as usize].control {
-            Some(control) => control.lock().unlock(self.rank, how).map_err(|error| of_rank(target, &error)),
+            Some(control) => {
+                control.lock().unlock(self.rank, how).map_err(|error| of_rank(target, &error))
+            }
             None => self.tell(target, &self.header(What::Unlock)),
         }
     }
@@ -209,7 +226,8 @@ impl Window {
         self.complete_at_all(0..self.targets.len() as u32)
     }
 
-    /// What this side is concerned: what was fetched is there. Other buffers are free when a data call returns.
+    /// What this side is concerned: what was fetched is there. Other buffers are free when a data
+    /// call returns.
     #[inline]
     pub fn flush_local(&self, target: u32) -> Result<()> {
         self.check_usable()?;
@@ -251,12 +269,19 @@ impl Window {
             for rank in ranks {
                 let seen = turns.posts[*rank as usize];
                 let posted = &self.own().control().from(*rank).posted;
-                // More, not others: a start with NOCHECK has counted a post that may still be on its way.
-                self.await_signal(*rank, &|| posted.load(Ordering::Acquire).wrapping_sub(seen) as i64 > 0, u64::MAX)?;
+                // More, not others: a start with NOCHECK has counted a post that may still be on
+                // its way.
+                self.await_signal(
+                    *rank,
+                    &|| posted.load(Ordering::Acquire).wrapping_sub(seen) as i64 > 0,
+                    u64::MAX,
+                )?;
             }
         }
         self.epoch.start(ranks)?;
-        ranks.iter().for_each(|rank| turns.posts[*rank as usize] = turns.posts[*rank as usize].wrapping_add(1));
+        ranks.iter().for_each(|rank| {
+            turns.posts[*rank as usize] = turns.posts[*rank as usize].wrapping_add(1)
+        });
         Ok(())
     }
 
@@ -267,7 +292,8 @@ impl Window {
         let begun = self.begin_completions(ranks.iter().copied());
         let finish = |rank: &u32| {
             // As for unlock.
-            let answered = if self.is_done_behind(*rank) { Ok(()) } else { self.await_answers(*rank) };
+            let answered =
+                if self.is_done_behind(*rank) { Ok(()) } else { self.await_answers(*rank) };
             answered.and(self.signal(*rank, Signal::Completed))
         };
         // Nobody waits for what is long at another one.
@@ -287,7 +313,9 @@ impl Window {
                 Some(turns) => turns.completions[rank as usize],
                 None => return Err(another_call()),
             };
-            if let Err(error) = self.await_signal(rank, &|| self.has_completed(rank, seen), u64::MAX) {
+            if let Err(error) =
+                self.await_signal(rank, &|| self.has_completed(rank, seen), u64::MAX)
+            {
                 if error.status() != Status::BUSY {
                     let Some(mut turns) = self.turns.try_lock() else { return Err(another_call()) };
                     self.abandon_exposure(&mut turns);
@@ -303,7 +331,9 @@ impl Window {
         self.check_usable()?;
         let Some(rank) = self.look_for_completions()? else { return Ok(true) };
         self.progress_meanwhile();
-        let (now, Some(mut turns)) = (clock::now_ns(), self.turns.try_lock()) else { return Err(another_call()) };
+        let (now, Some(mut turns)) = (clock::now_ns(), self.turns.try_lock()) else {
+            return Err(another_call());
+        };
         if now.saturating_sub(turns.looked) > LOOK_NS {
             turns.looked = now;
             let seen = turns.completions[rank as usize];
@@ -339,7 +369,8 @@ impl Window {
         completed.wrapping_sub(seen) as i64 > 0
     }
 
-    /// What those have to say of it who have not said it yet is taken for said, lest it be taken for the end of the next one.
+    /// What those have to say of it who have not said it yet is taken for said, lest it be taken
+    /// for the end of the next one.
     fn abandon_exposure(&self, turns: &mut Turns) {
         self.epoch.abandon_exposure(|rank| {
             let seen = &mut turns.completions[rank as usize];
@@ -364,7 +395,8 @@ impl Window {
         completed.and(met)
     }
 
-    /// Returns when all members have called it (Hensgen, Finkel, Manber 1988). After a failure it fails everywhere, each time.
+    /// Returns when all members have called it (Hensgen, Finkel, Manber 1988). After a failure it
+    /// fails everywhere, each time.
     pub(crate) fn barrier(&self) -> Result<()> {
         if deferred::in_callback() {
             return Err(from_callback());
@@ -385,7 +417,9 @@ impl Window {
             let has_come = || reached.load(Ordering::Acquire) >= turns.barriers;
             if let Err(error) = self.await_signal(behind, &has_come, deadline) {
                 // Those who wait for this process learn of it from its words.
-                let ended = self.what_ended(behind).unwrap_or(Ended { status: error.status(), blamed: behind });
+                let ended = self
+                    .what_ended(behind)
+                    .unwrap_or(Ended { status: error.status(), blamed: behind });
                 self.announce(ended);
                 return Err(error);
             }
@@ -396,7 +430,8 @@ impl Window {
 
     /// Why nothing is to be expected of this member any more.
     pub(crate) fn what_ended(&self, rank: u32) -> Option<Ended> {
-        let dead = || (!self.lives(rank)).then_some(Ended { status: Status::PEER_FAILED, blamed: rank });
+        let dead =
+            || (!self.lives(rank)).then_some(Ended { status: Status::PEER_FAILED, blamed: rank });
         self.targets[rank as usize].ended().or_else(dead)
     }
 
@@ -474,5 +509,8 @@ fn of_rank(rank: u32, error: &Error) -> Error {
 
 #[cold]
 fn another_call() -> Error {
-    Error::new(Status::BUSY, "window: another call that synchronises is under way on another thread")
+    Error::new(
+        Status::BUSY,
+        "window: another call that synchronises is under way on another thread",
+    )
 }

@@ -1,14 +1,18 @@
-//! Windows: memory that each process of a group offers to the others, for one-sided communication after MPI's model (MPI-4.1, chapter 12).
+//! Windows: memory that each process of a group offers to the others, for one-sided communication
+//! after MPI's model (MPI-4.1, chapter 12).
 //!
-//! Here is what a window is, and how it ends. How one is made is in `window::create`, what its calls may do when in `epoch`, synchronisation in
-//! `window::sync`, and data in `window::data::data`.
+//! Here is what a window is, and how it ends. How one is made is in `window::create`, what its
+//! calls may do when in `epoch`, synchronisation in `window::sync`, and data in
+//! `window::data::data`.
 //!
-//! Each has a segment of control words that the others of its host map (see `window::control_words`); the memory itself is mapped too, or copied by the kernel
-//! from process to process (see `window::access`). Members on other hosts send messages (see `window::remote::remote`). No member has to make a call for what
-//! another one does here.
+//! Each has a segment of control words that the others of its host map (see
+//! `window::control_words`); the memory itself is mapped too, or copied by the kernel from process
+//! to process (see `window::access`). Members on other hosts send messages (see
+//! `window::remote::remote`). No member has to make a call for what another one does here.
 //!
-//! Who owns what. `targets` and what they map live as long as the window. `epoch` has rules of its own. Data calls come from any threads; the calls
-//! that synchronise are serialised by the caller, and what only they need is behind `turns`, which is never waited for. What stands in the control
+//! Who owns what. `targets` and what they map live as long as the window. `epoch` has rules of its
+//! own. Data calls come from any threads; the calls that synchronise are serialised by the caller,
+//! and what only they need is behind `turns`, which is never waited for. What stands in the control
 //! words of this process is written by the thread that is in such a call.
 
 use crate::engine::base::lockdep::Mutex;
@@ -70,7 +74,8 @@ pub struct WindowParams {
     pub noncontiguous: bool,
     /// Accumulates need no order.
     pub unordered: bool,
-    /// Bytes that accumulates update as one: 0 for each element, `u64::MAX` for the whole operation.
+    /// Bytes that accumulates update as one: 0 for each element, `u64::MAX` for the whole
+    /// operation.
     pub granularity: u64,
     /// For locks; 0 for none.
     pub lock_timeout_ns: u64,
@@ -95,7 +100,8 @@ pub(crate) struct Target {
     pub(crate) remote: Option<Remote>,
     pub(crate) size: u64,
     pub(crate) unit: u32,
-    /// Of the caller's memory, some of which may not be read or written: the kernel looks each time.
+    /// Of the caller's memory, some of which may not be read or written: the kernel looks each
+    /// time.
     pub(crate) is_guarded: bool,
     pub(crate) process: Identity,
     /// Of this process's threads, before they take the lock that they share with other processes.
@@ -185,8 +191,8 @@ pub struct Window {
     pub(crate) me: Weak<Window>,
 }
 
-// SAFETY: the pointers in it are to mappings that live as long as it does, or to memory that the caller has promised to keep; who may use them when is what
-// epochs are about.
+// SAFETY: the pointers in it are to mappings that live as long as it does, or to memory that the
+// caller has promised to keep; who may use them when is what epochs are about.
 unsafe impl Send for Window {}
 // SAFETY: as above.
 unsafe impl Sync for Window {}
@@ -215,7 +221,8 @@ impl Window {
         }
     }
 
-    /// Is this member there, and able to give back a lock of that target's? One on another host does so by way of the target.
+    /// Is this member there, and able to give back a lock of that target's? One on another host
+    /// does so by way of the target.
     pub(crate) fn can_let_go(&self, rank: u32, target: u32) -> bool {
         let far = self.targets.get(rank as usize).is_some_and(|holder| holder.control.is_none());
         self.lives(rank) && (!far || self.lives(target))
@@ -246,7 +253,13 @@ impl Window {
         self.group.service.user.check_fork()?;
         let own = self.own();
         let sync_type = self.epoch.window_sync_type();
-        Ok(Attributes { flavor: self.flavor, base: own.base().cast(), size: own.size, unit: own.unit, sync_type })
+        Ok(Attributes {
+            flavor: self.flavor,
+            base: own.base().cast(),
+            size: own.size,
+            unit: own.unit,
+            sync_type,
+        })
     }
 
     /// What its calls may do at a target.
@@ -267,8 +280,8 @@ impl Window {
         })
     }
 
-    /// Size and unit of a member, and its memory as it is mapped here: null where it is not, or where
-    /// there is none of it.
+    /// Size and unit of a member, and its memory as it is mapped here: null where it is not, or
+    /// where there is none of it.
     pub fn shared_query(&self, rank: u32) -> Result<(u64, u32, *mut c_void)> {
         self.check_usable()?;
         self.epoch.check_rank(rank)?;
@@ -284,16 +297,20 @@ impl Window {
         self.epoch.check(Call::Close)?;
         let other = self.find_other_hints(params.in_common())?;
         let changed = match other {
-            Some(rank) => {
-                Err(Error::invalid(format!("params: rank {rank} has given other hints than rank {}", self.rank)))
+            Some(rank) => Err(Error::invalid(format!(
+                "params: rank {rank} has given other hints than rank {}",
+                self.rank
+            ))),
+            None => {
+                self.check_promises(params).and_then(|()| self.epoch.set_no_locks(params.no_locks))
             }
-            None => self.check_promises(params).and_then(|()| self.epoch.set_no_locks(params.no_locks)),
         };
         if changed.is_ok() {
             self.lock_timeout_ns.store(params.lock_timeout_ns, Ordering::Relaxed);
             self.granularity.store(params.granularity, Ordering::Relaxed);
         }
-        // Nobody goes on to a target that keeps to the former ones, or overwrites what others still compare.
+        // Nobody goes on to a target that keeps to the former ones, or overwrites what others still
+        // compare.
         self.barrier()?;
         changed
     }
@@ -303,10 +320,14 @@ impl Window {
         if self.has_far {
             let mine = in_common.map(u64::to_le_bytes).concat();
             let all = gather(&self.group, &mine).inspect_err(|error| {
-                // Those who have it all wait for this one in the barrier behind it. Who could not wait has done nothing.
+                // Those who have it all wait for this one in the barrier behind it. Who could not
+                // wait has done nothing.
                 if error.status() != Status::BUSY {
-                    let missed = (0..self.targets.len() as u32).find_map(|rank| self.what_ended(rank));
-                    self.announce(missed.unwrap_or(Ended { status: error.status(), blamed: self.rank }));
+                    let missed =
+                        (0..self.targets.len() as u32).find_map(|rank| self.what_ended(rank));
+                    self.announce(
+                        missed.unwrap_or(Ended { status: error.status(), blamed: self.rank }),
+                    );
                 }
             })?;
             return Ok(all.chunks_exact(mine.len()).position(|theirs| theirs != mine));
@@ -318,13 +339,18 @@ impl Window {
 
     /// What the params say of all members holds.
     pub(crate) fn check_promises(&self, params: &WindowParams) -> Result<()> {
-        let differs =
-            |of: fn(&Target) -> u64| self.targets.iter().position(|target| of(target) != of(&self.targets[0]));
+        let differs = |of: fn(&Target) -> u64| {
+            self.targets.iter().position(|target| of(target) != of(&self.targets[0]))
+        };
         if let Some(rank) = differs(|target| target.unit.into()).filter(|_| params.same_unit) {
-            return Err(Error::invalid(format!("same_disp_unit: rank {rank} has another unit than rank 0")));
+            return Err(Error::invalid(format!(
+                "same_disp_unit: rank {rank} has another unit than rank 0"
+            )));
         }
         if let Some(rank) = differs(|target| target.size).filter(|_| params.same_size) {
-            return Err(Error::invalid(format!("same_size: rank {rank} has another size than rank 0")));
+            return Err(Error::invalid(format!(
+                "same_size: rank {rank} has another size than rank 0"
+            )));
         }
         Ok(())
     }
@@ -346,7 +372,9 @@ impl Window {
             return Err(Error::new(Status::RMA_ATTACH, text));
         }
         if attached.len() >= MOST_REGIONS {
-            let text = format!("attach: {MOST_REGIONS} regions are attached, which is as many as there can be");
+            let text = format!(
+                "attach: {MOST_REGIONS} regions are attached, which is as many as there can be"
+            );
             return Err(Error::new(Status::NO_RESOURCE, text));
         }
         attached.insert(next, (begin, size));
@@ -363,7 +391,10 @@ impl Window {
         }
         let mut attached = self.attached.lock();
         let Ok(at) = attached.binary_search_by_key(&(base as u64), |(base, _)| *base) else {
-            return Err(Error::new(Status::RMA_ATTACH, format!("base: no region that is attached begins at {base:p}")));
+            return Err(Error::new(
+                Status::RMA_ATTACH,
+                format!("base: no region that is attached begins at {base:p}"),
+            ));
         };
         attached.remove(at);
         self.own().control().set_regions(&attached);
@@ -374,7 +405,10 @@ impl Window {
         if self.flavor == Flavor::Dynamic {
             return Ok(());
         }
-        Err(Error::new(Status::RMA_FLAVOR, format!("{call}: is for windows that ucxx_window_create_dynamic has made")))
+        Err(Error::new(
+            Status::RMA_FLAVOR,
+            format!("{call}: is for windows that ucxx_window_create_dynamic has made"),
+        ))
     }
 
     /// Ends it, together with the others: none of them will touch the memory of this one.
@@ -382,7 +416,8 @@ impl Window {
         self.check_usable()?;
         self.epoch.check(Call::Close)?;
         let result = self.barrier();
-        // Also after a failure: there is nothing that it could still be used for. A call that could not wait has done nothing.
+        // Also after a failure: there is nothing that it could still be used for. A call that could
+        // not wait has done nothing.
         if !matches!(&result, Err(error) if error.status() == Status::BUSY) {
             self.closed.store(true, Ordering::Release);
         }
@@ -399,7 +434,8 @@ impl Window {
         // First: who asks for a lock now is told that there is no window.
         windows.leave(self);
         let ranks = 0..self.targets.len() as u32;
-        let held: Vec<_> = ranks.filter_map(|rank| Some((rank, self.held_at_the_end(rank)?))).collect();
+        let held: Vec<_> =
+            ranks.filter_map(|rank| Some((rank, self.held_at_the_end(rank)?))).collect();
         for (rank, _) in &held {
             // As unlock does it: who gets the lock next is not to be overtaken.
             self.await_long_at(*rank);

@@ -1,7 +1,9 @@
-//! Worker addresses: UCP's bytes and a trailer of ours that makes damage and mixed versions visible.
+//! Worker addresses: UCP's bytes and a trailer of ours that makes damage and mixed versions
+//! visible.
 //!
-//! UCP ignores what follows its own bytes, and aborts the process on bytes that are not an address: the trailer is checked
-//! before UCP sees anything. All numbers are little-endian; docs/wire-formats.md has the layout.
+//! UCP ignores what follows its own bytes, and aborts the process on bytes that are not an address:
+//! the trailer is checked before UCP sees anything. All numbers are little-endian;
+//! docs/wire-formats.md has the layout.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::{Error, Result, Status};
@@ -57,14 +59,15 @@ impl Address {
         Address { bytes, origin: Some(origin) }
     }
 
-    /// Bytes that came from somewhere: refused unless the trailer says that they arrived as they were sent.
+    /// Bytes that came from somewhere: refused unless the trailer says that they arrived as they
+    /// were sent.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let origin = parse(bytes).map_err(|why| {
             Error::new(
                 Status::INVALID_ADDR,
                 format!(
-                    "data: not an address of this library, or damaged on the way ({why}); bytes made by another UCX \
-                     program are taken by ucxx_address_from_ucp_bytes"
+                    "data: not an address of this library, or damaged on the way ({why}); bytes \
+                     made by another UCX program are taken by ucxx_address_from_ucp_bytes"
                 ),
             )
         })?;
@@ -74,7 +77,10 @@ impl Address {
     /// Bytes of a foreign UCP worker, which cannot be checked: the caller vouches for them.
     pub fn from_ucp_bytes(bytes: &[u8]) -> Result<Self> {
         if bytes.is_empty() || bytes.len() > LONGEST {
-            return Err(Error::invalid(format!("length: {} bytes cannot be a UCP address", bytes.len())));
+            return Err(Error::invalid(format!(
+                "length: {} bytes cannot be a UCP address",
+                bytes.len()
+            )));
         }
         Ok(Address { bytes: bytes.to_vec(), origin: parse(bytes).ok() })
     }
@@ -129,7 +135,8 @@ fn parse(bytes: &[u8]) -> std::result::Result<Origin, &'static str> {
     take(2);
     let mut boot_id = [0; 16];
     boot_id.copy_from_slice(take(16).1);
-    let (pid_namespace, start_time, worker, pid) = (take(8).0, take(8).0, take(8).0, take(4).0 as u32);
+    let (pid_namespace, start_time, worker, pid) =
+        (take(8).0, take(8).0, take(8).0, take(4).0 as u32);
     let identity = Identity { boot_id, pid_namespace, pid, start_time, worker };
     Ok(Origin { identity, release: Release { numbers } })
 }
@@ -139,7 +146,8 @@ mod tests {
     use super::*;
 
     fn sample() -> (Address, Origin) {
-        let identity = Identity { boot_id: [7; 16], pid_namespace: 11, pid: 4711, start_time: 13, worker: 3 };
+        let identity =
+            Identity { boot_id: [7; 16], pid_namespace: 11, pid: 4711, start_time: 13, worker: 3 };
         let origin = Origin { identity, release: Release { numbers: (1, 22, 1) } };
         (Address::with_trailer(b"bytes of UCP's own", origin), origin)
     }

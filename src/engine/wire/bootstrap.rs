@@ -1,8 +1,8 @@
-//! What the members of a group that meets over TCP say to each other, as bytes: the handshake that proves the shared secret both
-//! ways, and the frames that follow it.
+//! What the members of a group that meets over TCP say to each other, as bytes: the handshake that
+//! proves the shared secret both ways, and the frames that follow it.
 //!
-//! All of the handshake has a fixed length, and nothing in it is believed before the other side's proof has been compared. All numbers are
-//! little-endian; docs/wire-formats.md has the layout.
+//! All of the handshake has a fixed length, and nothing in it is believed before the other side's
+//! proof has been compared. All numbers are little-endian; docs/wire-formats.md has the layout.
 #![deny(unsafe_code)]
 
 use hmac::{Hmac, Mac};
@@ -89,7 +89,16 @@ impl Claim {
     /// As it goes out.
     pub fn encode(&self) -> Vec<u8> {
         let Claim { rank, size, nonce, proof } = self;
-        [&MAGIC[..], &VERSION.to_le_bytes(), &[0; 6], &rank.to_le_bytes(), &size.to_le_bytes(), nonce, proof].concat()
+        [
+            &MAGIC[..],
+            &VERSION.to_le_bytes(),
+            &[0; 6],
+            &rank.to_le_bytes(),
+            &size.to_le_bytes(),
+            nonce,
+            proof,
+        ]
+        .concat()
     }
 
     /// Reads one; or why that cannot be.
@@ -113,8 +122,8 @@ impl Claim {
 pub enum Verdict {
     /// The member is in.
     Welcome,
-    /// The proof was made with another secret. The only one that comes without a proof of rank 0's own, which would help to guess its
-    /// secret.
+    /// The proof was made with another secret. The only one that comes without a proof of rank 0's
+    /// own, which would help to guess its secret.
     WrongSecret,
     /// Another member has that rank.
     RankTaken,
@@ -176,7 +185,8 @@ impl Answer {
     }
 }
 
-/// Who meets whom: what every proof is about, so that none serves at another time, for another member or in the other direction.
+/// Who meets whom: what every proof is about, so that none serves at another time, for another
+/// member or in the other direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Meeting {
     /// As the member claims.
@@ -232,7 +242,13 @@ impl Meeting {
 
     /// The key of the frames that follow.
     pub fn session(&self, secret: &[u8]) -> Session {
-        Session { key: self.mac(secret, Purpose::Session, Verdict::Welcome).finalize().into_bytes().into() }
+        Session {
+            key: self
+                .mac(secret, Purpose::Session, Verdict::Welcome)
+                .finalize()
+                .into_bytes()
+                .into(),
+        }
     }
 }
 
@@ -307,7 +323,8 @@ pub fn longest_all(size: u32) -> u64 {
     4 + u64::from(size) * (4 + LONGEST_PART as u64)
 }
 
-/// Stands for a payload in the seal of its frame: rank 0 sends the same bytes to all, and reads them once for that.
+/// Stands for a payload in the seal of its frame: rank 0 sends the same bytes to all, and reads
+/// them once for that.
 pub fn digest(payload: &[u8]) -> Block {
     Sha256::digest(payload).into()
 }
@@ -318,7 +335,13 @@ pub struct Session {
 }
 
 impl Session {
-    fn mac(&self, direction: Direction, sequence: u64, header: &FrameHeader, digest: &Block) -> Hmac<Sha256> {
+    fn mac(
+        &self,
+        direction: Direction,
+        sequence: u64,
+        header: &FrameHeader,
+        digest: &Block,
+    ) -> Hmac<Sha256> {
         let mut mac = keyed(&self.key);
         mac.update(&[direction as u8]);
         mac.update(&sequence.to_le_bytes());
@@ -328,19 +351,33 @@ impl Session {
     }
 
     /// What stands behind the payload of the frame with that number in that direction.
-    pub fn seal(&self, direction: Direction, sequence: u64, header: &FrameHeader, digest: &Block) -> Block {
+    pub fn seal(
+        &self,
+        direction: Direction,
+        sequence: u64,
+        header: &FrameHeader,
+        digest: &Block,
+    ) -> Block {
         self.mac(direction, sequence, header, digest).finalize().into_bytes().into()
     }
 
     /// Is it the right one? Takes equally long whatever is wrong.
-    pub fn is_sealed(&self, way: Direction, sequence: u64, header: &FrameHeader, digest: &Block, seal: &[u8]) -> bool {
+    pub fn is_sealed(
+        &self,
+        way: Direction,
+        sequence: u64,
+        header: &FrameHeader,
+        digest: &Block,
+        seal: &[u8],
+    ) -> bool {
         self.mac(way, sequence, header, digest).verify_slice(seal).is_ok()
     }
 }
 
 /// Everybody's parts in one: how many, how long each, and the parts.
 pub fn join(parts: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(4 + 4 * parts.len() + parts.iter().map(Vec::len).sum::<usize>());
+    let mut bytes =
+        Vec::with_capacity(4 + 4 * parts.len() + parts.iter().map(Vec::len).sum::<usize>());
     bytes.extend_from_slice(&(parts.len() as u32).to_le_bytes());
     for part in parts {
         bytes.extend_from_slice(&(part.len() as u32).to_le_bytes());
@@ -397,7 +434,8 @@ impl Failure {
         [&self.status.to_le_bytes()[..], &self.text.as_bytes()[..end]].concat()
     }
 
-    /// Reads one; or why that cannot be. The text is for people: nothing in it but what can be shown.
+    /// Reads one; or why that cannot be. The text is for people: nothing in it but what can be
+    /// shown.
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         let Some((status, text)) = bytes.split_first_chunk::<4>() else { return Err("too short") };
         let status = i32::from_le_bytes(*status);
@@ -466,7 +504,10 @@ mod tests {
         let proof = meeting().proof_of_member(secret);
         assert!(meeting().is_from_member(secret, &proof));
         assert!(!meeting().is_from_member(b"another", &proof));
-        assert!(!meeting().is_from_root(secret, &Answer { verdict: Verdict::Welcome, proof }), "reflected");
+        assert!(
+            !meeting().is_from_root(secret, &Answer { verdict: Verdict::Welcome, proof }),
+            "reflected"
+        );
         for other in [
             Meeting { rank: 4, ..meeting() },
             Meeting { size: 8, ..meeting() },
@@ -479,13 +520,16 @@ mod tests {
         let answer = Answer { verdict, proof: meeting().proof_of_root(secret, verdict) };
         assert!(meeting().is_from_root(secret, &answer));
         assert!(!meeting().is_from_root(secret, &Answer { verdict: Verdict::Welcome, ..answer }));
-        assert!(!meeting().is_from_root(secret, &Answer { verdict: Verdict::OtherSize(9), ..answer }));
+        assert!(
+            !meeting().is_from_root(secret, &Answer { verdict: Verdict::OtherSize(9), ..answer })
+        );
         assert!(!meeting().is_from_member(secret, &answer.proof), "reflected");
     }
 
     #[test]
     fn a_frame_serves_at_its_place_alone() {
-        let (session, header) = (meeting().session(b"s"), FrameHeader { kind: Kind::Part, length: 3 });
+        let (session, header) =
+            (meeting().session(b"s"), FrameHeader { kind: Kind::Part, length: 3 });
         let seal = session.seal(Direction::Up, 5, &header, &digest(b"abc"));
         assert!(session.is_sealed(Direction::Up, 5, &header, &digest(b"abc"), &seal));
         assert!(!session.is_sealed(Direction::Down, 5, &header, &digest(b"abc"), &seal));
@@ -493,7 +537,13 @@ mod tests {
         assert!(!session.is_sealed(Direction::Up, 5, &header, &digest(b"abd"), &seal));
         let other = FrameHeader { kind: Kind::All, ..header };
         assert!(!session.is_sealed(Direction::Up, 5, &other, &digest(b"abc"), &seal));
-        assert!(!meeting().session(b"t").is_sealed(Direction::Up, 5, &header, &digest(b"abc"), &seal));
+        assert!(!meeting().session(b"t").is_sealed(
+            Direction::Up,
+            5,
+            &header,
+            &digest(b"abc"),
+            &seal
+        ));
         assert_eq!(FrameHeader::decode(&header.encode(), 3), Ok(header));
         assert!(FrameHeader::decode(&header.encode(), 2).is_err());
         for at in 9..16 {

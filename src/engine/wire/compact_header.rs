@@ -1,9 +1,12 @@
-//! The short forms of the header of a message, a question and an answer, for pieces of a few bytes between peers that know each other.
+//! The short forms of the header of a message, a question and an answer, for pieces of a few bytes
+//! between peers that know each other.
 //!
-//! UCX hands short messages over through shared memory in elements whose first cache line has 28 bytes left for us, and a second line
-//! costs as much as the first. With 8 bytes behind it each of these fits there; the long form does not.
+//! UCX hands short messages over through shared memory in elements whose first cache line has 28
+//! bytes left for us, and a second line costs as much as the first. With 8 bytes behind it each of
+//! these fits there; the long form does not.
 //!
-//! The first byte tells them from the long form, which begins with its version. Numbers are little-endian.
+//! The first byte tells them from the long form, which begins with its version. Numbers are
+//! little-endian.
 #![deny(unsafe_code)]
 
 use crate::engine::wire::credit;
@@ -63,7 +66,8 @@ impl<'a> Piece<'a> {
     #[inline(always)]
     pub fn decode(message: &'a [u8]) -> Result<Self, Unreadable> {
         if message.first().is_some_and(|first| is_short(*first)) {
-            return Self::decode_short(message).ok_or(Unreadable::Garbage("a short message that makes no sense"));
+            return Self::decode_short(message)
+                .ok_or(Unreadable::Garbage("a short message that makes no sense"));
         }
         Self::decode_long(message)
     }
@@ -85,8 +89,10 @@ impl<'a> Piece<'a> {
         if short.is(Kind::Answer) {
             let flags = u16::from(short.second_byte()) << flag::MEMORY;
             let sender = short.second as u32;
-            let header = Header { kind: Kind::Answer, flags, taken: short.taken(), sender, ..header };
-            let piece = Piece { header, question: None, sequence: 0, user_header: &[], data: short.rest };
+            let header =
+                Header { kind: Kind::Answer, flags, taken: short.taken(), sender, ..header };
+            let piece =
+                Piece { header, question: None, sequence: 0, user_header: &[], data: short.rest };
             return (flags & !flag::USER == 0).then_some(piece);
         }
         let user_header = u16::from(short.second_byte());
@@ -100,7 +106,8 @@ impl<'a> Piece<'a> {
         }
         let (question, short) = short.asked()?;
         let (user_header, data) = short.parts()?;
-        let header = Header { kind: Kind::Ask, sender: credit::charge(data.len()).into(), ..header };
+        let header =
+            Header { kind: Kind::Ask, sender: credit::charge(data.len()).into(), ..header };
         Some(Piece { header, question: Some(question), sequence: SEQUENCE, user_header, data })
     }
 }
@@ -182,8 +189,10 @@ impl<'a> Short<'a> {
     pub(crate) fn asked(self) -> Option<(Question, Self)> {
         let (upper, rest) = self.rest.split_first_chunk::<4>()?;
         let upper = u32::from_le_bytes(*upper);
-        let question =
-            Question { number: self.second >> 32 | u64::from(upper) << 32, capacity: self.second >> 16 & 0xffff };
+        let question = Question {
+            number: self.second >> 32 | u64::from(upper) << 32,
+            capacity: self.second >> 16 & 0xffff,
+        };
         (self.is(Kind::Ask) && upper <= 0xffff).then_some((question, Short { rest, ..self }))
     }
 
@@ -200,17 +209,25 @@ pub(crate) fn of(header: &Header) -> Option<[u64; 2]> {
     let known = header.connection != 0;
     match header.kind {
         Kind::Message if known && header.user_header <= 0xff => Some(message(header)),
-        Kind::Answer if known && header.user_header == 0 && header.sequence == 0 => Some(answer(header)),
+        Kind::Answer if known && header.user_header == 0 && header.sequence == 0 => {
+            Some(answer(header))
+        }
         _ => None,
     }
 }
 
 /// The same of a question, whose long form has these bytes at the beginning of its user header.
 #[inline]
-pub(crate) fn of_question(header: &Header, asked: &[u8; Question::LENGTH]) -> Option<([u64; 2], u32)> {
+pub(crate) fn of_question(
+    header: &Header,
+    asked: &[u8; Question::LENGTH],
+) -> Option<([u64; 2], u32)> {
     let (asked, _) = Question::decode(asked).ok()?;
     let user_header = header.user_header.checked_sub(Question::LENGTH as u16)?;
-    let fits = header.connection != 0 && header.flags == 0 && user_header <= 0xff && asked.capacity <= 0xffff;
+    let fits = header.connection != 0
+        && header.flags == 0
+        && user_header <= 0xff
+        && asked.capacity <= 0xffff;
     fits.then(|| question(&Header { user_header, ..*header }, &asked))
 }
 
@@ -218,7 +235,10 @@ pub(crate) fn of_question(header: &Header, asked: &[u8; Question::LENGTH]) -> Op
 #[inline(always)]
 pub(crate) fn message(header: &Header) -> [u64; 2] {
     let Header { flags, sequence, taken, .. } = *header;
-    [beginning(header, Kind::Message), upper_half(taken) | u64::from(sequence & SEQUENCE) | u64::from(flags) << 16]
+    [
+        beginning(header, Kind::Message),
+        upper_half(taken) | u64::from(sequence & SEQUENCE) | u64::from(flags) << 16,
+    ]
 }
 
 /// A question's; the capacity fits into 16 bits. What its sender has taken in is not told.
@@ -258,13 +278,24 @@ mod tests {
     }
 
     fn header(kind: Kind) -> Header {
-        Header { id: 0xbeef, connection: 0x1234_5678, taken: Amount { messages: 7, units: 65535 }, ..Header::of(kind) }
+        Header {
+            id: 0xbeef,
+            connection: 0x1234_5678,
+            taken: Amount { messages: 7, units: 65535 },
+            ..Header::of(kind)
+        }
     }
 
     #[test]
     fn a_message_comes_back_but_for_the_upper_half_of_its_place() {
         let flags = flag::REPLY | 0x7f << flag::MEMORY;
-        let sent = Header { user_header: 3, sequence: 0x9_fff1, flags, sender: 1, ..header(Kind::Message) };
+        let sent = Header {
+            user_header: 3,
+            sequence: 0x9_fff1,
+            flags,
+            sender: 1,
+            ..header(Kind::Message)
+        };
         let message = bytes(message(&sent), b"abcdata");
         let piece = Piece::decode(&message).unwrap();
         assert_eq!(piece.header, Header { sequence: 0xfff1, ..sent });
@@ -276,7 +307,13 @@ mod tests {
 
     #[test]
     fn a_question_comes_back() {
-        let sent = Header { user_header: 8, sequence: 5, sender: 1, taken: Amount::default(), ..header(Kind::Ask) };
+        let sent = Header {
+            user_header: 8,
+            sequence: 5,
+            sender: 1,
+            taken: Amount::default(),
+            ..header(Kind::Ask)
+        };
         let asked = Question { number: Question::NUMBERS - 1, capacity: 65535 };
         let (words, upper) = question(&sent, &asked);
         let message = bytes(words, &[&upper.to_le_bytes()[..], b"12345678"].concat());
@@ -292,10 +329,14 @@ mod tests {
 
     #[test]
     fn an_answer_comes_back() {
-        let sent = Header { flags: 0x11 << flag::MEMORY, sender: 0xfeed_f00d, ..header(Kind::Answer) };
+        let sent =
+            Header { flags: 0x11 << flag::MEMORY, sender: 0xfeed_f00d, ..header(Kind::Answer) };
         let message = bytes(answer(&sent), b"12345678");
         let piece = Piece::decode(&message).unwrap();
-        assert_eq!((piece.header, piece.user_header, piece.data), (sent, &b""[..], &b"12345678"[..]));
+        assert_eq!(
+            (piece.header, piece.user_header, piece.data),
+            (sent, &b""[..], &b"12345678"[..])
+        );
     }
 
     #[test]

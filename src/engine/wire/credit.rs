@@ -1,4 +1,5 @@
-//! What a message costs its receiver, in the numbers that both sides reckon with. See `core::endpoint::credits`.
+//! What a message costs its receiver, in the numbers that both sides reckon with. See
+//! `core::endpoint::credits`.
 #![deny(unsafe_code)]
 
 /// Messages that may be on their way or unreceived, for each connection.
@@ -12,8 +13,9 @@ pub(crate) const UNITS: u16 = 8192 + MESSAGES;
 /// The peer is told when it has got back a quarter.
 pub(crate) const TOLD_AFTER: u16 = 4;
 
-/// What a message of so many bytes costs that may be sent eagerly: never more than there is when as much is gone as the peer need not
-/// have been told, so that each one can be sent when nothing else is under way.
+/// What a message of so many bytes costs that may be sent eagerly: never more than there is when as
+/// much is gone as the peer need not have been told, so that each one can be sent when nothing else
+/// is under way.
 #[inline]
 pub(crate) fn charge(length: usize) -> u16 {
     (1 + length / UNIT).min((UNITS - UNITS / TOLD_AFTER) as usize) as u16

@@ -1,4 +1,5 @@
-//! Element types of windows and the operations of accumulates: their numbers, their sizes, and what goes with what.
+//! Element types of windows and the operations of accumulates: their numbers, their sizes, and what
+//! goes with what.
 //!
 //! What executes them is in `reduce`.
 #![deny(unsafe_code)]
@@ -66,8 +67,9 @@ enum Class {
     Pair,
 }
 
-/// What keeps two accumulates on one element apart. A window obeys one answer for each element: an update under the lock that is read,
-/// changed and written would lose what an atomic one does in between.
+/// What keeps two accumulates on one element apart. A window obeys one answer for each element: an
+/// update under the lock that is read, changed and written would lose what an atomic one does in
+/// between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Domain {
     /// The processor's atomic operations.
@@ -110,7 +112,9 @@ impl ElementType {
     #[inline]
     pub fn from_number(number: i32) -> Result<Self> {
         let found = usize::try_from(number).ok().and_then(|number| Self::ALL.get(number));
-        found.copied().ok_or_else(|| Error::new(Status::RMA_TYPE, format!("type: {number} is no UCXX_TYPE_* value")))
+        found.copied().ok_or_else(|| {
+            Error::new(Status::RMA_TYPE, format!("type: {number} is no UCXX_TYPE_* value"))
+        })
     }
 
     /// Bytes, padding included.
@@ -157,7 +161,8 @@ impl ElementType {
     /// Is it combined by instructions that this architecture does not have? Then it is only moved.
     const fn is_only_moved(self) -> bool {
         use ElementType::*;
-        !cfg!(target_arch = "x86_64") && matches!(self, LongDouble | ComplexLongDouble | LongDoubleInt)
+        !cfg!(target_arch = "x86_64")
+            && matches!(self, LongDouble | ComplexLongDouble | LongDoubleInt)
     }
 
     /// Does the operation exist for it?
@@ -174,39 +179,53 @@ impl ElementType {
         }
     }
 
-    /// RMA_OP where the operation does not exist for the type, or only reads where nothing is fetched.
-    /// UNSUPPORTED where this architecture has no instruction for it.
+    /// RMA_OP where the operation does not exist for the type, or only reads where nothing is
+    /// fetched. UNSUPPORTED where this architecture has no instruction for it.
     #[inline]
     pub fn check_reduce(self, op: Reduce, fetches: bool) -> Result<()> {
         if !self.has(op) {
-            return Err(Error::new(Status::RMA_OP, format!("op: {op:?} is not defined for elements of type {self:?}")));
+            return Err(Error::new(
+                Status::RMA_OP,
+                format!("op: {op:?} is not defined for elements of type {self:?}"),
+            ));
         }
         if self.is_only_moved() && !matches!(op, Reduce::Replace | Reduce::NoOp) {
             return Err(Error::new(
                 Status::UNSUPPORTED,
-                format!("op: {op:?} of {self:?} is for x86-64; no instruction of this processor calculates with long double"),
+                format!(
+                    "op: {op:?} of {self:?} is for x86-64; no instruction of this processor \
+                    calculates with long double"
+                ),
             ));
         }
         if op == Reduce::NoOp && !fetches {
-            return Err(Error::new(Status::RMA_OP, "op: NO_OP reads, which an operation without a result does not"));
+            return Err(Error::new(
+                Status::RMA_OP,
+                "op: NO_OP reads, which an operation without a result does not",
+            ));
         }
         Ok(())
     }
 
-    /// RMA_TYPE unless compare-and-swap exists for it: equality of floating point numbers is not that of their bytes.
+    /// RMA_TYPE unless compare-and-swap exists for it: equality of floating point numbers is not
+    /// that of their bytes.
     #[inline]
     pub fn check_compare_and_swap(self) -> Result<()> {
         match self.class() {
             Class::Integer | Class::Byte | Class::Bool => Ok(()),
             _ => Err(Error::new(
                 Status::RMA_TYPE,
-                format!("type: compare-and-swap is for integers, bytes and logical values, not {self:?}"),
+                format!(
+                    "type: compare-and-swap is for integers, bytes and logical values, not \
+                    {self:?}"
+                ),
             )),
         }
     }
 
-    /// What keeps accumulates on an element at this address apart: the same answer for everyone who names the same element, as address and
-    /// type decide alone. Mapped memory begins at a page wherever it is mapped, so that an offset in it will do as well.
+    /// What keeps accumulates on an element at this address apart: the same answer for everyone who
+    /// names the same element, as address and type decide alone. Mapped memory begins at a page
+    /// wherever it is mapped, so that an offset in it will do as well.
     #[inline]
     pub fn domain(self, address: usize) -> Result<Domain> {
         if address & (self.alignment() - 1) != 0 {
@@ -215,7 +234,8 @@ impl ElementType {
                 self.alignment()
             )));
         }
-        // A word of 8 bytes that C aligns to 4 may straddle cache lines, where there is no atomic operation.
+        // A word of 8 bytes that C aligns to 4 may straddle cache lines, where there is no atomic
+        // operation.
         let is_word = self.size() <= 8 && address & (self.size() - 1) == 0;
         Ok(if is_word { Domain::Element } else { Domain::Lock })
     }
@@ -237,7 +257,9 @@ impl Reduce {
     #[inline]
     pub fn from_number(number: i32) -> Result<Self> {
         let found = usize::try_from(number).ok().and_then(|number| Self::ALL.get(number));
-        found.copied().ok_or_else(|| Error::new(Status::RMA_OP, format!("op: {number} is no UCXX_REDUCE_* value")))
+        found.copied().ok_or_else(|| {
+            Error::new(Status::RMA_OP, format!("op: {number} is no UCXX_REDUCE_* value"))
+        })
     }
 }
 

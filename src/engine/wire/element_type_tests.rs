@@ -85,7 +85,8 @@ fn what_goes_with_what() {
         }
         assert_eq!(kind.check_reduce(Reduce::NoOp, false).unwrap_err().status(), Status::RMA_OP);
     }
-    let compares = ElementType::ALL.map(|kind| if kind.check_compare_and_swap().is_ok() { 'x' } else { '.' });
+    let compares =
+        ElementType::ALL.map(|kind| if kind.check_compare_and_swap().is_ok() { 'x' } else { '.' });
     assert_eq!(compares.iter().collect::<String>(), "xxxxxxxxx....x........");
 }
 
@@ -100,12 +101,12 @@ fn the_domain_of_an_element() {
     assert!(ElementType::Int16Int.domain(2).is_err());
 }
 
-/// What MPI 4.1 allows: 6.9.2 for its operations, 12.3.4 for compare-and-swap, and any type for what
-/// only moves.
+/// What MPI 4.1 allows: 6.9.2 for its operations, 12.3.4 for compare-and-swap, and any type for
+/// what only moves.
 fn mpi_allows(operations: &str, name: &str) -> bool {
-    const INTEGERS: &str = "INT LONG SHORT UNSIGNED_SHORT UNSIGNED UNSIGNED_LONG LONG_LONG_INT LONG_LONG \
-                            UNSIGNED_LONG_LONG SIGNED_CHAR UNSIGNED_CHAR INT8_T INT16_T INT32_T INT64_T \
-                            UINT8_T UINT16_T UINT32_T UINT64_T";
+    const INTEGERS: &str = "INT LONG SHORT UNSIGNED_SHORT UNSIGNED UNSIGNED_LONG LONG_LONG_INT \
+                            LONG_LONG UNSIGNED_LONG_LONG SIGNED_CHAR UNSIGNED_CHAR INT8_T INT16_T \
+                            INT32_T INT64_T UINT8_T UINT16_T UINT32_T UINT64_T";
     const FLOATING: &str = "FLOAT DOUBLE LONG_DOUBLE";
     const LOGICAL: &str = "C_BOOL CXX_BOOL";
     const COMPLEX: &str = "C_COMPLEX C_FLOAT_COMPLEX C_DOUBLE_COMPLEX C_LONG_DOUBLE_COMPLEX \
@@ -144,10 +145,12 @@ fn the_documentation_says_what_goes_with_what() {
     let text = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/windows.md"));
     let rows = text.lines().skip_while(|line| !line.starts_with("| MPI | here |"));
     let rows = rows.take_while(|line| line.starts_with('|'));
-    let rows: Vec<Vec<&str>> = rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect();
+    let rows: Vec<Vec<&str>> =
+        rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect();
     let (mut mpi, mut here) = (Vec::new(), Vec::new());
     for row in &rows[2..] {
-        let kind = ElementType::ALL.into_iter().find(|kind| name_in_c(kind) == row[1]).expect(row[1]);
+        let kind =
+            ElementType::ALL.into_iter().find(|kind| name_in_c(kind) == row[1]).expect(row[1]);
         here.push(kind);
         assert_eq!(row.len(), rows[0].len(), "{row:?}");
         for name in row[0].split(", ") {
@@ -155,7 +158,8 @@ fn the_documentation_says_what_goes_with_what() {
             for (operations, cell) in rows[0].iter().zip(row).skip(2) {
                 let is_here = |op: &str| match op {
                     "CAS" => kind.check_compare_and_swap().is_ok(),
-                    _ => kind.has(Reduce::ALL.into_iter().find(|each| name_in_c(each) == op).expect(op)),
+                    _ => kind
+                        .has(Reduce::ALL.into_iter().find(|each| name_in_c(each) == op).expect(op)),
                 };
                 for op in operations.split(' ') {
                     let expected = match (mpi_allows(operations, name), is_here(op)) {

@@ -1,5 +1,5 @@
-//! The messages that the members of a group send each other: the header of a collective's message, and of the notice that ends one.
-//! docs/wire-formats.md has the layout.
+//! The messages that the members of a group send each other: the header of a collective's message,
+//! and of the notice that ends one. docs/wire-formats.md has the layout.
 #![deny(unsafe_code)]
 
 /// Of the protocol between members.
@@ -16,14 +16,16 @@ pub enum What {
     Broadcast,
     /// The group's collectives have come to an end, and why.
     Notice,
-    /// The sender is about to go, as soon as this has been answered: then all that it has sent before has come.
+    /// The sender is about to go, as soon as this has been answered: then all that it has sent
+    /// before has come.
     Leave,
     /// The answer.
     Left,
 }
 
 impl What {
-    const ALL: [What; 6] = [What::Barrier, What::Allgather, What::Broadcast, What::Notice, What::Leave, What::Left];
+    const ALL: [What; 6] =
+        [What::Barrier, What::Allgather, What::Broadcast, What::Notice, What::Leave, What::Left];
 
     /// For messages.
     pub(crate) fn name(self) -> &'static str {
@@ -47,7 +49,8 @@ pub struct GroupHeader {
     pub step: u32,
     /// The same for all members of a group, and different from that of others.
     pub group: u64,
-    /// How many collectives the group had before; of a notice, before the first that cannot succeed.
+    /// How many collectives the group had before; of a notice, before the first that cannot
+    /// succeed.
     pub sequence: u32,
     /// The sender's rank among all that were started together.
     pub from: u32,
@@ -85,13 +88,15 @@ impl GroupHeader {
 
     /// Of bytes that came from somewhere.
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
-        let bytes: &[u8; Self::LENGTH] = bytes.try_into().map_err(|_| "a group's message of another length")?;
+        let bytes: &[u8; Self::LENGTH] =
+            bytes.try_into().map_err(|_| "a group's message of another length")?;
         let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
         if half(0) as u16 != VERSION {
             return Err("a group's message of another version");
         }
-        let what = *What::ALL.get(usize::from(bytes[2])).ok_or("a group's message of an unknown kind")?;
+        let what =
+            *What::ALL.get(usize::from(bytes[2])).ok_or("a group's message of an unknown kind")?;
         let status = half(36) as i32;
         if bytes[3] != 0 || (what == What::Notice) != (status < 0) {
             return Err("a group's message that contradicts itself");

@@ -1,6 +1,8 @@
-//! What libraries say to each other: active messages of one UCP id, each with a header of 24 bytes that names its kind.
+//! What libraries say to each other: active messages of one UCP id, each with a header of 24 bytes
+//! that names its kind.
 //!
-//! All numbers are little-endian; docs/wire-formats.md has the layout. What comes in is hostile until it has been read here.
+//! All numbers are little-endian; docs/wire-formats.md has the layout. What comes in is hostile
+//! until it has been read here.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::Status;
@@ -19,11 +21,13 @@ const LONGEST_ADDRESS: usize = 1 << 16;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// First on each endpoint: who sends, and the number under which it knows the connection. Behind it comes its address.
+    /// First on each endpoint: who sends, and the number under which it knows the connection.
+    /// Behind it comes its address.
     Hello = 1,
     /// Answers it, with the number that the other side has for the connection.
     Welcome = 2,
-    /// Answers a message of a version that is not spoken here; the header's version is the one that is. The same in all versions.
+    /// Answers a message of a version that is not spoken here; the header's version is the one that
+    /// is. The same in all versions.
     Refusal = 3,
     /// The endpoint is closed.
     Bye = 4,
@@ -43,15 +47,21 @@ pub enum Kind {
     Answer = 11,
     /// As a message, with frames: a `wire::multi_table` comes before the user's header.
     Multi = 12,
-    /// The sender has made a fast box for what is said to it; behind it comes the name of its memory.
+    /// The sender has made a fast box for what is said to it; behind it comes the name of its
+    /// memory.
     FastBox = 13,
 }
 
 impl Kind {
     fn from_number(number: u8) -> Option<Self> {
-        use Kind::{Answer, Ask, Bye, ByeAck, FastBox, Grant, Hello, Message, Multi, Ping, Pong, Refusal, Welcome};
-        const ALL: [Kind; 13] =
-            [Hello, Welcome, Refusal, Bye, ByeAck, Ping, Pong, Message, Grant, Ask, Answer, Multi, FastBox];
+        use Kind::{
+            Answer, Ask, Bye, ByeAck, FastBox, Grant, Hello, Message, Multi, Ping, Pong, Refusal,
+            Welcome,
+        };
+        const ALL: [Kind; 13] = [
+            Hello, Welcome, Refusal, Bye, ByeAck, Ping, Pong, Message, Grant, Ask, Answer, Multi,
+            FastBox,
+        ];
         ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
 
@@ -60,8 +70,8 @@ impl Kind {
     }
 }
 
-/// How much a receiver has taken in on one connection since its beginning: a sender may be ahead of that by a fixed distance.
-/// Both wrap around.
+/// How much a receiver has taken in on one connection since its beginning: a sender may be ahead of
+/// that by a fixed distance. Both wrap around.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Amount {
     /// Messages.
@@ -97,13 +107,14 @@ pub struct Header {
     pub user_header: u16,
     /// The connection, by the number that its receiver has given it; 0 before that is known.
     pub connection: u32,
-    /// Place in the order of a connection's messages; of an answer, its status; of a Hello, the sender's end's place among those that it has made for the receiver, from 1 on, or 0 for a
+    /// Place in the order of a connection's messages; of an answer, its status; of a Hello, the
+    /// sender's end's place among those that it has made for the receiver, from 1 on, or 0 for a
     /// connection by host and port.
     pub sequence: u32,
     /// What its sender has taken in.
     pub taken: Amount,
-    /// The number that its sender has given the connection; of a message or a question, what it costs its receiver; of an answer,
-    /// the lower part of the question's number.
+    /// The number that its sender has given the connection; of a message or a question, what it
+    /// costs its receiver; of an answer, the lower part of the question's number.
     pub sender: u32,
 }
 
@@ -117,7 +128,8 @@ pub(crate) mod flag {
     pub(crate) const REPLY: u16 = 4;
     /// Message: where the sender's buffer is, in the bits from here on (`UCXX_MEMORY_*`).
     pub(crate) const MEMORY: u32 = 8;
-    /// Ask: data of the answer is to wait at its sender, as it goes to where the processor cannot put it.
+    /// Ask: data of the answer is to wait at its sender, as it goes to where the processor cannot
+    /// put it.
     pub(crate) const WAITING: u16 = 8;
     /// Ask: it is an `Atomic`, which the library answers by itself.
     pub(crate) const ATOMIC: u16 = 16;
@@ -149,7 +161,16 @@ impl Header {
     /// Of a message of the library's own that has nothing but its kind.
     pub fn of(kind: Kind) -> Self {
         let taken = Amount::default();
-        Header { kind, flags: 0, id: 0, user_header: 0, connection: 0, sequence: 0, taken, sender: 0 }
+        Header {
+            kind,
+            flags: 0,
+            id: 0,
+            user_header: 0,
+            connection: 0,
+            sequence: 0,
+            taken,
+            sender: 0,
+        }
     }
 
     /// As it goes out.
@@ -166,10 +187,15 @@ impl Header {
     /// The same as three numbers: few wide stores are read back sooner than many small ones.
     #[inline(always)]
     pub(crate) fn words(&self) -> [u64; 3] {
-        let (id, user_header, flags) = (u64::from(self.id), u64::from(self.user_header), u64::from(self.flags));
+        let (id, user_header, flags) =
+            (u64::from(self.id), u64::from(self.user_header), u64::from(self.flags));
         let (messages, units) = (u64::from(self.taken.messages), u64::from(self.taken.units));
         [
-            u64::from(VERSION) | u64::from(self.kind as u8) << 8 | id << 16 | user_header << 32 | flags << 48,
+            u64::from(VERSION)
+                | u64::from(self.kind as u8) << 8
+                | id << 16
+                | user_header << 32
+                | flags << 48,
             u64::from(self.connection) | u64::from(self.sequence) << 32,
             messages | units << 16 | u64::from(self.sender) << 32,
         ]
@@ -205,7 +231,9 @@ impl Header {
             return Err(Unreadable::Garbage("a header that is too short"));
         };
         let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-        let long = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let long = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
         let (connection, sender) = (long(8), long(20));
         if bytes[0] != VERSION {
             return Err(Unreadable::Version {
@@ -230,10 +258,15 @@ impl Header {
             sender,
         };
         let strange = match kind {
-            Kind::Message | Kind::Multi | Kind::Ask | Kind::Answer => header.flags & !flag::USER != 0,
+            Kind::Message | Kind::Multi | Kind::Ask | Kind::Answer => {
+                header.flags & !flag::USER != 0
+            }
             _ => {
                 let placed = header.sequence != 0 && kind != Kind::Hello;
-                header.flags & !flag::LIBRARY != 0 || header.id != 0 || header.user_header != 0 || placed
+                header.flags & !flag::LIBRARY != 0
+                    || header.id != 0
+                    || header.user_header != 0
+                    || placed
             }
         };
         let strange = strange || (!kind.has_credits() && taken != Amount::default());
@@ -275,7 +308,8 @@ impl Question {
         let (mut capacity, mut number) = ([0; 8], [0; 8]);
         capacity.copy_from_slice(&bytes[..8]);
         number.copy_from_slice(&bytes[8..]);
-        let question = Question { number: u64::from_le_bytes(number), capacity: u64::from_le_bytes(capacity) };
+        let question =
+            Question { number: u64::from_le_bytes(number), capacity: u64::from_le_bytes(capacity) };
         if question.number > Self::NUMBERS {
             return Err("a question with a number that is too large");
         }
@@ -330,7 +364,8 @@ pub struct Hello {
     pub peer_failure: bool,
     /// The number that the sender has given the connection.
     pub sender: u32,
-    /// Of the sender's end among those that it has made for this worker, from 1 on; 0 for a connection by host and port.
+    /// Of the sender's end among those that it has made for this worker, from 1 on; 0 for a
+    /// connection by host and port.
     pub place: u32,
 }
 
@@ -405,7 +440,8 @@ mod tests {
     fn another_version_is_told_with_all_that_a_refusal_needs() {
         let mut bytes = header().encode();
         (bytes[0], bytes[1], bytes[8]) = (9, 200, 5);
-        let expected = Unreadable::Version { theirs: 9, refusal: false, connection: 5, sender: 0x0102_0304 };
+        let expected =
+            Unreadable::Version { theirs: 9, refusal: false, connection: 5, sender: 0x0102_0304 };
         assert_eq!(Header::decode(&bytes), Err(expected));
     }
 
@@ -440,10 +476,21 @@ mod tests {
 
         let number = question.number;
         let (id, sender) = split_number(number);
-        let answer = |status: Status| Header { sequence: status.0 as u32, id, sender, ..Header::of(Kind::Answer) };
+        let answer = |status: Status| Header {
+            sequence: status.0 as u32,
+            id,
+            sender,
+            ..Header::of(Kind::Answer)
+        };
         let truncated = Answer { number, status: Status::MESSAGE_TRUNCATED.0, length: Some(7) };
-        assert_eq!(Answer::decode(&answer(Status::MESSAGE_TRUNCATED), &7u64.to_le_bytes()), Ok(truncated));
-        assert_eq!(Answer::decode(&answer(Status::OK), b""), Ok(Answer { number, status: 0, length: None }));
+        assert_eq!(
+            Answer::decode(&answer(Status::MESSAGE_TRUNCATED), &7u64.to_le_bytes()),
+            Ok(truncated)
+        );
+        assert_eq!(
+            Answer::decode(&answer(Status::OK), b""),
+            Ok(Answer { number, status: 0, length: None })
+        );
         assert!(Answer::decode(&answer(Status::MESSAGE_TRUNCATED), b"").is_err());
         assert!(Answer::decode(&answer(Status::OK), &7u64.to_le_bytes()).is_err());
         assert!(Answer::decode(&answer(Status::OK), b"1234").is_err());

@@ -1,6 +1,8 @@
-//! What the two ends of a joined link say to each other: one header for all of it. docs/wire-formats.md has the layout.
+//! What the two ends of a joined link say to each other: one header for all of it.
+//! docs/wire-formats.md has the layout.
 //!
-//! What comes in is hostile until it has been read here, and compared with what the stream knows (`hub::stream::stream`).
+//! What comes in is hostile until it has been read here, and compared with what the stream knows
+//! (`hub::stream::stream`).
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::Status;
@@ -28,7 +30,8 @@ pub enum Tells {
 pub struct StreamHeader {
     /// What it is.
     pub tells: Tells,
-    /// Open: the sender of this message takes chunks in. End: the hub's stream is at its end, not only this link's.
+    /// Open: the sender of this message takes chunks in. End: the hub's stream is at its end, not
+    /// only this link's.
     pub mark: bool,
     /// Open: its envelopes are on a device, where only what is pulled gets to.
     pub device: bool,
@@ -38,8 +41,8 @@ pub struct StreamHeader {
     pub to: u32,
     /// The number that its sender has given its own.
     pub from: u32,
-    /// Open: the stream, as both sides call it. Chunk: its place, from 0 on. Credit and Close: chunks that have been taken in for good. End: all
-    /// that were sent.
+    /// Open: the stream, as both sides call it. Chunk: its place, from 0 on. Credit and Close:
+    /// chunks that have been taken in for good. End: all that were sent.
     pub count: u64,
     /// Open: bytes of an envelope. Credit: chunks that there have been envelopes for so far.
     pub size: u64,
@@ -55,7 +58,17 @@ impl StreamHeader {
 
     /// One that says nothing else.
     pub fn new(tells: Tells, to: u32, from: u32) -> Self {
-        StreamHeader { tells, mark: false, device: false, window: 0, to, from, count: 0, size: 0, status: 0 }
+        StreamHeader {
+            tells,
+            mark: false,
+            device: false,
+            window: 0,
+            to,
+            from,
+            count: 0,
+            size: 0,
+            status: 0,
+        }
     }
 
     /// The answer to an Open that names an end which waits for none.
@@ -67,7 +80,8 @@ impl StreamHeader {
     pub fn encode(&self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         (bytes[0], bytes[1], bytes[2]) = (self.tells as u8, self.mark.into(), self.device.into());
-        let last = if self.tells == Tells::Close { u64::from(self.status as u32) } else { self.size };
+        let last =
+            if self.tells == Tells::Close { u64::from(self.status as u32) } else { self.size };
         for (at, word) in [(4, self.window), (8, self.to), (12, self.from)] {
             bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
         }
@@ -79,8 +93,9 @@ impl StreamHeader {
 
     /// Of bytes that came from somewhere; with what stands behind it.
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), &'static str> {
-        let (head, behind) =
-            bytes.split_first_chunk::<{ Self::LENGTH }>().ok_or("a hub's message that is too short")?;
+        let (head, behind) = bytes
+            .split_first_chunk::<{ Self::LENGTH }>()
+            .ok_or("a hub's message that is too short")?;
         let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| head[at + byte]));
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| head[at + byte]));
         let tells = match head[0] {
@@ -91,7 +106,8 @@ impl StreamHeader {
             5 => Tells::Close,
             _ => return Err("a hub's message of an unknown kind"),
         };
-        let (mark, window, to, from, count, last) = (head[1], half(4), half(8), half(12), word(16), word(24));
+        let (mark, window, to, from, count, last) =
+            (head[1], half(4), half(8), half(12), word(16), word(24));
         let status = if tells == Tells::Close { last as u32 as i32 } else { 0 };
         let size = if tells == Tells::Close { 0 } else { last };
         let expected = if tells == Tells::Chunk { METADATA } else { 0 };
@@ -121,7 +137,8 @@ mod tests {
     use super::*;
 
     fn examples() -> [StreamHeader; 5] {
-        let of = |tells| StreamHeader { count: 7 << 40, ..StreamHeader::new(tells, 3, 1 << 31 | 5) };
+        let of =
+            |tells| StreamHeader { count: 7 << 40, ..StreamHeader::new(tells, 3, 1 << 31 | 5) };
         [
             StreamHeader { mark: true, device: true, window: 9, size: 1 << 33, ..of(Tells::Open) },
             of(Tells::Chunk),
@@ -157,8 +174,12 @@ mod tests {
     #[test]
     fn fields_belong_to_what_is_told() {
         let [open, chunk, credit, end, close] = examples();
-        let refused = |header: StreamHeader| assert!(StreamHeader::decode(&whole(&header)).is_err(), "{header:?}");
-        let taken = |header: StreamHeader| assert_eq!(StreamHeader::decode(&whole(&header)).unwrap().0, header);
+        let refused = |header: StreamHeader| {
+            assert!(StreamHeader::decode(&whole(&header)).is_err(), "{header:?}")
+        };
+        let taken = |header: StreamHeader| {
+            assert_eq!(StreamHeader::decode(&whole(&header)).unwrap().0, header)
+        };
         refused(StreamHeader { window: 0, ..open });
         refused(StreamHeader { size: 0, ..open });
         taken(StreamHeader { device: false, ..open });

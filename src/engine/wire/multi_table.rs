@@ -1,8 +1,9 @@
 //! What a multi-buffer message says of its frames, in front of the user's header.
 //!
-//! Little-endian: how many frames (4 bytes), where their table is (4): 0 for here, 1 for the beginning of the data, where it is too long for
-//! a header. The table has 8 bytes a frame: its length, and in the uppermost byte its memory type at the sender. The frames
-//! follow each other in the data.
+//! Little-endian: how many frames (4 bytes), where their table is (4): 0 for here, 1 for the
+//! beginning of the data, where it is too long for a header. The table has 8 bytes a frame: its
+//! length, and in the uppermost byte its memory type at the sender. The frames follow each other in
+//! the data.
 #![deny(unsafe_code)]
 
 use crate::engine::ucx::memory_type;
@@ -49,14 +50,18 @@ impl Prefix {
 
     /// Reads that of a message with so much data.
     pub fn decode(header: &[u8], data: usize) -> Result<Self, &'static str> {
-        let prefix = header.first_chunk::<PREFIX>().ok_or("a multi-buffer message without a table")?;
+        let prefix =
+            header.first_chunk::<PREFIX>().ok_or("a multi-buffer message without a table")?;
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| prefix[at + byte]));
         let count = word(0) as usize;
-        let table = count.checked_mul(ENTRY).ok_or("a multi-buffer message with an impossible table")?;
+        let table =
+            count.checked_mul(ENTRY).ok_or("a multi-buffer message with an impossible table")?;
         match word(4) {
             0 => {
                 let length = PREFIX + table;
-                let table = header.get(PREFIX..length).ok_or("a multi-buffer message whose table is cut off")?;
+                let table = header
+                    .get(PREFIX..length)
+                    .ok_or("a multi-buffer message whose table is cut off")?;
                 check_table(table, data)?;
                 Ok(Prefix { count, in_data: false, length })
             }
@@ -105,9 +110,9 @@ mod tests {
         let (mut header, mut table) = (Vec::new(), Vec::new());
         let prefix = Prefix::new(lengths.len(), most);
         prefix.encode(&mut header);
-        lengths
-            .iter()
-            .for_each(|length| describe(Described { length: *length, memory_type: memory_type::HOST }, &mut table));
+        lengths.iter().for_each(|length| {
+            describe(Described { length: *length, memory_type: memory_type::HOST }, &mut table)
+        });
         if !prefix.in_data {
             header.append(&mut table);
         }
@@ -122,7 +127,8 @@ mod tests {
         let prefix = Prefix::decode(&header, (1 << 40) + 5).unwrap();
         assert_eq!(prefix, Prefix { count: 3, in_data: false, length: 32 });
         assert_eq!(&header[prefix.length..], b"user");
-        let lengths: Vec<_> = frames(&header[PREFIX..prefix.length]).map(|frame| frame.length).collect();
+        let lengths: Vec<_> =
+            frames(&header[PREFIX..prefix.length]).map(|frame| frame.length).collect();
         assert_eq!(lengths, [5, 0, 1 << 40]);
         let (header, table) = message(&[5, 0, 7], 31);
         let prefix = Prefix::decode(&header, 24 + 12).unwrap();

@@ -19,7 +19,10 @@ impl LockType {
         match number {
             1 => Ok(LockType::Shared),
             2 => Ok(LockType::Exclusive),
-            _ => Err(Error::new(Status::RMA_LOCK_TYPE, format!("lock_type: {number} is no UCXX_LOCK_* value"))),
+            _ => Err(Error::new(
+                Status::RMA_LOCK_TYPE,
+                format!("lock_type: {number} is no UCXX_LOCK_* value"),
+            )),
         }
     }
 }
@@ -88,7 +91,9 @@ mod tests {
     #[test]
     fn each_call_takes_its_own() {
         let refused = |taken: fn(u32) -> Result<Assertions>| {
-            let refuses = |bit: &u32| taken(1 << bit).is_err_and(|error| error.status() == Status::RMA_ASSERT);
+            let refuses = |bit: &u32| {
+                taken(1 << bit).is_err_and(|error| error.status() == Status::RMA_ASSERT)
+            };
             (0..32).filter(refuses).fold(0_u32, |all, bit| all | 1 << bit)
         };
         assert_eq!(!refused(Assertions::of_lock), NOCHECK);

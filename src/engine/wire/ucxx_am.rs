@@ -1,8 +1,10 @@
-//! The header that UCXX puts before its active messages, which have UCP's id 0: UCXX 0.52's, byte for byte, in the byte order of the machine.
+//! The header that UCXX puts before its active messages, which have UCP's id 0: UCXX 0.52's, byte
+//! for byte, in the byte order of the machine.
 //!
-//! Memory type of the sender's buffer, as UCX numbers it (4 bytes); whether a callback is named (1), and if so by which owner (64, padded with
-//! zeros) and which number (8); what the receiver is to do where it has no memory of that type (1); length of the user's header (8), and that.
-//! What is missing at the end is zero. See docs/wire-formats.md.
+//! Memory type of the sender's buffer, as UCX numbers it (4 bytes); whether a callback is named
+//! (1), and if so by which owner (64, padded with zeros) and which number (8); what the receiver is
+//! to do where it has no memory of that type (1); length of the user's header (8), and that. What
+//! is missing at the end is zero. See docs/wire-formats.md.
 #![deny(unsafe_code)]
 
 /// UCP's id for its messages.
@@ -79,7 +81,8 @@ impl<'a> Envelope<'a> {
 
     /// Reads one that came in.
     pub fn decode(header: &'a [u8]) -> Result<Self, &'static str> {
-        let (memory_type, rest) = header.split_first_chunk::<4>().ok_or("a message of UCXX's without a header")?;
+        let (memory_type, rest) =
+            header.split_first_chunk::<4>().ok_or("a message of UCXX's without a header")?;
         let (flag, mut rest) = match rest.split_first() {
             None => (0, rest),
             Some((flag, rest)) => (*flag, rest),
@@ -123,18 +126,30 @@ mod tests {
         assert_eq!(&bytes[..4], &1i32.to_ne_bytes());
         assert!(bytes[4..].iter().all(|byte| *byte == 0));
 
-        let named = Envelope { memory_type: 0, callback: CallbackName::new(b"me", 0x0102), user_header: b"abc" };
+        let named = Envelope {
+            memory_type: 0,
+            callback: CallbackName::new(b"me", 0x0102),
+            user_header: b"abc",
+        };
         let bytes = encoded(&named);
         assert_eq!(bytes.len(), 89);
-        assert_eq!((&bytes[4..8], &bytes[69..77]), (&b"\x01me\0"[..], &0x0102u64.to_ne_bytes()[..]));
-        assert_eq!((bytes[77], &bytes[78..86], &bytes[86..]), (0, &3u64.to_ne_bytes()[..], &b"abc"[..]));
+        assert_eq!(
+            (&bytes[4..8], &bytes[69..77]),
+            (&b"\x01me\0"[..], &0x0102u64.to_ne_bytes()[..])
+        );
+        assert_eq!(
+            (bytes[77], &bytes[78..86], &bytes[86..]),
+            (0, &3u64.to_ne_bytes()[..], &b"abc"[..])
+        );
         assert_eq!(Envelope::decode(&bytes), Ok(named));
     }
 
     #[test]
     fn names_have_a_length() {
         assert!([&[b'x'; 63][..], b""].iter().all(|owner| CallbackName::new(owner, 1).is_some()));
-        assert!([&[b'x'; 64][..], b"a\0b"].iter().all(|owner| CallbackName::new(owner, 1).is_none()));
+        assert!([&[b'x'; 64][..], b"a\0b"]
+            .iter()
+            .all(|owner| CallbackName::new(owner, 1).is_none()));
     }
 
     #[test]

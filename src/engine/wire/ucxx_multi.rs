@@ -1,9 +1,11 @@
-//! The header that announces frames in the tag form of multi-buffer transfer: UCXX 0.52's, byte for byte.
+//! The header that announces frames in the tag form of multi-buffer transfer: UCXX 0.52's, byte for
+//! byte.
 //!
-//! 1209 bytes, packed, in the byte order of the machine, as UCXX writes it: whether another header follows (1 byte), how many frames
-//! this one announces (8), of each of 100 frames whether it is device memory (4), and its bytes (8). Entries that are not used are zero. A
-//! header announces 100 frames unless it is the last. All headers come before the first frame, and all of it under one tag. See
-//! docs/wire-formats.md.
+//! 1209 bytes, packed, in the byte order of the machine, as UCXX writes it: whether another header
+//! follows (1 byte), how many frames this one announces (8), of each of 100 frames whether it is
+//! device memory (4), and its bytes (8). Entries that are not used are zero. A header announces 100
+//! frames unless it is the last. All headers come before the first frame, and all of it under one
+//! tag. See docs/wire-formats.md.
 #![deny(unsafe_code)]
 
 /// Frames that one header announces.
@@ -91,7 +93,10 @@ impl<'a> Announcement<'a> {
         (0..self.count).map(move |index| {
             let device = std::array::from_fn(|byte| bytes[DEVICE + index * 4 + byte]);
             let length = std::array::from_fn(|byte| bytes[LENGTH + index * 8 + byte]);
-            Announced { length: u64::from_ne_bytes(length), device: i32::from_ne_bytes(device) != 0 }
+            Announced {
+                length: u64::from_ne_bytes(length),
+                device: i32::from_ne_bytes(device) != 0,
+            }
         })
     }
 
@@ -106,7 +111,9 @@ mod tests {
     use super::*;
 
     fn frames(count: usize) -> Vec<Announced> {
-        (0..count).map(|index| Announced { length: 7 * index as u64, device: index % 3 == 1 }).collect()
+        (0..count)
+            .map(|index| Announced { length: 7 * index as u64, device: index % 3 == 1 })
+            .collect()
     }
 
     #[test]
@@ -115,8 +122,10 @@ mod tests {
             let (wanted, mut bytes) = (frames(count), vec![0xee; 3]);
             encode(wanted.iter().copied(), &mut bytes);
             assert_eq!(bytes.len(), 3 + headers_for(count) * HEADER);
-            let headers: Vec<_> =
-                bytes[3..].chunks(HEADER).map(|header| Announcement::decode(header).unwrap()).collect();
+            let headers: Vec<_> = bytes[3..]
+                .chunks(HEADER)
+                .map(|header| Announcement::decode(header).unwrap())
+                .collect();
             let nexts = headers.iter().filter(|header| header.has_next()).count();
             assert_eq!(nexts, headers.len() - 1);
             assert!(!headers.last().unwrap().has_next());
@@ -128,7 +137,8 @@ mod tests {
     fn the_bytes_are_those_of_ucxx() {
         let mut bytes = Vec::new();
         encode(
-            [Announced { length: 0x0102, device: true }, Announced { length: 5, device: false }].into_iter(),
+            [Announced { length: 0x0102, device: true }, Announced { length: 5, device: false }]
+                .into_iter(),
             &mut bytes,
         );
         assert_eq!(bytes.len(), 1209);

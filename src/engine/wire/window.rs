@@ -1,5 +1,5 @@
-//! The messages by which windows reach members that share no memory with the origin: one header for all of them. docs/wire-formats.md has the
-//! layout.
+//! The messages by which windows reach members that share no memory with the origin: one header for
+//! all of them. docs/wire-formats.md has the layout.
 #![deny(unsafe_code)]
 
 use crate::engine::wire::element_type::{ElementType, Reduce};
@@ -86,17 +86,19 @@ pub struct WindowHeader {
     pub how: LockType,
     /// The sender's rank among all that were started together.
     pub from: u32,
-    /// Pieces that stand in front of the data, as their places and lengths; 0 where it is one, from `at` on.
+    /// Pieces that stand in front of the data, as their places and lengths; 0 where it is one, from
+    /// `at` on.
     pub pieces: u32,
-    /// In front of the pieces stands one more: the extent of the whole operation, of which this message
-    /// is a part. All of it has to be there.
+    /// In front of the pieces stands one more: the extent of the whole operation, of which this
+    /// message is a part. All of it has to be there.
     pub has_extent: bool,
     /// The same for all members, and different from other windows of any of them.
     pub window: u64,
     /// The sender's, for the answer; 0 where none is wanted.
     pub token: u64,
-    /// A place in the receiver's memory: bytes from the window's beginning on, or an address for dynamic ones. Of an answer, and of a call that
-    /// wants one, see `offset`. Of the others, how often.
+    /// A place in the receiver's memory: bytes from the window's beginning on, or an address for
+    /// dynamic ones. Of an answer, and of a call that wants one, see `offset`. Of the others, how
+    /// often.
     pub at: u64,
     /// Of the receiver's memory.
     pub bytes: u64,
@@ -104,8 +106,8 @@ pub struct WindowHeader {
     pub offset: u64,
     /// Of answers, and of the end.
     pub status: i32,
-    /// Of the end, the rank in the window that is to blame; of barriers, the round; of the answer about a lock, 1 if it is to be said that it was
-    /// taken.
+    /// Of the end, the rank in the window that is to blame; of barriers, the round; of the answer
+    /// about a lock, 1 if it is to be said that it was taken.
     pub number: u32,
 }
 
@@ -139,9 +141,16 @@ impl WindowHeader {
     pub fn encode(&self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[0..2].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[2..6].copy_from_slice(&[self.what as u8, self.op as u8, self.kind as u8, self.how as u8]);
+        bytes[2..6].copy_from_slice(&[
+            self.what as u8,
+            self.op as u8,
+            self.kind as u8,
+            self.how as u8,
+        ]);
         bytes[6] = self.has_extent.into();
-        for (at, word) in [(8, self.from), (12, self.pieces), (56, self.status as u32), (60, self.number)] {
+        for (at, word) in
+            [(8, self.from), (12, self.pieces), (56, self.status as u32), (60, self.number)]
+        {
             bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
         }
         let words = [self.window, self.token, self.at, self.bytes, self.offset];
@@ -153,20 +162,26 @@ impl WindowHeader {
 
     /// Of bytes that came from somewhere.
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
-        let bytes: &[u8; Self::LENGTH] = bytes.try_into().map_err(|_| "a window's message of another length")?;
+        let bytes: &[u8; Self::LENGTH] =
+            bytes.try_into().map_err(|_| "a window's message of another length")?;
         let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
         if half(0) as u16 != VERSION {
             return Err("a window's message of another version");
         }
-        let what = *What::ALL.get(usize::from(bytes[2])).ok_or("a window's message of an unknown kind")?;
+        let what =
+            *What::ALL.get(usize::from(bytes[2])).ok_or("a window's message of an unknown kind")?;
         let strange = "a window's message that contradicts itself";
         let op = Reduce::from_number(bytes[3].into()).map_err(|_| strange)?;
         let kind = ElementType::from_number(bytes[4].into()).map_err(|_| strange)?;
         let how = LockType::from_number(bytes[5].into()).map_err(|_| strange)?;
         let (pieces, status) = (half(12), half(56) as i32);
         let has_extent = bytes[6] == 1;
-        if bytes[6] > 1 || bytes[7] != 0 || status > 0 || ((pieces > 0 || has_extent) && !what.is_data()) {
+        if bytes[6] > 1
+            || bytes[7] != 0
+            || status > 0
+            || ((pieces > 0 || has_extent) && !what.is_data())
+        {
             return Err(strange);
         }
         Ok(WindowHeader {
@@ -214,7 +229,8 @@ pub struct Content<'a> {
 pub fn content_of<'a>(header: &WindowHeader, data: &'a [u8]) -> Option<Content<'a>> {
     let word = |bytes: &[u8]| u64::from_le_bytes(std::array::from_fn(|at| bytes[at]));
     let piece = |piece: &[u8]| (word(&piece[..8]), word(&piece[8..]));
-    let (extent, data) = data.split_at_checked(if header.has_extent { WindowHeader::PIECE } else { 0 })?;
+    let (extent, data) =
+        data.split_at_checked(if header.has_extent { WindowHeader::PIECE } else { 0 })?;
     let extent = header.has_extent.then(|| piece(extent));
     if header.pieces == 0 {
         return Some(Content { extent, pieces: vec![(header.at, header.bytes)], data });
@@ -258,7 +274,9 @@ mod tests {
             assert!(WindowHeader::decode(&bytes[..length]).is_err());
         }
         assert!(WindowHeader::decode(&[&bytes[..], &[0]].concat()).is_err());
-        for (position, value) in [(0, 2), (2, 15), (3, 14), (4, 22), (5, 0), (5, 3), (6, 2), (7, 1), (59, 0)] {
+        for (position, value) in
+            [(0, 2), (2, 15), (3, 14), (4, 22), (5, 0), (5, 3), (6, 2), (7, 1), (59, 0)]
+        {
             let mut damaged = bytes;
             damaged[position] = value;
             assert!(WindowHeader::decode(&damaged).is_err(), "byte {position}");
@@ -279,7 +297,10 @@ mod tests {
         let content = Content { extent: Some(extent), pieces: table.to_vec(), data: &[9; 3] };
         assert_eq!(content_of(&header(), &data), Some(content));
         let content = Content { extent: None, pieces: table.to_vec(), data: &[9; 3] };
-        assert_eq!(content_of(&WindowHeader { has_extent: false, ..header() }, &data[16..]), Some(content));
+        assert_eq!(
+            content_of(&WindowHeader { has_extent: false, ..header() }, &data[16..]),
+            Some(content)
+        );
         assert_eq!(content_of(&WindowHeader { bytes: 25, ..header() }, &data), None);
         assert_eq!(content_of(&WindowHeader { pieces: 3, ..header() }, &data[..51]), None);
         assert_eq!(content_of(&WindowHeader { pieces: u32::MAX, ..header() }, &data), None);

@@ -4,7 +4,10 @@ use std::{env, path::PathBuf};
 
 fn main() {
     println!("cargo:rerun-if-env-changed=UCXX_RS_PREFIX");
-    let prefix = PathBuf::from(env::var_os("UCXX_RS_PREFIX").expect("UCXX_RS_PREFIX names the installed package"));
+    let prefix = PathBuf::from(env::var_os("UCXX_RS_PREFIX").expect(
+        "UCXX_RS_PREFIX names the \
+        installed package",
+    ));
     let header = prefix.join("include/ucxx_rs.h");
     let lib = prefix.join("lib");
     println!("cargo:rerun-if-changed={}", header.display());

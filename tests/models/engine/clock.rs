@@ -1,4 +1,5 @@
-//! Stands in for the clock, which the model checker does not know: a deadline is never, or has passed.
+//! Stands in for the clock, which the model checker does not know: a deadline is never, or has
+//! passed.
 
 use std::time::Duration;
 

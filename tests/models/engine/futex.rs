@@ -1,5 +1,5 @@
-//! Stands in for the kernel's futex: what it promises is that looking at the word and falling asleep are one step for those who
-//! wake.
+//! Stands in for the kernel's futex: what it promises is that looking at the word and falling
+//! asleep are one step for those who wake.
 
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Condvar, Mutex};

@@ -1,7 +1,9 @@
 //! loom's atomics and locks, and a bounded queue made of them.
 
 pub(crate) use loom::hint::spin_loop;
-pub(crate) use loom::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use loom::sync::atomic::{
+    fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 pub(crate) use loom::sync::{Mutex, MutexGuard};
 pub(crate) use loom::thread::yield_now;
 pub(crate) use loom::thread::yield_now as doze;
@@ -17,13 +19,15 @@ pub(crate) fn linger(_pauses: u32) {
     yield_now();
 }
 
-/// loom does less for SeqCst accesses than the standard promises: the fence makes up for it, between two of them.
+/// loom does less for SeqCst accesses than the standard promises: the fence makes up for it,
+/// between two of them.
 pub(crate) fn in_one_order() {
     fence(Ordering::SeqCst);
 }
 
-/// Stands in for crossbeam's: a ring of places, each with the turn it is in, and two counters that are moved by
-/// compare-and-swap. Its operations order what they order there, and no more: a lock would hide what is missing elsewhere.
+/// Stands in for crossbeam's: a ring of places, each with the turn it is in, and two counters that
+/// are moved by compare-and-swap. Its operations order what they order there, and no more: a lock
+/// would hide what is missing elsewhere.
 pub(crate) struct ArrayQueue<T> {
     head: AtomicUsize,
     tail: AtomicUsize,
@@ -44,7 +48,11 @@ unsafe impl<T: Send> Sync for ArrayQueue<T> {}
 impl<T> ArrayQueue<T> {
     pub(crate) fn new(depth: usize) -> Self {
         let place = |at| Place { turn: AtomicUsize::new(2 * at), entry: UnsafeCell::new(None) };
-        ArrayQueue { head: AtomicUsize::new(0), tail: AtomicUsize::new(0), places: (0..depth).map(place).collect() }
+        ArrayQueue {
+            head: AtomicUsize::new(0),
+            tail: AtomicUsize::new(0),
+            places: (0..depth).map(place).collect(),
+        }
     }
 
     fn place(&self, position: usize) -> &Place<T> {
@@ -57,7 +65,12 @@ impl<T> ArrayQueue<T> {
             let place = self.place(tail);
             let turn = place.turn.load(Ordering::Acquire);
             if turn == 2 * tail {
-                match self.tail.compare_exchange(tail, tail + 1, Ordering::SeqCst, Ordering::Relaxed) {
+                match self.tail.compare_exchange(
+                    tail,
+                    tail + 1,
+                    Ordering::SeqCst,
+                    Ordering::Relaxed,
+                ) {
                     Ok(_) => {
                         // SAFETY: ours until the turn moves on.
                         place.entry.with_mut(|cell| unsafe { *cell = Some(entry) });
@@ -83,7 +96,12 @@ impl<T> ArrayQueue<T> {
             let place = self.place(head);
             let turn = place.turn.load(Ordering::Acquire);
             if turn == 2 * head + 1 {
-                match self.head.compare_exchange(head, head + 1, Ordering::SeqCst, Ordering::Relaxed) {
+                match self.head.compare_exchange(
+                    head,
+                    head + 1,
+                    Ordering::SeqCst,
+                    Ordering::Relaxed,
+                ) {
                     Ok(_) => {
                         // SAFETY: ours until the turn moves on.
                         let entry = place.entry.with_mut(|cell| unsafe { (*cell).take() });

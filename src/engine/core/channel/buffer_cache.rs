@@ -1,11 +1,13 @@
 //! Memory of received buffers, kept when these are destroyed, for the next ones.
 //!
-//! The C library gives its pages back to the system whenever enough of them are free at once, as after each message of many frames, and the next
-//! message pays for having them made anew: several times what moving its data takes (docs/multi-buffer.md has the figures). What is kept
-//! here is malloc's all the same, so that a caller can free what it has taken.
+//! The C library gives its pages back to the system whenever enough of them are free at once, as
+//! after each message of many frames, and the next message pays for having them made anew: several
+//! times what moving its data takes (docs/multi-buffer.md has the figures). What is kept here is
+//! malloc's all the same, so that a caller can free what it has taken.
 //!
-//! Lengths are rounded up to one of eight steps between powers of two, and there is a list for each. What nobody has needed for
-//! `REVIEW` messages goes back to the C library, so that a burst does not stay.
+//! Lengths are rounded up to one of eight steps between powers of two, and there is a list for
+//! each. What nobody has needed for `REVIEW` messages goes back to the C library, so that a burst
+//! does not stay.
 
 use crate::engine::base::lockdep::{Mutex, MutexGuard};
 use crate::engine::core::channel::receive_buffers::Frame;
@@ -54,7 +56,8 @@ impl FrameStore {
         self.0.lock()
     }
 
-    /// The same for what a message has left, unless another thread is there: of a forked child, perhaps one that the child does not have.
+    /// The same for what a message has left, unless another thread is there: of a forked child,
+    /// perhaps one that the child does not have.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Kept>> {
         self.0.try_lock()
     }
@@ -137,7 +140,8 @@ impl Drop for Kept {
     }
 }
 
-/// The class of buffers of this length, and how long they are made; None for those that are not kept.
+/// The class of buffers of this length, and how long they are made; None for those that are not
+/// kept.
 fn class_of(length: usize) -> Option<(usize, usize)> {
     if length > MOST {
         return None;
@@ -161,14 +165,21 @@ mod tests {
 
     #[test]
     fn every_length_fits_its_class_and_wastes_at_most_an_eighth() {
-        for length in (1..5000).chain((5..26).flat_map(|power| [(1 << power) - 1, 1 << power, (1 << power) + 1])) {
+        for length in (1..5000)
+            .chain((5..26).flat_map(|power| [(1 << power) - 1, 1 << power, (1 << power) + 1]))
+        {
             let (class, size) = class_of(length).unwrap();
             assert!(class < CLASSES && size >= length, "{length}: {size}");
-            assert!(size <= SHORTEST + SHORTEST / 8 || size - length <= length / 8, "{length}: {size}");
+            assert!(
+                size <= SHORTEST + SHORTEST / 8 || size - length <= length / 8,
+                "{length}: {size}"
+            );
         }
         assert_eq!(class_of(MOST), Some((CLASSES - 1, MOST)));
         assert_eq!(class_of(MOST + 1), None);
-        assert!((1..CLASSES).all(|class| class_of(size_of_class(class - 1) + 1) == Some((class, size_of_class(class)))));
+        assert!((1..CLASSES)
+            .all(|class| class_of(size_of_class(class - 1) + 1)
+                == Some((class, size_of_class(class)))));
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! The library's own messages to its peers: sent on an endpoint, taken in by UCP's active-message handlers.
+//! The library's own messages to its peers: sent on an endpoint, taken in by UCP's active-message
+//! handlers.
 //!
-//! A handler runs inside `ucp_worker_progress`: it reads, and leaves what follows to the end of the pass, as messages that are
-//! sent from there lose their order. Ids are registered ascending from 0 before the worker's address is known to anybody:
-//! UCX up to 1.16 leaves gaps uninitialised.
+//! A handler runs inside `ucp_worker_progress`: it reads, and leaves what follows to the end of the
+//! pass, as messages that are sent from there lose their order. Ids are registered ascending from 0
+//! before the worker's address is known to anybody: UCX up to 1.16 leaves gaps uninitialised.
 
 use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
@@ -19,8 +20,9 @@ use crate::sys;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Refusals that UCP may have beyond the send window: whoever waits for one may have to come before there is room in that. And other messages of the library's own that
-/// a peer can have made without end.
+/// Refusals that UCP may have beyond the send window: whoever waits for one may have to come before
+/// there is room in that. And other messages of the library's own that a peer can have made without
+/// end.
 pub(crate) const AT_ONCE: u32 = 64;
 
 impl Worker {
@@ -37,10 +39,14 @@ impl Worker {
             param.id = id;
             param.cb = Some(handler);
             param.arg = Arc::as_ptr(self).cast_mut().cast();
-            // SAFETY: a live worker that nobody else knows yet; it outlives UCP's, which is what calls the handler.
+            // SAFETY: a live worker that nobody else knows yet; it outlives UCP's, which is what
+            // calls the handler.
             let status = unsafe { sys::ucp_worker_set_am_recv_handler(self.ucp(), &param) };
             if status != sys::UCS_OK {
-                return Err(Error::new(Status(status.into()), "UCX would not take a handler for active messages"));
+                return Err(Error::new(
+                    Status(status.into()),
+                    "UCX would not take a handler for active messages",
+                ));
             }
         }
         Ok(())
@@ -54,11 +60,22 @@ impl Worker {
         let endpoints = self.endpoints.borrow();
         let is_end = |endpoint: &&Arc<Endpoint>| endpoint.ucp.get() == ucp;
         let is_heard = |endpoint: &&Arc<Endpoint>| endpoint.peering.heard_on.get() == Reply(ucp);
-        endpoints.iter().flatten().find(is_end).or_else(|| endpoints.iter().flatten().find(is_heard)).cloned()
+        endpoints
+            .iter()
+            .flatten()
+            .find(is_end)
+            .or_else(|| endpoints.iter().flatten().find(is_heard))
+            .cloned()
     }
 
-    /// Inside UCP's progress. `reply` is compared, and answered on here: it is not kept, as it may be gone later.
-    fn message_came(&self, header: std::result::Result<Header, Unreadable>, payload: &[u8], reply: sys::ucp_ep_h) {
+    /// Inside UCP's progress. `reply` is compared, and answered on here: it is not kept, as it may
+    /// be gone later.
+    fn message_came(
+        &self,
+        header: std::result::Result<Header, Unreadable>,
+        payload: &[u8],
+        reply: sys::ucp_ep_h,
+    ) {
         let header = match header {
             Ok(header) => header,
             Err(Unreadable::Garbage(why)) => return complain(why),
@@ -66,7 +83,9 @@ impl Worker {
                 if !refusal && !reply.is_null() {
                     self.refuse(reply, sender);
                 }
-                if let Some(endpoint) = self.endpoint_numbered(connection).or_else(|| self.endpoint_of(reply)) {
+                if let Some(endpoint) =
+                    self.endpoint_numbered(connection).or_else(|| self.endpoint_of(reply))
+                {
                     self.push_event(Event::Refused(endpoint, theirs));
                 } else {
                     log::write(log::WARN, c"worker", &other_version(theirs));
@@ -74,7 +93,8 @@ impl Worker {
                 return;
             }
         };
-        let endpoint = self.endpoint_numbered(header.connection).or_else(|| self.endpoint_of(reply));
+        let endpoint =
+            self.endpoint_numbered(header.connection).or_else(|| self.endpoint_of(reply));
         let hello = match header.kind {
             Kind::Hello | Kind::Welcome => match Hello::decode(&header, payload) {
                 Ok(hello) => Some(Box::new(hello)),
@@ -92,7 +112,9 @@ impl Worker {
                 }
                 self.push_event(Event::Hello(endpoint, hello, Reply(reply)));
             }
-            (Kind::Welcome, Some(endpoint), Some(hello)) => self.push_event(Event::Welcome(endpoint, hello)),
+            (Kind::Welcome, Some(endpoint), Some(hello)) => {
+                self.push_event(Event::Welcome(endpoint, hello))
+            }
             (Kind::Bye, endpoint, _) => {
                 if let Some(endpoint) = &endpoint {
                     endpoint.note_bye(&header);
@@ -103,7 +125,9 @@ impl Worker {
             (Kind::Ping, Some(endpoint), _) => self.push_event(Event::Ping(endpoint)),
             (Kind::Grant, Some(endpoint), _) => endpoint.note_credit(header.taken),
             (Kind::FastBox, Some(endpoint), _) => match payload.try_into() {
-                Ok(name) => self.push_event(Event::FastBox(endpoint, Some(SegmentName::decode(name)))),
+                Ok(name) => {
+                    self.push_event(Event::FastBox(endpoint, Some(SegmentName::decode(name))))
+                }
                 Err(_) => complain("an offer with a name of another length"),
             },
             // `heard` was all; and what is for an endpoint that has gone is out of date.
@@ -120,7 +144,9 @@ impl Worker {
                 let (length, data) = (data.len(), data.as_ptr().cast_mut().cast());
                 let arrived = Arrived { data, length, waits: false, holdable: false, from };
                 match header.kind {
-                    Kind::Answer => (self.receivers.answers.otherwise)(self, &header, user_header, &arrived),
+                    Kind::Answer => {
+                        (self.receivers.answers.otherwise)(self, &header, user_header, &arrived)
+                    }
                     _ => self.take_in(&header, question, user_header, &arrived),
                 }
             }
@@ -131,27 +157,32 @@ impl Worker {
         }
     }
 
-    /// Tells the sender of a message in another version which one is spoken here. In a handler: there is no endpoint of ours.
+    /// Tells the sender of a message in another version which one is spoken here. In a handler:
+    /// there is no endpoint of ours.
     fn refuse(&self, reply: sys::ucp_ep_h, connection: u32) {
         if self.refusals.get() >= AT_ONCE {
             return;
         }
         let header = Header { connection, ..Header::of(Kind::Refusal) };
         // SAFETY: the endpoint lives for the length of the handler.
-        let ended = self.start_part(None, Part::Refusal, |slot| unsafe { send(slot, reply, &header, &[]) });
+        let ended =
+            self.start_part(None, Part::Refusal, |slot| unsafe { send(slot, reply, &header, &[]) });
         self.refusals.set(self.refusals.get() + u32::from(ended.is_none()));
     }
 }
 
 impl Endpoint {
-    /// Sends a message of the library's own, `part` of something. Its status if it has left. Inside the gate, and not in a handler.
+    /// Sends a message of the library's own, `part` of something. Its status if it has left. Inside
+    /// the gate, and not in a handler.
     pub(crate) fn say(&self, kind: Kind, flags: u16, part: Part) -> Option<Status> {
         let ucp = self.ucp.get();
         if ucp.is_null() {
             return Some(Status::CLOSED);
         }
-        if matches!(kind, Kind::Welcome | Kind::Pong | Kind::Grant) && self.sayings.get() >= AT_ONCE {
-            // A peer that does not take them in. What a Grant tells is told when one of them has left: see `part_left`.
+        if matches!(kind, Kind::Welcome | Kind::Pong | Kind::Grant) && self.sayings.get() >= AT_ONCE
+        {
+            // A peer that does not take them in. What a Grant tells is told when one of them has
+            // left: see `part_left`.
             return Some(Status::NO_RESOURCE);
         }
         let payload: &[u8] = match kind {
@@ -170,23 +201,39 @@ impl Endpoint {
             sequence: if kind == Kind::Hello { self.peering.place.get() } else { 0 },
             ..Header::of(kind)
         };
-        // SAFETY: a live endpoint inside its worker's gate; the worker's address lives as long as the worker, an offer as long as the endpoint.
+        // SAFETY: a live endpoint inside its worker's gate; the worker's address lives as long as
+        // the worker, an offer as long as the endpoint.
         self.start_part(part, |slot| unsafe { send(slot, ucp, &header, payload) })
     }
 }
 
 /// # Safety
-/// A live endpoint of the slot's worker, whose gate the caller is in; the payload lives until the slot completes.
-unsafe fn send(slot: &Slot, ucp: sys::ucp_ep_h, header: &Header, payload: &[u8]) -> sys::ucs_status_ptr_t {
+/// A live endpoint of the slot's worker, whose gate the caller is in; the payload lives until the
+/// slot completes.
+unsafe fn send(
+    slot: &Slot,
+    ucp: sys::ucp_ep_h,
+    header: &Header,
+    payload: &[u8],
+) -> sys::ucs_status_ptr_t {
     let room = slot.room(HEADER);
     // SAFETY: room for as much.
     unsafe { room.cast::<[u8; HEADER]>().write(header.encode()) };
     let mut param = Param::new(slot);
     param.flags(sys::UCP_AM_SEND_FLAG_REPLY | sys::UCP_AM_SEND_FLAG_EAGER);
     param.memory_type(Some(sys::UCS_MEMORY_TYPE_HOST));
-    // SAFETY: as for this function; UCX may read the header until the slot completes, where it lies until then.
+    // SAFETY: as for this function; UCX may read the header until the slot completes, where it lies
+    // until then.
     unsafe {
-        sys::ucp_am_send_nbx(ucp, AM_ID, room.cast(), HEADER, payload.as_ptr().cast(), payload.len(), param.as_ptr())
+        sys::ucp_am_send_nbx(
+            ucp,
+            AM_ID,
+            room.cast(),
+            HEADER,
+            payload.as_ptr().cast(),
+            payload.len(),
+            param.as_ptr(),
+        )
     }
 }
 
@@ -202,7 +249,8 @@ pub(crate) type Handler = unsafe extern "C" fn(
 /// Short forms go their own ways, which end here in jumps.
 ///
 /// # Safety
-/// As of a handler of UCP's: the worker, whose gate we are in, and a message that is valid during the call.
+/// As of a handler of UCP's: the worker, whose gate we are in, and a message that is valid during
+/// the call.
 pub(crate) unsafe extern "C" fn on_message(
     arg: *mut c_void,
     header: *const c_void,
@@ -223,8 +271,12 @@ pub(crate) unsafe extern "C" fn on_message(
     // SAFETY: as for this function.
     unsafe {
         match first {
-            compact_header::MARK_OF_MESSAGE => on_short_message(arg, header, header_length, data, length, param),
-            compact_header::MARK_OF_QUESTION => on_short_question(arg, header, header_length, data, length, param),
+            compact_header::MARK_OF_MESSAGE => {
+                on_short_message(arg, header, header_length, data, length, param)
+            }
+            compact_header::MARK_OF_QUESTION => {
+                on_short_question(arg, header, header_length, data, length, param)
+            }
             compact_header::MARK_OF_ANSWER => {
                 let short_answer = (*arg.cast::<Worker>()).receivers.answers.short;
                 short_answer(arg, header, header_length, data, length, param)
@@ -234,8 +286,9 @@ pub(crate) unsafe extern "C" fn on_message(
     }
 }
 
-/// A handler of UCP's for what begins with the mark of a short form, in `on_message`: it takes what comes as nearly all does. `$take` says false
-/// where nothing has happened: then it is for `$otherwise`. Nothing in it can panic.
+/// A handler of UCP's for what begins with the mark of a short form, in `on_message`: it takes what
+/// comes as nearly all does. `$take` says false where nothing has happened: then it is for
+/// `$otherwise`. Nothing in it can panic.
 macro_rules! on_short {
     ($name:ident, $take:expr, $otherwise:ident) => {
         #[inline(never)]
@@ -251,7 +304,9 @@ macro_rules! on_short {
             let worker = unsafe { &*arg.cast::<$crate::engine::core::worker::worker::Worker>() };
             // SAFETY: data that is valid for the length of the handler.
             let message = unsafe { std::slice::from_raw_parts(data.cast(), length) };
-            if $crate::engine::wire::compact_header::Short::of(message).is_some_and(|short| $take(worker, short)) {
+            if $crate::engine::wire::compact_header::Short::of(message)
+                .is_some_and(|short| $take(worker, short))
+            {
                 return $crate::sys::UCS_OK;
             }
             // SAFETY: as for this function; there is no header.
@@ -262,9 +317,17 @@ macro_rules! on_short {
 pub(crate) use on_short;
 
 on_short!(on_short_message, Worker::take_message_in_quickly::<true>, on_short_message_otherwise);
-on_short!(on_short_message_otherwise, Worker::take_message_in_quickly::<false>, on_message_otherwise);
+on_short!(
+    on_short_message_otherwise,
+    Worker::take_message_in_quickly::<false>,
+    on_message_otherwise
+);
 on_short!(on_short_question, Worker::take_question_in_quickly::<true>, on_short_question_otherwise);
-on_short!(on_short_question_otherwise, Worker::take_question_in_quickly::<false>, on_message_otherwise);
+on_short!(
+    on_short_question_otherwise,
+    Worker::take_question_in_quickly::<false>,
+    on_message_otherwise
+);
 
 /// Any message of the library's.
 ///
@@ -290,9 +353,19 @@ pub(crate) unsafe extern "C" fn on_message_otherwise(
             return worker.packed_came(unsafe { bytes(data, length) }, arrived.from);
         }
         let decoded = Header::decode(header);
-        if let Ok(decoded @ Header { kind: Kind::Message | Kind::Multi | Kind::Ask | Kind::Answer, .. }) = &decoded {
+        if let Ok(
+            decoded @ Header {
+                kind: Kind::Message | Kind::Multi | Kind::Ask | Kind::Answer, ..
+            },
+        ) = &decoded
+        {
             return match decoded.kind {
-                Kind::Answer => (worker.receivers.answers.otherwise)(worker, decoded, &header[HEADER..], &arrived),
+                Kind::Answer => (worker.receivers.answers.otherwise)(
+                    worker,
+                    decoded,
+                    &header[HEADER..],
+                    &arrived,
+                ),
                 _ => worker.take_in(decoded, None, &header[HEADER..], &arrived),
             };
         }

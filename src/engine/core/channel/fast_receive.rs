@@ -1,8 +1,10 @@
-//! The quick way of messages and questions that come in: see `core::request::fast_path`. In UCP's handler, and taken over from there.
+//! The quick way of messages and questions that come in: see `core::request::fast_path`. In UCP's
+//! handler, and taken over from there.
 //!
-//! It has two lanes. The first one is for 8 bytes from the peer that was named last: it calls nothing, so nothing has to be kept across a call, which would
-//! take as long as much of what is done. It writes into the slot that it will take while it still looks at the message: a free slot's memory is of no
-//! interest. The other lane is for any short message.
+//! It has two lanes. The first one is for 8 bytes from the peer that was named last: it calls
+//! nothing, so nothing has to be kept across a call, which would take as long as much of what is
+//! done. It writes into the slot that it will take while it still looks at the message: a free
+//! slot's memory is of no interest. The other lane is for any short message.
 
 use crate::engine::core::channel::message::{Form, Sort};
 use crate::engine::core::channel::receive::put_down;
@@ -13,8 +15,9 @@ use crate::engine::wire::credit;
 use crate::engine::wire::header::{flag, Question};
 
 impl Worker {
-    /// As `take_in`, of a message in its short form that comes as nearly all do: on a connection that is known, in its order, and within its
-    /// credit. False: nothing has happened, go the next longer way.
+    /// As `take_in`, of a message in its short form that comes as nearly all do: on a connection
+    /// that is known, in its order, and within its credit. False: nothing has happened, go the next
+    /// longer way.
     #[inline(always)]
     pub(crate) fn take_message_in_quickly<const EIGHT: bool>(&self, short: Short<'_>) -> bool {
         let allowed = if EIGHT { flag::USER & !flag::HUB } else { flag::USER };
@@ -24,11 +27,17 @@ impl Worker {
     /// The same of a question.
     #[inline(always)]
     pub(crate) fn take_question_in_quickly<const EIGHT: bool>(&self, short: Short<'_>) -> bool {
-        short.asked().is_some_and(|(question, short)| self.take_in_quickly::<EIGHT>(short, Some(question)))
+        short
+            .asked()
+            .is_some_and(|(question, short)| self.take_in_quickly::<EIGHT>(short, Some(question)))
     }
 
     #[inline(always)]
-    fn take_in_quickly<const EIGHT: bool>(&self, short: Short<'_>, question: Option<Question>) -> bool {
+    fn take_in_quickly<const EIGHT: bool>(
+        &self,
+        short: Short<'_>,
+        question: Option<Question>,
+    ) -> bool {
         const { assert!(INLINE < credit::UNIT) };
         let (all, header_length) = (short.rest(), usize::from(short.second_byte()));
         // Either the header or the data.
@@ -74,7 +83,8 @@ impl Worker {
         let told = match question {
             None => {
                 inbound.flags = short.flags();
-                inbound.sort = if EIGHT || short.flags() & flag::HUB == 0 { Sort::Message } else { Sort::Hub };
+                inbound.sort =
+                    if EIGHT || short.flags() & flag::HUB == 0 { Sort::Message } else { Sort::Hub };
                 slot.number.set(0);
                 endpoint.credits.note_told_word(short.taken_word())
             }

@@ -1,7 +1,9 @@
-//! What the user has registered for the ids of messages: one table for each kind of handler, read for every message.
+//! What the user has registered for the ids of messages: one table for each kind of handler, read
+//! for every message.
 //!
-//! A table belongs to whoever is inside the worker's gate. A handler that runs while it is replaced or removed stays until it has
-//! returned; its argument is destroyed after that, outside the gate, as that is the user's code.
+//! A table belongs to whoever is inside the worker's gate. A handler that runs while it is replaced
+//! or removed stays until it has returned; its argument is destroyed after that, outside the gate,
+//! as that is the user's code.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::status::Result;
@@ -40,7 +42,8 @@ impl<F> Drop for Handler<F> {
 const PAGE: usize = 256;
 type Page<F> = [Option<Rc<Handler<F>>>; PAGE];
 
-/// The handlers of 65,536 ids. No user code runs while a reference to what is in it lives: each of its functions ends before, with what was replaced still there.
+/// The handlers of 65,536 ids. No user code runs while a reference to what is in it lives: each of
+/// its functions ends before, with what was replaced still there.
 pub(crate) struct Handlers<F> {
     pages: UnsafeCell<[Option<Box<Page<F>>>; PAGE]>,
 }
@@ -55,7 +58,8 @@ impl<F> Handlers<F> {
     /// To be looked at, and not kept.
     #[inline(always)]
     fn pages(&self) -> &[Option<Box<Page<F>>>; PAGE] {
-        // SAFETY: see the type: who is inside the gate is the only one to look, and changes nothing meanwhile.
+        // SAFETY: see the type: who is inside the gate is the only one to look, and changes nothing
+        // meanwhile.
         unsafe { &*self.pages.get() }
     }
 
@@ -68,7 +72,9 @@ impl<F> Handlers<F> {
     #[inline]
     pub(crate) fn has(&self, id: u16) -> bool {
         let [page, entry] = id.to_be_bytes();
-        self.pages()[usize::from(page)].as_ref().is_some_and(|page| page[usize::from(entry)].is_some())
+        self.pages()[usize::from(page)]
+            .as_ref()
+            .is_some_and(|page| page[usize::from(entry)].is_some())
     }
 
     /// The handler of the id from now on; with the one that it replaces.
@@ -87,14 +93,15 @@ impl<F> Handlers<F> {
     /// Removes all.
     pub(crate) fn clear(&self) -> Vec<Rc<Handler<F>>> {
         // SAFETY: see the type.
-        let pages: Vec<_> = unsafe { &mut *self.pages.get() }.iter_mut().filter_map(Option::take).collect();
+        let pages: Vec<_> =
+            unsafe { &mut *self.pages.get() }.iter_mut().filter_map(Option::take).collect();
         pages.into_iter().flat_map(|page| page.into_iter().flatten()).collect()
     }
 }
 
 impl Worker {
-    /// Has `function` called for active messages with this id from now on, or nobody. What was registered before is destroyed when it
-    /// is not running any more.
+    /// Has `function` called for active messages with this id from now on, or nobody. What was
+    /// registered before is destroyed when it is not running any more.
     pub fn set_am_handler(
         &self,
         id: u16,
@@ -140,7 +147,8 @@ impl Worker {
         }
     }
 
-    /// Out of line, with the look-up of the thread's storage that it takes: else that is done for each message.
+    /// Out of line, with the look-up of the thread's storage that it takes: else that is done for
+    /// each message.
     #[cold]
     #[inline(never)]
     fn end_handler<F>(&self, handler: Rc<Handler<F>>) {

@@ -1,7 +1,9 @@
-//! An active message as its handler gets it: read where it lies, kept, pulled into the user's memory, destroyed.
+//! An active message as its handler gets it: read where it lies, kept, pulled into the user's
+//! memory, destroyed.
 //!
-//! A message is a slot, as an operation is: the user lets go of it from any thread in the same way. From the handler's call until
-//! it is destroyed it belongs to the user, but for `data`, which the end of the worker takes away.
+//! A message is a slot, as an operation is: the user lets go of it from any thread in the same way.
+//! From the handler's call until it is destroyed it belongs to the user, but for `data`, which the
+//! end of the worker takes away.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::Endpoint;
@@ -134,7 +136,8 @@ impl Message {
         self.0.length.get()
     }
 
-    /// The data, where it is here; null if it waits at its sender, has been received, or went with its worker.
+    /// The data, where it is here; null if it waits at its sender, has been received, or went with
+    /// its worker.
     pub fn data(&self) -> *const c_void {
         let inbound = self.0.inbound.get();
         let here = matches!(inbound.form, Form::Copied | Form::Held) && self.length() > 0;
@@ -179,7 +182,8 @@ impl Message {
         let inbound = self.0.inbound.get();
         let room: u64 = parts.iter().map(|part| part.length as u64).sum();
         if room < self.length() {
-            let text = format!("length: the message has {} bytes, and the buffer {room}", self.length());
+            let text =
+                format!("length: the message has {} bytes, and the buffer {room}", self.length());
             return Err(Error::new(Status::MESSAGE_TRUNCATED, text));
         }
         if inbound.received || inbound.form == Form::Gone {
@@ -199,15 +203,18 @@ impl Message {
         for part in parts {
             memory_type::check(part.memory_type)?;
             if part.memory_type == memory_type::ROCM {
-                let text = "memory_type: the message came in with its data, which is not copied into ROCm memory";
+                let text = "memory_type: the message came in with its data, which is not copied \
+                    into ROCm memory";
                 return Err(Error::new(Status::UNSUPPORTED, text));
             }
         }
-        let (mut from, mut left) = (self.0.inbound.get().data.cast::<u8>().cast_const(), self.length() as usize);
+        let (mut from, mut left) =
+            (self.0.inbound.get().data.cast::<u8>().cast_const(), self.length() as usize);
         for part in parts {
             let length = part.length.min(left);
             if length > 0 {
-                // SAFETY: the message's data, of which so much is left, and the caller's buffer, which is writable.
+                // SAFETY: the message's data, of which so much is left, and the caller's buffer,
+                // which is writable.
                 unsafe {
                     if memory_type::is_device_at(&worker.context, part.memory_type, part.data) {
                         cuda_driver::put(part.data, from.cast(), length)?;
@@ -272,9 +279,14 @@ impl Message {
             return submitted;
         }
         let inside = worker.enter()?;
-        let endpoint = inside.endpoint_numbered(inbound.connection).filter(|endpoint| endpoint.takes_messages());
+        let endpoint = inside
+            .endpoint_numbered(inbound.connection)
+            .filter(|endpoint| endpoint.takes_messages());
         let Some(endpoint) = endpoint else {
-            return Err(Error::new(Status::CONNECTION_RESET, "message: its sender's connection has ended"));
+            return Err(Error::new(
+                Status::CONNECTION_RESET,
+                "message: its sender's connection has ended",
+            ));
         };
         self.set_form(Form::Gone);
         let slot = inside.take_slot();
@@ -291,7 +303,9 @@ impl Message {
         Ok(submitted)
     }
 
-    /// Its sender may send another one in its place, while it is still kept here. For messages of the library's whose number has another bound; nothing happens where the data waits at its sender.
+    /// Its sender may send another one in its place, while it is still kept here. For messages of
+    /// the library's whose number has another bound; nothing happens where the data waits at its
+    /// sender.
     pub(crate) fn give_credit_back(&self) {
         let inbound = self.0.inbound.get();
         if inbound.form == Form::Waiting {
@@ -322,12 +336,17 @@ impl Slot {
 }
 
 impl Slot {
-    /// Of a receive from a queue, which has no other use for the slot's own memory: its message's header.
+    /// Of a receive from a queue, which has no other use for the slot's own memory: its message's
+    /// header.
     pub(crate) fn keep_header(&self, header: &[u8]) {
         let room = self.room(header.len());
         // SAFETY: room for as much, which is nobody's but ours.
         unsafe { header.as_ptr().copy_to_nonoverlapping(room, header.len()) };
-        self.inbound.set(Inbound { header: room, user_header: header.len() as u16, ..Inbound::NOTHING });
+        self.inbound.set(Inbound {
+            header: room,
+            user_header: header.len() as u16,
+            ..Inbound::NOTHING
+        });
     }
 }
 
@@ -354,8 +373,11 @@ impl Worker {
     ) -> sys::ucs_status_ptr_t {
         let mut param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
         param.pull(Some(done));
-        // SAFETY: a live worker inside its gate, a descriptor of its own that is used once; the caller keeps the buffers.
-        unsafe { sys::ucp_am_recv_data_nbx(self.ucp(), data, queued.buffer, queued.count, param.as_ptr()) }
+        // SAFETY: a live worker inside its gate, a descriptor of its own that is used once; the
+        // caller keeps the buffers.
+        unsafe {
+            sys::ucp_am_recv_data_nbx(self.ucp(), data, queued.buffer, queued.count, param.as_ptr())
+        }
     }
 
     /// UCX's part of a message that nobody receives.
@@ -432,8 +454,8 @@ impl Worker {
 }
 
 impl Message {
-    /// Lets go of a message that came along with its data, on the thread of a SINGLE worker, from the peer that was named last. False: nothing has
-    /// happened, go the long way.
+    /// Lets go of a message that came along with its data, on the thread of a SINGLE worker, from
+    /// the peer that was named last. False: nothing has happened, go the long way.
     ///
     /// # Safety
     /// The caller has the message, and does not use it again when this is true.
@@ -446,7 +468,9 @@ impl Message {
             && slot.outside.load(Ordering::Relaxed) == 0;
         let endpoint = if simple { worker.named_last(inbound.connection) } else { None };
         // SAFETY: the cell belongs to the message's owner, who is here.
-        let Some(endpoint) = endpoint.filter(|_| !unsafe { &*slot.store.get() }.is_large()) else { return false };
+        let Some(endpoint) = endpoint.filter(|_| !unsafe { &*slot.store.get() }.is_large()) else {
+            return false;
+        };
         let charge = inbound.charge;
         worker.slot_of_message_gone(slot);
         worker.give_back_credit(endpoint, charge);
@@ -475,7 +499,8 @@ pub unsafe fn destroy(message: *const Message) {
         let endpoint = unsafe { Arc::from_raw(reply) };
         // SAFETY: as above.
         if endpoint.status().is_error() && unsafe { (*worker).thread.is_foreign() } {
-            // It has ended, and the worker may have let go of it: it goes after what this thread has put into the ring for it. Fails once nobody looks into that.
+            // It has ended, and the worker may have let go of it: it goes after what this thread
+            // has put into the ring for it. Fails once nobody looks into that.
             let worker = endpoint.worker.clone();
             let _ = worker.post(move |_inside| drop(endpoint));
         }
@@ -503,7 +528,8 @@ pub unsafe fn destroy(message: *const Message) {
     }
 }
 
-/// In `Slot::outside`: a question that is to be answered with CANCELED by whoever takes its slot back, and that still has its endpoint.
+/// In `Slot::outside`: a question that is to be answered with CANCELED by whoever takes its slot
+/// back, and that still has its endpoint.
 pub(crate) const LEFT: u8 = 2;
 
 /// `ucp_am_recv_data_nbx_callback_t`.

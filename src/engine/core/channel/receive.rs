@@ -1,6 +1,8 @@
-//! Active messages as they come in: taken over from UCX, put in their order, and handed to their handlers after the pass.
+//! Active messages as they come in: taken over from UCX, put in their order, and handed to their
+//! handlers after the pass.
 //!
-//! What a message says of itself is hostile until it was checked here: its connection, its place in the order, and what it costs.
+//! What a message says of itself is hostile until it was checked here: its connection, its place in
+//! the order, and what it costs.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::log;
@@ -59,7 +61,8 @@ pub(crate) struct Inbox {
     state: Cell<u8>,
     /// Messages on connections whose other end has not been met yet, oldest first.
     unaddressed: RefCell<Vec<*const Slot>>,
-    /// Peers that have closed behind messages that are still to be handed out, by a thread that another one has come upon in the midst of it.
+    /// Peers that have closed behind messages that are still to be handed out, by a thread that
+    /// another one has come upon in the midst of it.
     byes: RefCell<Vec<Event>>,
 }
 
@@ -86,7 +89,8 @@ impl Inbox {
         self.state.set(self.state.get() & !bit);
     }
 
-    /// What was sent before a close is not to be lost by it: is it for `deliver_messages` to go on with?
+    /// What was sent before a close is not to be lost by it: is it for `deliver_messages` to go on
+    /// with?
     pub(crate) fn is_behind(&self) -> bool {
         self.has(state::BUSY) || !self.due.is_empty()
     }
@@ -130,20 +134,25 @@ impl Worker {
         user_header: &[u8],
         arrived: &Arrived,
     ) -> sys::ucs_status_t {
-        // UCX answers the sender of data that waits; the others know nothing of what becomes of theirs.
+        // UCX answers the sender of data that waits; the others know nothing of what becomes of
+        // theirs.
         let dropped = |status| if arrived.waits { status } else { sys::UCS_OK };
         let refused = |why| {
             complain(why);
             dropped(sys::UCS_ERR_INVALID_PARAM)
         };
-        let Ok(charge) = u16::try_from(header.sender) else { return refused("an impossible price") };
+        let Ok(charge) = u16::try_from(header.sender) else {
+            return refused("an impossible price");
+        };
         let cost = if arrived.waits { credit::charge(0) } else { credit::charge(arrived.length) };
         if charge < cost || charge > credit::UNITS {
             return refused("an impossible price");
         }
         let (question, user_header) = match header.kind {
             header::Kind::Ask if arrived.waits => return refused("a question that waits"),
-            header::Kind::Ask if arrived.length > LONGEST_QUESTION => return refused("a question with too much data"),
+            header::Kind::Ask if arrived.length > LONGEST_QUESTION => {
+                return refused("a question with too much data")
+            }
             header::Kind::Ask if question.is_none() => match Question::decode(user_header) {
                 Ok((question, user_header)) => (Some(question), user_header),
                 Err(why) => return refused(why),
@@ -225,7 +234,8 @@ impl Worker {
         let slot = self.take_message_slot();
         let copied = if form == Form::Copied { arrived.length } else { 0 };
         let room = slot.room(behind_data(copied) + user_header.len());
-        // SAFETY: room for both, which is nobody's but ours; UCX's data is valid during its handler.
+        // SAFETY: room for both, which is nobody's but ours; UCX's data is valid during its
+        // handler.
         let behind = unsafe { put_down(room, arrived.data.cast(), copied, user_header) };
         slot.length.set(arrived.length as u64);
         slot.inbound.set(Inbound {
@@ -253,7 +263,8 @@ impl Worker {
         slot
     }
 
-    /// A message of this endpoint has the next place, and is handed over after the pass. Who may sleep meanwhile is still to be woken.
+    /// A message of this endpoint has the next place, and is handed over after the pass. Who may
+    /// sleep meanwhile is still to be woken.
     #[inline(always)]
     pub(crate) fn put_among_due(&self, endpoint: &Endpoint, slot: &Slot) {
         endpoint.order.advance();
@@ -266,7 +277,8 @@ impl Worker {
         self.hand_out_due::<false>()
     }
 
-    /// The same on the thread of a SINGLE worker, in a pass of its caller's. Not in line there: passes without messages would pay for the registers.
+    /// The same on the thread of a SINGLE worker, in a pass of its caller's. Not in line there:
+    /// passes without messages would pay for the registers.
     #[inline(never)]
     pub(crate) fn deliver_messages_alone(&self) -> u32 {
         self.hand_out_due::<true>()
@@ -320,7 +332,8 @@ impl Worker {
             let inbound = slot.inbound.get();
             match self.endpoint_of(inbound.from).filter(|endpoint| endpoint.takes_messages()) {
                 Some(endpoint) => {
-                    slot.inbound.set(Inbound { connection: endpoint.peering.number.get(), ..inbound });
+                    slot.inbound
+                        .set(Inbound { connection: endpoint.peering.number.get(), ..inbound });
                     endpoint.sort_in(slot, Amount::default());
                 }
                 None => {
@@ -346,11 +359,13 @@ impl Worker {
         }
     }
 
-    /// Tells a peer that may be waiting for it what is gone, where the next message to be handed out is not its own, which feeds it again.
+    /// Tells a peer that may be waiting for it what is gone, where the next message to be handed
+    /// out is not its own, which feeds it again.
     #[inline(always)]
     pub(crate) fn feed(&self, endpoint: &Endpoint) {
         let next = self.inbox.due.first();
-        let is_its_own = || next.is_some_and(|next| next.inbound().connection == endpoint.peering.number.get());
+        let is_its_own =
+            || next.is_some_and(|next| next.inbound().connection == endpoint.peering.number.get());
         if endpoint.credits.may_starve() && !is_its_own() {
             endpoint.grant();
         }
@@ -366,7 +381,8 @@ impl Worker {
         self.stats.bytes_received.add(slot.length.get());
         slot.hold.set(USER);
         let (function, arg, message) = (handler.function, handler.arg, Message::of(slot));
-        // SAFETY: a handler and its argument as they were registered; the message is the handler's from here on.
+        // SAFETY: a handler and its argument as they were registered; the message is the handler's
+        // from here on.
         self.outside_as::<ALONE>(|| unsafe { function.call_out((arg, message)) });
         self.drain_foreign();
         self.drop_handler(handler);
@@ -424,7 +440,8 @@ impl Endpoint {
         }
     }
 
-    /// A message of the library's own has left. What could not be told behind it is told after UCP's pass.
+    /// A message of the library's own has left. What could not be told behind it is told after
+    /// UCP's pass.
     pub(crate) fn part_left(&self) {
         if self.credits.has_news() || self.credits.may_starve() {
             if let Some(endpoint) = self.registered() {
@@ -453,7 +470,12 @@ fn behind_data(length: usize) -> usize {
 ///
 /// # Safety
 /// Both are readable, and there is room for them.
-pub(crate) unsafe fn put_down(room: *mut u8, data: *const u8, length: usize, user_header: &[u8]) -> *const u8 {
+pub(crate) unsafe fn put_down(
+    room: *mut u8,
+    data: *const u8,
+    length: usize,
+    user_header: &[u8],
+) -> *const u8 {
     // SAFETY: as for this function.
     unsafe {
         let behind = room.add(behind_data(length));

@@ -1,4 +1,5 @@
-//! Buffers that are made when it is known what comes: by the caller's allocator or the library's own, within the caller's limits.
+//! Buffers that are made when it is known what comes: by the caller's allocator or the library's
+//! own, within the caller's limits.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::status::{Error, Result, Status};
@@ -14,7 +15,8 @@ pub type Allocate = unsafe extern "C" fn(*mut c_void, usize, i32, i32, *mut *mut
 /// The other one.
 pub type Deallocate = unsafe extern "C" fn(*mut c_void, *mut c_void, usize, i32, i32);
 
-/// Who makes buffers, and how many and how large. The library's own memory where there are no functions.
+/// Who makes buffers, and how many and how large. The library's own memory where there are no
+/// functions.
 #[derive(Clone, Copy)]
 pub struct Allocator {
     /// Makes one.
@@ -56,7 +58,8 @@ pub struct Buffers {
 unsafe impl Send for Buffers {}
 
 impl Buffers {
-    /// Makes buffers for frames of these lengths. Outside the gate. `reaches_cuda`: UCX can receive into CUDA memory.
+    /// Makes buffers for frames of these lengths. Outside the gate. `reaches_cuda`: UCX can receive
+    /// into CUDA memory.
     pub(crate) fn allocate(
         allocator: Allocator,
         wanted: impl ExactSizeIterator<Item = (usize, i32)>,
@@ -64,7 +67,8 @@ impl Buffers {
         store: &Arc<FrameStore>,
     ) -> Result<Self> {
         let mut kept = store.lock();
-        let mut buffers = Buffers { allocator, frames: kept.take_list(), gpu: None, store: store.clone() };
+        let mut buffers =
+            Buffers { allocator, frames: kept.take_list(), gpu: None, store: store.clone() };
         // The caller's function runs outside every lock.
         let mut kept = allocator.allocate.is_none().then_some(kept);
         buffers.frames.reserve(wanted.len());
@@ -104,22 +108,26 @@ impl Buffers {
         check_made(frame)
     }
 
-    /// The library's own memory is the C library's and the CUDA driver's, so that a caller can free what it takes.
+    /// The library's own memory is the C library's and the CUDA driver's, so that a caller can free
+    /// what it takes.
     fn fill_own(&mut self, frame: &mut Frame, reaches_cuda: bool, kept: &mut Kept) -> Result<()> {
         if memory_type::is_cuda(frame.memory_type) && reaches_cuda {
             let gpu = match &self.gpu {
                 Some(gpu) => gpu,
                 None => self.gpu.insert(cuda_driver::gpu_of_thread()?),
             };
-            let failed =
-                |fault: cuda_driver::Fault| fault.into_error(format!("allocator: CUDA device {}", gpu.number()));
+            let failed = |fault: cuda_driver::Fault| {
+                fault.into_error(format!("allocator: CUDA device {}", gpu.number()))
+            };
             frame.data = gpu.allocate(frame.length).map_err(failed)?.cast();
             frame.device_id = gpu.number();
             return Ok(());
         }
         if memory_type::is_device(frame.memory_type) {
             let text = match frame.memory_type {
-                memory_type::CUDA => "there is none, and the UCX that is loaded cannot receive into CUDA memory here",
+                memory_type::CUDA => {
+                    "there is none, and the UCX that is loaded cannot receive into CUDA memory here"
+                }
                 _ => "there is none, and the library makes no memory of this type",
             };
             return Err(Error::new(Status::UNSUPPORTED, format!("allocator: {text}")));
@@ -164,14 +172,19 @@ impl Worker {
         wanted: impl ExactSizeIterator<Item = (usize, i32)>,
     ) -> Result<Buffers> {
         let mut made = None;
-        self.outside(|| made = Some(Buffers::allocate(allocator, wanted, self.context.has_cuda(), &self.frames)));
+        self.outside(|| {
+            made = Some(Buffers::allocate(allocator, wanted, self.context.has_cuda(), &self.frames))
+        });
         made.unwrap_or_else(|| Err(Error::new(Status::NO_MEMORY, "no buffers were made")))
     }
 }
 
 fn check_made(frame: &Frame) -> Result<()> {
     if frame.data.is_null() {
-        return Err(Error::new(Status::NO_MEMORY, format!("allocator: there is no memory for {} bytes", frame.length)));
+        return Err(Error::new(
+            Status::NO_MEMORY,
+            format!("allocator: there is no memory for {} bytes", frame.length),
+        ));
     }
     Ok(())
 }
@@ -179,7 +192,10 @@ fn check_made(frame: &Frame) -> Result<()> {
 #[cold]
 fn refused(frame: &Frame, status: Status) -> Error {
     let Frame { length, memory_type, .. } = frame;
-    let text = format!("allocator: `allocate` has returned {status} for {length} bytes of memory type {memory_type}");
+    let text = format!(
+        "allocator: `allocate` has returned {status} for {length} bytes of memory \
+        type {memory_type}"
+    );
     Error::new(status, text)
 }
 
@@ -188,7 +204,8 @@ impl Drop for Buffers {
         let frames = std::mem::take(&mut self.frames);
         let Allocator { allocate, deallocate, arg, .. } = self.allocator;
         let made = || frames.iter().filter(|frame| !frame.data.is_null());
-        let is_the_gpus = |frame: &&Frame| self.gpu.is_some() && memory_type::is_cuda(frame.memory_type);
+        let is_the_gpus =
+            |frame: &&Frame| self.gpu.is_some() && memory_type::is_cuda(frame.memory_type);
         if let (Some(_), Some(free)) = (allocate, deallocate) {
             // SAFETY: the caller's function, and what its other one made.
             made().for_each(|frame| unsafe {

@@ -14,7 +14,8 @@ pub(crate) struct Receiver {
     pub(crate) sort: Sort,
     /// Is there somebody for this id? Asked of data that waits at its sender. In UCP's handler.
     pub(crate) wants: fn(&Worker, u16) -> bool,
-    /// It is due, and its sender's connection is open. `alone`: as for `outside_as`. After UCP's pass.
+    /// It is due, and its sender's connection is open. `alone`: as for `outside_as`. After UCP's
+    /// pass.
     pub(crate) hand_over: fn(&Worker, &Slot, bool),
     /// Its user has left it without saying what it wants: see `message::LEFT`.
     pub(crate) left: fn(&Worker, &Slot),

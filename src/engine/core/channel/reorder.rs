@@ -1,4 +1,5 @@
-//! The order of the messages of one connection: each comes with its place, and what has overtaken others waits for them.
+//! The order of the messages of one connection: each comes with its place, and what has overtaken
+//! others waits for them.
 
 use crate::engine::base::clock;
 use crate::engine::core::channel::message::Inbound;
@@ -10,8 +11,8 @@ use crate::engine::wire::credit;
 use crate::engine::wire::header::Amount;
 use std::cell::{Cell, RefCell};
 
-/// A message that is missing in the order so long will not come: its sender has failed to send it. One that stands still in the midst of
-/// a long message takes longer than any network.
+/// A message that is missing in the order so long will not come: its sender has failed to send it.
+/// One that stands still in the midst of a long message takes longer than any network.
 const GAP_NS: u64 = 10_000_000_000;
 
 /// Messages of one connection as they come in. Belongs to whoever is inside the worker's gate.
@@ -100,7 +101,8 @@ impl Endpoint {
         self.worker.wake_sleeper();
     }
 
-    /// A message is missing in the order, which is given up if that lasts too long. While it does this is asked in each pass.
+    /// A message is missing in the order, which is given up if that lasts too long. While it does
+    /// this is asked in each pass.
     pub(crate) fn waits_for_message(&self, now: u64) -> bool {
         if !self.order.has_gap() {
             return false;
@@ -133,7 +135,8 @@ impl Order {
         let mut early = self.early.borrow_mut();
         let expected = self.expected.get();
         // SAFETY: slots of this worker's that nobody else has.
-        let next = early.iter().position(|slot| unsafe { &**slot }.inbound.get().sequence == expected)?;
+        let next =
+            early.iter().position(|slot| unsafe { &**slot }.inbound.get().sequence == expected)?;
         Some(early.swap_remove(next))
     }
 }

@@ -1,4 +1,5 @@
-//! The sending side of the channel: a message with its header, and where its data lies, on its way to UCP or into shared memory.
+//! The sending side of the channel: a message with its header, and where its data lies, on its way
+//! to UCP or into shared memory.
 
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::inline_buffer::{copy_short, put_header, INLINE};
@@ -13,12 +14,13 @@ use crate::engine::wire::credit;
 use crate::engine::wire::header::{self, Header, Question, AM_ID, HEADER};
 use crate::sys;
 
-/// Longer than this the data waits at the sender until the receiver pulls it, whatever UCX would choose: so that what may come in
-/// unasked has a bound, and long messages cost one credit.
+/// Longer than this the data waits at the sender until the receiver pulls it, whatever UCX would
+/// choose: so that what may come in unasked has a bound, and long messages cost one credit.
 pub(crate) const LONGEST_UNASKED: usize = 1 << 20;
 
-/// Up to here an answer that goes over a network comes along with its message, whatever UCX would choose: its buffer waits, and a
-/// round trip costs more than a copy. Measured over TCP, see docs/fetch.md.
+/// Up to here an answer that goes over a network comes along with its message, whatever UCX would
+/// choose: its buffer waits, and a round trip costs more than a copy. Measured over TCP, see
+/// docs/fetch.md.
 const LONGEST_AT_ONCE: usize = 1 << 17;
 
 /// A message on its way out, beside its data and its header, which lies in the slot.
@@ -33,7 +35,8 @@ pub(crate) struct Outgoing {
     pub(crate) charge: u16,
     /// For UCP.
     pub(crate) protocol: u32,
-    /// Of an answer: whose, but for what stands in `id`, and what it says. Of a multi-buffer message: bytes of a table behind the header.
+    /// Of an answer: whose, but for what stands in `id`, and what it says. Of a multi-buffer
+    /// message: bytes of a table behind the header.
     pub(crate) number: u32,
     pub(crate) status: i32,
 }
@@ -67,17 +70,27 @@ impl Outgoing {
         let hub = if params.flags & flag::HUB != 0 { header::flag::HUB } else { 0 };
         let flags = told(params.memory_type) | reply | hub;
         let protocol = protocol(length, params.flags);
-        let charge = credit::charge(if protocol == sys::UCP_AM_SEND_FLAG_RNDV { 0 } else { length });
+        let charge =
+            credit::charge(if protocol == sys::UCP_AM_SEND_FLAG_RNDV { 0 } else { length });
         Outgoing { id, user_header: header.len() as u16, flags, charge, protocol, ..Self::NOTHING }
     }
 
     pub(crate) fn question(id: u16, user_header: usize, flags: u16, length: usize) -> Self {
         let (kind, protocol) = (header::Kind::Ask, sys::UCP_AM_SEND_FLAG_EAGER);
         let charge = credit::charge(length);
-        Outgoing { kind, id, user_header: user_header as u16, flags, charge, protocol, ..Self::NOTHING }
+        Outgoing {
+            kind,
+            id,
+            user_header: user_header as u16,
+            flags,
+            charge,
+            protocol,
+            ..Self::NOTHING
+        }
     }
 
-    /// `waits`: the data is to be pulled. `remote`: it costs two more journeys over a network to do so.
+    /// `waits`: the data is to be pulled. `remote`: it costs two more journeys over a network to do
+    /// so.
     pub(crate) fn answer(
         number: u64,
         status: i32,
@@ -94,7 +107,16 @@ impl Outgoing {
         };
         let (kind, flags) = (header::Kind::Answer, told(params.memory_type));
         let (id, number) = header::split_number(number);
-        Outgoing { kind, id, user_header: user_header as u16, flags, protocol, number, status, ..Self::NOTHING }
+        Outgoing {
+            kind,
+            id,
+            user_header: user_header as u16,
+            flags,
+            protocol,
+            number,
+            status,
+            ..Self::NOTHING
+        }
     }
 
     /// The data is to wait at its sender.
@@ -125,7 +147,8 @@ fn protocol(length: usize, flags: u64) -> u32 {
     if flags & flag::RNDV != 0 || (length > LONGEST_UNASKED && flags & flag::EAGER == 0) {
         sys::UCP_AM_SEND_FLAG_RNDV
     } else if flags & flag::EAGER != 0 || length == 0 {
-        // UCX 1.16 and later choose by the length of header and data together, and would leave nothing at the sender.
+        // UCX 1.16 and later choose by the length of header and data together, and would leave
+        // nothing at the sender.
         sys::UCP_AM_SEND_FLAG_EAGER
     } else {
         0
@@ -142,7 +165,8 @@ impl Endpoint {
         let ordered = kind != header::Kind::Answer;
         let length = HEADER + usize::from(user_header);
         // `describe` has put the user's header there.
-        let room = slot.room(if kind == header::Kind::Multi { length + number as usize } else { length });
+        let room =
+            slot.room(if kind == header::Kind::Multi { length + number as usize } else { length });
         let mut param = Param::new(slot);
         // Until the peer has told its number for the connection it has to know it by UCP's.
         let flags = if connection == 0 { protocol | sys::UCP_AM_SEND_FLAG_REPLY } else { protocol };
@@ -151,8 +175,8 @@ impl Endpoint {
             && protocol != sys::UCP_AM_SEND_FLAG_RNDV
             && (queued.count == 0 || self.worker.context.is_in_reach(queued.memory_type));
         let posted = if packs {
-            // UCX takes much longer for a header beside the data.
-            // SAFETY: room for all of it, which is nobody's but ours; the caller's buffer is readable and in the processor's reach.
+            // UCX takes much longer for a header beside the data. SAFETY: room for all of it, which
+            // is nobody's but ours; the caller's buffer is readable and in the processor's reach.
             let start = unsafe {
                 if !std::ptr::eq(queued.buffer.cast(), room.add(length)) {
                     // Not where it belongs already.
@@ -165,7 +189,8 @@ impl Endpoint {
             param.memory_type(Some(sys::UCS_MEMORY_TYPE_HOST));
             // Whatever the environment says about when UCX is to wait for the receiver.
             param.flags(flags | sys::UCP_AM_SEND_FLAG_EAGER);
-            // SAFETY: a live endpoint inside its worker's gate; the worker keeps the slot, which has all of it.
+            // SAFETY: a live endpoint inside its worker's gate; the worker keeps the slot, which
+            // has all of it.
             unsafe { self.send_piece(ordered, piece, length, || param.as_ptr()) }
         } else {
             if ordered {
@@ -180,7 +205,9 @@ impl Endpoint {
             }
             let (ucp, buffer, count) = (self.ucp.get(), queued.buffer, queued.count);
             // SAFETY: as above, and the caller keeps the buffers.
-            unsafe { sys::ucp_am_send_nbx(ucp, AM_ID, room.cast(), length, buffer, count, param.as_ptr()) }
+            unsafe {
+                sys::ucp_am_send_nbx(ucp, AM_ID, room.cast(), length, buffer, count, param.as_ptr())
+            }
         };
         if ordered {
             self.sent_message(posted, queued.outgoing.charge);
@@ -193,7 +220,8 @@ impl Endpoint {
     pub(crate) fn header_of(&self, outgoing: &Outgoing) -> Header {
         let Outgoing { kind, id, user_header, flags, charge, number, status, .. } = *outgoing;
         let (ordered, connection) = (kind != header::Kind::Answer, self.peering.theirs.get());
-        // A question may go out in its short form, which does not say it; and a peer that cannot know yet whose it is looks at no credit.
+        // A question may go out in its short form, which does not say it; and a peer that cannot
+        // know yet whose it is looks at no credit.
         let is_told = kind != header::Kind::Ask && connection != 0;
         Header {
             kind,
@@ -207,14 +235,25 @@ impl Endpoint {
         }
     }
 
-    /// Sends a message whose headers and data are in one piece, at the beginning of its slot's memory. `ordered`: it has the next place in the order.
+    /// Sends a message whose headers and data are in one piece, at the beginning of its slot's
+    /// memory. `ordered`: it has the next place in the order.
     ///
     /// # Safety
-    /// A live endpoint inside its worker's gate; the slot keeps the piece until the operation has completed.
+    /// A live endpoint inside its worker's gate; the slot keeps the piece until the operation has
+    /// completed.
     #[inline(always)]
-    pub(crate) unsafe fn send_packed(&self, ordered: bool, slot: &Slot, length: usize) -> sys::ucs_status_ptr_t {
+    pub(crate) unsafe fn send_packed(
+        &self,
+        ordered: bool,
+        slot: &Slot,
+        length: usize,
+    ) -> sys::ucs_status_ptr_t {
         // SAFETY: as for this function.
-        unsafe { self.send_piece(ordered, slot.room(INLINE), length, || self.worker.templates.message(slot)) }
+        unsafe {
+            self.send_piece(ordered, slot.room(INLINE), length, || {
+                self.worker.templates.message(slot)
+            })
+        }
     }
 
     /// The same, wherever the piece is; UCP gets it with these parameters, if it does.
@@ -237,10 +276,21 @@ impl Endpoint {
             self.passes_fast_box();
         }
         // SAFETY: as for this function.
-        unsafe { sys::ucp_am_send_nbx(self.ucp.get(), AM_ID, std::ptr::null(), 0, piece.cast(), length, param()) }
+        unsafe {
+            sys::ucp_am_send_nbx(
+                self.ucp.get(),
+                AM_ID,
+                std::ptr::null(),
+                0,
+                piece.cast(),
+                length,
+                param(),
+            )
+        }
     }
 
-    /// A message that UCP has taken has its place in the order; of one that it has not the credit comes back.
+    /// A message that UCP has taken has its place in the order; of one that it has not the credit
+    /// comes back.
     #[inline(always)]
     pub(crate) fn sent_message(&self, posted: sys::ucs_status_ptr_t, charge: u16) {
         if posted.is_null() || sys::is_pending(posted) {
@@ -257,8 +307,8 @@ impl Endpoint {
     }
 }
 
-/// Puts the header of a piece in front of what is there, which begins 24 bytes from `room`: in its short form where there is one, which
-/// then begins later. Where it begins.
+/// Puts the header of a piece in front of what is there, which begins 24 bytes from `room`: in its
+/// short form where there is one, which then begins later. Where it begins.
 ///
 /// # Safety
 /// A question has its words there; and nobody else has the room.
@@ -298,7 +348,8 @@ impl Worker {
 /// Memory types are numbers below the bits that a header has for them.
 const _: () = assert!(
     memory_type::DUMMY < 0x80
-        && (memory_type::DUMMY as u16) << header::flag::MEMORY >> header::flag::MEMORY == memory_type::DUMMY as u16
+        && (memory_type::DUMMY as u16) << header::flag::MEMORY >> header::flag::MEMORY
+            == memory_type::DUMMY as u16
 );
 
 /// `Operation::post` of what goes as a message of the channel's.

@@ -1,13 +1,19 @@
-//! Which connections have a fast box (see `core::channel::shm_ring`), and what goes through it: messages, questions and answers that go out as one piece of a few words.
+//! Which connections have a fast box (see `core::channel::shm_ring`), and what goes through it:
+//! messages, questions and answers that go out as one piece of a few words.
 //!
-//! UCX takes some hundred instructions and an atomic operation to hand a short message over to a process of the same host; a box takes a dozen. A connection
-//! gets one when it has proved busy, where both sides may use shared memory, their workers do not sleep, and the kernel has what that needs (`asymmetric`):
-//! the side that has got so many messages makes a box for the next ones and offers it, and the other side offers one in return. Nothing depends on it: where there is none, or it is full, or its reader
-//! sleeps, UCX has the message as ever.
+//! UCX takes some hundred instructions and an atomic operation to hand a short message over to a
+//! process of the same host; a box takes a dozen. A connection gets one when it has proved busy,
+//! where both sides may use shared memory, their workers do not sleep, and the kernel has what that
+//! needs (`asymmetric`): the side that has got so many messages makes a box for the next ones and
+//! offers it, and the other side offers one in return. Nothing depends on it: where there is none,
+//! or it is full, or its reader sleeps, UCX has the message as ever.
 //!
-//! **Order.** A message has its place in the order of its connection (see `core::channel::reorder`), whichever way it goes; what has overtaken another one would wait there, which takes longer than
-//! it gains. So a message goes through the box only when those that went through UCX are known to have been handed to their handlers, by what the peer has told
-//! of its credits. Answers have no order. What a peer has put into a box is taken out before its Bye or its end is looked at, and stays in memory that is the reader's own.
+//! **Order.** A message has its place in the order of its connection (see
+//! `core::channel::reorder`), whichever way it goes; what has overtaken another one would wait
+//! there, which takes longer than it gains. So a message goes through the box only when those that
+//! went through UCX are known to have been handed to their handlers, by what the peer has told of
+//! its credits. Answers have no order. What a peer has put into a box is taken out before its Bye
+//! or its end is looked at, and stays in memory that is the reader's own.
 
 use crate::engine::base::log;
 use crate::engine::base::membarrier::{everywhere, take_part};
@@ -32,7 +38,8 @@ const MOST_BOXES: usize = 16;
 const _: () = assert!(cfg!(loom) || PLACES >= credit::MESSAGES as u32);
 /// Messages taken out of one in a pass, before the others have their turn.
 const AT_ONCE: u32 = 16;
-/// A worker that has been armed takes nothing by its boxes for so long: what it takes to go to sleep disturbs all processes that have boxes.
+/// A worker that has been armed takes nothing by its boxes for so long: what it takes to go to
+/// sleep disturbs all processes that have boxes.
 const AWAKE_AFTER_NS: u64 = 2_000_000;
 
 /// Turns them off with 0.
@@ -109,7 +116,12 @@ pub(crate) struct FastBoxes {
 impl Default for FastBoxes {
     fn default() -> Self {
         let endpoints = std::array::from_fn(|_| Cell::new(std::ptr::null()));
-        FastBoxes { count: Cell::new(0), endpoints, was_armed: Cell::new(false), armed_at: Cell::new(0) }
+        FastBoxes {
+            count: Cell::new(0),
+            endpoints,
+            was_armed: Cell::new(false),
+            armed_at: Cell::new(0),
+        }
     }
 }
 
@@ -121,7 +133,9 @@ impl FastBoxes {
     }
 
     fn readers(&self) -> impl Iterator<Item = &Reader> {
-        self.all().filter_map(|endpoint| endpoint.fast_box.inbound.get()).map(|inbound| &inbound.reader)
+        self.all()
+            .filter_map(|endpoint| endpoint.fast_box.inbound.get())
+            .map(|inbound| &inbound.reader)
     }
 
     /// There are fewer than there may be.
@@ -132,7 +146,9 @@ impl FastBoxes {
 
     fn remove(&self, endpoint: &Endpoint) {
         let known = &self.endpoints[..self.count.get()];
-        let Some(place) = known.iter().find(|known| std::ptr::eq(known.get(), endpoint)) else { return };
+        let Some(place) = known.iter().find(|known| std::ptr::eq(known.get(), endpoint)) else {
+            return;
+        };
         place.set(known[known.len() - 1].get());
         self.count.set(known.len() - 1);
     }
@@ -140,12 +156,19 @@ impl FastBoxes {
 
 /// Sending.
 impl Endpoint {
-    /// Puts a piece of so many bytes into the box, if it may go there. `ordered`: it has the next place in the order. True if it has left.
+    /// Puts a piece of so many bytes into the box, if it may go there. `ordered`: it has the next
+    /// place in the order. True if it has left.
     ///
     /// # Safety
-    /// Inside the gate; so many bytes are there to be read, which begin with a header that names the connection.
+    /// Inside the gate; so many bytes are there to be read, which begin with a header that names
+    /// the connection.
     #[inline(always)]
-    pub(crate) unsafe fn put_into_fast_box(&self, ordered: bool, piece: *const u8, length: usize) -> bool {
+    pub(crate) unsafe fn put_into_fast_box(
+        &self,
+        ordered: bool,
+        piece: *const u8,
+        length: usize,
+    ) -> bool {
         // SAFETY: taken away before it goes.
         let Some(outbound) = (unsafe { self.fast_box.open.get().as_ref() }) else { return false };
         if length > MOST || (ordered && !self.fast_box.is_clear.get() && !self.has_become_clear()) {
@@ -181,11 +204,13 @@ impl Endpoint {
     #[cold]
     #[inline(never)]
     fn wake_reader(&self) {
-        // The caller may be in the midst of an operation with free slots that it has not taken yet, two at most.
+        // The caller may be in the midst of an operation with free slots that it has not taken yet,
+        // two at most.
         let slab = &self.worker.slab;
         let first = slab.pop();
         let second = slab.pop();
-        // Where so many of the library's own messages are on their way to it that there is no room for one more, those wake it.
+        // Where so many of the library's own messages are on their way to it that there is no room
+        // for one more, those wake it.
         self.say(Kind::Pong, 0, Part::Nothing);
         second.iter().chain(&first).for_each(|slot| slab.push(slot));
     }
@@ -213,7 +238,8 @@ impl Endpoint {
         }
         self.fast_box.settled.set(true);
         let made = Segment::create(size_of::<Lines>(), 0).map(|memory| {
-            // SAFETY: memory of ours that is aligned to a page and all zero, which is what lines are at first; it goes after the reader, and has no other one.
+            // SAFETY: memory of ours that is aligned to a page and all zero, which is what lines
+            // are at first; it goes after the reader, and has no other one.
             let reader = unsafe { Reader::new(memory.control().cast()) };
             Inbound { reader, name: memory.name().encode(), _memory: memory }
         });
@@ -223,7 +249,9 @@ impl Endpoint {
                 self.worker.fast_boxes.add(self);
                 self.say(Kind::FastBox, 0, Part::Nothing);
             }
-            Err(error) => log::write(log::INFO, c"endpoint", &format!("no fast box: {}", error.message())),
+            Err(error) => {
+                log::write(log::INFO, c"endpoint", &format!("no fast box: {}", error.message()))
+            }
         }
     }
 
@@ -235,20 +263,27 @@ impl Endpoint {
         }
         match Segment::open(name) {
             Ok(memory) if memory.control_length() == size_of::<Lines>() => {
-                // SAFETY: mapped, aligned to a page, and of that length, which nobody can change; it goes after the writer. Another writer would be the peer's own doing.
+                // SAFETY: mapped, aligned to a page, and of that length, which nobody can change;
+                // it goes after the writer. Another writer would be the peer's own doing.
                 let writer = unsafe { Writer::new(memory.control().cast()) };
-                let outbound = self.fast_box.outbound.get_or_init(|| Box::new(Outbound { writer, _memory: memory }));
+                let outbound = self
+                    .fast_box
+                    .outbound
+                    .get_or_init(|| Box::new(Outbound { writer, _memory: memory }));
                 self.fast_box.is_clear.set(false);
                 self.fast_box.behind.set(self.credits.sequence.get() as u16);
                 self.fast_box.open.set(&raw const **outbound);
             }
             Ok(_) => log::write(log::WARN, c"endpoint", "a fast box of another size"),
-            Err(error) => log::write(log::INFO, c"endpoint", &format!("no fast box: {}", error.message())),
+            Err(error) => {
+                log::write(log::INFO, c"endpoint", &format!("no fast box: {}", error.message()))
+            }
         }
         self.offer_fast_box();
     }
 
-    /// Nothing goes into the peer's box or out of this side's any more. When nothing in flight names the endpoint.
+    /// Nothing goes into the peer's box or out of this side's any more. When nothing in flight
+    /// names the endpoint.
     pub(crate) fn shut_fast_box(&self) {
         self.fast_box.open.set(std::ptr::null());
         self.fast_box.settled.set(true);
@@ -268,13 +303,15 @@ impl Worker {
         came
     }
 
-    /// Now and then in a pass: writers are let in again by a worker that has not slept for some time, and a connection that has become busy is to have a box.
+    /// Now and then in a pass: writers are let in again by a worker that has not slept for some
+    /// time, and a connection that has become busy is to have a box.
     pub(crate) fn tend_fast_boxes(&self, now: u64) {
         let boxes = &self.fast_boxes;
         if boxes.was_armed.replace(false) {
             boxes.armed_at.set(now);
         } else if !self.armed.get() && now.wrapping_sub(boxes.armed_at.get()) >= AWAKE_AFTER_NS {
-            // Who has armed a worker that several threads use may be another one, which still sleeps.
+            // Who has armed a worker that several threads use may be another one, which still
+            // sleeps.
             boxes.readers().for_each(Reader::wake_up);
         }
         // SAFETY: as in `named_last`.
@@ -295,7 +332,8 @@ impl Worker {
         boxes.was_armed.set(true);
         let mut awake = false;
         boxes.readers().for_each(|reader| awake |= reader.fall_asleep());
-        // Where the kernel refuses what it had offered, another pass takes longer than any writer needs.
+        // Where the kernel refuses what it had offered, another pass takes longer than any writer
+        // needs.
         let refused = awake && !everywhere();
         refused || boxes.readers().any(Reader::has_message)
     }
@@ -310,7 +348,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes all of it, before an end that the peer has told or met. No more than fits in, as nobody knows what it goes on to do.
+    /// Takes all of it, before an end that the peer has told or met. No more than fits in, as
+    /// nobody knows what it goes on to do.
     pub(crate) fn empty_fast_box(&self) {
         for _ in 0..PLACES.div_ceil(AT_ONCE) {
             if self.look_into_fast_box() == 0 {
@@ -335,7 +374,10 @@ impl Endpoint {
                 None => break,
                 _ => {
                     if let Some(endpoint) = self.registered() {
-                        self.worker.push_event(Event::Broken(endpoint, "has put nonsense into its fast box"));
+                        self.worker.push_event(Event::Broken(
+                            endpoint,
+                            "has put nonsense into its fast box",
+                        ));
                     }
                     self.worker.fast_boxes.remove(self);
                     break;
@@ -348,9 +390,13 @@ impl Endpoint {
 
     #[inline(always)]
     fn piece_came(&self, words: &[u64; WORDS], length: usize) {
-        let (worker, piece) = (std::ptr::from_ref::<Worker>(&self.worker), words.as_ptr().cast_mut());
+        let (worker, piece) =
+            (std::ptr::from_ref::<Worker>(&self.worker), words.as_ptr().cast_mut());
         let param = sys::ucp_am_recv_param_t { recv_attr: 0, reply_ep: std::ptr::null_mut() };
-        // SAFETY: as UCX calls it: the worker, inside its gate, and a message that is valid during the call.
-        unsafe { on_message(worker.cast_mut().cast(), std::ptr::null(), 0, piece.cast(), length, &param) };
+        // SAFETY: as UCX calls it: the worker, inside its gate, and a message that is valid during
+        // the call.
+        unsafe {
+            on_message(worker.cast_mut().cast(), std::ptr::null(), 0, piece.cast(), length, &param)
+        };
     }
 }

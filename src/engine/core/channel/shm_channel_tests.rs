@@ -1,4 +1,5 @@
-//! Fast boxes between two workers of this process: what goes through them, and what a peer may put in that means no good.
+//! Fast boxes between two workers of this process: what goes through them, and what a peer may put
+//! in that means no good.
 
 use crate::engine::base::membarrier::take_part;
 use crate::engine::base::seed::Random;
@@ -66,7 +67,10 @@ impl Pair {
             }
         }
         pair.pass(1000);
-        assert!(pair.to_worker.fast_box.writer().is_some() && pair.to_attacker.fast_box.writer().is_some());
+        assert!(
+            pair.to_worker.fast_box.writer().is_some()
+                && pair.to_attacker.fast_box.writer().is_some()
+        );
         Some(pair)
     }
 
@@ -131,7 +135,8 @@ fn garbage_in_a_box_is_dropped_or_ends_the_connection() {
     for _ in 0..30 {
         let Some(pair) = Pair::new() else { return };
         for _ in 0..300 {
-            let mut piece: Vec<u8> = (0..LEAST + random.below(MOST - LEAST + 1)).map(|_| random.next() as u8).collect();
+            let mut piece: Vec<u8> =
+                (0..LEAST + random.below(MOST - LEAST + 1)).map(|_| random.next() as u8).collect();
             piece[0] = marks[random.below(marks.len())];
             if piece[0] == 1 {
                 piece[1] = random.below(15) as u8;

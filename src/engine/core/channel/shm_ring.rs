@@ -1,16 +1,21 @@
-//! A fast box: short messages from one worker to another one of the same host, through memory that both have mapped (as Open MPI's and MPICH's, from
-//! where the name is).
+//! A fast box: short messages from one worker to another one of the same host, through memory that
+//! both have mapped (as Open MPI's and MPICH's, from where the name is).
 //!
-//! A ring of places, each of two cache lines, with one writer and one reader. The writer puts a message's words down, and then its mark, by which the reader
-//! knows that it is there: the message's number in the order of the box and its length. The reader tells now and then how many it has taken. A box that is full,
-//! or whose reader sleeps, takes nothing: then the message goes another way, and nobody waits for anything here.
+//! A ring of places, each of two cache lines, with one writer and one reader. The writer puts a
+//! message's words down, and then its mark, by which the reader knows that it is there: the
+//! message's number in the order of the box and its length. The reader tells now and then how many
+//! it has taken. A box that is full, or whose reader sleeps, takes nothing: then the message goes
+//! another way, and nobody waits for anything here.
 //!
-//! **Sleep.** Who is about to sleep says so, has the kernel make a barrier for everybody (see `base::membarrier`), and looks into its boxes for the last time. A writer
-//! looks whether the reader sleeps after it has put its mark down: so either the reader sees the message, or the writer sees that it has to wake it. It costs
-//! the writer one load of a line that hardly ever changes.
+//! **Sleep.** Who is about to sleep says so, has the kernel make a barrier for everybody (see
+//! `base::membarrier`), and looks into its boxes for the last time. A writer looks whether the
+//! reader sleeps after it has put its mark down: so either the reader sees the message, or the
+//! writer sees that it has to wake it. It costs the writer one load of a line that hardly ever
+//! changes.
 //!
-//! What stands in a box was written by another process, which may change it at any time: each word is read once, and believed no more than what comes over a
-//! network. Of the other side's numbers none is used to find a place in memory.
+//! What stands in a box was written by another process, which may change it at any time: each word
+//! is read once, and believed no more than what comes over a network. Of the other side's numbers
+//! none is used to find a place in memory.
 
 use crate::engine::base::membarrier::store_then_load;
 use crate::engine::base::sync::{AtomicU32, AtomicU64, Ordering};
@@ -21,7 +26,8 @@ pub(crate) const WORDS: usize = 15;
 /// Bytes of the shortest and of the longest one.
 pub(crate) const LEAST: usize = 16;
 pub(crate) const MOST: usize = WORDS * 8;
-/// As many messages as a connection has credit for, so that one that needs credit finds room, where answers have not taken that. The model checker has few.
+/// As many messages as a connection has credit for, so that one that needs credit finds room, where
+/// answers have not taken that. The model checker has few.
 pub(crate) const PLACES: u32 = if cfg!(loom) { 2 } else { 256 };
 /// The reader tells what it has taken each time it has taken so many.
 const TOLD_EACH: u32 = if cfg!(loom) { 2 } else { PLACES / 4 };
@@ -51,7 +57,11 @@ pub(crate) struct Lines {
 
 impl Default for Lines {
     fn default() -> Self {
-        Lines { asleep: Alone::default(), taken: Alone::default(), places: std::array::from_fn(|_| Place::default()) }
+        Lines {
+            asleep: Alone::default(),
+            taken: Alone::default(),
+            places: std::array::from_fn(|_| Place::default()),
+        }
     }
 }
 
@@ -100,7 +110,9 @@ impl Writer {
     pub(crate) unsafe fn put(&self, from: *const u8, length: usize) -> Put {
         debug_assert!((LEAST..=MOST).contains(&length));
         let (lines, put) = (self.lines(), self.put.get());
-        if lines.asleep.0.load(Ordering::Relaxed) != 0 || (put == self.full_at.get() && !self.has_room()) {
+        if lines.asleep.0.load(Ordering::Relaxed) != 0
+            || (put == self.full_at.get() && !self.has_room())
+        {
             return Put::Refused;
         }
         let place = self.next();
@@ -133,7 +145,8 @@ impl Writer {
         full_at != self.put.get()
     }
 
-    /// A message is likely to be put in soon: the line that it goes into is fetched meanwhile, which the reader has in its own cache.
+    /// A message is likely to be put in soon: the line that it goes into is fetched meanwhile,
+    /// which the reader has in its own cache.
     #[inline(always)]
     pub(crate) fn prepare(&self) {
         let place = std::ptr::from_ref(self.next());
@@ -145,7 +158,9 @@ impl Writer {
         #[cfg(all(target_arch = "aarch64", not(loom)))]
         // SAFETY: as above.
         unsafe {
-            std::arch::asm!("prfm pstl1keep, [{}]", in(reg) place, options(nostack, preserves_flags));
+            std::arch::asm!(
+                "prfm pstl1keep, [{}]", in(reg) place, options(nostack, preserves_flags)
+            );
         }
         let _ = place;
     }
@@ -184,7 +199,8 @@ impl Reader {
     fn next(&self) -> Option<(&Place, usize)> {
         let place = &self.lines().places[(self.taken.get() % PLACES) as usize];
         let mark = place.mark.load(Ordering::Acquire);
-        ((mark >> 32) as u32 == self.taken.get().wrapping_add(1)).then_some((place, mark as u32 as usize))
+        ((mark >> 32) as u32 == self.taken.get().wrapping_add(1))
+            .then_some((place, mark as u32 as usize))
     }
 
     #[inline(always)]
@@ -210,12 +226,14 @@ impl Reader {
         Some(Ok(length))
     }
 
-    /// Nothing is to be put in from now on. False if that was so before; else it counts from the next barrier for everybody on.
+    /// Nothing is to be put in from now on. False if that was so before; else it counts from the
+    /// next barrier for everybody on.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.lines().asleep.0.swap(1, Ordering::SeqCst) == 0
     }
 
-    /// Messages may be put in again. Where that is so already the line is left alone, which the writer has in its cache.
+    /// Messages may be put in again. Where that is so already the line is left alone, which the
+    /// writer has in its cache.
     pub(crate) fn wake_up(&self) {
         let asleep = &self.lines().asleep.0;
         if asleep.load(Ordering::Relaxed) != 0 {
@@ -238,7 +256,8 @@ mod tests {
     fn ends() -> Ends {
         let lines = Box::<Lines>::default();
         // SAFETY: they go before the lines, and are the only ones.
-        let (writer, reader) = unsafe { (Writer::new(&raw const *lines), Reader::new(&raw const *lines)) };
+        let (writer, reader) =
+            unsafe { (Writer::new(&raw const *lines), Reader::new(&raw const *lines)) };
         Ends { lines, writer, reader }
     }
 
@@ -254,7 +273,11 @@ mod tests {
     fn take(reader: &Reader) -> Option<Result<Vec<u8>, Nonsense>> {
         let mut words = [0; WORDS];
         let taken = reader.take(&mut words)?;
-        Some(taken.map(|length| words.iter().flat_map(|word| word.to_ne_bytes()).take(length).collect()))
+        Some(
+            taken.map(|length| {
+                words.iter().flat_map(|word| word.to_ne_bytes()).take(length).collect()
+            }),
+        )
     }
 
     #[test]
@@ -278,7 +301,8 @@ mod tests {
         reader.wake_up();
         let mut number = 0;
         for _ in 0..3 {
-            (0..PLACES).for_each(|at| assert_eq!(put(&writer, &message(number + at, 24)), Put::Done));
+            (0..PLACES)
+                .for_each(|at| assert_eq!(put(&writer, &message(number + at, 24)), Put::Done));
             assert_eq!(put(&writer, &message(7, 24)), Put::Refused);
             for at in 0..PLACES {
                 assert_eq!(take(&reader), Some(Ok(message(number + at, 24))));
@@ -287,7 +311,8 @@ mod tests {
             number += PLACES;
             // What has not been told yet.
             let untold = number % TOLD_EACH;
-            (untold..PLACES).for_each(|_| assert_eq!(put(&writer, &message(number, 16)), Put::Done));
+            (untold..PLACES)
+                .for_each(|_| assert_eq!(put(&writer, &message(number, 16)), Put::Done));
             while take(&reader).is_some() {
                 number += 1;
             }
@@ -334,7 +359,8 @@ mod tests {
         for _ in 0..100_000 {
             let expected = reader.taken.get().wrapping_add(1);
             let number = [expected, expected, random.next() as u32][random.below(3)];
-            let length = [random.below(MOST + 9) as u64, random.next() & 0xffff_ffff][random.below(2)];
+            let length =
+                [random.below(MOST + 9) as u64, random.next() & 0xffff_ffff][random.below(2)];
             let place = &lines.places[(reader.taken.get() % PLACES) as usize];
             place.mark.store(u64::from(number) << 32 | length, Ordering::Relaxed);
             let taken = take(&reader);
@@ -366,7 +392,9 @@ mod tests {
         let sender = std::thread::spawn(move || {
             let writer = writer;
             for number in 0..MESSAGES {
-                while put(&writer.0, &message(number, LEAST + number as usize % (MOST - LEAST))) != Put::Done {
+                while put(&writer.0, &message(number, LEAST + number as usize % (MOST - LEAST)))
+                    != Put::Done
+                {
                     std::thread::yield_now();
                 }
             }

@@ -1,14 +1,18 @@
-//! What a send is promised when it is handed to the progress thread: its place in the send window, or in the queue, and its credit.
+//! What a send is promised when it is handed to the progress thread: its place in the send window,
+//! or in the queue, and its credit.
 //!
-//! What stands in the ring counts as much as what has been taken over: each endpoint has accounts (see `base::split_counter`) of what stands before a next send,
-//! to which the thread that submits adds, and which it gives back when the ring refuses it after all. When the
-//! send is taken over its promise is in the worker's `Hand`: what begins then uses it up, and what is left over at the end
-//! is given back.
+//! What stands in the ring counts as much as what has been taken over: each endpoint has accounts
+//! (see `base::split_counter`) of what stands before a next send, to which the thread that submits
+//! adds, and which it gives back when the ring refuses it after all. When the send is taken over
+//! its promise is in the worker's `Hand`: what begins then uses it up, and what is left over at the
+//! end is given back.
 //!
-//! The limits hold for what threads hand over, together with all that is under way already. What is sent inside the gate, by callbacks of the progress thread,
-//! or as active messages get their credit, is first come, first served: it may take a place that another thread has been promised a moment ago, and
-//! this one waits then. So it is among threads: who was promised a place in the queue, and is taken over before another one that was promised the window, has
-//! that place, and its own in the queue is given to a third before the other one comes to want it.
+//! The limits hold for what threads hand over, together with all that is under way already. What is
+//! sent inside the gate, by callbacks of the progress thread, or as active messages get their
+//! credit, is first come, first served: it may take a place that another thread has been promised a
+//! moment ago, and this one waits then. So it is among threads: who was promised a place in the
+//! queue, and is taken over before another one that was promised the window, has that place, and
+//! its own in the queue is given to a third before the other one comes to want it.
 
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::split_counter::{look_again, Added, Gone, Standing};
@@ -25,21 +29,25 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 /// Of `Asked::wanted`: nobody was refused.
 const NOTHING_WANTED: u16 = u16::MAX;
 
-/// What threads outside the gate have added to the accounts of an endpoint: each by who submits, none under a lock. The other half of them is in
-/// `Accounts` and `Credits`, which whoever is inside the gate writes.
+/// What threads outside the gate have added to the accounts of an endpoint: each by who submits,
+/// none under a lock. The other half of them is in `Accounts` and `Credits`, which whoever is
+/// inside the gate writes.
 #[repr(C)]
 pub(crate) struct Asked {
     _start: CacheLine,
-    /// Written before any other thread can know the endpoint. Here, as who submits needs nothing else of the endpoint that is written all the time.
+    /// Written before any other thread can know the endpoint. Here, as who submits needs nothing
+    /// else of the endpoint that is written all the time.
     pub(crate) limits: Cell<WindowLimits>,
     ops: Added,
     bytes: Added,
     queued_ops: Added,
     queued_bytes: Added,
     credit: Added,
-    /// The least that an active message costs that was refused for want of credit, until there is some. Any thread writes it.
+    /// The least that an active message costs that was refused for want of credit, until there is
+    /// some. Any thread writes it.
     wanted: AtomicU16,
-    /// The progress thread has been asked to look again whether there is room, and has not yet. Set by any thread, taken back by that one.
+    /// The progress thread has been asked to look again whether there is room, and has not yet. Set
+    /// by any thread, taken back by that one.
     looking: AtomicBool,
     _end: CacheLine,
 }
@@ -64,7 +72,8 @@ impl Asked {
 /// The half that is written inside the gate.
 #[derive(Default)]
 pub(crate) struct Accounts {
-    /// Sends that a next one finds before it: in UCP, waiting for that, or in the ring; and bytes in them.
+    /// Sends that a next one finds before it: in UCP, waiting for that, or in the ring; and bytes
+    /// in them.
     ops: Gone,
     bytes: Gone,
     /// Those that wait, for whatever, or are going to.
@@ -176,8 +185,8 @@ impl Endpoint {
         Standing { added: &self.asked.credit, gone: &self.credits.gone }
     }
 
-    /// Promises a send that is about to be put into the ring its place, or refuses it: when it would have to wait and may not, or there is no room
-    /// in the queue.
+    /// Promises a send that is about to be put into the ring its place, or refuses it: when it
+    /// would have to wait and may not, or there is no room in the queue.
     pub(crate) fn promise(&self, params: &OpParams, need: Need) -> Result<Promised<'_>> {
         let Need { ops, charge, bytes, unbounded } = need;
         let waits = !self.add_to_window(need);
@@ -206,12 +215,17 @@ impl Endpoint {
         let limits = self.asked.limits.get();
         let ops_fit = |before: u64| before < limits.ops.into();
         let bytes_fit = |before: u64| before < limits.bytes;
-        // Others may wait for theirs that have been taken over already: looked at after what was given back when they were.
-        let credit_fits = |before: u64| credits::fits(before, need.charge) && !self.credits.is_short_for(need.charge);
+        // Others may wait for theirs that have been taken over already: looked at after what was
+        // given back when they were.
+        let credit_fits = |before: u64| {
+            credits::fits(before, need.charge) && !self.credits.is_short_for(need.charge)
+        };
         // So that what is refused is hardly ever seen by others to stand here for a moment.
         let (ops, bytes) = (self.ops().look(), self.bytes().look());
         let credit = if need.charge == 0 { 0 } else { self.credit().look() };
-        if !self.bytes().fits(bytes, bytes_fit) || (need.charge != 0 && !self.credit().fits(credit, credit_fits)) {
+        if !self.bytes().fits(bytes, bytes_fit)
+            || (need.charge != 0 && !self.credit().fits(credit, credit_fits))
+        {
             return false;
         }
         if !self.ops().try_add(ops, need.ops.into(), ops_fit) {
@@ -222,7 +236,9 @@ impl Endpoint {
             self.room_was_given_back();
             return false;
         }
-        if need.charge != 0 && !self.credit().try_add(credit, credits::cost(need.charge), credit_fits) {
+        if need.charge != 0
+            && !self.credit().try_add(credit, credits::cost(need.charge), credit_fits)
+        {
             self.ops().give_back(need.ops.into());
             self.bytes().give_back(need.bytes);
             self.room_was_given_back();
@@ -231,14 +247,18 @@ impl Endpoint {
         true
     }
 
-    /// A place for one that will wait. `most`: so many may stand there, if that is more than the queue is for.
+    /// A place for one that will wait. `most`: so many may stand there, if that is more than the
+    /// queue is for.
     fn add_to_queue(&self, need: Need, most: u64) -> bool {
         let limits = self.asked.limits.get();
         let owed = self.queued_ops().get() < most;
         let ops_fit = |before: u64| owed || before < limits.queue_ops.into();
-        let bytes_fit = |before: u64| owed || before.saturating_add(need.bytes) <= limits.queue_bytes;
+        let bytes_fit =
+            |before: u64| owed || before.saturating_add(need.bytes) <= limits.queue_bytes;
         let (ops, bytes) = (self.queued_ops().look(), self.queued_bytes().look());
-        if !self.queued_bytes().fits(bytes, bytes_fit) || !self.queued_ops().try_add(ops, need.ops.into(), ops_fit) {
+        if !self.queued_bytes().fits(bytes, bytes_fit)
+            || !self.queued_ops().try_add(ops, need.ops.into(), ops_fit)
+        {
             return false;
         }
         if !self.queued_bytes().try_add(bytes, need.bytes, bytes_fit) {
@@ -246,7 +266,8 @@ impl Endpoint {
             self.room_was_given_back();
             return false;
         }
-        // It stands before what comes next all the same, and so does what it will cost: nothing is to have that credit before it.
+        // It stands before what comes next all the same, and so does what it will cost: nothing is
+        // to have that credit before it.
         self.ops().add(need.ops.into());
         self.bytes().add(need.bytes);
         if need.charge != 0 {
@@ -264,11 +285,13 @@ impl Endpoint {
         self.no_room(false, credit)
     }
 
-    /// Something stood for a moment before others that has not come. Who waits for room may have been passed over for that.
+    /// Something stood for a moment before others that has not come. Who waits for room may have
+    /// been passed over for that.
     #[cold]
     fn room_was_given_back(&self) {
         look_again();
-        // Once is enough for all that is given back before it does: who finds the submission queue full may try on and on.
+        // Once is enough for all that is given back before it does: who finds the submission queue
+        // full may try on and on.
         if !self.writable.is_armed() || self.asked.looking.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -295,7 +318,12 @@ impl Endpoint {
         let fits = credits::fits(self.credit().get(), charge);
         if fits && wanted != NOTHING_WANTED {
             // Unless somebody has just been refused for less.
-            let _ = self.asked.wanted.compare_exchange(wanted, NOTHING_WANTED, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = self.asked.wanted.compare_exchange(
+                wanted,
+                NOTHING_WANTED,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
         }
         fits
     }
@@ -306,7 +334,8 @@ impl Endpoint {
     }
 }
 
-/// What the send that is being taken over from the ring has been promised, and has not used yet. Belongs to whoever is inside the gate.
+/// What the send that is being taken over from the ring has been promised, and has not used yet.
+/// Belongs to whoever is inside the gate.
 pub(crate) struct Hand {
     /// Null while there is none.
     endpoint: Cell<*const Endpoint>,
@@ -354,8 +383,11 @@ impl Endpoint {
     #[inline]
     pub(crate) fn stands(&self, bytes: u64) {
         let (accounts, hand) = (&self.accounts, &self.worker.hand);
-        let (ops, bytes) =
-            if hand.is_for(self) { (use_one(&hand.ops), use_up(&hand.bytes, bytes)) } else { (1, bytes) };
+        let (ops, bytes) = if hand.is_for(self) {
+            (use_one(&hand.ops), use_up(&hand.bytes, bytes))
+        } else {
+            (1, bytes)
+        };
         accounts.ops.subtract(ops);
         accounts.bytes.subtract(bytes);
     }
@@ -370,8 +402,11 @@ impl Endpoint {
     /// It waits from now on.
     pub(crate) fn stands_in_queue(&self, bytes: u64) {
         let (accounts, hand) = (&self.accounts, &self.worker.hand);
-        let (ops, bytes) =
-            if hand.is_for(self) { (use_one(&hand.queued_ops), use_up(&hand.queued_bytes, bytes)) } else { (1, bytes) };
+        let (ops, bytes) = if hand.is_for(self) {
+            (use_one(&hand.queued_ops), use_up(&hand.queued_bytes, bytes))
+        } else {
+            (1, bytes)
+        };
         accounts.queued_ops.subtract(ops);
         accounts.queued_bytes.subtract(bytes);
     }
@@ -395,14 +430,18 @@ impl Endpoint {
 
 /// Inside the gate.
 impl Worker {
-    /// Takes what an entry of the ring has been promised into the hand, for `end_promise` when it has been dealt with. False: that was nothing.
+    /// Takes what an entry of the ring has been promised into the hand, for `end_promise` when it
+    /// has been dealt with. False: that was nothing.
     #[inline]
     pub(crate) fn begin_promise(&self, endpoint: *const Endpoint, promise: Promise) -> bool {
         if promise.is_nothing() {
             return false;
         }
         let hand = &self.hand;
-        debug_assert!(hand.endpoint.get().is_null(), "nothing that is taken over lets go of the gate");
+        debug_assert!(
+            hand.endpoint.get().is_null(),
+            "nothing that is taken over lets go of the gate"
+        );
         let Promise { ops, charge, waits, bytes } = promise;
         hand.endpoint.set(endpoint);
         hand.ops.set(ops);
@@ -430,7 +469,8 @@ impl Worker {
 }
 
 impl Endpoint {
-    /// What the send has not used, as it has gone already, or waits for its credit, or has not come to anything.
+    /// What the send has not used, as it has gone already, or waits for its credit, or has not come
+    /// to anything.
     #[inline]
     fn give_back_rest(&self, hand: &Hand) {
         let accounts = &self.accounts;

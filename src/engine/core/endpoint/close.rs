@@ -1,8 +1,9 @@
 //! Closing an endpoint: flush, then by force; bounded in time.
 //!
-//! UCP's own flush-and-close has been seen to leak memory and mappings for each connection, a flush followed by a forced close
-//! has not, and error handling is what makes force possible: endpoints without it are left to UCP's flush-and-close, and
-//! where that does not end in time they stay with UCP until the worker goes.
+//! UCP's own flush-and-close has been seen to leak memory and mappings for each connection, a flush
+//! followed by a forced close has not, and error handling is what makes force possible: endpoints
+//! without it are left to UCP's flush-and-close, and where that does not end in time they stay with
+//! UCP until the worker goes.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::{Result, Status};
@@ -25,15 +26,15 @@ use std::sync::Arc;
 pub(crate) const PATIENCE_NS: u64 = 3_000_000_000;
 /// The same with none under way: over TCP UCP's flush asks the peer, which may not be progressing.
 pub(crate) const FLUSH_PATIENCE_NS: u64 = 1_000_000_000;
-/// After force, UCP hands its requests back within a few passes, but for what stands in the full queue of a peer that does not look
-/// at it: that is ended without UCP.
+/// After force, UCP hands its requests back within a few passes, but for what stands in the full
+/// queue of a peer that does not look at it: that is ended without UCP.
 pub(crate) const ENDING_NS: u64 = 900_000_000;
 
-/// The same where the peer's process has ended. UCX has been seen to keep what waits for room in the queue of a dead process,
-/// which will never have any.
+/// The same where the peer's process has ended. UCX has been seen to keep what waits for room in
+/// the queue of a dead process, which will never have any.
 pub(crate) const DEAD_NS: u64 = 500_000_000;
-/// And so much longer UCX may go on reading the memory of a peer that lives into receives: it does so by itself, a piece in each pass,
-/// whatever has become of the endpoint.
+/// And so much longer UCX may go on reading the memory of a peer that lives into receives: it does
+/// so by itself, a piece in each pass, whatever has become of the endpoint.
 pub(crate) const READING_NS: u64 = 3_000_000_000;
 
 /// The caller has told how long a close may take: its request is cancelled then.
@@ -43,7 +44,8 @@ pub(crate) const NO_DEADLINE: u64 = u64::MAX;
 pub(crate) struct Closing {
     /// What the close, and `on_close`, will report.
     pub(crate) outcome: Cell<Status>,
-    /// UCX has lost the peer, which is looked at when the pass ends. It would keep what it still gets, for an endpoint that is freed by then.
+    /// UCX has lost the peer, which is looked at when the pass ends. It would keep what it still
+    /// gets, for an endpoint that is freed by then.
     pub(crate) given_up: Cell<bool>,
     /// The caller's request for it, if it is in flight.
     pub(crate) request: Cell<*const Slot>,
@@ -51,13 +53,16 @@ pub(crate) struct Closing {
     pub(crate) taken: Cell<bool>,
     /// UCP's flush before the close has ended, or there is none.
     pub(crate) flushed: Cell<bool>,
-    /// Its last handle was destroyed, and it took too long: nobody has asked for a time, so what is cut short did not run out of one.
+    /// Its last handle was destroyed, and it took too long: nobody has asked for a time, so what is
+    /// cut short did not run out of one.
     pub(crate) overdue: Cell<bool>,
     /// It begins when what waits in the queue has gone out.
     pub(crate) flush_due: Cell<bool>,
-    /// Sends were under way when it began, of which UCX may still have the last bytes when they end: there is another one then.
+    /// Sends were under way when it began, of which UCX may still have the last bytes when they
+    /// end: there is another one then.
     pub(crate) flush_again: Cell<bool>,
-    /// The peer has answered UCP once: from then on force is safe. UCX 1.13 asserts when it meets its own wire-up.
+    /// The peer has answered UCP once: from then on force is safe. UCX 1.13 asserts when it meets
+    /// its own wire-up.
     pub(crate) connected: Cell<bool>,
     /// Force, as soon as that is safe.
     pub(crate) forced: Cell<bool>,
@@ -72,7 +77,8 @@ pub(crate) struct Closing {
     pub(crate) transfers_seen: Cell<u32>,
     /// Its receives have been cancelled: those that are still under way have matched.
     pub(crate) only_matched: Cell<bool>,
-    /// Messages were still on their way into their buffers when it ended: the peer may have got the memory back that they come from.
+    /// Messages were still on their way into their buffers when it ended: the peer may have got the
+    /// memory back that they come from.
     pub(crate) torn: Cell<bool>,
     /// Something was ended that UCP has not given back.
     pub(crate) abandoned: Cell<bool>,
@@ -115,7 +121,8 @@ impl Default for Closing {
 }
 
 impl Endpoint {
-    /// Closes it: refuses what comes after, lets finish (or, with `force`, cuts short) what came before.
+    /// Closes it: refuses what comes after, lets finish (or, with `force`, cuts short) what came
+    /// before.
     pub fn close(&self, force: bool, params: &OpParams, out: Out) -> Result<Submitted> {
         params.check(&self.worker.context, "close", 0)?;
         wait::submit(params, out, |params, out| self.close_now(force, params, out))
@@ -128,15 +135,16 @@ impl Endpoint {
         }
         let endpoint = EndpointPointer(self);
         let timeout_ns = params.timeout_ns;
-        let later = self.worker.post_operation(Kind::EndpointClose, params, out, move |inside, slot| {
-            let endpoint = endpoint;
-            // SAFETY: the end of an endpoint comes after what was handed over before it.
-            let endpoint = unsafe { &*endpoint.0 };
-            if endpoint.closing.taken.replace(true) {
-                return inside.never_started(slot, Some(endpoint), Status::CLOSED);
-            }
-            endpoint.close_inside(inside, slot, force, timeout_ns);
-        })?;
+        let later =
+            self.worker.post_operation(Kind::EndpointClose, params, out, move |inside, slot| {
+                let endpoint = endpoint;
+                // SAFETY: the end of an endpoint comes after what was handed over before it.
+                let endpoint = unsafe { &*endpoint.0 };
+                if endpoint.closing.taken.replace(true) {
+                    return inside.never_started(slot, Some(endpoint), Status::CLOSED);
+                }
+                endpoint.close_inside(inside, slot, force, timeout_ns);
+            })?;
         if let Some(submitted) = later {
             // What comes after is refused; what came before goes by the phase.
             self.set_status(Status::CLOSED);
@@ -153,7 +161,13 @@ impl Endpoint {
         Ok(Submitted::Pending)
     }
 
-    pub(crate) fn close_inside(&self, inside: &Inside<'_>, slot: &Slot, force: bool, timeout_ns: u64) {
+    pub(crate) fn close_inside(
+        &self,
+        inside: &Inside<'_>,
+        slot: &Slot,
+        force: bool,
+        timeout_ns: u64,
+    ) {
         // Where its peer is gone, what is left of it goes by itself.
         self.set_status(Status::CLOSED);
         let params = &OpParams { timeout_ns, ..OpParams::default() };
@@ -239,7 +253,8 @@ impl Endpoint {
         (self.closing.connected.get() || self.closing.flushed.get()) && self.ucp_flushes.get() == 0
     }
 
-    /// The request of a close was cancelled, or its time has run out: no more patience. False where all was done, and the close is none the worse for it.
+    /// The request of a close was cancelled, or its time has run out: no more patience. False where
+    /// all was done, and the close is none the worse for it.
     pub(crate) fn hurry_close(&self, reason: Status) -> bool {
         // Who sleeps until the old deadline is to look again.
         self.watch();
@@ -249,7 +264,8 @@ impl Endpoint {
         self.closing.outcome.set(reason);
         if self.phase() == Phase::Flushing {
             if self.transfers() == 0 {
-                // Nothing of it is being read: it was the caller's time alone that an answer was waited for.
+                // Nothing of it is being read: it was the caller's time alone that an answer was
+                // waited for.
                 self.closing.parting.hurry(0);
             }
             self.force_when_safe();
@@ -257,15 +273,20 @@ impl Endpoint {
         true
     }
 
-    /// Tells UCP to let go, whatever is in flight: requests come back with an error in the passes that follow.
+    /// Tells UCP to let go, whatever is in flight: requests come back with an error in the passes
+    /// that follow.
     pub(crate) fn end_by_force(&self) {
         self.tell_protocols(OfEndpoint::BreaksOff);
         let lives = !self.is_remote() && !self.closing.process_ended.get();
         self.closing.torn.set(lives && self.watchers.get() > 0);
         self.set_phase(Phase::Ending);
         if self.sends.get() > 0 {
-            let unanswered = |slot: &Slot| slot.kind.get() == Kind::Atomic && std::ptr::eq(slot.endpoint.get(), self);
-            self.worker.for_each_picked(unanswered, |slot| self.worker.cancel_slot(slot, self.cut_short()));
+            let unanswered = |slot: &Slot| {
+                slot.kind.get() == Kind::Atomic && std::ptr::eq(slot.endpoint.get(), self)
+            };
+            self.worker.for_each_picked(unanswered, |slot| {
+                self.worker.cancel_slot(slot, self.cut_short())
+            });
         }
         let patience = if self.closing.process_ended.get() { DEAD_NS } else { ENDING_NS };
         self.closing.deadline.set(clock::deadline_after(patience));
@@ -299,7 +320,10 @@ impl Endpoint {
 
     /// Has UCP let go of an attempt to connect: another one may follow.
     pub(crate) fn abandon_in_ucp(&self) {
-        self.let_go_in_ucp(Part::Nothing, if self.peer_failure { sys::UCP_EP_CLOSE_FLAG_FORCE } else { 0 });
+        self.let_go_in_ucp(
+            Part::Nothing,
+            if self.peer_failure { sys::UCP_EP_CLOSE_FLAG_FORCE } else { 0 },
+        );
     }
 
     pub(crate) fn close_in_ucp(&self, flags: u32) {
@@ -323,7 +347,8 @@ impl Endpoint {
             if flags != 0 {
                 param.flags(flags);
             }
-            // SAFETY: a live endpoint inside its worker's gate, not used afterwards; as in start_flush.
+            // SAFETY: a live endpoint inside its worker's gate, not used afterwards; as in
+            // start_flush.
             unsafe { sys::ucp_ep_close_nbx(ucp, param.as_ptr()) }
         })
     }
@@ -331,12 +356,19 @@ impl Endpoint {
     /// UCP's flush, as a part of something. Its status if it ended inside the call.
     pub(crate) fn start_flush(&self, part: Part) -> Option<Status> {
         let ucp = self.ucp.get();
-        // SAFETY: a live endpoint inside its worker's gate; `start_part` keeps the slot until UCP calls back.
-        self.start_part(part, |slot| unsafe { sys::ucp_ep_flush_nbx(ucp, Param::new(slot).as_ptr()) })
+        // SAFETY: a live endpoint inside its worker's gate; `start_part` keeps the slot until UCP
+        // calls back.
+        self.start_part(part, |slot| unsafe {
+            sys::ucp_ep_flush_nbx(ucp, Param::new(slot).as_ptr())
+        })
     }
 
     /// Gives UCP a part of opening or closing. Its status if it ended inside the call.
-    pub(crate) fn start_part(&self, part: Part, call: impl FnOnce(&Slot) -> sys::ucs_status_ptr_t) -> Option<Status> {
+    pub(crate) fn start_part(
+        &self,
+        part: Part,
+        call: impl FnOnce(&Slot) -> sys::ucs_status_ptr_t,
+    ) -> Option<Status> {
         self.worker.start_part(Some(self), part, call)
     }
 
@@ -354,7 +386,9 @@ impl Endpoint {
 
     /// UCP has ended its part.
     pub(crate) fn part_ended(&self, part: Part, status: Status) {
-        self.note_answer(status == Status::OK && matches!(part, Part::FlushBeforeClose | Part::Answer));
+        self.note_answer(
+            status == Status::OK && matches!(part, Part::FlushBeforeClose | Part::Answer),
+        );
         if self.phase() == Phase::Closed {
             self.watch();
         }
@@ -371,22 +405,26 @@ impl Endpoint {
             }
             Part::Answer if status == Status::OK => self.answered(0),
             // With error handling UCP reports to the endpoint, and better.
-            Part::Hello(attempt) if self.is_connecting() && !self.peer_failure => self.unanswered(attempt, status),
+            Part::Hello(attempt) if self.is_connecting() && !self.peer_failure => {
+                self.unanswered(attempt, status)
+            }
             Part::Bye => self.bye_sent(status),
             Part::Ping => self.asked(),
             _ => {}
         }
     }
 
-    /// Ends the receives that were to end with this endpoint: of its stream, but for those that have been filled, and of tagged messages
-    /// that have not begun to come. What is left after that is being received.
+    /// Ends the receives that were to end with this endpoint: of its stream, but for those that
+    /// have been filled, and of tagged messages that have not begun to come. What is left after
+    /// that is being received.
     pub(crate) fn cancel_watchers(&self, reason: Status) {
         self.tell_protocols(OfEndpoint::EndsReceives(reason));
         self.closing.only_matched.set(true);
         if self.watchers.get() == 0 {
             return;
         }
-        let watches = |slot: &Slot| slot.kind.get().is_recv() && std::ptr::eq(slot.endpoint.get(), self);
+        let watches =
+            |slot: &Slot| slot.kind.get().is_recv() && std::ptr::eq(slot.endpoint.get(), self);
         self.worker.for_each_picked(watches, |slot| self.worker.cancel_slot(slot, reason));
     }
 
@@ -399,8 +437,9 @@ impl Endpoint {
         self.gone(Status::PEER_FAILED, "its process has ended");
     }
 
-    /// Ends for the caller what UCP has not given back of it: sends that stand in the full queue of a peer that does not look at it,
-    /// a receive that has matched a message of which the rest will never come.
+    /// Ends for the caller what UCP has not given back of it: sends that stand in the full queue of
+    /// a peer that does not look at it, a receive that has matched a message of which the rest will
+    /// never come.
     pub(crate) fn abandon_requests(&self) {
         let left = |slot: &Slot| {
             let kind = slot.kind.get();
@@ -413,7 +452,8 @@ impl Endpoint {
         self.worker.for_each_picked(left, |slot| match slot.kind.get() {
             Kind::EndpointFlush => self.worker.cancel_slot(slot, status),
             Kind::TagRecvPart => {
-                // One that was posted after the others were cancelled has not matched, and is ours to take back.
+                // One that was posted after the others were cancelled has not matched, and is ours
+                // to take back.
                 let part = slot.ticket();
                 self.worker.cancel_slot(slot, status);
                 if let Some(slot) = part.current() {
@@ -439,7 +479,10 @@ impl Endpoint {
             // A peer that was lost, or never found, is no failure of closing.
             let gone = matches!(
                 outcome,
-                Status::PEER_FAILED | Status::CONNECTION_RESET | Status::REJECTED | Status::UNREACHABLE
+                Status::PEER_FAILED
+                    | Status::CONNECTION_RESET
+                    | Status::REJECTED
+                    | Status::UNREACHABLE
             );
             let status = if gone { Status::OK } else { outcome };
             slot.reason.set(status.0);
@@ -447,10 +490,14 @@ impl Endpoint {
         }
     }
 
-    /// Destroys a handle of the caller's. With the last one the endpoint is closed if it is open, and its end waited for, and its callbacks.
-    /// From a callback it does not wait, and the end comes after the pass.
+    /// Destroys a handle of the caller's. With the last one the endpoint is closed if it is open,
+    /// and its end waited for, and its callbacks. From a callback it does not wait, and the end
+    /// comes after the pass.
     pub fn destroy(self: Arc<Self>) {
-        if !self.release() || self.worker.generation.is_past() || self.worker.closed.load(Ordering::Acquire) {
+        if !self.release()
+            || self.worker.generation.is_past()
+            || self.worker.closed.load(Ordering::Acquire)
+        {
             return;
         }
         if deferred::in_callback() {
@@ -471,11 +518,18 @@ impl Endpoint {
                 && self.closing.running.load(Ordering::Acquire) == 0
         };
         let mut before = None;
-        // Ends by itself: what gets no further is cut short, and what has been cut short ends. Callbacks take as long as they take.
-        while self.worker.drive(&ended, clock::deadline_after(2 * PATIENCE_NS)).is_ok_and(|ended| !ended) {
+        // Ends by itself: what gets no further is cut short, and what has been cut short ends.
+        // Callbacks take as long as they take.
+        while self
+            .worker
+            .drive(&ended, clock::deadline_after(2 * PATIENCE_NS))
+            .is_ok_and(|ended| !ended)
+        {
             let looked = self.worker.on_owner(|_inside| {
                 let transfers = Some(self.transfers());
-                if self.phase() == Phase::Flushing && std::mem::replace(&mut before, transfers) == transfers {
+                if self.phase() == Phase::Flushing
+                    && std::mem::replace(&mut before, transfers) == transfers
+                {
                     self.end_by_force();
                 }
                 Ok(())

@@ -1,7 +1,8 @@
 //! Connecting by host and port, and the answering side of it.
 //!
-//! A host may stand for several addresses: they are tried one after the other, each with a UCP endpoint of its own, until one
-//! has answered. What is submitted meanwhile waits in the endpoint's send queue, and goes out on the one that did.
+//! A host may stand for several addresses: they are tried one after the other, each with a UCP
+//! endpoint of its own, until one has answered. What is submitted meanwhile waits in the endpoint's
+//! send queue, and goes out on the one that did.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result, Status};
@@ -17,7 +18,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
-/// The part of an endpoint that was made by host and port. Cells belong to whoever is inside the worker's gate.
+/// The part of an endpoint that was made by host and port. Cells belong to whoever is inside the
+/// worker's gate.
 pub(crate) struct Connection {
     /// Addresses that were not tried yet.
     candidates: RefCell<VecDeque<SocketAddr>>,
@@ -59,7 +61,8 @@ impl Connection {
         self.ends.get().is_some_and(|(local, remote)| local.ip() == remote.ip())
     }
 
-    /// When this attempt has to give way to the next, so that each address gets its share of the time.
+    /// When this attempt has to give way to the next, so that each address gets its share of the
+    /// time.
     fn attempt_deadline(&self) -> u64 {
         if self.deadline == u64::MAX {
             return 0;
@@ -73,13 +76,22 @@ impl Connection {
 /// What an attempt that led to nothing is called.
 fn failure(ucx: Status) -> Status {
     match ucx {
-        Status::REJECTED | Status::TIMED_OUT | Status::NO_MEMORY | Status::INVALID_PARAM | Status::UNSUPPORTED => ucx,
+        Status::REJECTED
+        | Status::TIMED_OUT
+        | Status::NO_MEMORY
+        | Status::INVALID_PARAM
+        | Status::UNSUPPORTED => ucx,
         _ => Status::UNREACHABLE,
     }
 }
 
-/// The addresses of a host that this context can use. Refuses those of other interfaces where it keeps to this one.
-pub(crate) fn usable(worker: &Worker, mut addresses: Vec<SocketAddr>, argument: &str) -> Result<Vec<SocketAddr>> {
+/// The addresses of a host that this context can use. Refuses those of other interfaces where it
+/// keeps to this one.
+pub(crate) fn usable(
+    worker: &Worker,
+    mut addresses: Vec<SocketAddr>,
+    argument: &str,
+) -> Result<Vec<SocketAddr>> {
     check_network(worker, &addresses, argument)?;
     let before = addresses.len();
     addresses.retain(|address| worker.context.connects_over(address.is_ipv4()));
@@ -87,8 +99,9 @@ pub(crate) fn usable(worker: &Worker, mut addresses: Vec<SocketAddr>, argument: 
         return Err(Error::new(
             Status::UNSUPPORTED,
             format!(
-                "{argument}: has no address of the family that UCX's TCP is set to; for IPv6 set TCP_AF_PRIO=inet6 in the \
-                 context's config (or UCX_TCP_AF_PRIO), for IPv4 let it begin with inet, on both sides"
+                "{argument}: has no address of the family that UCX's TCP is set to; for IPv6 set \
+                 TCP_AF_PRIO=inet6 in the context's config (or UCX_TCP_AF_PRIO), for IPv4 let it \
+                 begin with inet, on both sides"
             ),
         ));
     }
@@ -96,7 +109,10 @@ pub(crate) fn usable(worker: &Worker, mut addresses: Vec<SocketAddr>, argument: 
 }
 
 fn check_network(worker: &Worker, addresses: &[SocketAddr], argument: &str) -> Result<()> {
-    match addresses.iter().find(|address| worker.context.local_network && !address.ip().is_loopback()) {
+    match addresses
+        .iter()
+        .find(|address| worker.context.local_network && !address.ip().is_loopback())
+    {
         None => Ok(()),
         Some(address) => Err(Error::invalid(format!(
             "{argument}: {} is not of the loopback interface, to which UCXX_NETWORK_LOCAL keeps",
@@ -106,9 +122,14 @@ fn check_network(worker: &Worker, addresses: &[SocketAddr], argument: &str) -> R
 }
 
 impl Endpoint {
-    /// Connects to a listener. Resolving a name may block; the connection is made in the background, and operations may be
-    /// submitted at once.
-    pub fn connect(worker: &Arc<Worker>, host: &str, port: u16, params: &EndpointParams) -> Result<Arc<Self>> {
+    /// Connects to a listener. Resolving a name may block; the connection is made in the
+    /// background, and operations may be submitted at once.
+    pub fn connect(
+        worker: &Arc<Worker>,
+        host: &str,
+        port: u16,
+        params: &EndpointParams,
+    ) -> Result<Arc<Self>> {
         worker.check_usable()?;
         params.check_notifier(worker)?;
         if port == 0 {
@@ -119,25 +140,34 @@ impl Endpoint {
             check_network(worker, &[source], "local_address")?;
             candidates.retain(|candidate| candidate.is_ipv4() == source.is_ipv4());
             if candidates.is_empty() {
-                let text = format!("local_address: {} is of another kind than what {host:?} stands for", source.ip());
+                let text = format!(
+                    "local_address: {} is of another kind than what {host:?} stands for",
+                    source.ip()
+                );
                 return Err(Error::new(Status::UNREACHABLE, text));
             }
         }
         worker.on_owner(|_inside| {
-            let endpoint = Self::build(worker, params, None, false, Some(Connection::new(candidates, params)));
+            let endpoint =
+                Self::build(worker, params, None, false, Some(Connection::new(candidates, params)));
             endpoint.set_status(Self::HELD);
-            // Unlike one made by address, it can be closed by force in the midst of its wire-up, and has to be: UCX 1.13
-            // asserts when its worker ends first.
+            // Unlike one made by address, it can be closed by force in the midst of its wire-up,
+            // and has to be: UCX 1.13 asserts when its worker ends first.
             endpoint.note_answer(true);
             endpoint.register();
-            endpoint.next_attempt().map(|()| endpoint.clone()).inspect_err(|_| endpoint.unregister())
+            endpoint
+                .next_attempt()
+                .map(|()| endpoint.clone())
+                .inspect_err(|_| endpoint.unregister())
         })
     }
 
     /// The endpoint to whoever asked for a connection.
     ///
-    /// What is sent on it waits until the peer has said Hello: with UCX 1.13 nothing gets through to a peer that is reached by shared memory before something has come from
-    /// there, and a rendezvous that is begun meanwhile ends the process (`packed_rkey_size`, in `ucp_wireup_replay_pending_requests`). Neither was seen with 1.21 and 1.22.
+    /// What is sent on it waits until the peer has said Hello: with UCX 1.13 nothing gets through
+    /// to a peer that is reached by shared memory before something has come from there, and a
+    /// rendezvous that is begun meanwhile ends the process (`packed_rkey_size`, in
+    /// `ucp_wireup_replay_pending_requests`). Neither was seen with 1.21 and 1.22.
     pub(crate) fn accept(
         worker: &Arc<Worker>,
         request: &ConnRequest,
@@ -205,29 +235,37 @@ impl Endpoint {
         self.connection.as_ref().map_or(0, |connection| connection.attempt.get())
     }
 
-    /// Both ends, as text: "ip:port"; empty if it was not made by host and port, or is not connected yet.
+    /// Both ends, as text: "ip:port"; empty if it was not made by host and port, or is not
+    /// connected yet.
     pub fn ends(&self) -> (String, String) {
         let ends = self.connection.as_ref().and_then(|connection| connection.ends.get());
-        ends.map_or_else(Default::default, |(local, remote)| (local.to_string(), remote.to_string()))
+        ends.map_or_else(Default::default, |(local, remote)| {
+            (local.to_string(), remote.to_string())
+        })
     }
 
     /// Tries addresses until UCP takes one; the last error if there is none left.
     ///
-    /// That it is connected is learnt from a Hello that has left, not from a flush: UCX 1.22 crashes where a flush meets a connection that
-    /// fails (`ucp_ep_flush_progress`). Nor is it left to the side that listens, which is told who asks: with UCX 1.13 over shared
-    /// memory nothing gets through from there before something has come from here.
+    /// That it is connected is learnt from a Hello that has left, not from a flush: UCX 1.22
+    /// crashes where a flush meets a connection that fails (`ucp_ep_flush_progress`). Nor is it
+    /// left to the side that listens, which is told who asks: with UCX 1.13 over shared memory
+    /// nothing gets through from there before something has come from here.
     fn next_attempt(&self) -> Result<()> {
         let Some(connection) = &self.connection else { return Ok(()) };
         let mut last = Error::new(Status::UNREACHABLE, "host: no address is left to try");
         loop {
-            let Some(peer) = connection.candidates.borrow_mut().pop_front() else { return Err(last) };
+            let Some(peer) = connection.candidates.borrow_mut().pop_front() else {
+                return Err(last);
+            };
             connection.peer.set(Some(peer));
             connection.attempt.set(connection.attempt.get() + 1);
             let to = Raw::new(&peer);
             let from = connection.source.as_ref().map(Raw::new);
             let mut params = self.ucp_params();
-            params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_SOCK_ADDR | sys::UCP_EP_PARAM_FIELD_FLAGS);
-            params.flags = sys::UCP_EP_PARAMS_FLAGS_CLIENT_SERVER | sys::UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID;
+            params.field_mask |=
+                u64::from(sys::UCP_EP_PARAM_FIELD_SOCK_ADDR | sys::UCP_EP_PARAM_FIELD_FLAGS);
+            params.flags =
+                sys::UCP_EP_PARAMS_FLAGS_CLIENT_SERVER | sys::UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID;
             params.sockaddr = to.as_ucs();
             if let Some(from) = &from {
                 params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR);
@@ -236,7 +274,10 @@ impl Endpoint {
             match self.create_in_ucp(&params) {
                 Ok(()) => break,
                 Err((status, reason)) => {
-                    let text = crate::engine::base::log::with_reason(format!("host: no connection to {peer}"), &reason);
+                    let text = crate::engine::base::log::with_reason(
+                        format!("host: no connection to {peer}"),
+                        &reason,
+                    );
                     last = Error::new(failure(status), text);
                 }
             }
@@ -253,7 +294,8 @@ impl Endpoint {
             return;
         }
         let status = match failure(ucx) {
-            // Of what the other side has answered, where something else listens: no argument was wrong.
+            // Of what the other side has answered, where something else listens: no argument was
+            // wrong.
             Status::INVALID_PARAM => Status::UNREACHABLE,
             status => status,
         };
@@ -266,10 +308,14 @@ impl Endpoint {
         }
     }
 
-    /// The peer has answered. After UCP's pass, as messages that are sent within it lose their order.
+    /// The peer has answered. After UCP's pass, as messages that are sent within it lose their
+    /// order.
     pub(crate) fn connected(&self, attempt: u32) {
         let Some(connection) = &self.connection else { return };
-        if !connection.pending.get() || connection.attempt.get() != attempt || self.phase() > Phase::Flushing {
+        if !connection.pending.get()
+            || connection.attempt.get() != attempt
+            || self.phase() > Phase::Flushing
+        {
             return;
         }
         connection.pending.set(false);
@@ -291,12 +337,18 @@ impl Endpoint {
     fn learn_ends(&self) {
         // SAFETY: all-zero is valid: the mask says which fields count.
         let mut attr: sys::ucp_ep_attr_t = unsafe { std::mem::zeroed() };
-        attr.field_mask = u64::from(sys::UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR | sys::UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR);
+        attr.field_mask = u64::from(
+            sys::UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR | sys::UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR,
+        );
         // SAFETY: a live endpoint inside its worker's gate, and a struct with its mask set.
         let status = unsafe { sys::ucp_ep_query(self.ucp.get(), &mut attr) };
-        let ends =
-            (socket_address::from_storage(&attr.local_sockaddr), socket_address::from_storage(&attr.remote_sockaddr));
-        if let (sys::UCS_OK, (Some(local), Some(remote)), Some(connection)) = (status, ends, &self.connection) {
+        let ends = (
+            socket_address::from_storage(&attr.local_sockaddr),
+            socket_address::from_storage(&attr.remote_sockaddr),
+        );
+        if let (sys::UCS_OK, (Some(local), Some(remote)), Some(connection)) =
+            (status, ends, &self.connection)
+        {
             let _ = connection.ends.set((local, remote));
         }
     }
@@ -306,7 +358,9 @@ impl ConnRequest {
     /// Makes the endpoint; once. A failure in UCX uses the request up.
     pub fn accept(&self, params: &EndpointParams) -> Result<Arc<Endpoint>> {
         if params.local_address.is_some() {
-            return Err(Error::invalid("local_address: is the listener's, where a connection is accepted"));
+            return Err(Error::invalid(
+                "local_address: is the listener's, where a connection is accepted",
+            ));
         }
         params.check_notifier(self.worker())?;
         self.answer(|inside: &Inside<'_>, worker, ucp| {
@@ -320,6 +374,10 @@ impl Worker {
     /// Those whose connections were accepted, as far as they are open. Inside the gate.
     pub(crate) fn accepted_peers(&self) -> Vec<SocketAddr> {
         let endpoints = self.endpoints.borrow();
-        endpoints.iter().flatten().filter_map(|endpoint| endpoint.connection.as_ref()?.peer.get()).collect()
+        endpoints
+            .iter()
+            .flatten()
+            .filter_map(|endpoint| endpoint.connection.as_ref()?.peer.get())
+            .collect()
     }
 }

@@ -1,9 +1,11 @@
 //! How far a sender of active messages may be ahead of its receiver: credits.
 //!
-//! Each message costs its receiver a place and some memory until its handler's message is destroyed. A sender keeps within what
-//! both sides know each connection to have, `MESSAGES` and `UNITS`; the receiver tells from time to time how much it has taken
-//! in since the beginning, in the headers of its own messages and in Grants. Both numbers wrap around, and what is told late does
-//! no harm. A receiver whose peer does not keep to that gives the connection up. Grants cost nothing.
+//! Each message costs its receiver a place and some memory until its handler's message is
+//! destroyed. A sender keeps within what both sides know each connection to have, `MESSAGES` and
+//! `UNITS`; the receiver tells from time to time how much it has taken in since the beginning, in
+//! the headers of its own messages and in Grants. Both numbers wrap around, and what is told late
+//! does no harm. A receiver whose peer does not keep to that gives the connection up. Grants cost
+//! nothing.
 
 use crate::engine::base::split_counter::Gone;
 use crate::engine::wire::credit::{LEAST, MESSAGES, TOLD_AFTER, UNITS};
@@ -23,7 +25,8 @@ pub(crate) const fn cost(charge: u16) -> u64 {
 /// Is there enough for this message when so much is out?
 #[inline(always)]
 pub(crate) fn fits(out: u64, charge: u16) -> bool {
-    out >> MESSAGES_AT < u64::from(MESSAGES) && out & ((1 << MESSAGES_AT) - 1) <= u64::from(UNITS - charge)
+    out >> MESSAGES_AT < u64::from(MESSAGES)
+        && out & ((1 << MESSAGES_AT) - 1) <= u64::from(UNITS - charge)
 }
 
 fn sum(amount: Amount) -> u64 {
@@ -33,7 +36,8 @@ fn sum(amount: Amount) -> u64 {
 /// Of one endpoint. Belongs to whoever is inside the worker's gate.
 #[derive(Default)]
 pub(crate) struct Credits {
-    /// What was sent is an account (see `base::split_counter`): this is what is got back less what was spent, but for what other threads were promised.
+    /// What was sent is an account (see `base::split_counter`): this is what is got back less what
+    /// was spent, but for what other threads were promised.
     pub(crate) gone: Gone,
     /// What they were promised that has been spent, or has come to nothing.
     promised: Cell<u64>,
@@ -47,12 +51,14 @@ pub(crate) struct Credits {
     told: Total,
     /// The place in the order of the next message that goes out.
     pub(crate) sequence: Cell<u32>,
-    /// What the cheapest message costs that would have to wait: `LEAST` where all would, 0 where none was refused. Read by any thread.
+    /// What the cheapest message costs that would have to wait: `LEAST` where all would, 0 where
+    /// none was refused. Read by any thread.
     short: AtomicU16,
 }
 
-/// An amount in one word, written and read as a whole: what is written in two halves and read as one a moment later, as it is where a handler
-/// lets go of its message and answers, has to wait for both to arrive in the cache.
+/// An amount in one word, written and read as a whole: what is written in two halves and read as
+/// one a moment later, as it is where a handler lets go of its message and answers, has to wait for
+/// both to arrive in the cache.
 #[derive(Default)]
 struct Total(Cell<u32>);
 
@@ -77,8 +83,8 @@ impl Total {
         Total(Cell::new(if sum as u16 == 0 { sum.wrapping_sub(1 << 16) } else { sum }))
     }
 
-    /// It is ahead of the other one by less than `1 << messages` messages and no more than `1 << units` units, as nearly always: one look at
-    /// both. False where that is not certain.
+    /// It is ahead of the other one by less than `1 << messages` messages and no more than `1 <<
+    /// units` units, as nearly always: one look at both. False where that is not certain.
     #[inline(always)]
     fn is_near(&self, other: &Total, messages: u32, units: u32) -> bool {
         let too_far = u32::from(u16::MAX << messages) | u32::from(u16::MAX << units) << 16;
@@ -89,7 +95,10 @@ impl Total {
 
 #[inline(always)]
 fn minus(amount: Amount, less: Amount) -> Amount {
-    Amount { messages: amount.messages.wrapping_sub(less.messages), units: amount.units.wrapping_sub(less.units) }
+    Amount {
+        messages: amount.messages.wrapping_sub(less.messages),
+        units: amount.units.wrapping_sub(less.units),
+    }
 }
 
 impl Credits {
@@ -127,9 +136,10 @@ impl Credits {
     fn note_spent(&self) {
         let out = self.out();
         // As nearly always, at one look at each half.
-        let plenty = const { UNITS > 1 << 13 && MESSAGES_AT > 13 && MESSAGES_AT < 45 && MESSAGES == 1 << 8 }
-            && out >> (MESSAGES_AT + 8) == 0
-            && (out >> 13) as u32 & ((1 << (MESSAGES_AT - 13)) - 1) == 0;
+        let plenty =
+            const { UNITS > 1 << 13 && MESSAGES_AT > 13 && MESSAGES_AT < 45 && MESSAGES == 1 << 8 }
+                && out >> (MESSAGES_AT + 8) == 0
+                && (out >> 13) as u32 & ((1 << (MESSAGES_AT - 13)) - 1) == 0;
         if !plenty && !fits(out, LEAST) {
             self.short.store(LEAST, Ordering::Relaxed);
         }
@@ -240,14 +250,17 @@ impl Credits {
         }
     }
 
-    /// The peer may be waiting for what it does not know to be gone: by what it was told, its next message may cost more than it has. So it could stop with fewer
-    /// messages kept here than it may send. To be asked when nothing more is to be handed out: else each message would be told of.
+    /// The peer may be waiting for what it does not know to be gone: by what it was told, its next
+    /// message may cost more than it has. So it could stop with fewer messages kept here than it
+    /// may send. To be asked when nothing more is to be handed out: else each message would be told
+    /// of.
     #[inline(always)]
     pub(crate) fn may_starve(&self) -> bool {
         const { assert!(1 << 8 <= MESSAGES && 1 << 11 <= UNITS / TOLD_AFTER) };
         !self.received.is_near(&self.told, 8, 11) && {
             let out = minus(self.received.get(), self.told.get());
-            (out.messages >= MESSAGES || out.units > UNITS / TOLD_AFTER) && self.taken.0.get() != self.told.0.get()
+            (out.messages >= MESSAGES || out.units > UNITS / TOLD_AFTER)
+                && self.taken.0.get() != self.told.0.get()
         }
     }
 
@@ -304,11 +317,18 @@ mod tests {
                         messages: start.wrapping_add(messages),
                         units: behind.units.wrapping_add(units),
                     });
-                    assert!(!more.is_near(&less, 6, 11) || near(Amount { messages, units }), "{messages}, {units}");
+                    assert!(
+                        !more.is_near(&less, 6, 11) || near(Amount { messages, units }),
+                        "{messages}, {units}"
+                    );
                     let usual = messages < 64 && units >= messages && units < 1 << 11;
-                    assert!(more.is_near(&less, 6, 11) || !usual || units == 0, "{messages}, {units}");
+                    assert!(
+                        more.is_near(&less, 6, 11) || !usual || units == 0,
+                        "{messages}, {units}"
+                    );
                     let one = more.with(9).get();
-                    let by_hand = (more.get().messages.wrapping_add(1), more.get().units.wrapping_add(9));
+                    let by_hand =
+                        (more.get().messages.wrapping_add(1), more.get().units.wrapping_add(9));
                     assert_eq!((one.messages, one.units), by_hand);
                 }
             }
@@ -325,7 +345,10 @@ mod tests {
         assert!(!sender.suffice(1) && sender.is_short());
         sender.unspend(2);
         assert!(sender.suffice(1));
-        assert!(!sender.note_told(Amount { messages: MESSAGES, units: MESSAGES }), "more than was sent");
+        assert!(
+            !sender.note_told(Amount { messages: MESSAGES, units: MESSAGES }),
+            "more than was sent"
+        );
         assert!(sender.note_told(Amount { messages: MESSAGES - 1, units: MESSAGES - 1 }));
         assert_eq!(sender.out(), 0);
     }
@@ -357,7 +380,10 @@ mod tests {
             // Each round a message comes in, and at most one goes.
             let mut kept = 0;
             for _ in 0..1000 {
-                assert!(sender.suffice(cost), "{kept} messages of {cost} are kept, and the sender has to wait");
+                assert!(
+                    sender.suffice(cost),
+                    "{kept} messages of {cost} are kept, and the sender has to wait"
+                );
                 sender.spend(cost);
                 assert!(receiver.receive(cost));
                 kept += 1;

@@ -118,7 +118,8 @@ pub(crate) enum Phase {
 
 /// A connection to one peer.
 ///
-/// `status` and `phase` are written inside the worker's gate and read by any thread; the cells belong to whoever is inside.
+/// `status` and `phase` are written inside the worker's gate and read by any thread; the cells
+/// belong to whoever is inside.
 #[repr(C)]
 pub struct Endpoint {
     // Read by every thread, and hardly ever written.
@@ -156,7 +157,8 @@ pub struct Endpoint {
     pub(crate) accounts: Accounts,
     pub(crate) operations_sent: Counter,
     pub(crate) bytes_sent: Counter,
-    /// What `operations_sent` was when a flush found everything done; `u64::MAX` before there was one.
+    /// What `operations_sent` was when a flush found everything done; `u64::MAX` before there was
+    /// one.
     pub(crate) flushed_at: Cell<u64>,
     /// Puts and gets among the sends.
     pub(crate) one_sided: Cell<u32>,
@@ -173,11 +175,13 @@ pub struct Endpoint {
     pub(crate) controls: Cell<u32>,
     /// Of these, messages of the library's own that nothing waits for: there is a bound for them.
     pub(crate) sayings: Cell<u32>,
-    /// And flushes of UCP's: UCX 1.21 and 1.22 crash when the endpoint is closed by force meanwhile (`ucp_ep_flush_progress`).
+    /// And flushes of UCP's: UCX 1.21 and 1.22 crash when the endpoint is closed by force meanwhile
+    /// (`ucp_ep_flush_progress`).
     pub(crate) ucp_flushes: Cell<u32>,
     /// Flushes under way.
     pub(crate) flushes: RefCell<Vec<*const Slot>>,
-    /// First error of an operation that kept neither request nor callback: its position, and the status.
+    /// First error of an operation that kept neither request nor callback: its position, and the
+    /// status.
     pub(crate) unreported: Cell<Option<(u64, Status)>>,
 
     pub(crate) on_open: Cell<Option<(Callback, *mut c_void)>>,
@@ -194,23 +198,34 @@ unsafe impl Send for Endpoint {}
 // SAFETY: as above.
 unsafe impl Sync for Endpoint {}
 
-/// For jobs: handed over by a caller who keeps the endpoint until it has asked for its end, which comes after the job.
+/// For jobs: handed over by a caller who keeps the endpoint until it has asked for its end, which
+/// comes after the job.
 #[derive(Clone, Copy)]
 pub(crate) struct EndpointPointer(pub(crate) *const Endpoint);
 // SAFETY: looked at by whoever is inside the worker's gate.
 unsafe impl Send for EndpointPointer {}
 
 impl Endpoint {
-    /// Connects to the worker that the address names. The connection is made in the background; operations may be
-    /// submitted at once.
-    pub fn new(worker: &Arc<Worker>, address: &Address, params: &EndpointParams) -> Result<Arc<Self>> {
+    /// Connects to the worker that the address names. The connection is made in the background;
+    /// operations may be submitted at once.
+    pub fn new(
+        worker: &Arc<Worker>,
+        address: &Address,
+        params: &EndpointParams,
+    ) -> Result<Arc<Self>> {
         params.check_notifier(worker)?;
         worker.on_owner(|_inside| Self::new_inside(worker, address, params))
     }
 
     /// The same inside the gate.
-    pub(crate) fn new_inside(worker: &Arc<Worker>, address: &Address, params: &EndpointParams) -> Result<Arc<Self>> {
-        if let Some(endpoint) = address.origin().and_then(|origin| Self::claim(worker, &origin, params)) {
+    pub(crate) fn new_inside(
+        worker: &Arc<Worker>,
+        address: &Address,
+        params: &EndpointParams,
+    ) -> Result<Arc<Self>> {
+        if let Some(endpoint) =
+            address.origin().and_then(|origin| Self::claim(worker, &origin, params))
+        {
             return Ok(endpoint);
         }
         let endpoint = Self::create_for(worker, address, params, None)?;
@@ -218,7 +233,8 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// The same. `back`: the place of the end that it is to have, as a peer has said Hello there; none for the user's own.
+    /// The same. `back`: the place of the end that it is to have, as a peer has said Hello there;
+    /// none for the user's own.
     pub(crate) fn create_for(
         worker: &Arc<Worker>,
         address: &Address,
@@ -265,7 +281,8 @@ impl Endpoint {
             ucp: Cell::new(std::ptr::null_mut()),
             status: AtomicI32::new(Status::OK.0),
             phase: AtomicU8::new(Phase::Open as u8),
-            // UCP has no failure detection within one worker, and would leave shared memory for TCP to get it.
+            // UCP has no failure detection within one worker, and would leave shared memory for TCP
+            // to get it.
             peer_failure: params.peer_failure && !to_self,
             to_self,
             origin: origin.map_or_else(OnceLock::new, OnceLock::from),
@@ -313,8 +330,9 @@ impl Endpoint {
     ) -> std::result::Result<(), (Status, Vec<(i32, String)>)> {
         let mut ucp = std::ptr::null_mut();
         let (status, logged) = crate::engine::base::log::capture(|| {
-            // SAFETY: a live worker inside its gate; addresses were checked or vouched for, and are read during the call; the
-            // callback's argument outlives UCP's endpoint, as the worker keeps it registered until then.
+            // SAFETY: a live worker inside its gate; addresses were checked or vouched for, and are
+            // read during the call; the callback's argument outlives UCP's endpoint, as the worker
+            // keeps it registered until then.
             unsafe { sys::ucp_ep_create(self.worker.ucp(), params, &mut ucp) }
         });
         crate::engine::base::log::hand_on(&logged);
@@ -341,12 +359,14 @@ impl Endpoint {
         }
     }
 
-    /// Has the end of the peer's process noticed, where it is one of this host and not this one. Without error handling only for ends that nobody here knows of, and so nobody can
-    /// destroy.
+    /// Has the end of the peer's process noticed, where it is one of this host and not this one.
+    /// Without error handling only for ends that nobody here knows of, and so nobody can destroy.
     fn watch_process(&self) -> Result<()> {
         let here = &self.worker.identity;
         let wanted = self.peer_failure || self.peering.unclaimed.get();
-        let Some(origin) = self.origin().filter(|_| wanted && !self.watched.get()) else { return Ok(()) };
+        let Some(origin) = self.origin().filter(|_| wanted && !self.watched.get()) else {
+            return Ok(());
+        };
         if !origin.identity.shares_host_with(here) || origin.identity.same_process(here) {
             return Ok(());
         }
@@ -441,7 +461,8 @@ impl Endpoint {
 
     /// Another reference to it.
     pub(crate) fn shared(&self) -> Arc<Endpoint> {
-        // SAFETY: endpoints are made in `build` only, inside an `Arc`, and somebody holds it who has called us.
+        // SAFETY: endpoints are made in `build` only, inside an `Arc`, and somebody holds it who
+        // has called us.
         unsafe {
             Arc::increment_strong_count(std::ptr::from_ref(self));
             Arc::from_raw(self)
@@ -488,7 +509,10 @@ impl Endpoint {
             Some(_) if self.to_self => "this worker itself".to_owned(),
             Some(origin) => {
                 let place = if self.same_host() { "this host" } else { "another host" };
-                format!("process {} on {place} (worker {})", origin.identity.pid, origin.identity.worker)
+                format!(
+                    "process {} on {place} (worker {})",
+                    origin.identity.pid, origin.identity.worker
+                )
             }
         }
     }
@@ -534,17 +558,23 @@ impl Endpoint {
     }
 }
 
-/// Pairs of releases that do not understand each other over TCP, and can take the process down in the attempt.
+/// Pairs of releases that do not understand each other over TCP, and can take the process down in
+/// the attempt.
 fn check_releases(worker: &Worker, origin: &Origin, peer_failure: bool) -> Result<()> {
     let (mine, theirs) = (runtime::ucx_release(), origin.release);
     let (older, newer) = if mine <= theirs { (mine, theirs) } else { (theirs, mine) };
     let old = older < Release::new(1, 14);
-    let bad = old && (newer >= Release::new(1, 22) || (newer >= Release::new(1, 21) && !peer_failure));
-    if !bad || (origin.identity.shares_host_with(&worker.identity) && worker.context.shares_memory) {
+    let bad =
+        old && (newer >= Release::new(1, 22) || (newer >= Release::new(1, 21) && !peer_failure));
+    if !bad || (origin.identity.shares_host_with(&worker.identity) && worker.context.shares_memory)
+    {
         return Ok(());
     }
     Err(Error::new(
         Status::UNSUPPORTED,
-        format!("address: UCX {mine} here and UCX {theirs} at the peer do not work together over TCP; use the same release on both"),
+        format!(
+            "address: UCX {mine} here and UCX {theirs} at the peer do not work together over \
+            TCP; use the same release on both"
+        ),
     ))
 }

@@ -1,4 +1,5 @@
-//! How an endpoint fails: what UCX, the watch on processes, a silence or a deadline report, and what that leads to.
+//! How an endpoint fails: what UCX, the watch on processes, a silence or a deadline report, and
+//! what that leads to.
 
 use crate::engine::base::log;
 use crate::engine::base::status::Status;
@@ -13,7 +14,8 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Whom UCP's end of a connection reports its failure to. Nobody while no endpoint has it: see `core::endpoint::parked_endpoints`.
+/// Whom UCP's end of a connection reports its failure to. Nobody while no endpoint has it: see
+/// `core::endpoint::parked_endpoints`.
 #[derive(Default)]
 pub(crate) struct Reports {
     endpoint: Cell<Option<NonNull<Endpoint>>>,
@@ -35,10 +37,16 @@ impl Reports {
     }
 }
 
-/// Runs inside `ucp_worker_progress`: only notes what happened. What follows waits for the end of the pass.
-pub(crate) unsafe extern "C" fn on_ucp_error(arg: *mut c_void, _ucp: sys::ucp_ep_h, status: sys::ucs_status_t) {
+/// Runs inside `ucp_worker_progress`: only notes what happened. What follows waits for the end of
+/// the pass.
+pub(crate) unsafe extern "C" fn on_ucp_error(
+    arg: *mut c_void,
+    _ucp: sys::ucp_ep_h,
+    status: sys::ucs_status_t,
+) {
     let _ = std::panic::catch_unwind(|| {
-        // SAFETY: kept by whoever has UCP's end, until UCP has let go of that, after which this cannot run.
+        // SAFETY: kept by whoever has UCP's end, until UCP has let go of that, after which this
+        // cannot run.
         let reports = unsafe { &*arg.cast::<Reports>() };
         let Some(endpoint) = reports.endpoint.get() else { return reports.failed.set(true) };
         // SAFETY: it stays registered while it has UCP's end.
@@ -64,8 +72,9 @@ impl Endpoint {
         self.gone(self.loss(), &ucx.to_string());
     }
 
-    /// What it means that UCX has lost the peer. One whose process lives has closed its end: UCX has told it to, and Bye has not come
-    /// through in time. What UCX calls it depends on the transport and on the moment. Found out once, as it takes a look at the process.
+    /// What it means that UCX has lost the peer. One whose process lives has closed its end: UCX
+    /// has told it to, and Bye has not come through in time. What UCX calls it depends on the
+    /// transport and on the moment. Found out once, as it takes a look at the process.
     pub(crate) fn loss(&self) -> Status {
         let known = self.closing.loss.get();
         if known.is_error() {
@@ -94,7 +103,8 @@ impl Endpoint {
         self.worker.push_event(Event::Failed(endpoint, status));
     }
 
-    /// What operations get from here on, and how the endpoint ends: the first failure counts, and one that is being closed stays CLOSED.
+    /// What operations get from here on, and how the endpoint ends: the first failure counts, and
+    /// one that is being closed stays CLOSED.
     fn note_failure(&self, status: Status) {
         if self.phase() == Phase::Open {
             self.set_status(status);
@@ -102,7 +112,8 @@ impl Endpoint {
         self.closing.note_outcome(status);
     }
 
-    /// The peer failed, or a deadline demands the end: no new operations, and UCP is told to let go.
+    /// The peer failed, or a deadline demands the end: no new operations, and UCP is told to let
+    /// go.
     pub(crate) fn fail(&self, status: Status) {
         if self.phase() >= Phase::Ending {
             return;

@@ -1,10 +1,11 @@
 //! Flush: an operation that completes after everything submitted before it.
 //!
-//! UCP's own flush does not wait for a rendezvous send that nobody has received yet, and when such a send
-//! has ended UCX may still have its last bytes. So a flush here waits for two things, one after the other:
-//! the sends that were in flight when it was submitted, with their callbacks, and UCP's flush. The second
-//! one begins after a pass (see `Event::SendsEnded`), as UCP may not be asked for it from inside its own
-//! callbacks. A flush also reports the first error of a send that kept neither request nor callback.
+//! UCP's own flush does not wait for a rendezvous send that nobody has received yet, and when such
+//! a send has ended UCX may still have its last bytes. So a flush here waits for two things, one
+//! after the other: the sends that were in flight when it was submitted, with their callbacks, and
+//! UCP's flush. The second one begins after a pass (see `Event::SendsEnded`), as UCP may not be
+//! asked for it from inside its own callbacks. A flush also reports the first error of a send that
+//! kept neither request nor callback.
 
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer, Phase};
@@ -30,16 +31,21 @@ impl Endpoint {
             }
             let endpoint = EndpointPointer(self);
             let timeout_ns = params.timeout_ns;
-            let later = self.worker.post_operation(Kind::EndpointFlush, params, out, move |inside, slot| {
-                let endpoint = endpoint;
-                // SAFETY: the end of an endpoint comes after what was handed over before it.
-                let endpoint = unsafe { &*endpoint.0 };
-                if endpoint.phase() != Phase::Open {
-                    return inside.never_started(slot, Some(endpoint), endpoint.status());
-                }
-                let params = OpParams { timeout_ns, ..OpParams::default() };
-                let _ = inside.begin_flush(Some(endpoint), Some(slot), &params, Out::NOWHERE);
-            })?;
+            let later = self.worker.post_operation(
+                Kind::EndpointFlush,
+                params,
+                out,
+                move |inside, slot| {
+                    let endpoint = endpoint;
+                    // SAFETY: the end of an endpoint comes after what was handed over before it.
+                    let endpoint = unsafe { &*endpoint.0 };
+                    if endpoint.phase() != Phase::Open {
+                        return inside.never_started(slot, Some(endpoint), endpoint.status());
+                    }
+                    let params = OpParams { timeout_ns, ..OpParams::default() };
+                    let _ = inside.begin_flush(Some(endpoint), Some(slot), &params, Out::NOWHERE);
+                },
+            )?;
             if let Some(submitted) = later {
                 return Ok(submitted);
             }
@@ -54,7 +60,8 @@ impl Endpoint {
         self.sends.get() + self.due.sends.get()
     }
 
-    /// Nothing was sent since a flush that found everything done: what was put in the call asks for no more.
+    /// Nothing was sent since a flush that found everything done: what was put in the call asks for
+    /// no more.
     fn has_nothing_to_flush(&self) -> bool {
         self.unflushed() == 0
             && self.flushed_at.get() == self.operations_sent()
@@ -75,7 +82,9 @@ impl Endpoint {
         }
         match self.start_flush(Part::Flush(flush.ticket())) {
             None => return 1,
-            Some(status) if status.is_error() => flush.note_reason(self.worker.status_from_ucx(status, Some(self))),
+            Some(status) if status.is_error() => {
+                flush.note_reason(self.worker.status_from_ucx(status, Some(self)))
+            }
             Some(_) if self.unflushed() == 0 => self.flushed_at.set(self.operations_sent()),
             Some(_) => {}
         }
@@ -89,10 +98,11 @@ impl Worker {
         params.check(&self.context, "flush", 0)?;
         wait::submit(params, out, |params, out| {
             let timeout_ns = params.timeout_ns;
-            let later = self.post_operation(Kind::WorkerFlush, params, out, move |inside, slot| {
-                let params = OpParams { timeout_ns, ..OpParams::default() };
-                let _ = inside.begin_flush(None, Some(slot), &params, Out::NOWHERE);
-            })?;
+            let later =
+                self.post_operation(Kind::WorkerFlush, params, out, move |inside, slot| {
+                    let params = OpParams { timeout_ns, ..OpParams::default() };
+                    let _ = inside.begin_flush(None, Some(slot), &params, Out::NOWHERE);
+                })?;
             if let Some(submitted) = later {
                 return Ok(submitted);
             }
@@ -122,7 +132,11 @@ impl Worker {
         let slot = begun.unwrap_or_else(|| self.take_flush(kind, params, out.is_wanted()));
         let sends = endpoint.map_or_else(|| self.unflushed(), Endpoint::unflushed);
         let halves = if sends == 0 { self.begin_halves(endpoint, slot) } else { 0 };
-        if may_end && sends + halves == 0 && slot.reason.get() == 0 && !self.has_unreported(endpoint) {
+        if may_end
+            && sends + halves == 0
+            && slot.reason.get() == 0
+            && !self.has_unreported(endpoint)
+        {
             self.return_slot(slot);
             return done();
         }
@@ -134,8 +148,8 @@ impl Worker {
         Ok(Submitted::Pending)
     }
 
-    /// A flush of what UCP has by now, whatever becomes of the sends that are under way: a rendezvous send
-    /// that nobody receives would hold it up. The caller lets it go.
+    /// A flush of what UCP has by now, whatever becomes of the sends that are under way: a
+    /// rendezvous send that nobody receives would hold it up. The caller lets it go.
     pub(crate) fn begin_brief_flush(&self) -> &Slot {
         let slot = self.take_flush(Kind::WorkerFlush, &OpParams::default(), true);
         let halves = self.begin_halves(None, slot);
@@ -161,32 +175,39 @@ impl Worker {
     fn begin_halves(&self, endpoint: Option<&Endpoint>, flush: &Slot) -> u32 {
         match endpoint {
             Some(endpoint) => endpoint.begin_half(flush),
-            // UCP's own of a worker would wait for ends that nobody has, of peers that may not look.
+            // UCP's own of a worker would wait for ends that nobody has, of peers that may not
+            // look.
             None if self.untouched.are_some() => self.flush_each(flush),
             None => self.flush_all(flush),
         }
     }
 
-    /// By UCP's flush of a worker: it needs no peer that makes progress where UCX has nothing left to send.
+    /// By UCP's flush of a worker: it needs no peer that makes progress where UCX has nothing left
+    /// to send.
     fn flush_all(&self, flush: &Slot) -> u32 {
         let queue = |endpoint: &&Arc<Endpoint>| endpoint.window.is_queueing();
         let endpoints = self.endpoints.borrow();
-        let queued: u32 = endpoints.iter().flatten().filter(queue).map(|known| known.begin_half(flush)).sum();
+        let queued: u32 =
+            endpoints.iter().flatten().filter(queue).map(|known| known.begin_half(flush)).sum();
         drop(endpoints);
         match self.flush_in_ucp(Part::Flush(flush.ticket())) {
             Ok(_) => return queued + 1,
-            Err(status) if status.is_error() => flush.note_reason(self.status_from_ucx(status, None)),
+            Err(status) if status.is_error() => {
+                flush.note_reason(self.status_from_ucx(status, None))
+            }
             Err(_) => {}
         }
         queued
     }
 
-    /// UCP's flush of the worker, as a part of something: what names it until it ends, or its status if it ended inside the call.
+    /// UCP's flush of the worker, as a part of something: what names it until it ends, or its
+    /// status if it ended inside the call.
     pub(crate) fn flush_in_ucp(&self, part: Part) -> std::result::Result<Ticket, Status> {
         let (ucp, mut flush) = (self.ucp(), None);
         let ended = self.start_part(None, part, |slot| {
             flush = Some(slot.ticket());
-            // SAFETY: a live worker inside its gate; `start_part` keeps the slot until UCP calls back.
+            // SAFETY: a live worker inside its gate; `start_part` keeps the slot until UCP calls
+            // back.
             unsafe { sys::ucp_worker_flush_nbx(ucp, Param::new(slot).as_ptr()) }
         });
         ended.map_or(flush.ok_or(Status::OK), Err)
@@ -194,14 +215,17 @@ impl Worker {
 
     /// Of those endpoints that have something to flush.
     fn flush_each(&self, flush: &Slot) -> u32 {
-        let stands = |endpoint: &Endpoint| endpoint.phase() <= Phase::Flushing && !endpoint.is_connecting();
+        let stands =
+            |endpoint: &Endpoint| endpoint.phase() <= Phase::Flushing && !endpoint.is_connecting();
         let (mut halves, mut place) = (0, 0);
         // Not borrowed while UCP is called.
         loop {
             let known = self.endpoints.borrow().get(place).cloned();
             let Some(known) = known else { return halves };
             place += 1;
-            if let Some(endpoint) = known.filter(|known| stands(known) && !known.has_nothing_to_flush()) {
+            if let Some(endpoint) =
+                known.filter(|known| stands(known) && !known.has_nothing_to_flush())
+            {
                 halves += endpoint.begin_half(flush);
             }
         }
@@ -232,7 +256,11 @@ impl Worker {
         slot
     }
 
-    fn flush_list<T>(&self, endpoint: Option<&Endpoint>, change: impl FnOnce(&mut Vec<*const Slot>) -> T) -> T {
+    fn flush_list<T>(
+        &self,
+        endpoint: Option<&Endpoint>,
+        change: impl FnOnce(&mut Vec<*const Slot>) -> T,
+    ) -> T {
         change(&mut endpoint.map_or(&self.flushes, |endpoint| &endpoint.flushes).borrow_mut())
     }
 
@@ -290,7 +318,10 @@ impl Worker {
         };
         let found = self.flush_list(None, complete_one).or_else(|| {
             let endpoints = self.endpoints.borrow();
-            let found = endpoints.iter().flatten().find_map(|endpoint| self.flush_list(Some(endpoint), complete_one));
+            let found = endpoints
+                .iter()
+                .flatten()
+                .find_map(|endpoint| self.flush_list(Some(endpoint), complete_one));
             found
         })?;
         // SAFETY: as above.
@@ -328,14 +359,18 @@ impl Worker {
             return take(&endpoint.unreported).map(|(_, status)| status);
         }
         let endpoints = self.endpoints.borrow();
-        let told =
-            endpoints.iter().flatten().filter_map(|endpoint| take(&endpoint.unreported)).chain(take(&self.unreported));
+        let told = endpoints
+            .iter()
+            .flatten()
+            .filter_map(|endpoint| take(&endpoint.unreported))
+            .chain(take(&self.unreported));
         told.min_by_key(|(sequence, _)| *sequence).map(|(_, status)| status)
     }
 }
 
 impl Worker {
-    /// Gives UCP an operation that nobody but the engine sees, with a slot for it. Its status if it ended inside the call.
+    /// Gives UCP an operation that nobody but the engine sees, with a slot for it. Its status if it
+    /// ended inside the call.
     pub(crate) fn start_part(
         &self,
         endpoint: Option<&Endpoint>,
@@ -357,9 +392,13 @@ impl Worker {
         ended
     }
 
-    /// How a part of an operation that nobody sees, which `prepare` readied, left its call: what it ended with, its slot free again. None while it is under way, and the caller's to
-    /// begin.
-    pub(crate) fn part_posted(&self, slot: &Slot, pointer: sys::ucs_status_ptr_t) -> Option<Status> {
+    /// How a part of an operation that nobody sees, which `prepare` readied, left its call: what it
+    /// ended with, its slot free again. None while it is under way, and the caller's to begin.
+    pub(crate) fn part_posted(
+        &self,
+        slot: &Slot,
+        pointer: sys::ucs_status_ptr_t,
+    ) -> Option<Status> {
         let status = match posted(slot, pointer) {
             Posted::Pending => return None,
             Posted::Done => Status::OK,

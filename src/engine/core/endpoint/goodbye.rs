@@ -1,11 +1,14 @@
 //! How an endpoint tells its peer that it closes, as UCX does not: Bye.
 //!
-//! It goes out behind everything else that was sent. A side that closes by force with sends under way asks for an answer, as the
-//! peer may be reading their memory: it gets one when the peer has read its last byte, and waits for it for a bounded time.
+//! It goes out behind everything else that was sent. A side that closes by force with sends under
+//! way asks for an answer, as the peer may be reading their memory: it gets one when the peer has
+//! read its last byte, and waits for it for a bounded time.
 //!
-//! A side that closes by flush, has said Hello and no more, and has heard nothing, waits as well: where the peer's user closes its own end, unused, before the
-//! Hello has come, that end is kept for the next connection (see `core::endpoint::parked_endpoints`), which the Bye would be taken for the end of. That is a courtesy: nothing of this
-//! side's hangs on it, so it does not count as running out of time.
+//! A side that closes by flush, has said Hello and no more, and has heard nothing, waits as well:
+//! where the peer's user closes its own end, unused, before the Hello has come, that end is kept
+//! for the next connection (see `core::endpoint::parked_endpoints`), which the Bye would be taken
+//! for the end of. That is a courtesy: nothing of this side's hangs on it, so it does not count as
+//! running out of time.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::Status;
@@ -45,7 +48,8 @@ pub(crate) struct Parting {
     unanswered: Cell<bool>,
     /// Not longer than up to this moment.
     deadline: Cell<u64>,
-    /// It was said right behind a Hello that the peer had not answered, and waits up to this moment for that; else 0.
+    /// It was said right behind a Hello that the peer had not answered, and waits up to this moment
+    /// for that; else 0.
     unheard_until: Cell<u64>,
     /// The peer has said it.
     pub(crate) heard: Cell<bool>,
@@ -87,21 +91,31 @@ impl Closing {
 }
 
 impl Endpoint {
-    /// Nothing is being pulled from the peer, or was waited for long enough. UCX 1.13 to 1.22 assert at the end of the worker
-    /// (`ucs_arbiter_group_is_empty`) when an endpoint was closed by force in the midst of a read by CMA.
+    /// Nothing is being pulled from the peer, or was waited for long enough. UCX 1.13 to 1.22
+    /// assert at the end of the worker (`ucs_arbiter_group_is_empty`) when an endpoint was closed
+    /// by force in the midst of a read by CMA.
     pub(crate) fn has_let_go(&self, now: u64) -> bool {
         let (parting, mut pulls) = (&self.closing.parting, false);
         // Over a socket the data comes by itself, as long as that is there.
         let cannot_come = self.is_remote() && self.closing.loss.get().is_error();
-        if self.watchers.get() + self.one_sided.get() == 0 || self.closing.process_ended.get() || cannot_come {
+        if self.watchers.get() + self.one_sided.get() == 0
+            || self.closing.process_ended.get()
+            || cannot_come
+        {
             return true;
         }
-        self.worker.for_each_live(|slot| pulls |= slot.is_pull() && std::ptr::eq(slot.endpoint.get(), self));
+        self.worker.for_each_live(|slot| {
+            pulls |= slot.is_pull() && std::ptr::eq(slot.endpoint.get(), self)
+        });
         let receives = pulls || self.closing.only_matched.get();
         if receives && parting.pulls_deadline.get() == 0 {
             // A peer that has closed is to be heard of soon, whatever it leaves half received.
             let short = !pulls && self.phase() == Phase::Open;
-            parting.pulls_deadline.set(clock::deadline_after(if short { ANSWER_NS / 2 } else { ANSWER_NS }));
+            parting.pulls_deadline.set(clock::deadline_after(if short {
+                ANSWER_NS / 2
+            } else {
+                ANSWER_NS
+            }));
             self.watch();
         }
         !receives || now >= parting.pulls_deadline.get()
@@ -139,7 +153,8 @@ impl Endpoint {
         parting.leaving.get().map_or(0, |_| parting.pulls_deadline.get())
     }
 
-    /// Says Bye once, where there is somebody to hear it. False while that keeps the endpoint from going.
+    /// Says Bye once, where there is somebody to hear it. False while that keeps the endpoint from
+    /// going.
     pub(crate) fn has_parted(&self, now: u64) -> bool {
         let parting = &self.closing.parting;
         if parting.bye.get() == Bye::Unsaid {
@@ -150,15 +165,17 @@ impl Endpoint {
             parting.unanswered.set(waits);
             parting.bye.set(Bye::UnderWay);
             parting.deadline.set(deadline);
-            if let Some(status) = self.say(Kind::Bye, if waits { flag::ANSWER } else { 0 }, Part::Bye) {
+            if let Some(status) =
+                self.say(Kind::Bye, if waits { flag::ANSWER } else { 0 }, Part::Bye)
+            {
                 self.bye_sent(status);
             }
         }
         self.is_parting().is_none_or(|deadline| now >= deadline)
     }
 
-    /// The peer may be reading the memory of sends; or the connection was made by host and port, where UCX's own end of one overtakes what
-    /// was sent by shared memory.
+    /// The peer may be reading the memory of sends; or the connection was made by host and port,
+    /// where UCX's own end of one overtakes what was sent by shared memory.
     fn may_cut_short(&self) -> bool {
         self.sends.get() > 0 || self.connection.is_some()
     }
@@ -169,7 +186,8 @@ impl Endpoint {
         parting.bye.get() == Bye::UnderWay || (parting.unanswered.get() && self.may_cut_short())
     }
 
-    /// Up to when the peer has to hear of a Hello that may not have come yet; 0 where more than that was said, or it has answered. No longer than a close takes.
+    /// Up to when the peer has to hear of a Hello that may not have come yet; 0 where more than
+    /// that was said, or it has answered. No longer than a close takes.
     fn courtesy(&self) -> u64 {
         if self.peering.theirs.get() != 0 || self.operations_sent() > 0 || self.has_read.get() {
             return 0;
@@ -186,10 +204,12 @@ impl Endpoint {
         flushes && self.closing.parting.unheard_until.get() != 0 && self.peering.theirs.get() == 0
     }
 
-    /// Its time has run out, or its close was cancelled, when nothing was left but a courtesy: then that ends, and it is closed as if the peer had heard.
+    /// Its time has run out, or its close was cancelled, when nothing was left but a courtesy: then
+    /// that ends, and it is closed as if the peer had heard.
     pub(crate) fn has_only_courtesy_left(&self) -> bool {
         let parting = &self.closing.parting;
-        let done = self.phase() == Phase::Flushing && self.closing.flushed.get() && self.transfers() == 0;
+        let done =
+            self.phase() == Phase::Flushing && self.closing.flushed.get() && self.transfers() == 0;
         let only = done && parting.bye.get() != Bye::Unsaid && !self.awaits_peer();
         if only {
             parting.unheard_until.set(0);
@@ -214,10 +234,14 @@ impl Endpoint {
         can.then_some(deadline)
     }
 
-    /// What was sent over a connection made by host and port may be overtaken by its end: the peer has not said that it has got so far.
+    /// What was sent over a connection made by host and port may be overtaken by its end: the peer
+    /// has not said that it has got so far.
     pub(crate) fn may_have_lost(&self) -> bool {
         let parting = &self.closing.parting;
-        parting.unanswered.get() && !parting.heard.get() && self.peering.speaks.get() && self.operations_sent() > 0
+        parting.unanswered.get()
+            && !parting.heard.get()
+            && self.peering.speaks.get()
+            && self.operations_sent() > 0
     }
 
     /// Its Bye has left.
@@ -238,7 +262,8 @@ impl Endpoint {
             .then(|| parting.deadline.get().min(parting.unheard_until.get()))
     }
 
-    /// UCP has lost the connection: where Bye has been said, that is the answer. False where it has not.
+    /// UCP has lost the connection: where Bye has been said, that is the answer. False where it has
+    /// not.
     pub(crate) fn has_taken_leave(&self) -> bool {
         let parting = &self.closing.parting;
         let said = parting.bye.get() != Bye::Unsaid;
@@ -258,8 +283,8 @@ impl Endpoint {
         self.watch();
     }
 
-    /// The peer has closed its end: what UCX reports of this connection from here on is no failure. Inside UCP's progress; what
-    /// follows waits for the end of the pass.
+    /// The peer has closed its end: what UCX reports of this connection from here on is no failure.
+    /// Inside UCP's progress; what follows waits for the end of the pass.
     pub(crate) fn note_bye(&self, header: &Header) {
         if self.peering.theirs.get() == 0 {
             self.learn_number(header.sender);
@@ -273,7 +298,8 @@ impl Endpoint {
         }
     }
 
-    /// Tells a peer that waits for it that nothing of its memory is read any more: right before UCP is told to close, so that this is so.
+    /// Tells a peer that waits for it that nothing of its memory is read any more: right before UCP
+    /// is told to close, so that this is so.
     pub(crate) fn answer_bye(&self) {
         if self.closing.parting.owed.replace(false) {
             self.say(Kind::ByeAck, 0, Part::Nothing);

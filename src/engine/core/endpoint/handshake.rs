@@ -1,9 +1,11 @@
 //! How two endpoints get to know each other: Hello, Welcome, or a refusal.
 //!
-//! A Hello is the first message on each endpoint to a worker of this library. It tells the place of the sender's end among those that it has made for the receiver, whose
-//! end with the same place belongs to it: UCP joins its ends by that, too. Where the receiver has not made as many it makes one to own, for the next
-//! `ucxx_endpoint_create` to that worker to find. Where it has, and that one is gone, the Hello has come too late, as the other side will hear.
-//! A connection by host and port has two ends from the beginning: the receiver's is the one that UCP names as the sender's.
+//! A Hello is the first message on each endpoint to a worker of this library. It tells the place of
+//! the sender's end among those that it has made for the receiver, whose end with the same place
+//! belongs to it: UCP joins its ends by that, too. Where the receiver has not made as many it makes
+//! one to own, for the next `ucxx_endpoint_create` to that worker to find. Where it has, and that
+//! one is gone, the Hello has come too late, as the other side will hear. A connection by host and
+//! port has two ends from the beginning: the receiver's is the one that UCP names as the sender's.
 //! So each end learns of the end of the other.
 
 use crate::engine::base::clock;
@@ -24,30 +26,35 @@ use std::sync::Arc;
 /// How many endpoints a worker can number: the rest of a number tells the uses of one place apart.
 const PLACES: u32 = 1 << 20;
 
-/// What the two ends of a connection know of each other. Cells belong to whoever is inside the worker's gate.
+/// What the two ends of a connection know of each other. Cells belong to whoever is inside the
+/// worker's gate.
 #[derive(Default)]
 pub(crate) struct Peering {
     /// What the peer calls the connection by when it speaks to us; 0 while it has none.
     pub(crate) number: Cell<u32>,
     /// What we call it by when we speak to the peer; 0 until the peer has told.
     pub(crate) theirs: Cell<u32>,
-    /// The same where the quick way of messages and fetches may be open: see `Endpoint::learn_number`.
+    /// The same where the quick way of messages and fetches may be open: see
+    /// `Endpoint::learn_number`.
     pub(crate) quick: Cell<u32>,
     /// The peer is this worker itself.
     pub(crate) own: Cell<bool>,
     /// In the order of making.
     made: Cell<u64>,
-    /// Of UCP's end among those that were made here for the peer, from 1 on; 0 for a connection by host and port.
+    /// Of UCP's end among those that were made here for the peer, from 1 on; 0 for a connection by
+    /// host and port.
     pub(crate) place: Cell<u32>,
     /// Hello has not been said yet.
     pub(crate) silent: Cell<bool>,
     /// The peer has said Hello, which is looked at after UCP's pass.
     pub(crate) greeted_by_peer: Cell<bool>,
-    /// UCP's end on which the peer has said Hello, where UCP has given out another one for this endpoint; else null.
+    /// UCP's end on which the peer has said Hello, where UCP has given out another one for this
+    /// endpoint; else null.
     pub(crate) heard_on: Cell<Reply>,
     /// The peer is a worker of this library: it can be spoken to.
     pub(crate) speaks: Cell<bool>,
-    /// When Hello was said to whoever is behind a host and port; 0 for not, or not to be answered any more.
+    /// When Hello was said to whoever is behind a host and port; 0 for not, or not to be answered
+    /// any more.
     greeted: Cell<u64>,
     /// Made for a peer that said Hello; the user knows nothing of it.
     pub(crate) unclaimed: Cell<bool>,
@@ -107,7 +114,8 @@ impl Worker {
 
     /// A peer has made an endpoint to us. After UCP's pass.
     pub(crate) fn hello_came(&self, named: Option<Arc<Endpoint>>, hello: &Hello, reply: Reply) {
-        let peer = hello.address.origin().filter(|origin| !origin.identity.same_worker(&self.identity));
+        let peer =
+            hello.address.origin().filter(|origin| !origin.identity.same_worker(&self.identity));
         let end = match (hello.place, peer) {
             (0, _) => named.or_else(|| self.endpoint_of(reply.0)),
             (_, None) => None,
@@ -115,15 +123,17 @@ impl Worker {
         };
         let end = match (end.filter(|end| end.is_end_for(hello, reply)), peer) {
             (Some(end), _) => end,
-            (None, Some(peer)) if hello.place != 0 => match Endpoint::create_back(&self.shared(), &peer, hello) {
-                Ok(Some(end)) => end,
-                // It was here, and is gone.
-                Ok(None) => return,
-                Err(error) => {
-                    let text = format!("a peer cannot be answered: {}", error.message());
-                    return log::write(log::INFO, c"worker", &text);
+            (None, Some(peer)) if hello.place != 0 => {
+                match Endpoint::create_back(&self.shared(), &peer, hello) {
+                    Ok(Some(end)) => end,
+                    // It was here, and is gone.
+                    Ok(None) => return,
+                    Err(error) => {
+                        let text = format!("a peer cannot be answered: {}", error.message());
+                        return log::write(log::INFO, c"worker", &text);
+                    }
                 }
-            },
+            }
             _ => return complain("a Hello of nobody"),
         };
         if hello.place != 0 {
@@ -134,13 +144,21 @@ impl Worker {
 
     /// This side's end with that place among those for the peer, while it is an endpoint.
     fn end_at(&self, peer: &Origin, place: u32) -> Option<Arc<Endpoint>> {
-        let is_there = |end: &&Arc<Endpoint>| end.peering.place.get() == place && end.origin() == Some(peer);
+        let is_there =
+            |end: &&Arc<Endpoint>| end.peering.place.get() == place && end.origin() == Some(peer);
         self.endpoints.borrow().iter().flatten().find(is_there).cloned()
     }
 
-    /// What comes on this end of UCP's is from that endpoint's peer, and nobody else's any more: UCP may have given its place in memory to another end.
+    /// What comes on this end of UCP's is from that endpoint's peer, and nobody else's any more:
+    /// UCP may have given its place in memory to another end.
     fn hear_on(&self, endpoint: &Arc<Endpoint>, reply: Reply) {
-        for other in self.endpoints.borrow().iter().flatten().filter(|other| other.peering.heard_on.get() == reply) {
+        for other in self
+            .endpoints
+            .borrow()
+            .iter()
+            .flatten()
+            .filter(|other| other.peering.heard_on.get() == reply)
+        {
             other.peering.heard_on.set(Reply::default());
         }
         if endpoint.ucp.get() != reply.0 {
@@ -152,7 +170,9 @@ impl Worker {
 impl Endpoint {
     /// UCP may have given the place of its end in memory to another peer's since.
     fn is_end_for(&self, hello: &Hello, reply: Reply) -> bool {
-        let of_peer = self.origin().is_none_or(|known| hello.address.origin().is_some_and(|origin| *known == origin));
+        let of_peer = self
+            .origin()
+            .is_none_or(|known| hello.address.origin().is_some_and(|origin| *known == origin));
         let theirs = self.peering.theirs.get();
         // One that was found by its place is to be unmet.
         let fits = if hello.place == 0 { self.ucp.get() == reply.0 } else { theirs == 0 };
@@ -167,7 +187,9 @@ impl Endpoint {
             }
             Phase::Flushing if self.is_unheard() => self.note_heard(),
             // Nothing was to be flushed, and UCP is connecting now.
-            Phase::Flushing if self.peering.silent.replace(false) => self.start_flush_before_close(),
+            Phase::Flushing if self.peering.silent.replace(false) => {
+                self.start_flush_before_close()
+            }
             _ => {}
         }
     }
@@ -180,8 +202,8 @@ impl Endpoint {
         }
     }
 
-    /// Has `on_open` called when the peer has answered: a worker of this library does so itself, of a foreign one UCP's flush of a
-    /// fresh endpoint tells.
+    /// Has `on_open` called when the peer has answered: a worker of this library does so itself, of
+    /// a foreign one UCP's flush of a fresh endpoint tells.
     pub(crate) fn await_answer(&self) {
         if self.peering.speaks.get() {
             return self.watch();
@@ -211,12 +233,14 @@ impl Endpoint {
         }
     }
 
-    /// Says Hello in the next pass, or, where nobody has asked to be told anything, before the first operation: it makes UCX connect, which is
-    /// when an end is dangerous. UCX 1.13 has been seen to abort when a worker ends while TCP connects to it; 1.21 and 1.22 crash when a
-    /// process has ended before its connection by shared memory is looked at (`ucp_ep_set_lanes_failed`, of an endpoint
-    /// that was not configured).
+    /// Says Hello in the next pass, or, where nobody has asked to be told anything, before the
+    /// first operation: it makes UCX connect, which is when an end is dangerous. UCX 1.13 has been
+    /// seen to abort when a worker ends while TCP connects to it; 1.21 and 1.22 crash when a
+    /// process has ended before its connection by shared memory is looked at
+    /// (`ucp_ep_set_lanes_failed`, of an endpoint that was not configured).
     pub(crate) fn say_hello_in_time(self: &Arc<Self>, params: &EndpointParams) {
-        let asked = params.on_open.is_some() || params.on_close.is_some() || !params.notifier.is_null();
+        let asked =
+            params.on_open.is_some() || params.on_close.is_some() || !params.notifier.is_null();
         self.peering.speaks.set(true);
         self.peering.silent.set(true);
         self.set_status(Self::SILENT);
@@ -225,7 +249,8 @@ impl Endpoint {
         }
     }
 
-    /// A send is about to go out: has to wait in the queue, or goes to UCP after the Hello that has to come first.
+    /// A send is about to go out: has to wait in the queue, or goes to UCP after the Hello that has
+    /// to come first.
     #[inline]
     pub(crate) fn must_wait(&self) -> bool {
         if self.is_open() {
@@ -268,8 +293,8 @@ impl Endpoint {
         !self.peering.speaks.get() && !self.to_self && self.peering.greeted.get() == 0
     }
 
-    /// Up to when this peer may take in what is said to it, where it has not answered a Hello yet: a foreign one never does.
-    /// None for one that does not, as far as is known.
+    /// Up to when this peer may take in what is said to it, where it has not answered a Hello yet:
+    /// a foreign one never does. None for one that does not, as far as is known.
     pub(crate) fn listens_until(&self, patience: u64) -> Option<u64> {
         match self.peering.greeted.get() {
             _ if self.peering.speaks.get() => Some(u64::MAX),
@@ -278,14 +303,16 @@ impl Endpoint {
         }
     }
 
-    /// UCX's connection stands. A Hello that was said before could not be heard yet: its time begins now.
+    /// UCX's connection stands. A Hello that was said before could not be heard yet: its time
+    /// begins now.
     pub(crate) fn is_within_hearing(&self) {
         if self.peering.greeted.get() != 0 {
             self.peering.greeted.set(clock::now_ns());
         }
     }
 
-    /// Its peer is the worker itself, also by way of a listener of its own. What is sent to it may come in before UCP's call has returned.
+    /// Its peer is the worker itself, also by way of a listener of its own. What is sent to it may
+    /// come in before UCP's call has returned.
     fn is_own(&self) -> bool {
         let own = &self.worker.identity;
         let is_own = |origin: &Origin| origin.identity.same_worker(own);
@@ -298,7 +325,9 @@ impl Endpoint {
         // What never changes of what the quick way asks for.
         let worker = &self.worker;
         self.peering.own.set(self.is_own());
-        let quick = worker.features & feature::AM != 0 && !self.peering.own.get() && worker.context.is_in_reach(None);
+        let quick = worker.features & feature::AM != 0
+            && !self.peering.own.get()
+            && worker.context.is_in_reach(None);
         self.peering.quick.set(if quick { theirs } else { 0 });
     }
 
@@ -323,7 +352,11 @@ impl Endpoint {
         self.peering.other_version.store(theirs, Ordering::Relaxed);
         self.peering.speaks.set(false);
         self.peering.greeted.set(0);
-        log::write(log::WARN, c"endpoint", &format!("{} {}", self.peer_text(), other_version(theirs)));
+        log::write(
+            log::WARN,
+            c"endpoint",
+            &format!("{} {}", self.peer_text(), other_version(theirs)),
+        );
         self.fail(Status::UNSUPPORTED);
     }
 
@@ -335,8 +368,13 @@ impl Endpoint {
         }
     }
 
-    /// The oldest end of a connection that this peer has made and nobody has claimed, for the user's endpoint to it.
-    pub(crate) fn claim(worker: &Arc<Worker>, origin: &Origin, params: &EndpointParams) -> Option<Arc<Self>> {
+    /// The oldest end of a connection that this peer has made and nobody has claimed, for the
+    /// user's endpoint to it.
+    pub(crate) fn claim(
+        worker: &Arc<Worker>,
+        origin: &Origin,
+        params: &EndpointParams,
+    ) -> Option<Arc<Self>> {
         let fits = |endpoint: &&Arc<Endpoint>| {
             endpoint.peering.unclaimed.get()
                 && endpoint.takes_operations()
@@ -345,7 +383,12 @@ impl Endpoint {
         };
         let found = {
             let endpoints = worker.endpoints.borrow();
-            endpoints.iter().flatten().filter(fits).min_by_key(|endpoint| endpoint.peering.made.get()).cloned()?
+            endpoints
+                .iter()
+                .flatten()
+                .filter(fits)
+                .min_by_key(|endpoint| endpoint.peering.made.get())
+                .cloned()?
         };
         found.peering.unclaimed.set(false);
         if !found.peer_failure {

@@ -1,4 +1,5 @@
-//! Listeners, and what comes in on them: requests for a connection, each answered once, at any time and from any thread.
+//! Listeners, and what comes in on them: requests for a connection, each answered once, at any time
+//! and from any thread.
 //!
 //! UCP wants every request answered before its listener goes: what is unanswered then is rejected.
 
@@ -20,7 +21,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// `ucxx_listener_callback_t`: argument, request. The request is a reference, which the callback takes over.
+/// `ucxx_listener_callback_t`: argument, request. The request is a reference, which the callback
+/// takes over.
 pub type Callback = unsafe extern "C" fn(*mut c_void, *const ConnRequest);
 
 /// Who gets the requests.
@@ -46,15 +48,18 @@ const BACKLOG: usize = 512;
 /// A callback of another thread's that destroy waits for takes as long as its user lets it.
 const CALLBACK_PATIENCE_NS: u64 = u64::MAX;
 
-/// UCX calls back through a listener that has gone when a client had connected by then, and its request was still under way: nobody is let
-/// in any more, and the library's goes on for so long, and refuses what comes from those who are in.
+/// UCX calls back through a listener that has gone when a client had connected by then, and its
+/// request was still under way: nobody is let in any more, and the library's goes on for so long,
+/// and refuses what comes from those who are in.
 const LINGER_NS: u64 = 100_000_000;
 
-/// Who has asked for nothing by then is cut off, and UCX looked at again after so long: until nobody was left at two looks, as a
-/// connection that UCX is just accepting is to be seen nowhere for a moment.
+/// Who has asked for nothing by then is cut off, and UCX looked at again after so long: until
+/// nobody was left at two looks, as a connection that UCX is just accepting is to be seen nowhere
+/// for a moment.
 const LOOK_NS: u64 = 10_000_000;
 const QUIET_LOOKS: u32 = 2;
-/// What UCX never lets go of is not waited for any longer than that, where all that came on it has been read; and where it has not.
+/// What UCX never lets go of is not waited for any longer than that, where all that came on it has
+/// been read; and where it has not.
 const LOOKS: u32 = 50;
 const LOOKS_AT_UNREAD: u32 = 500;
 
@@ -88,7 +93,8 @@ pub struct Listener {
     running: AtomicU32,
 }
 
-// SAFETY: see the type; the caller hands callback and argument over for use on the thread that progresses.
+// SAFETY: see the type; the caller hands callback and argument over for use on the thread that
+// progresses.
 unsafe impl Send for Listener {}
 // SAFETY: as above.
 unsafe impl Sync for Listener {}
@@ -120,7 +126,12 @@ mod answer {
 
 impl Listener {
     /// Listens on the first address of the host that can be had. Resolving a name may block.
-    pub fn new(worker: &Arc<Worker>, host: &str, port: u16, on_connect: &OnConnect) -> Result<Arc<Self>> {
+    pub fn new(
+        worker: &Arc<Worker>,
+        host: &str,
+        port: u16,
+        on_connect: &OnConnect,
+    ) -> Result<Arc<Self>> {
         worker.check_usable()?;
         let candidates = usable(worker, socket_address::resolve(host, port)?, "host")?;
         worker.on_owner(|inside| {
@@ -159,25 +170,31 @@ impl Listener {
         let raw = Raw::new(address);
         // SAFETY: all-zero is valid: the mask says which fields count.
         let mut params: sys::ucp_listener_params_t = unsafe { std::mem::zeroed() };
-        params.field_mask =
-            u64::from(sys::UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | sys::UCP_LISTENER_PARAM_FIELD_CONN_HANDLER);
+        params.field_mask = u64::from(
+            sys::UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | sys::UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
+        );
         params.sockaddr = raw.as_ucs();
         params.conn_handler.cb = Some(on_conn_request);
         params.conn_handler.arg = Arc::as_ptr(&listener).cast_mut().cast();
         let mut ucp = std::ptr::null_mut();
         let older = listener_sockets::all();
         let (status, logged) = crate::engine::base::log::capture(|| {
-            // SAFETY: a live worker inside its gate; the address is read during the call; the handler's argument is kept by the
-            // worker until UCP's listener has gone.
+            // SAFETY: a live worker inside its gate; the address is read during the call; the
+            // handler's argument is kept by the worker until UCP's listener has gone.
             unsafe { sys::ucp_listener_create(inside.ucp(), &params, &mut ucp) }
         });
         crate::engine::base::log::hand_on(&logged);
         if status != sys::UCS_OK {
             let status = Status(status.into());
-            let mut text = crate::engine::base::log::with_reason(format!("host: no listener on {address}"), &logged);
+            let mut text = crate::engine::base::log::with_reason(
+                format!("host: no listener on {address}"),
+                &logged,
+            );
             if status == Status::BUSY {
-                text += ": the port is taken, by another listener, or for a minute by what is left of the connections of one that has \
-                         ended, where UCX_TCP_CM_REUSEADDR was not y, the library's default, both then and now";
+                text +=
+                    ": the port is taken, by another listener, or for a minute by what is left \
+                         of the connections of one that has ended, where UCX_TCP_CM_REUSEADDR was \
+                         not y, the library's default, both then and now";
             }
             return Err(Error::new(status, text));
         }
@@ -188,10 +205,15 @@ impl Listener {
         attr.field_mask = u64::from(sys::UCP_LISTENER_ATTR_FIELD_SOCKADDR);
         // SAFETY: a live listener, and a struct with its mask set.
         let status = unsafe { sys::ucp_listener_query(ucp, &mut attr) };
-        let Some(bound) = socket_address::from_storage(&attr.sockaddr).filter(|_| status == sys::UCS_OK) else {
+        let Some(bound) =
+            socket_address::from_storage(&attr.sockaddr).filter(|_| status == sys::UCS_OK)
+        else {
             listener.end_in_ucp();
             inside.listeners.borrow_mut().retain(|known| !Arc::ptr_eq(known, &listener));
-            return Err(Error::new(Status::IO_ERROR, "host: UCX would not tell where its listener listens"));
+            return Err(Error::new(
+                Status::IO_ERROR,
+                "host: UCX would not tell where its listener listens",
+            ));
         };
         listener.address.get_or_init(|| bound);
         listener.sockets.get_or_init(|| Sockets::new(bound, older));
@@ -221,15 +243,17 @@ impl Listener {
         self.lingers_until.get() != 0
     }
 
-    /// From now on nobody is let in. Before anybody is refused: UCX mixes up who was refused with who is let in right after that, on the same
-    /// descriptor, and calls through what is not there yet.
+    /// From now on nobody is let in. Before anybody is refused: UCX mixes up who was refused with
+    /// who is let in right after that, on the same descriptor, and calls through what is not there
+    /// yet.
     fn bar(&self) {
         self.barred.set(self.sockets.get().is_some_and(Sockets::bar));
     }
 
     /// Cuts off who has connected and asked for nothing. What there was.
     fn cut_silent(&self) -> Left {
-        let asked = self.refused.borrow().iter().copied().chain(self.worker.accepted_peers()).collect();
+        let asked =
+            self.refused.borrow().iter().copied().chain(self.worker.accepted_peers()).collect();
         self.sockets.get().map_or(Left::Nothing, |sockets| sockets.cut(&asked))
     }
 
@@ -242,7 +266,8 @@ impl Listener {
         self.quiet_looks.set(if left == Left::Nothing { self.quiet_looks.get() + 1 } else { 0 });
         self.looks.set(self.looks.get() + 1);
         // Who can still come in may come for ever.
-        let at_most = if left == Left::Unread && self.barred.get() { LOOKS_AT_UNREAD } else { LOOKS };
+        let at_most =
+            if left == Left::Unread && self.barred.get() { LOOKS_AT_UNREAD } else { LOOKS };
         if self.quiet_looks.get() == QUIET_LOOKS || self.looks.get() > at_most {
             return true;
         }
@@ -256,11 +281,13 @@ impl Listener {
         if ucp.is_null() {
             return;
         }
-        // SAFETY: a live listener inside its worker's gate, all of whose requests have been answered.
+        // SAFETY: a live listener inside its worker's gate, all of whose requests have been
+        // answered.
         unsafe { sys::ucp_listener_destroy(ucp) };
     }
 
-    /// The same; where others could come in to the last, with whoever came in the moment before. Inside the gate.
+    /// The same; where others could come in to the last, with whoever came in the moment before.
+    /// Inside the gate.
     fn finish(&self) {
         self.end_in_ucp();
         if !self.barred.get() {
@@ -270,7 +297,8 @@ impl Listener {
         self.gone.store(true, Ordering::Release);
     }
 
-    /// Ends it for the caller, and waits until its callback has returned; from a callback it does not wait.
+    /// Ends it for the caller, and waits until its callback has returned; from a callback it does
+    /// not wait.
     pub fn destroy(self: Arc<Self>) {
         let worker = self.worker.clone();
         if worker.generation.is_past() {
@@ -285,7 +313,8 @@ impl Listener {
             Ok(())
         });
         if ended.is_ok() {
-            let quiet = || self.running.load(Ordering::Acquire) == 0 && self.gone.load(Ordering::Acquire);
+            let quiet =
+                || self.running.load(Ordering::Acquire) == 0 && self.gone.load(Ordering::Acquire);
             let _ = worker.drive(&quiet, clock::deadline_after(CALLBACK_PATIENCE_NS));
         }
     }
@@ -295,18 +324,22 @@ impl Listener {
 unsafe extern "C" fn on_conn_request(ucp: sys::ucp_conn_request_h, arg: *mut c_void) {
     let _ = std::panic::catch_unwind(|| {
         let listener = arg.cast::<Listener>().cast_const();
-        // SAFETY: `arg` is the listener, which the worker keeps until UCP's has gone, after which this cannot run.
+        // SAFETY: `arg` is the listener, which the worker keeps until UCP's has gone, after which
+        // this cannot run.
         let listener = unsafe {
             Arc::increment_strong_count(listener);
             Arc::from_raw(listener)
         };
         // SAFETY: all-zero is valid: the mask says which fields count.
         let mut attr: sys::ucp_conn_request_attr_t = unsafe { std::mem::zeroed() };
-        attr.field_mask =
-            u64::from(sys::UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR | sys::UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ID);
+        attr.field_mask = u64::from(
+            sys::UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR
+                | sys::UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ID,
+        );
         // SAFETY: a request that UCP has just handed over, and a struct with its mask set.
         let status = unsafe { sys::ucp_conn_request_query(ucp, &mut attr) };
-        let peer = socket_address::from_storage(&attr.client_address).filter(|_| status == sys::UCS_OK);
+        let peer =
+            socket_address::from_storage(&attr.client_address).filter(|_| status == sys::UCS_OK);
         let worker = listener.worker.clone();
         let request = Arc::new(ConnRequest {
             listener: listener.clone(),
@@ -364,7 +397,8 @@ impl ConnRequest {
             with(inside, &self.listener.worker, ucp)
         });
         if !asked {
-            // Nothing has happened, as from a callback that may not wait: it can be answered elsewhere.
+            // Nothing has happened, as from a callback that may not wait: it can be answered
+            // elsewhere.
             self.answer.store(answer::NONE, Ordering::Release);
         }
         result
@@ -384,7 +418,9 @@ impl ConnRequest {
 
     /// The caller has no use for it any more.
     pub fn destroy(self: Arc<Self>) {
-        if !self.listener.worker.generation.is_past() && self.answer.load(Ordering::Acquire) == answer::NONE {
+        if !self.listener.worker.generation.is_past()
+            && self.answer.load(Ordering::Acquire) == answer::NONE
+        {
             // Fails where it has been answered meanwhile, or its worker has ended.
             let _ = self.reject();
         }
@@ -397,7 +433,10 @@ impl ConnRequest {
 
     fn take_ucp(&self) -> Option<sys::ucp_conn_request_h> {
         let ucp = self.ucp.replace(std::ptr::null_mut());
-        self.listener.unanswered.borrow_mut().retain(|known| !std::ptr::eq(Arc::as_ptr(known), self));
+        self.listener
+            .unanswered
+            .borrow_mut()
+            .retain(|known| !std::ptr::eq(Arc::as_ptr(known), self));
         (!ucp.is_null()).then_some(ucp)
     }
 
@@ -410,7 +449,8 @@ impl ConnRequest {
             if refused.len() > REFUSED {
                 refused.pop_front();
             }
-            // SAFETY: a live listener inside its worker's gate, and a request of its that was not answered.
+            // SAFETY: a live listener inside its worker's gate, and a request of its that was not
+            // answered.
             let status = Status(unsafe { sys::ucp_listener_reject(listener, ucp) }.into());
             if status != Status::OK {
                 crate::engine::base::log::write(
@@ -429,7 +469,8 @@ fn too_late() -> Error {
 }
 
 impl Worker {
-    /// Somebody asks for a connection: `on_connect` is due, or the notifier's report. Inside the gate.
+    /// Somebody asks for a connection: `on_connect` is due, or the notifier's report. Inside the
+    /// gate.
     pub(crate) fn hand_out(&self, request: Arc<ConnRequest>) {
         let listener = request.listener.clone();
         if listener.has_ended() {
@@ -438,21 +479,25 @@ impl Worker {
         match &listener.on_connect {
             OnConnect::Callback(callback, arg) => {
                 listener.running.fetch_add(1, Ordering::AcqRel);
-                // SAFETY: a callback and its argument as the user registered them; the reference is the callback's.
+                // SAFETY: a callback and its argument as the user registered them; the reference is
+                // the callback's.
                 self.outside(|| unsafe { callback.call_out((*arg, Arc::into_raw(request))) });
                 listener.running.fetch_sub(1, Ordering::AcqRel);
                 self.tell_destroyers();
             }
             OnConnect::Notifier(target) => {
                 let fits = listener.unanswered.borrow().len() <= BACKLOG;
-                if !(fits && self.report_request(target, &request)) && request.claim(answer::GIVEN).is_ok() {
+                if !(fits && self.report_request(target, &request))
+                    && request.claim(answer::GIVEN).is_ok()
+                {
                     request.reject_in_ucp();
                 }
             }
         }
     }
 
-    /// Has UCP let go of listeners that have ended a while ago. True while there are others of the kind.
+    /// Has UCP let go of listeners that have ended a while ago. True while there are others of the
+    /// kind.
     pub(crate) fn advance_listeners(&self, now: u64) -> bool {
         let (gone, kept): (Vec<_>, Vec<_>) =
             self.listeners.take().into_iter().partition(|listener| listener.may_go(now));
@@ -479,7 +524,11 @@ impl Worker {
     /// When that has to be done next.
     pub(crate) fn next_listener(&self) -> Option<u64> {
         let listeners = self.listeners.borrow();
-        listeners.iter().filter(|listener| listener.has_ended()).map(|listener| listener.lingers_until.get()).min()
+        listeners
+            .iter()
+            .filter(|listener| listener.has_ended())
+            .map(|listener| listener.lingers_until.get())
+            .min()
     }
 
     /// Has UCP let go of all of them, which its worker does not outlive.

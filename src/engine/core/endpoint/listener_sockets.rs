@@ -1,7 +1,9 @@
 //! Connections of a listener's that have not asked for anything yet.
 //!
-//! UCX takes in whoever connects to the port, and hears what he wants when it comes. Who says nothing keeps his connection when the listener goes, and UCX calls back through the one
-//! that has gone once he speaks: up to UCX 1.22 anybody who reaches the port can end the process by that. UCX has no list of them; the process's descriptors have.
+//! UCX takes in whoever connects to the port, and hears what he wants when it comes. Who says
+//! nothing keeps his connection when the listener goes, and UCX calls back through the one that has
+//! gone once he speaks: up to UCX 1.22 anybody who reaches the port can end the process by that.
+//! UCX has no list of them; the process's descriptors have.
 
 use crate::engine::os::socket_address;
 use std::collections::HashSet;
@@ -12,7 +14,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 pub(crate) struct Sockets {
     /// Other addresses of the machine may have listeners of others with the same port.
     address: SocketAddr,
-    /// Sockets with that address at this end that there were before the listener, by inode: none of them is the listener's.
+    /// Sockets with that address at this end that there were before the listener, by inode: none of
+    /// them is the listener's.
     older: HashSet<u64>,
     /// The one that listens, by inode. UCX may listen by other means alone.
     listening: Option<u64>,
@@ -24,7 +27,8 @@ pub(crate) enum Left {
     Nothing,
     /// All that came has been read.
     Silent,
-    /// One that UCX has to accept yet, or on which something has come that UCX has not read: that may be a request.
+    /// One that UCX has to accept yet, or on which something has come that UCX has not read: that
+    /// may be a request.
     Unread,
 }
 
@@ -47,23 +51,29 @@ impl Sockets {
         Sockets { address, older, listening }
     }
 
-    /// Lets nobody in any more: the system drops what comes for the listening socket. It goes on listening, so that its port
-    /// stays its own and UCX finds nothing to be done there; who connects hears nothing, and his system tries again after a
-    /// second. False where that cannot be had.
+    /// Lets nobody in any more: the system drops what comes for the listening socket. It goes on
+    /// listening, so that its port stays its own and UCX finds nothing to be done there; who
+    /// connects hears nothing, and his system tries again after a second. False where that cannot
+    /// be had.
     pub(crate) fn bar(&self) -> bool {
         let Some(listening) = self.listening else { return false };
-        let Some((_, socket)) = at(self.address).find(|(inode, _)| *inode == listening) else { return false };
+        let Some((_, socket)) = at(self.address).find(|(inode, _)| *inode == listening) else {
+            return false;
+        };
         let code = (libc::BPF_RET | libc::BPF_K) as u16;
         let mut keep_nothing = libc::sock_filter { code, jt: 0, jf: 0, k: 0 };
         let program = libc::sock_fprog { len: 1, filter: &raw mut keep_nothing };
         let length = size_of_val(&program) as libc::socklen_t;
         let (socket, option) = (socket.as_raw_fd(), libc::SO_ATTACH_FILTER);
         // SAFETY: a program of one instruction, which the call copies, and its size.
-        unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, option, (&raw const program).cast(), length) == 0 }
+        unsafe {
+            libc::setsockopt(socket, libc::SOL_SOCKET, option, (&raw const program).cast(), length)
+                == 0
+        }
     }
 
-    /// Ends the connections that have come since from somebody else than those, and tells what there was: UCX lets go of them in its
-    /// own time.
+    /// Ends the connections that have come since from somebody else than those, and tells what
+    /// there was: UCX lets go of them in its own time.
     pub(crate) fn cut(&self, asked: &HashSet<SocketAddr>) -> Left {
         let mut left = Left::Nothing;
         for (inode, socket) in at(self.address) {
@@ -95,19 +105,22 @@ fn numbers() -> impl Iterator<Item = RawFd> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-/// If it is a socket. What the link says is the kernel's own: no file system is asked, which might not answer.
+/// If it is a socket. What the link says is the kernel's own: no file system is asked, which might
+/// not answer.
 fn inode(number: RawFd) -> Option<u64> {
     let link = std::fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
     link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// Those that have this address here, with their inodes. Descriptors of its own: other threads may close theirs at any
-/// moment, and have another file under the same number.
+/// Those that have this address here, with their inodes. Descriptors of its own: other threads may
+/// close theirs at any moment, and have another file under the same number.
 fn at(address: SocketAddr) -> impl Iterator<Item = (u64, OwnedFd)> {
     numbers().filter_map(move |number| {
         let known = inode(number)?;
         let here = tcp_address(number)?;
-        if here.port() != address.port() || !(address.ip().is_unspecified() || here.ip() == address.ip()) {
+        if here.port() != address.port()
+            || !(address.ip().is_unspecified() || here.ip() == address.ip())
+        {
             return None;
         }
         // SAFETY: a number of no descriptor is refused.
@@ -121,12 +134,15 @@ fn at(address: SocketAddr) -> impl Iterator<Item = (u64, OwnedFd)> {
     })
 }
 
-/// An integer option of a socket's. Of a number that may be another file's at any moment: only asked.
+/// An integer option of a socket's. Of a number that may be another file's at any moment: only
+/// asked.
 fn option(number: RawFd, name: libc::c_int) -> Option<libc::c_int> {
     let mut value = 0;
     let mut length = size_of_val(&value) as libc::socklen_t;
     // SAFETY: an integer and its size.
-    let asked = unsafe { libc::getsockopt(number, libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut length) };
+    let asked = unsafe {
+        libc::getsockopt(number, libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut length)
+    };
     (asked == 0).then_some(value)
 }
 
@@ -143,13 +159,16 @@ fn has_unread(connection: &TcpStream) -> bool {
     unsafe { libc::ioctl(connection.as_raw_fd(), libc::FIONREAD, &raw mut bytes) == 0 && bytes > 0 }
 }
 
-/// Of this address itself: where ours listens at every one of a family, somebody else's may at one of the other family.
+/// Of this address itself: where ours listens at every one of a family, somebody else's may at one
+/// of the other family.
 fn listens_at(socket: &OwnedFd, address: SocketAddr) -> bool {
     let number = socket.as_raw_fd();
-    option(number, libc::SO_ACCEPTCONN) == Some(1) && tcp_address(number).is_some_and(|here| here.ip() == address.ip())
+    option(number, libc::SO_ACCEPTCONN) == Some(1)
+        && tcp_address(number).is_some_and(|here| here.ip() == address.ip())
 }
 
-/// The address here of a TCP socket. Of a number that may be another file's at any moment: only asked.
+/// The address here of a TCP socket. Of a number that may be another file's at any moment: only
+/// asked.
 fn tcp_address(number: RawFd) -> Option<SocketAddr> {
     if option(number, libc::SO_PROTOCOL) != Some(libc::IPPROTO_TCP) {
         return None;
@@ -183,15 +202,27 @@ mod tests {
         for (mut stays, over) in [(&older, false), (&asked, false), (&silent, true)] {
             stays.set_nonblocking(true).unwrap();
             let read = stays.read(&mut [0]);
-            assert!(if over { matches!(read, Ok(0)) } else { read.unwrap_err().kind() == ErrorKind::WouldBlock });
+            assert!(if over {
+                matches!(read, Ok(0))
+            } else {
+                read.unwrap_err().kind() == ErrorKind::WouldBlock
+            });
         }
         drop(_silent_end);
         assert_eq!(sockets.cut(&known), Left::Nothing);
         let elsewhere = SocketAddr::from(([127, 0, 0, 2], address.port()));
-        assert_eq!(Sockets::new(address, HashSet::new()).older.len(), 0, "who came while it was made");
+        assert_eq!(
+            Sockets::new(address, HashSet::new()).older.len(),
+            0,
+            "who came while it was made"
+        );
         assert_eq!(Sockets::new(elsewhere, all()).older.len(), 0, "of another address");
         // The listening one is among them.
-        assert_eq!(Sockets::new(SocketAddr::from(([0; 4], address.port())), all()).older.len(), 3, "of every address");
+        assert_eq!(
+            Sockets::new(SocketAddr::from(([0; 4], address.port())), all()).older.len(),
+            3,
+            "of every address"
+        );
     }
 
     #[test]
@@ -220,10 +251,14 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let elsewhere = bind([127, 0, 0, 2], address.port());
         let sockets = Sockets::new(address, before);
-        let (mut inside, mut inside_end) = (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0);
+        let (mut inside, mut inside_end) =
+            (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0);
         assert!(sockets.bar());
         let short = Duration::from_millis(50);
-        assert_eq!(TcpStream::connect_timeout(&address, short).unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(
+            TcpStream::connect_timeout(&address, short).unwrap_err().kind(),
+            ErrorKind::TimedOut
+        );
         let listener = OwnedFd::from(listener);
         assert!(!has_input(&listener));
         inside.write_all(&[1]).unwrap();

@@ -1,13 +1,15 @@
 //! Peers that go silent: a stopped process, a cut link. Asked for with `liveness_ns`.
 //!
-//! While something of an endpoint's is under way, its peer is asked for a sign of life four times in that time, and given up when
-//! none has come: any message of the library's counts. The peer answers when it makes progress; one that computes without
-//! making any is silent, too. Only workers of this library can be asked.
+//! While something of an endpoint's is under way, its peer is asked for a sign of life four times
+//! in that time, and given up when none has come: any message of the library's counts. The peer
+//! answers when it makes progress; one that computes without making any is silent, too. Only
+//! workers of this library can be asked.
 //!
-//! Time in which this side did not look itself, as it was stopped or made no progress, is not taken for the peer's silence: what has come meanwhile was
-//! not read.
+//! Time in which this side did not look itself, as it was stopped or made no progress, is not taken
+//! for the peer's silence: what has come meanwhile was not read.
 //!
-//! A group's members are asked all the time: what one waits for of another, a lock or an answer, is nothing that is under way at the endpoint.
+//! A group's members are asked all the time: what one waits for of another, a lock or an answer, is
+//! nothing that is under way at the endpoint.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
@@ -63,7 +65,8 @@ impl LivenessClock {
         self.due.get() != u64::MAX
     }
 
-    /// A look is taken; how much longer ago the last one was than is usual, where one look left out is.
+    /// A look is taken; how much longer ago the last one was than is usual, where one look left out
+    /// is.
     fn absence(&self, now: u64) -> u64 {
         let since = now.saturating_sub(self.looked_at.replace(now));
         since.saturating_sub(self.pace.get().saturating_mul(2))
@@ -91,7 +94,8 @@ impl Endpoint {
     /// Watches for silence from now on.
     pub(crate) fn watch_for_silence(&self, patience_ns: u64) {
         self.liveness.patience_ns.set(patience_ns);
-        // Time that counted for another patience, of which nobody was asked as often, does not for this one.
+        // Time that counted for another patience, of which nobody was asked as often, does not for
+        // this one.
         self.liveness.silent_since.set(0);
         if patience_ns != 0 {
             self.worker.liveness.due.set(0);
@@ -116,7 +120,9 @@ impl Endpoint {
     }
 
     fn awaits_something(&self) -> bool {
-        self.liveness.always.get() || self.sends.get() + self.watchers.get() > 0 || !self.flushes.borrow().is_empty()
+        self.liveness.always.get()
+            || self.sends.get() + self.watchers.get() > 0
+            || !self.flushes.borrow().is_empty()
     }
 
     /// One look. When to look again; none while nothing is awaited.
@@ -136,7 +142,8 @@ impl Endpoint {
         let since = liveness.silent_since.get();
         if now.saturating_sub(since) >= patience {
             if liveness.always.get() {
-                // Taken for a death. It may only have been stopped, and is told before that is noted: nobody is who has died.
+                // Taken for a death. It may only have been stopped, and is told before that is
+                // noted: nobody is who has died.
                 self.has_parted(0);
                 self.fail(Status::PEER_FAILED);
             } else {

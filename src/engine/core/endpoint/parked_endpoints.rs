@@ -1,16 +1,22 @@
 //! UCP's ends of connections on which nothing has been said, and that no endpoint has.
 //!
-//! UCP counts the ends that two workers make for each other, and joins the n-th of one side to the n-th of the other. This library keeps the same count
-//! (`Worker::places`, `Peering::place`), and a Hello tells the place of its end. So:
-//! - An endpoint that is closed before anything was said on it has its place in the count, of which the peer does not know. It is not closed in UCP, but kept for the
-//!   next one to the same peer, or for the Hello that comes for its place.
-//! - An endpoint that is closed before its peer has said anything, and without its Bye having left, has a place of which the peer may never hear, and which that takes for free: the Hello that comes for
-//!   it gets the next end here, and is known by the one that UCP has joined it to as well (`Peering::heard_on`), as messages before the first answer have no other sender. Only streams
+//! UCP counts the ends that two workers make for each other, and joins the n-th of one side to the
+//! n-th of the other. This library keeps the same count (`Worker::places`, `Peering::place`), and a
+//! Hello tells the place of its end. So:
+//! - An endpoint that is closed before anything was said on it has its place in the count, of which
+//!   the peer does not know. It is not closed in UCP, but kept for the next one to the same peer,
+//!   or for the Hello that comes for its place.
+//! - An endpoint that is closed before its peer has said anything, and without its Bye having left,
+//!   has a place of which the peer may never hear, and which that takes for free: the Hello that
+//!   comes for it gets the next end here, and is known by the one that UCP has joined it to as well
+//!   (`Peering::heard_on`), as messages before the first answer have no other sender. Only streams
 //!   are lost on it.
-//! - A peer that has given up before it was heard of has left a place in the count here. When the next one's Hello comes, the ends for the places before are made and put aside: one of
-//!   them may still be asked for, as endpoints need not say Hello in the order in which they were made.
+//! - A peer that has given up before it was heard of has left a place in the count here. When the
+//!   next one's Hello comes, the ends for the places before are made and put aside: one of them may
+//!   still be asked for, as endpoints need not say Hello in the order in which they were made.
 //!
-//! Neither kind is closed before its worker: UCX 1.13 asserts at the end of the worker for ends without error handling that are being closed. So both are bounded.
+//! Neither kind is closed before its worker: UCX 1.13 asserts at the end of the worker for ends
+//! without error handling that are being closed. So both are bounded.
 
 use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
@@ -37,7 +43,8 @@ const TRIES: u32 = 16;
 pub(crate) struct Places {
     /// So many were made.
     made: u32,
-    /// Places of ends that are over, or serve for another place, of which the peer may not have heard. The last ones.
+    /// Places of ends that are over, or serve for another place, of which the peer may not have
+    /// heard. The last ones.
     untold: Vec<u32>,
 }
 
@@ -94,7 +101,9 @@ impl UntouchedEnds {
     /// Whether it reports failures, if it is here.
     fn peer_failure_of(&self, peer: &Origin, place: u32) -> Option<bool> {
         let ends = self.0.borrow();
-        ends.iter().find(|one| one.end.place == place && one.peer == *peer).map(|one| one.peer_failure)
+        ends.iter()
+            .find(|one| one.end.place == place && one.peer == *peer)
+            .map(|one| one.peer_failure)
     }
 
     pub(crate) fn are_some(&self) -> bool {
@@ -130,20 +139,28 @@ impl Worker {
         self.start_part(None, Part::Nothing, |slot| {
             let mut param = Param::new(slot);
             param.flags(sys::UCP_EP_CLOSE_FLAG_FORCE);
-            // SAFETY: an end that nobody has any more, inside its worker's gate; `start_part` keeps the slot until UCP calls back.
+            // SAFETY: an end that nobody has any more, inside its worker's gate; `start_part` keeps
+            // the slot until UCP calls back.
             unsafe { sys::ucp_ep_close_nbx(one.end.ucp, param.as_ptr()) }
         });
     }
 }
 
 impl Endpoint {
-    /// To a peer that has said Hello on its end of a connection, of which this side has made none. None where it has, which is over by now.
-    pub(crate) fn create_back(worker: &Arc<Worker>, peer: &Origin, hello: &Hello) -> Result<Option<Arc<Self>>> {
+    /// To a peer that has said Hello on its end of a connection, of which this side has made none.
+    /// None where it has, which is over by now.
+    pub(crate) fn create_back(
+        worker: &Arc<Worker>,
+        peer: &Origin,
+        hello: &Hello,
+    ) -> Result<Option<Arc<Self>>> {
         let kept = worker.untouched.peer_failure_of(peer, hello.place);
         let (made, untold) = {
             // Not one more for each name that somebody thinks of.
             let mut places = worker.places.borrow_mut();
-            places.get_mut(peer).map_or((0, false), |places| (places.made, places.take_untold(hello.place)))
+            places
+                .get_mut(peer)
+                .map_or((0, false), |places| (places.made, places.take_untold(hello.place)))
         };
         if kept.is_none() && hello.place <= made && !untold {
             return Ok(None);
@@ -186,9 +203,14 @@ impl Endpoint {
             }
             self.create_in_ucp(&params).map_err(|(status, logged)| {
                 self.unwatch_process();
-                Error::new(status, resource_limits::with_shared_memory(log::with_reason(text(), &logged)))
+                Error::new(
+                    status,
+                    resource_limits::with_shared_memory(log::with_reason(text(), &logged)),
+                )
             })?;
-            if place.is_none_or(|place| place <= self.peering.place.get()) || !self.give_up_end(true) {
+            if place.is_none_or(|place| place <= self.peering.place.get())
+                || !self.give_up_end(true)
+            {
                 return Ok(());
             }
         }
@@ -216,7 +238,8 @@ impl Endpoint {
         self.is_untouched() && self.give_up_end(false)
     }
 
-    /// Keeps UCP's end for others; `aside`: it is not the one that was wanted. False where nobody could ask for it.
+    /// Keeps UCP's end for others; `aside`: it is not the one that was wanted. False where nobody
+    /// could ask for it.
     fn give_up_end(&self, aside: bool) -> bool {
         let Some(peer) = self.origin() else { return false };
         let reports = self.reports.take();

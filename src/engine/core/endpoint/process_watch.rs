@@ -1,10 +1,13 @@
-//! Notices that a process on this host has ended, whichever transport leads to it and whatever state UCX is in.
+//! Notices that a process on this host has ended, whichever transport leads to it and whatever
+//! state UCX is in.
 //!
-//! UCX finds a dead shared-memory peer by its keepalive, which has been seen to miss a peer that was killed with a large
-//! send under way, and one that nobody has reaped. Here each process that endpoints of a worker lead to is watched by one
-//! descriptor (pidfd), which the kernel makes readable when the process has ended. They stand behind the worker's own
-//! descriptor, so that a sleeper wakes at once; a worker that is busy looks ten times a second, by the clock that it reads
-//! anyway. Where the kernel, the namespaces or a limit do not allow it, UCX's keepalive remains.
+//! UCX finds a dead shared-memory peer by its keepalive, which has been seen to miss a peer that
+//! was killed with a large send under way, and one that nobody has reaped. Here each process that
+//! endpoints of a worker lead to is watched by one descriptor (pidfd), which the kernel makes
+//! readable when the process has ended. They stand behind the worker's own descriptor, so that a
+//! sleeper wakes at once; a worker that is busy looks ten times a second, by the clock that it
+//! reads anyway. Where the kernel, the namespaces or a limit do not allow it, UCX's keepalive
+//! remains.
 
 use crate::engine::base::clock;
 use crate::engine::core::endpoint::endpoint::Endpoint;
@@ -40,7 +43,11 @@ pub(crate) struct PeerWatch {
 
 impl Default for PeerWatch {
     fn default() -> Self {
-        PeerWatch { epoll: RefCell::default(), processes: RefCell::default(), next_look: Cell::new(u64::MAX) }
+        PeerWatch {
+            epoll: RefCell::default(),
+            processes: RefCell::default(),
+            next_look: Cell::new(u64::MAX),
+        }
     }
 }
 
@@ -70,7 +77,9 @@ impl PeerWatch {
     }
 
     fn add(&self, process: &Identity) -> Found {
-        let known = |watched: &&mut Watched| watched.pid == process.pid && watched.start_time == process.start_time;
+        let known = |watched: &&mut Watched| {
+            watched.pid == process.pid && watched.start_time == process.start_time
+        };
         if let Some(watched) = self.processes.borrow_mut().iter_mut().find(known) {
             watched.endpoints += 1;
             return Found::Alive;
@@ -83,13 +92,15 @@ impl PeerWatch {
             *epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) });
         }
         let Some(set) = epoll.as_ref() else { return Found::Unknown };
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: u64::from(process.pid) };
+        let mut event =
+            libc::epoll_event { events: libc::EPOLLIN as u32, u64: u64::from(process.pid) };
         let (set, fd) = (set.as_raw_fd(), descriptor.as_raw_fd());
         // SAFETY: two live descriptors and a valid event.
         if unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, fd, &mut event) } != 0 {
             return Found::Unknown;
         }
-        let watched = Watched { pid: process.pid, start_time: process.start_time, descriptor, endpoints: 1 };
+        let watched =
+            Watched { pid: process.pid, start_time: process.start_time, descriptor, endpoints: 1 };
         self.processes.borrow_mut().push(watched);
         self.next_look.set(0);
         found
@@ -97,11 +108,14 @@ impl PeerWatch {
 
     fn remove(&self, process: &Identity) {
         let mut processes = self.processes.borrow_mut();
-        let known = |watched: &Watched| watched.pid == process.pid && watched.start_time == process.start_time;
+        let known = |watched: &Watched| {
+            watched.pid == process.pid && watched.start_time == process.start_time
+        };
         let Some(index) = processes.iter().position(known) else { return };
         processes[index].endpoints -= 1;
         if processes[index].endpoints == 0 {
-            // Closing it takes it out of the set: nobody else has a copy, but for a forked child, which must not matter.
+            // Closing it takes it out of the set: nobody else has a copy, but for a forked child,
+            // which must not matter.
             let gone = processes.swap_remove(index);
             self.forget(&gone.descriptor);
         }
@@ -120,7 +134,14 @@ impl PeerWatch {
     fn forget(&self, descriptor: &OwnedFd) {
         if let Some(set) = self.descriptor() {
             // SAFETY: two live descriptors; the event is not looked at.
-            unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_DEL, descriptor.as_raw_fd(), std::ptr::null_mut()) };
+            unsafe {
+                libc::epoll_ctl(
+                    set,
+                    libc::EPOLL_CTL_DEL,
+                    descriptor.as_raw_fd(),
+                    std::ptr::null_mut(),
+                )
+            };
         }
     }
 
@@ -130,13 +151,18 @@ impl PeerWatch {
         let Some(set) = self.descriptor() else { return Vec::new() };
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST_AT_ONCE];
         // SAFETY: a live descriptor, and room for so many events.
-        let count = unsafe { libc::epoll_wait(set, events.as_mut_ptr(), MOST_AT_ONCE as libc::c_int, 0) };
+        let count =
+            unsafe { libc::epoll_wait(set, events.as_mut_ptr(), MOST_AT_ONCE as libc::c_int, 0) };
         let processes = self.processes.borrow();
         let mut ended = Vec::new();
         for event in events.iter().take(usize::try_from(count).unwrap_or(0)) {
             let pid = event.u64 as u32;
-            // Of several with one number at most one is alive: the descriptors of the others are readable as well.
-            for watched in processes.iter().filter(|watched| watched.pid == pid && is_readable(&watched.descriptor)) {
+            // Of several with one number at most one is alive: the descriptors of the others are
+            // readable as well.
+            for watched in processes
+                .iter()
+                .filter(|watched| watched.pid == pid && is_readable(&watched.descriptor))
+            {
                 self.forget(&watched.descriptor);
                 ended.push((watched.pid, watched.start_time));
             }
@@ -178,7 +204,9 @@ impl Worker {
     pub(crate) fn watch_process(&self, process: &Identity) -> Found {
         let before = self.peers.descriptor();
         let found = self.peers.add(process);
-        if let (None, Some(set), Some(wakeup)) = (before, self.peers.descriptor(), self.wakeup.get()) {
+        if let (None, Some(set), Some(wakeup)) =
+            (before, self.peers.descriptor(), self.wakeup.get())
+        {
             wakeup.add(set);
         }
         found
@@ -189,7 +217,8 @@ impl Worker {
         self.peers.remove(process);
     }
 
-    /// What a process has sent before it ended was sent: it is here, perhaps behind what others send.
+    /// What a process has sent before it ended was sent: it is here, perhaps behind what others
+    /// send.
     fn read_what_is_left(&self) {
         let deadline = clock::deadline_after(READING_NS);
         // SAFETY: a live worker, and we are inside its gate.
@@ -206,7 +235,9 @@ impl Worker {
         self.read_what_is_left();
         let endpoints = self.endpoints.borrow();
         let lost = |endpoint: &&std::sync::Arc<Endpoint>| {
-            endpoint.watched_process().is_some_and(|process| ended.contains(&(process.pid, process.start_time)))
+            endpoint
+                .watched_process()
+                .is_some_and(|process| ended.contains(&(process.pid, process.start_time)))
         };
         for endpoint in endpoints.iter().flatten().filter(lost) {
             endpoint.process_ended(now);
@@ -235,14 +266,18 @@ mod tests {
         let another = Identity { start_time: process.start_time + 1, ..process };
         assert_eq!(watch.add(&another), Found::Gone);
         child.kill().unwrap();
-        let mut entry = libc::pollfd { fd: watch.descriptor().unwrap(), events: libc::POLLIN, revents: 0 };
+        let mut entry =
+            libc::pollfd { fd: watch.descriptor().unwrap(), events: libc::POLLIN, revents: 0 };
         // Not reaped yet: what counts is that it has ended.
         // SAFETY: one live descriptor.
         assert_eq!(unsafe { libc::poll(&mut entry, 1, 60_000) }, 1);
         assert_eq!(watch.ended(2), [(process.pid, process.start_time)]);
         assert!(watch.ended(3).is_empty());
         child.wait().unwrap();
-        assert_eq!(watch.add(&Identity { start_time: process.start_time + 1, ..process }), Found::Gone);
+        assert_eq!(
+            watch.add(&Identity { start_time: process.start_time + 1, ..process }),
+            Found::Gone
+        );
         watch.remove(&process);
         watch.remove(&process);
         assert!(!watch.is_due(u64::MAX - 1));

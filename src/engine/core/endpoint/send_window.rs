@@ -1,12 +1,13 @@
 //! The send window of an endpoint, and the queue behind it.
 //!
-//! UCP takes any number of sends, and keeps in memory what its transport has no room for. So it is given only so many at a time;
-//! what comes on top waits here, in its order, and so does everything as long as no peer has answered. What waits is in flight for
-//! everyone else: counted, with its timer, to be cancelled at once. It goes out after a pass, never from inside UCP's progress,
+//! UCP takes any number of sends, and keeps in memory what its transport has no room for. So it is
+//! given only so many at a time; what comes on top waits here, in its order, and so does everything
+//! as long as no peer has answered. What waits is in flight for everyone else: counted, with its
+//! timer, to be cancelled at once. It goes out after a pass, never from inside UCP's progress,
 //! where messages lose their order.
 //!
-//! A send that UCP completes inside its call takes no place, and nobody looks at the window for it: the status word, which every
-//! send looks at, says when the next one has to come here.
+//! A send that UCP completes inside its call takes no place, and nobody looks at the window for it:
+//! the status word, which every send looks at, says when the next one has to come here.
 
 use crate::engine::base::counters::Counter;
 use crate::engine::base::status::{Error, Result, Status};
@@ -26,7 +27,8 @@ use std::collections::VecDeque;
 pub struct WindowLimits {
     /// Sends that UCP has and has not completed.
     pub ops: u32,
-    /// Bytes in them. The send that reaches it goes out, too: so one always does that finds nothing under way.
+    /// Bytes in them. The send that reaches it goes out, too: so one always does that finds nothing
+    /// under way.
     pub bytes: u64,
     /// Sends that wait behind those.
     pub queue_ops: u32,
@@ -40,7 +42,8 @@ impl WindowLimits {
         WindowLimits { ops: 256, bytes: 256 << 20, queue_ops: 16384, queue_bytes: u64::MAX };
 }
 
-/// Sends that wait where those that are owed are refused as well: nobody who keeps to what members of groups may ask each other gets there.
+/// Sends that wait where those that are owed are refused as well: nobody who keeps to what members
+/// of groups may ask each other gets there.
 pub(crate) const MOST_OWED: u64 = 1 << 18;
 
 /// Entries of the queue beyond which those are looked for that have ended where they stood.
@@ -84,7 +87,8 @@ impl Lane {
         entries.push_back(entry);
     }
 
-    /// Takes the oldest entry out, if it may go: a flush always may, as what was before it has gone.
+    /// Takes the oldest entry out, if it may go: a flush always may, as what was before it has
+    /// gone.
     fn next(&self, may: impl Fn(&Slot) -> bool) -> Option<Waiting> {
         let mut entries = self.entries.borrow_mut();
         loop {
@@ -108,7 +112,8 @@ pub(crate) struct SendWindow {
     pub(crate) queued_ops: Counter,
     pub(crate) queued_bytes: Counter,
     waiting: Lane,
-    /// Active messages for which the peer has given no credit yet, and the flushes behind them: what needs none does not wait for them.
+    /// Active messages for which the peer has given no credit yet, and the flushes behind them:
+    /// what needs none does not wait for them.
     uncredited: Lane,
     /// In `Worker::windows`.
     listed: Cell<bool>,
@@ -235,12 +240,14 @@ impl Endpoint {
         }
     }
 
-    /// Refuses a send that would have to wait and may not, or for which the queue has no room. Inside the gate; what goes through the ring has been
-    /// promised its place (see `core::endpoint::admission`).
+    /// Refuses a send that would have to wait and may not, or for which the queue has no room.
+    /// Inside the gate; what goes through the ring has been promised its place (see
+    /// `core::endpoint::admission`).
     pub(crate) fn check_queue(&self, params: &OpParams, length: usize) -> Result<()> {
         let limits = self.window.limits.get();
         let (ops, bytes) = self.waiting();
-        let full = ops >= limits.queue_ops.into() || bytes.saturating_add(length as u64) > limits.queue_bytes;
+        let full = ops >= limits.queue_ops.into()
+            || bytes.saturating_add(length as u64) > limits.queue_bytes;
         let owed = params.flags & flag::OWED != 0 && ops < MOST_OWED;
         if params.flags & flag::NO_WAIT == 0 && (!full || owed) {
             return Ok(());
@@ -252,9 +259,11 @@ impl Endpoint {
     #[cold]
     pub(crate) fn no_room(&self, full: bool, credit: bool) -> Error {
         const WINDOW: &str =
-            "its send window is full (send_window_ops, send_window_bytes), or the peer has not answered yet";
-        const CREDIT: &str = "the peer holds as many active messages and questions as it may, 256 or 8 MiB of them, whatever the send window: \
-            its handlers' messages have to be destroyed";
+            "its send window is full (send_window_ops, send_window_bytes), or the peer has not \
+            answered yet";
+        const CREDIT: &str = "the peer holds as many active messages and questions as it may, 256 \
+            or 8 MiB of them, whatever the send window: its handlers' messages have to be \
+            destroyed";
         let text = match (credit || self.credits.is_short(), self.is_open()) {
             _ if full => "its send queue is full (send_queue_ops, send_queue_bytes)".to_owned(),
             (true, true) => CREDIT.to_owned(),
@@ -312,18 +321,23 @@ impl Endpoint {
         self.window.uncredited.push(Waiting::Send(slot.ticket()));
         self.credit_messages();
         if !self.window.waiting.is_empty() {
-            // What comes next would overtake those that have just got the credit that they waited for.
+            // What comes next would overtake those that have just got the credit that they waited
+            // for.
             self.hold();
             self.tend_later();
         }
     }
 
-    /// As `must_wait`, for a send from the ring that is described in its slot; of a message the credit is taken.
+    /// As `must_wait`, for a send from the ring that is described in its slot; of a message the
+    /// credit is taken.
     pub(crate) fn must_queue(&self, slot: &Slot) -> bool {
-        self.must_wait() || (slot.kind.get().needs_credit() && !self.pay_from_ring(slot.queued.get().outgoing.charge))
+        self.must_wait()
+            || (slot.kind.get().needs_credit()
+                && !self.pay_from_ring(slot.queued.get().outgoing.charge))
     }
 
-    /// Takes the credit for a message that is about to go out. False if there is none, or others wait for theirs.
+    /// Takes the credit for a message that is about to go out. False if there is none, or others
+    /// wait for theirs.
     #[inline]
     pub(crate) fn pay(&self, charge: u16) -> bool {
         let pays = self.may_pay(charge);
@@ -390,7 +404,11 @@ impl Endpoint {
 
     /// A flush that has been started, without UCP's half.
     pub(crate) fn queue_flush(&self, flush: &Slot) {
-        let lane = if self.window.uncredited.is_empty() { &self.window.waiting } else { &self.window.uncredited };
+        let lane = if self.window.uncredited.is_empty() {
+            &self.window.waiting
+        } else {
+            &self.window.uncredited
+        };
         lane.push(Waiting::Flush(flush.ticket()));
     }
 
@@ -448,7 +466,9 @@ impl Endpoint {
     /// Ends what waits.
     pub(crate) fn end_queue(&self, status: Status) {
         let window = &self.window;
-        while let Some(next) = window.waiting.next(|_| true).or_else(|| window.uncredited.next(|_| true)) {
+        while let Some(next) =
+            window.waiting.next(|_| true).or_else(|| window.uncredited.next(|_| true))
+        {
             let Some(slot) = next.slot() else { continue };
             match next {
                 Waiting::Send(_) => {
@@ -468,14 +488,18 @@ impl Endpoint {
     }
 }
 
-/// Does a next send that needs no credit find it before it? One that waits for its own credit is overtaken.
+/// Does a next send that needs no credit find it before it? One that waits for its own credit is
+/// overtaken.
 #[inline(always)]
 fn stands_before_others(slot: &Slot) -> bool {
-    !slot.has_mark(mark::WAITING) || slot.has_mark(mark::CREDITED) || !slot.kind.get().needs_credit()
+    !slot.has_mark(mark::WAITING)
+        || slot.has_mark(mark::CREDITED)
+        || !slot.kind.get().needs_credit()
 }
 
 impl Worker {
-    /// Looks after the endpoints whose windows have changed: each once. After UCP's pass. How much there was to do.
+    /// Looks after the endpoints whose windows have changed: each once. After UCP's pass. How much
+    /// there was to do.
     pub(crate) fn tend_windows(&self) -> u32 {
         let mut handled = 0;
         let mut left = self.windows.borrow().len();

@@ -1,7 +1,7 @@
 //! Whether an endpoint takes operations, and why not: one word, which every operation looks at.
 //!
-//! It is written inside the worker's gate, but for a close that another thread hands over, which writes CLOSED at once. So what is
-//! no end is only ever written in exchange for what it follows.
+//! It is written inside the worker's gate, but for a close that another thread hands over, which
+//! writes CLOSED at once. So what is no end is only ever written in exchange for what it follows.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::Endpoint;
@@ -21,7 +21,8 @@ impl Endpoint {
 
     /// The status, inside, while operations are taken but none goes straight to UCP: see `is_held`.
     pub(crate) const HELD: Status = Status::INPROGRESS;
-    /// The same before the first operation, which makes the endpoint say Hello, and goes straight to UCP then.
+    /// The same before the first operation, which makes the endpoint say Hello, and goes straight
+    /// to UCP then.
     pub(crate) const SILENT: Status = Status(2);
 
     /// From one of the above; a close from outside the gate may have come first.
@@ -88,7 +89,11 @@ impl Endpoint {
             Status::UNSUPPORTED => {
                 return Error::new(
                     status,
-                    format!("endpoint: to {}, which {}", self.peer_text(), self.refusal().unwrap_or_default()),
+                    format!(
+                        "endpoint: to {}, which {}",
+                        self.peer_text(),
+                        self.refusal().unwrap_or_default()
+                    ),
                 )
             }
             _ => "is not usable",
@@ -99,7 +104,8 @@ impl Endpoint {
     /// What an error of UCX's means on this endpoint.
     pub(crate) fn status_for(&self, ucx: Status) -> Status {
         match Status(self.status.load(Ordering::Relaxed)) {
-            // Nobody here has cancelled it: that would be its reason. Nor has the peer said Bye: UCX has found it gone, and will say so.
+            // Nobody here has cancelled it: that would be its reason. Nor has the peer said Bye:
+            // UCX has found it gone, and will say so.
             status if !status.is_error() => match ucx.or_peer_failed() {
                 Status::PEER_FAILED | Status::CANCELED => self.loss(),
                 other => other,

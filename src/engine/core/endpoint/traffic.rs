@@ -1,4 +1,5 @@
-//! What is under way on an endpoint, and what has been sent there: counters that belong to whoever is inside the worker's gate.
+//! What is under way on an endpoint, and what has been sent there: counters that belong to whoever
+//! is inside the worker's gate.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::Result;
@@ -88,7 +89,8 @@ impl Endpoint {
     pub fn traffic(&self) -> Result<Traffic> {
         let _inside = self.worker.enter()?;
         let (window_operations, window_bytes) = self.window.in_ucp();
-        // Not in the last expression, whose temporaries are dropped after `_inside`: another thread would find it borrowed.
+        // Not in the last expression, whose temporaries are dropped after `_inside`: another thread
+        // would find it borrowed.
         let flushes = self.flushes.borrow().len() as u64;
         Ok(Traffic {
             operations_sent: self.operations_sent.get(),

@@ -1,8 +1,11 @@
-//! Endpoints that are being opened or closed: looked at in each pass until they have got where they go.
+//! Endpoints that are being opened or closed: looked at in each pass until they have got where they
+//! go.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::Status;
-use crate::engine::core::endpoint::close::{ENDING_NS, FLUSH_PATIENCE_NS, NO_DEADLINE, PATIENCE_NS, READING_NS};
+use crate::engine::core::endpoint::close::{
+    ENDING_NS, FLUSH_PATIENCE_NS, NO_DEADLINE, PATIENCE_NS, READING_NS,
+};
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::{attention, Worker};
@@ -35,7 +38,8 @@ impl Endpoint {
             return false;
         }
         // What UCP keeps may come back as late as the end of the worker: `part_ended` looks again.
-        self.phase() != Phase::Closed || !(self.closing.abandoned.get() || self.closing.process_ended.get())
+        self.phase() != Phase::Closed
+            || !(self.closing.abandoned.get() || self.closing.process_ended.get())
     }
 
     /// Sends, and, once it is being closed, messages that are on their way into their buffers.
@@ -58,9 +62,13 @@ impl Endpoint {
             Phase::Flushing => {
                 let forced = self.closing.forced.get() && self.may_force();
                 let alone = self.closing.parting.heard.get() && self.has_flushed();
-                self.is_parting().is_none() && (forced || alone || (self.has_flushed() && self.transfers() == 0))
+                self.is_parting().is_none()
+                    && (forced || alone || (self.has_flushed() && self.transfers() == 0))
             }
-            Phase::Ending => self.transfers() + self.due.callbacks.get() == 0 && !self.closing.closing_in_ucp.get(),
+            Phase::Ending => {
+                self.transfers() + self.due.callbacks.get() == 0
+                    && !self.closing.closing_in_ucp.get()
+            }
             Phase::Closed => self.is_unused(),
         }
     }
@@ -76,15 +84,16 @@ impl Endpoint {
         self.transfers() + self.controls.get() + self.due.callbacks.get() == 0
     }
 
-    /// The peer has gone: there is nothing to wait for but UCP's flush, as UCX 1.21 has been seen to go on with one on an endpoint that was
-    /// closed by force meanwhile.
+    /// The peer has gone: there is nothing to wait for but UCP's flush, as UCX 1.21 has been seen
+    /// to go on with one on an endpoint that was closed by force meanwhile.
     pub(crate) fn hurry_alone(&self) {
         self.cut_queue();
         self.hurry(FLUSH_PATIENCE_NS);
         self.watch();
     }
 
-    /// The flush of its close has ended, and those that the caller asked for, of which the second half may be still to begin.
+    /// The flush of its close has ended, and those that the caller asked for, of which the second
+    /// half may be still to begin.
     fn has_flushed(&self) -> bool {
         self.closing.flushed.get() && self.flushes.borrow().is_empty()
     }
@@ -120,7 +129,9 @@ impl Endpoint {
             self.closing.deadline.set(clock::deadline_after(ENDING_NS));
             return self.close_in_ucp(0);
         }
-        if self.transfers() != self.closing.transfers_seen.get() && self.closing.deadline.get() != NO_DEADLINE {
+        if self.transfers() != self.closing.transfers_seen.get()
+            && self.closing.deadline.get() != NO_DEADLINE
+        {
             self.closing.transfers_seen.set(self.transfers());
             self.closing.deadline.set(now + self.patience());
         }
@@ -137,12 +148,14 @@ impl Endpoint {
 
     pub(crate) fn advance_ending(&self, now: u64) {
         let sends_back = self.sends.get() == 0 && !self.closing.closing_in_ucp.get();
-        let receives_wait = self.watchers.get() + self.one_sided.get() > 0 && self.may_be_reading(now);
+        let receives_wait =
+            self.watchers.get() + self.one_sided.get() > 0 && self.may_be_reading(now);
         if sends_back && receives_wait {
             return;
         }
         let back = sends_back && self.watchers.get() == 0;
-        // Without error handling there is no force: what UCP still has stays with it until the worker goes.
+        // Without error handling there is no force: what UCP still has stays with it until the
+        // worker goes.
         let left_to_ucp = !self.peer_failure && self.closing.outcome.get().is_error();
         if sends_back || left_to_ucp || (now >= self.closing.deadline.get() && !receives_wait) {
             if !back && self.peer_failure {
@@ -161,7 +174,8 @@ impl Endpoint {
         }
     }
 
-    /// Receives may still be written to: UCP's last pass found something to do, or it is too early to tell.
+    /// Receives may still be written to: UCP's last pass found something to do, or it is too early
+    /// to tell.
     pub(crate) fn may_be_reading(&self, now: u64) -> bool {
         let deadline = self.closing.receives_deadline.get();
         let reads = self.worker.ucp_was_busy.get() && !self.closing.process_ended.get();
@@ -207,11 +221,19 @@ impl Worker {
         let deadline = |endpoint: &Arc<Endpoint>| match endpoint.phase() {
             Phase::Open => endpoint.next_look_while_open(),
             Phase::Flushing => endpoint.is_parting().unwrap_or(endpoint.closing.deadline.get()),
-            Phase::Ending if endpoint.watchers.get() > 0 => endpoint.closing.receives_deadline.get(),
+            Phase::Ending if endpoint.watchers.get() > 0 => {
+                endpoint.closing.receives_deadline.get()
+            }
             Phase::Ending => endpoint.closing.deadline.get(),
             Phase::Closed => 0,
         };
-        let endpoints = self.changing.borrow().iter().map(deadline).filter(|at| *at != 0 && *at != u64::MAX).min();
+        let endpoints = self
+            .changing
+            .borrow()
+            .iter()
+            .map(deadline)
+            .filter(|at| *at != 0 && *at != u64::MAX)
+            .min();
         [endpoints, self.next_listener()].into_iter().flatten().min()
     }
 }

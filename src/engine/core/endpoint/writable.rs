@@ -36,8 +36,8 @@ impl Writable {
 }
 
 impl Endpoint {
-    /// A send would go straight to UCP now, or, from a thread that has to leave that to the progress thread, as soon as it is taken over there.
-    /// Any thread.
+    /// A send would go straight to UCP now, or, from a thread that has to leave that to the
+    /// progress thread, as soon as it is taken over there. Any thread.
     pub fn is_writable(&self) -> bool {
         let worker = &self.worker;
         if worker.check_usable().is_err() || !self.goes_straight() {
@@ -48,11 +48,13 @@ impl Endpoint {
     }
 
     fn goes_straight(&self) -> bool {
-        (self.is_open() || self.has_status(Self::SILENT)) && !self.credits.is_short() && self.has_place()
+        (self.is_open() || self.has_status(Self::SILENT))
+            && !self.credits.is_short()
+            && self.has_place()
     }
 
-    /// Has `callback` called once when there is room for a send, or, with the endpoint's error, when it ends first. None: not any more.
-    /// Any thread.
+    /// Has `callback` called once when there is room for a send, or, with the endpoint's error,
+    /// when it ends first. None: not any more. Any thread.
     pub fn on_writable(&self, callback: Option<Callback>, arg: *mut c_void) -> Result<()> {
         self.worker.check_usable()?;
         let Some(callback) = callback else {
@@ -61,7 +63,8 @@ impl Endpoint {
         };
         {
             let mut armed = self.writable.callback.lock();
-            // Under the lock: the end of the endpoint, which comes after its status, takes out whatever is here.
+            // Under the lock: the end of the endpoint, which comes after its status, takes out
+            // whatever is here.
             self.check_open_outside()?;
             if armed.is_some() {
                 let text = "endpoint: a callback waits for it to become writable already";
@@ -101,14 +104,16 @@ impl Endpoint {
 }
 
 impl Worker {
-    /// Calls the callback that waits for room, if there is one and it is due. After UCP's pass. How many calls that were.
+    /// Calls the callback that waits for room, if there is one and it is due. After UCP's pass. How
+    /// many calls that were.
     pub(crate) fn tell_if_writable(&self, endpoint: &Arc<Endpoint>) -> u32 {
         let writable = &endpoint.writable;
         // While it runs, on another thread, it comes to nobody else.
         if !writable.is_armed() || writable.running.get() {
             return 0;
         }
-        // Who gives room back from outside looks whether somebody waits for it: after that, as this is before looking for room.
+        // Who gives room back from outside looks whether somebody waits for it: after that, as this
+        // is before looking for room.
         look_again();
         let Some(status) = endpoint.writable_status() else { return 0 };
         let Some(callback) = writable.disarm() else { return 0 };

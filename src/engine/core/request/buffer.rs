@@ -37,20 +37,28 @@ pub(crate) fn common_memory_type(
     parts: &[Part],
     params: &OpParams,
 ) -> Result<Option<sys::ucs_memory_type_t>> {
-    let mut types =
-        parts.iter().filter(|part| part.length > 0).map(|part| memory_type::to_ucx(&worker.context, part.memory_type));
-    let Some(first) = types.next() else { return memory_type::to_ucx(&worker.context, params.memory_type) };
+    let mut types = parts
+        .iter()
+        .filter(|part| part.length > 0)
+        .map(|part| memory_type::to_ucx(&worker.context, part.memory_type));
+    let Some(first) = types.next() else {
+        return memory_type::to_ucx(&worker.context, params.memory_type);
+    };
     let first = first?;
     for (index, other) in types.enumerate() {
         if other? != first {
-            let text = format!("buffers: the memory type of number {} differs from that of those before it", index + 1);
+            let text = format!(
+                "buffers: the memory type of number {} differs from that of those before it",
+                index + 1
+            );
             return Err(Error::new(Status::UNSUPPORTED, text));
         }
     }
     Ok(first)
 }
 
-/// Buffer and count for UCP: a list in the slot's own memory (true), or the one part there is. Parts of length 0 are left out.
+/// Buffer and count for UCP: a list in the slot's own memory (true), or the one part there is.
+/// Parts of length 0 are left out.
 #[inline(always)]
 pub(crate) fn describe_parts(slot: &Slot, parts: &[Part]) -> (*mut c_void, usize, bool) {
     match parts {

@@ -7,9 +7,13 @@ use crate::engine::core::worker::worker::Worker;
 
 /// Inside the gate.
 impl Worker {
-    /// UCX's status as the caller gets it: what a lost peer looks like depends on the transport, and here it does not.
+    /// UCX's status as the caller gets it: what a lost peer looks like depends on the transport,
+    /// and here it does not.
     pub(crate) fn status_from_ucx(&self, status: Status, endpoint: Option<&Endpoint>) -> Status {
-        if !status.is_error() || status == Status::MESSAGE_TRUNCATED || status == Status::NO_RESOURCE {
+        if !status.is_error()
+            || status == Status::MESSAGE_TRUNCATED
+            || status == Status::NO_RESOURCE
+        {
             return status;
         }
         match endpoint {
@@ -18,7 +22,8 @@ impl Worker {
         }
     }
 
-    /// Ends what can be ended at once; `reason` is CANCELED or what the deadline or the endpoint says.
+    /// Ends what can be ended at once; `reason` is CANCELED or what the deadline or the endpoint
+    /// says.
     pub(crate) fn cancel_slot(&self, slot: &Slot, reason: Status) {
         if !slot.is_pending() {
             return;

@@ -1,6 +1,7 @@
 //! UCP's word that an operation has ended, on its way to `Worker::complete`.
 //!
-//! UCP may call back before the call that started the operation has returned: that call then finds `mark::INLINE`, and completes it.
+//! UCP may call back before the call that started the operation has returned: that call then finds
+//! `mark::INLINE`, and completes it.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::request::request::{mark, Slot, UCP};
@@ -18,7 +19,8 @@ pub(crate) fn posted(slot: &Slot, pointer: sys::ucs_status_ptr_t) -> Posted {
     }
 }
 
-/// UCP is done with an operation; perhaps before the call that started it has returned, which is left to that call.
+/// UCP is done with an operation; perhaps before the call that started it has returned, which is
+/// left to that call.
 pub(crate) fn ended(slot: &Slot, status: Status) {
     if slot.worker().is_over.get() {
         // A late worker of UCP's (see `ucx::deferred_destroy`): everybody has been told.
@@ -33,10 +35,15 @@ pub(crate) fn ended(slot: &Slot, status: Status) {
 }
 
 /// UCP is done with a send, a flush or a close.
-pub(crate) unsafe extern "C" fn on_sent(request: *mut c_void, status: sys::ucs_status_t, _user_data: *mut c_void) {
+pub(crate) unsafe extern "C" fn on_sent(
+    request: *mut c_void,
+    status: sys::ucs_status_t,
+    _user_data: *mut c_void,
+) {
     let _ = std::panic::catch_unwind(|| {
-        // SAFETY: the request memory that UCP was given is a slot, and stays one until it completes, here. UCP calls back
-        // inside progress or another call of ours, hence inside the gate.
+        // SAFETY: the request memory that UCP was given is a slot, and stays one until it
+        // completes, here. UCP calls back inside progress or another call of ours, hence inside the
+        // gate.
         ended(unsafe { &*request.cast::<Slot>() }, Status(status.into()));
     });
 }
@@ -48,8 +55,8 @@ pub(crate) unsafe extern "C" fn on_received(
     info: *const sys::ucp_tag_recv_info_t,
     _user_data: *mut c_void,
 ) {
-    // SAFETY: the request memory that UCP was given is a slot, and stays one until it completes, here. UCP calls back
-    // inside progress or another call of ours, hence inside the gate.
+    // SAFETY: the request memory that UCP was given is a slot, and stays one until it completes,
+    // here. UCP calls back inside progress or another call of ours, hence inside the gate.
     let slot = unsafe { &*request.cast::<Slot>() };
     // SAFETY: UCP passes a valid info, or none.
     let info = unsafe { info.as_ref() };
@@ -63,7 +70,11 @@ pub(crate) unsafe extern "C" fn on_received(
 
 /// A receive that something waits for beside its request, or that did not end well.
 #[inline(never)]
-extern "C" fn received(slot: &Slot, status: sys::ucs_status_t, info: Option<&sys::ucp_tag_recv_info_t>) {
+extern "C" fn received(
+    slot: &Slot,
+    status: sys::ucs_status_t,
+    info: Option<&sys::ucp_tag_recv_info_t>,
+) {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let status = Status(status.into());
         let info = info.filter(|_| matches!(status, Status::OK | Status::MESSAGE_TRUNCATED));

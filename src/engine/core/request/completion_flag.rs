@@ -1,9 +1,10 @@
 //! The word of a request that says whether it is done, and on which others sleep until it is.
 //!
-//! Who is about to sleep marks the word, so that a completion knows whether it has to wake anybody. Marks are of use only
-//! while there is somebody who completes operations without the sleeper's help. When the progress thread goes, it takes all marks
-//! back and wakes the sleepers, who progress by themselves from then on. Who finds it gone after having marked takes the mark
-//! back as well: another one may have taken it for its own, and would sleep where nobody progresses.
+//! Who is about to sleep marks the word, so that a completion knows whether it has to wake anybody.
+//! Marks are of use only while there is somebody who completes operations without the sleeper's
+//! help. When the progress thread goes, it takes all marks back and wakes the sleepers, who
+//! progress by themselves from then on. Who finds it gone after having marked takes the mark back
+//! as well: another one may have taken it for its own, and would sleep where nobody progresses.
 #![deny(unsafe_code)]
 
 use crate::engine::base::futex::Word;
@@ -62,7 +63,8 @@ impl Done {
         waited_for
     }
 
-    /// Marks it, to sleep on it afterwards. `others_progress` says whether anybody will complete the operation.
+    /// Marks it, to sleep on it afterwards. `others_progress` says whether anybody will complete
+    /// the operation.
     pub(crate) fn mark(&self, others_progress: impl FnOnce() -> bool) -> Marked {
         if self.0.compare_exchange(NO, WAITED_FOR, Ordering::SeqCst, Ordering::SeqCst) == Err(YES) {
             return Marked::Done;
@@ -88,9 +90,13 @@ impl Done {
         }
     }
 
-    /// Sleeps while others progress: true once it is done, false when `left` has said zero before, none when nobody else
-    /// progresses any more.
-    pub(crate) fn wait(&self, others_progress: impl Fn() -> bool, left: impl Fn() -> Option<Duration>) -> Option<bool> {
+    /// Sleeps while others progress: true once it is done, false when `left` has said zero before,
+    /// none when nobody else progresses any more.
+    pub(crate) fn wait(
+        &self,
+        others_progress: impl Fn() -> bool,
+        left: impl Fn() -> Option<Duration>,
+    ) -> Option<bool> {
         loop {
             match self.mark(&others_progress) {
                 Marked::Done => return Some(true),

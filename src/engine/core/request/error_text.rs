@@ -11,11 +11,15 @@ impl Slot {
         let peer = if endpoint.is_null() {
             String::new()
         } else {
-            // SAFETY: the worker keeps the endpoint alive while this operation is in flight, and it still is.
+            // SAFETY: the worker keeps the endpoint alive while this operation is in flight, and it
+            // still is.
             format!(", peer {}", unsafe { &*endpoint }.peer_text())
         };
         let (what, why) = ((operation.describe)(self, status), (operation.cause)(self, status));
-        format!("{what}{peer}: {}", why.unwrap_or_else(|| status.sentence().to_string_lossy().into_owned()))
+        format!(
+            "{what}{peer}: {}",
+            why.unwrap_or_else(|| status.sentence().to_string_lossy().into_owned())
+        )
     }
 }
 

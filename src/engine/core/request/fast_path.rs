@@ -1,11 +1,14 @@
-//! The quick way: a plain operation on a worker of one thread and manual progress, which is what most inline traffic is.
+//! The quick way: a plain operation on a worker of one thread and manual progress, which is what
+//! most inline traffic is.
 //!
-//! Each condition is looked at before anything has happened. Where one does not hold there is no answer, and the caller goes
-//! the long way, which looks again and says what is wrong: so there is one place for every error. What follows UCP's call is
-//! short only where it ends as it nearly always does. Nothing here can panic.
+//! Each condition is looked at before anything has happened. Where one does not hold there is no
+//! answer, and the caller goes the long way, which looks again and says what is wrong: so there is
+//! one place for every error. What follows UCP's call is short only where it ends as it nearly
+//! always does. Nothing here can panic.
 //!
-//! What it costs beyond UCP's own, counted by callgrind on x86_64: 80 instructions for a send, 115 for a receive and its completion,
-//! 40 for a pass, 12 for a look at a request and 20 for letting go of it.
+//! What it costs beyond UCP's own, counted by callgrind on x86_64: 80 instructions for a send, 115
+//! for a receive and its completion, 40 for a pass, 12 for a look at a request and 20 for letting
+//! go of it.
 
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::endpoint::endpoint::Endpoint;
@@ -22,8 +25,8 @@ use crate::sys;
 use std::sync::atomic::Ordering;
 
 impl OpParams {
-    /// No flag, no timeout, no notifier, no `source`, and memory that is not a device's. `unusual` is what the caller wants to be 0
-    /// as well.
+    /// No flag, no timeout, no notifier, no `source`, and memory that is not a device's. `unusual`
+    /// is what the caller wants to be 0 as well.
     #[inline(always)]
     pub fn is_plain(&self, unusual: u64) -> bool {
         let unusual = unusual
@@ -44,15 +47,16 @@ impl OpParams {
     }
 }
 
-/// Inside a worker that one thread has to itself, with a slot to begin an operation with. Its methods leave.
+/// Inside a worker that one thread has to itself, with a slot to begin an operation with. Its
+/// methods leave.
 pub struct Quick<'a> {
     pub(crate) worker: &'a Worker,
     pub(crate) slot: &'a Slot,
 }
 
 impl Worker {
-    /// Enters, if the caller is the one thread of a SINGLE worker that is open, and not inside; and if this is not a forked
-    /// child. To be left with `gate.leave_quickly`.
+    /// Enters, if the caller is the one thread of a SINGLE worker that is open, and not inside; and
+    /// if this is not a forked child. To be left with `gate.leave_quickly`.
     #[inline(always)]
     pub(crate) fn enter_quickly(&self) -> bool {
         self.quick.get() == this_thread() && self.gate.enter_quickly()
@@ -64,8 +68,9 @@ impl Worker {
         self.quick.get() == this_thread() && self.gate.is_free()
     }
 
-    /// `Worker::progress` for the one thread of a SINGLE worker, where nothing but UCP has something to do: how many events there
-    /// were, and whether the pass is complete; else it has to go on the long way.
+    /// `Worker::progress` for the one thread of a SINGLE worker, where nothing but UCP has
+    /// something to do: how many events there were, and whether the pass is complete; else it has
+    /// to go on the long way.
     #[inline(always)]
     pub fn progress_quickly(&self) -> (u32, bool) {
         if !self.enter_quickly() {
@@ -88,8 +93,8 @@ impl Worker {
 }
 
 impl Endpoint {
-    /// For a message of so many bytes, header and data, that goes out as one piece and needs no credit; None to go the
-    /// long way.
+    /// For a message of so many bytes, header and data, that goes out as one piece and needs no
+    /// credit; None to go the long way.
     #[inline(always)]
     pub(crate) fn quick_for_piece(&self, length: usize) -> Option<Quick<'_>> {
         let worker = &*self.worker;
@@ -110,8 +115,15 @@ impl Endpoint {
 impl Worker {
     /// A send that was complete inside its call; and leaves.
     #[inline(always)]
-    pub(crate) fn sent_quickly(&self, slot: &Slot, kind: Kind, to: &Endpoint, out: Out) -> Submitted {
-        // Kept there, and not across the call, as it is needed afterwards where the send is pending, too.
+    pub(crate) fn sent_quickly(
+        &self,
+        slot: &Slot,
+        kind: Kind,
+        to: &Endpoint,
+        out: Out,
+    ) -> Submitted {
+        // Kept there, and not across the call, as it is needed afterwards where the send is
+        // pending, too.
         self.count_inline(kind, slot.length.get(), Some(to));
         out.store_null();
         self.gate.leave_quickly();
@@ -130,18 +142,21 @@ impl Worker {
     ) -> Result<Submitted> {
         self.slab.take(slot);
         let (length, tag) = (slot.length.get(), slot.tag.get());
-        let result = self.submitted(slot, posted, Submission { endpoint, params, length, tag }, out);
+        let result =
+            self.submitted(slot, posted, Submission { endpoint, params, length, tag }, out);
         self.gate.leave_quickly();
         result
     }
 }
 
 impl Slot {
-    /// Begins a receive, in flight from here on. What is not said here is as it is in an operation that has none of it.
+    /// Begins a receive, in flight from here on. What is not said here is as it is in an operation
+    /// that has none of it.
     #[inline(always)]
     pub(crate) fn begin_quickly(&self, params: &OpParams, given: bool) {
         let watched = params.callback.is_some() || !params.recv_info.is_null();
-        let (hold, marks) = if given { (ENGINE | USER, mark::LIVE | mark::GIVEN) } else { (ENGINE, mark::LIVE) };
+        let (hold, marks) =
+            if given { (ENGINE | USER, mark::LIVE | mark::GIVEN) } else { (ENGINE, mark::LIVE) };
         self.hold.set(hold);
         self.marks.set(if given && !watched { marks | mark::PLAIN } else { marks });
         if watched {
@@ -160,7 +175,8 @@ impl Slot {
         self.marks.get() == mark::LIVE | mark::GIVEN | mark::PLAIN
     }
 
-    /// A receive that is PLAIN has ended well: its caller, who holds it, is the only one to learn of it.
+    /// A receive that is PLAIN has ended well: its caller, who holds it, is the only one to learn
+    /// of it.
     #[inline(always)]
     pub(crate) fn complete_quickly(&self) {
         let worker = self.worker();
@@ -183,9 +199,10 @@ impl Slot {
         (simple && !self.worker().generation.is_past()).then_some(status)
     }
 
-    /// Lets go of a request that `complete_quickly` has completed, on the thread of a SINGLE worker. False: nothing has happened,
-    /// go the long way. No ticket names such a use of the slot, so there is none to be outdated; and in a forked child it only
-    /// changes the child's own copy.
+    /// Lets go of a request that `complete_quickly` has completed, on the thread of a SINGLE
+    /// worker. False: nothing has happened, go the long way. No ticket names such a use of the
+    /// slot, so there is none to be outdated; and in a forked child it only changes the child's own
+    /// copy.
     ///
     /// # Safety
     /// The caller holds the request, and does not use it again when this is true.

@@ -1,4 +1,5 @@
-//! What is in flight on a worker: taking slots, starting and completing operations, cancelling, letting go.
+//! What is in flight on a worker: taking slots, starting and completing operations, cancelling,
+//! letting go.
 //!
 //! The methods run inside the worker's gate, but for `may_act_at_once`.
 
@@ -13,7 +14,8 @@ use crate::sys::{self, Posted};
 use std::any::Any;
 use std::sync::atomic::Ordering;
 
-/// Cancelled timeouts leave entries behind in the heap; beyond this many it is swept before it grows further.
+/// Cancelled timeouts leave entries behind in the heap; beyond this many it is swept before it
+/// grows further.
 const SWEEP_TIMERS: usize = 1024;
 
 impl Worker {
@@ -56,8 +58,9 @@ impl Worker {
         sequence
     }
 
-    /// After a `*_nbx` call with the slot, which `prepare` readied, as its request memory: complete inside the call, failed, or
-    /// in flight from now on. `out` is written before anyone else can see the operation.
+    /// After a `*_nbx` call with the slot, which `prepare` readied, as its request memory: complete
+    /// inside the call, failed, or in flight from now on. `out` is written before anyone else can
+    /// see the operation.
     #[inline(always)]
     pub(crate) fn submitted(
         &self,
@@ -102,10 +105,16 @@ impl Worker {
         Error::new(status, message)
     }
 
-    /// A receive whose callback ran before the call that posted it returned. A failure becomes a request like any
-    /// other: a negative return would say that nothing was submitted, but the message is gone.
+    /// A receive whose callback ran before the call that posted it returned. A failure becomes a
+    /// request like any other: a negative return would say that nothing was submitted, but the
+    /// message is gone.
     #[inline(never)]
-    fn completed_inline(&self, slot: &Slot, submission: Submission<'_>, out: Out) -> Result<Submitted> {
+    fn completed_inline(
+        &self,
+        slot: &Slot,
+        submission: Submission<'_>,
+        out: Out,
+    ) -> Result<Submitted> {
         let Submission { endpoint, params, mut length, mut tag } = submission;
         let status = Status(slot.reason.replace(0));
         if slot.kind.get().is_recv() {
@@ -143,7 +152,13 @@ impl Worker {
 
     /// Links the slot into what is in flight, and stores it where the caller asked for it.
     #[inline(always)]
-    pub(crate) fn start(&self, slot: &Slot, endpoint: Option<&Endpoint>, params: &OpParams, out: Out) {
+    pub(crate) fn start(
+        &self,
+        slot: &Slot,
+        endpoint: Option<&Endpoint>,
+        params: &OpParams,
+        out: Out,
+    ) {
         slot.clear_mark(mark::SUBMITTING);
         debug_assert!(!slot.has_mark(mark::LIVE) && slot.kind.get() != Kind::Free);
         slot.sequence.set(self.next_sequence());
@@ -187,7 +202,8 @@ impl Worker {
         self.attend(attention::TIMERS);
     }
 
-    /// The result of an operation that is in flight: everything but the callback, which waits for the end of the pass.
+    /// The result of an operation that is in flight: everything but the callback, which waits for
+    /// the end of the pass.
     #[inline]
     pub(crate) fn complete(&self, slot: &Slot, status: Status) {
         if slot.pooled && slot.has_mark(mark::LIVE) {
@@ -245,7 +261,9 @@ impl Worker {
                     self.flush_part_ended(flush, status);
                 }
                 // An attempt to connect that came to nothing did so for a reason of its own.
-                (Part::Hello(_), Some(endpoint)) if endpoint.is_connecting() => endpoint.part_ended(part, ucx),
+                (Part::Hello(_), Some(endpoint)) if endpoint.is_connecting() => {
+                    endpoint.part_ended(part, ucx)
+                }
                 (Part::Refusal, _) => self.refusals.set(self.refusals.get() - 1),
                 (Part::Nothing, Some(endpoint)) => endpoint.part_left(),
                 (_, None) => {}
@@ -284,10 +302,12 @@ impl Worker {
         self.count_result(slot, status);
         slot.store_recv_info();
         if slot.callback.get().is_some() {
-            // SAFETY: the worker keeps the endpoint alive while something in flight names it, and, from here on, while a callback is due.
+            // SAFETY: the worker keeps the endpoint alive while something in flight names it, and,
+            // from here on, while a callback is due.
             if let Some(endpoint) = unsafe { slot.endpoint.get().as_ref() } {
                 if endpoint.place() == usize::MAX {
-                    // The worker keeps it no longer, and its caller may let go of it before the callback runs.
+                    // The worker keeps it no longer, and its caller may let go of it before the
+                    // callback runs.
                     slot.endpoint.set(std::ptr::null());
                 } else {
                     self.callback_is_due(endpoint, slot.kind.get());
@@ -316,7 +336,8 @@ impl Worker {
         }
     }
 
-    /// The last step of a completion: waiters may go, and the slot is free once the caller has let go as well.
+    /// The last step of a completion: waiters may go, and the slot is free once the caller has let
+    /// go as well.
     #[inline]
     pub(crate) fn finish(&self, slot: &Slot) {
         slot.publish_status();
@@ -329,7 +350,8 @@ impl Worker {
         self.give_up(slot, ENGINE);
     }
 
-    /// One of those who hold the slot gives it up; the last one frees it. False if that was not the last.
+    /// One of those who hold the slot gives it up; the last one frees it. False if that was not the
+    /// last.
     #[inline(always)]
     fn give_up(&self, slot: &Slot, holder: u8) -> bool {
         slot.hold.set(slot.hold.get() & !holder);
@@ -344,9 +366,9 @@ impl Worker {
         free
     }
 
-    /// Tells the caller that an operation has ended which UCP does not give back: the peer is gone for good, so nothing touches
-    /// the buffer any more, but what is left of it stands behind others in a queue that nobody empties. The slot is UCP's until the
-    /// end of the worker.
+    /// Tells the caller that an operation has ended which UCP does not give back: the peer is gone
+    /// for good, so nothing touches the buffer any more, but what is left of it stands behind
+    /// others in a queue that nobody empties. The slot is UCP's until the end of the worker.
     pub(crate) fn abandon(&self, slot: &Slot, status: Status) {
         (self.operation(slot).abandoned)(self, slot);
         if let Some(making) = slot.making.take() {
@@ -382,7 +404,8 @@ impl Worker {
         }
     }
 
-    /// Slots of the pool are listed while they are in flight: those that are not may be in another thread's hands.
+    /// Slots of the pool are listed while they are in flight: those that are not may be in another
+    /// thread's hands.
     #[inline]
     fn link(&self, slot: &Slot) {
         slot.previous_live.set(std::ptr::null());
@@ -408,8 +431,8 @@ impl Worker {
         }
     }
 
-    /// The operation no longer needs its endpoint: flushes that waited for it move on. `unreported` is an error that
-    /// nobody but a flush can tell.
+    /// The operation no longer needs its endpoint: flushes that waited for it move on. `unreported`
+    /// is an error that nobody but a flush can tell.
     fn release_endpoint(&self, slot: &Slot, endpoint: Option<&Endpoint>, unreported: Status) {
         let (kind, sequence) = (slot.kind.get(), slot.sequence.get());
         self.let_endpoint_go(slot, endpoint, unreported);
@@ -439,16 +462,18 @@ impl Worker {
             }
         });
         let mut next = self.live.get();
-        // SAFETY: the list holds live slots of this worker, and `next` is read before its predecessor is visited.
+        // SAFETY: the list holds live slots of this worker, and `next` is read before its
+        // predecessor is visited.
         while let Some(slot) = unsafe { next.as_ref() } {
             next = slot.next_live.get();
             visit(slot);
         }
     }
 
-    /// Calls `act` for each operation in flight that `wanted` picks, if it is still in flight when its turn comes: `act` may complete
-    /// it, and others with it. In the order of their submission, in which UCX has its receives listed: it looks for one that is cancelled
-    /// from the beginning of its list.
+    /// Calls `act` for each operation in flight that `wanted` picks, if it is still in flight when
+    /// its turn comes: `act` may complete it, and others with it. In the order of their submission,
+    /// in which UCX has its receives listed: it looks for one that is cancelled from the beginning
+    /// of its list.
     pub(crate) fn for_each_picked(&self, wanted: impl Fn(&Slot) -> bool, act: impl FnMut(&Slot)) {
         let mut picked = Vec::new();
         self.for_each_live(|slot| {
@@ -467,17 +492,19 @@ impl Worker {
         unsafe { self.foreign.drain(|slot| self.let_go(slot)) };
     }
 
-    /// May the calling thread act on the cells without entering? Only the one thread of a SINGLE worker ever may.
+    /// May the calling thread act on the cells without entering? Only the one thread of a SINGLE
+    /// worker ever may.
     pub(crate) fn may_act_at_once(&self) -> bool {
         self.gate.is_free_owner() && !self.closed.load(Ordering::Relaxed)
     }
 
-    /// At the end of the worker: counts the requests that callers still hold, and makes letting go work without it.
-    /// Returns how many there are; the caller puts a reference into `keep` before.
+    /// At the end of the worker: counts the requests that callers still hold, and makes letting go
+    /// work without it. Returns how many there are; the caller puts a reference into `keep` before.
     pub(crate) fn shut_foreign(&self) {
         let mut held = 0;
         self.for_each_slot(|slot| held += usize::from(slot.hold.get() & USER != 0));
-        // SAFETY: slots of this worker; the caller of this function holds a reference of its own to it.
+        // SAFETY: slots of this worker; the caller of this function holds a reference of its own to
+        // it.
         if unsafe { self.foreign.shut(held) } {
             drop(self.keep.take());
         }
@@ -487,14 +514,15 @@ impl Worker {
 /// Lets go of a request from outside the gate, on any thread.
 ///
 /// # Safety
-/// The caller holds the request, and does not use it again. The worker's memory may be gone afterwards, and the request's
-/// with it: no reference to either may be alive.
+/// The caller holds the request, and does not use it again. The worker's memory may be gone
+/// afterwards, and the request's with it: no reference to either may be alive.
 pub(crate) unsafe fn push_foreign(slot: *const Slot) {
     // SAFETY: the slot is held by the caller, and keeps its worker's memory.
     let worker = unsafe { (*slot).worker };
     // SAFETY: as above, and as for this function.
     if unsafe { GivenBack::push(&raw const (*worker).foreign, slot) } {
-        // SAFETY: the request has outlived its worker, and was the last of those that have: nobody else touches the cell now.
+        // SAFETY: the request has outlived its worker, and was the last of those that have: nobody
+        // else touches the cell now.
         let keep = unsafe { (*worker).keep.take() };
         drop(keep);
     }

@@ -1,12 +1,15 @@
-//! Memory that goes with a slot: the header of a message on its way out, or a message that came in and that UCX does not leave
-//! with us. It stays with the slot for its next use, so that in steady state nothing is allocated.
+//! Memory that goes with a slot: the header of a message on its way out, or a message that came in
+//! and that UCX does not leave with us. It stays with the slot for its next use, so that in steady
+//! state nothing is allocated.
 
-/// What most messages need: the library's header and a short one of the user's; or as much as UCX hands over in place on shared memory.
+/// What most messages need: the library's header and a short one of the user's; or as much as UCX
+/// hands over in place on shared memory.
 pub(crate) const INLINE: usize = 128;
 /// Longer than this it is given back when the use ends.
 const KEPT: usize = 1 << 16;
 
-/// Copies what is mostly a few bytes: a call of memcpy takes longer than all else that is done with a short message.
+/// Copies what is mostly a few bytes: a call of memcpy takes longer than all else that is done with
+/// a short message.
 ///
 /// # Safety
 /// As for `copy_nonoverlapping`.
@@ -21,8 +24,8 @@ pub(crate) unsafe fn copy_short(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
-/// Puts two words down in one store: UCX reads them back at once, by wide loads, which wait for what small stores have written to arrive
-/// in the cache.
+/// Puts two words down in one store: UCX reads them back at once, by wide loads, which wait for
+/// what small stores have written to arrive in the cache.
 ///
 /// # Safety
 /// There is room for them at `to`, which is aligned to 16 bytes.
@@ -102,5 +105,7 @@ impl Store {
 
 fn as_bytes(words: &mut [u128], length: usize) -> &mut [u8] {
     // SAFETY: plain bytes, as many as there are or fewer.
-    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), length.min(size_of_val(words))) }
+    unsafe {
+        std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), length.min(size_of_val(words)))
+    }
 }

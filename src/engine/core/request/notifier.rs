@@ -1,5 +1,5 @@
-//! The notifier: where operations that name it are reported, in batches, to threads of the caller's own. What else it hands out
-//! is in `notifier_events`.
+//! The notifier: where operations that name it are reported, in batches, to threads of the caller's
+//! own. What else it hands out is in `notifier_events`.
 
 use crate::engine::base::clock;
 use crate::engine::base::completion_queue::{Found, Node, Pushed, Queue};
@@ -17,7 +17,8 @@ use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-/// Bits of `Slot::outside`: who holds a request that names a notifier, beside the engine. All zero for any other request.
+/// Bits of `Slot::outside`: who holds a request that names a notifier, beside the engine. All zero
+/// for any other request.
 pub(crate) mod outside {
     /// It names a notifier.
     pub(crate) const NOTIFIED: u8 = 1;
@@ -29,23 +30,28 @@ pub(crate) mod outside {
 
 /// A completion queue for the operations of any worker of one context.
 ///
-/// **The slot is the queue's node.** A report allocates nothing and cannot fail for want of room, because each operation brings
-/// the memory of its report along: the queue links the slots themselves, through the link that is also used when a caller lets go of
-/// one, which cannot happen at the same time.
+/// **The slot is the queue's node.** A report allocates nothing and cannot fail for want of room,
+/// because each operation brings the memory of its report along: the queue links the slots
+/// themselves, through the link that is also used when a caller lets go of one, which cannot happen
+/// at the same time.
 ///
-/// **Who holds the slot.** For the engine, a slot that names a notifier is held from outside (`hold`, USER) from the beginning,
-/// whether or not the caller kept a request; `Slot::outside` tells who that is: the queue, until the report has been polled, and the
-/// caller, until it destroys its request. Each of them clears its bit from whatever thread it is on, and the last one hands the slot
-/// back to the worker through `foreign`, as any request that a caller lets go of. So what a report tells is read from the slot
-/// while the queue still holds it, and a request that is polled is valid until the caller destroys it.
+/// **Who holds the slot.** For the engine, a slot that names a notifier is held from outside
+/// (`hold`, USER) from the beginning, whether or not the caller kept a request; `Slot::outside`
+/// tells who that is: the queue, until the report has been polled, and the caller, until it
+/// destroys its request. Each of them clears its bit from whatever thread it is on, and the last
+/// one hands the slot back to the worker through `foreign`, as any request that a caller lets go
+/// of. So what a report tells is read from the slot while the queue still holds it, and a request
+/// that is polled is valid until the caller destroys it.
 ///
-/// **When the worker goes first**, it completes what is in flight with CANCELED, reports that, and counts the slots that the queue
-/// holds among those that keep its memory, as it does with requests that callers hold. The last one to be polled, or dropped with the
-/// notifier, takes the worker's memory with it.
+/// **When the worker goes first**, it completes what is in flight with CANCELED, reports that, and
+/// counts the slots that the queue holds among those that keep its memory, as it does with requests
+/// that callers hold. The last one to be polled, or dropped with the notifier, takes the worker's
+/// memory with it.
 ///
-/// **When the notifier goes first**, the queue is emptied and refuses what comes later: the operation then completes unreported, and
-/// its slot is freed by its worker as if nobody had asked. Operations in flight hold a reference to `Core`, given back right
-/// after the report; reports themselves hold none, so the two never keep each other alive.
+/// **When the notifier goes first**, the queue is emptied and refuses what comes later: the
+/// operation then completes unreported, and its slot is freed by its worker as if nobody had asked.
+/// Operations in flight hold a reference to `Core`, given back right after the report; reports
+/// themselves hold none, so the two never keep each other alive.
 pub struct Notifier {
     core: Arc<Core>,
 }
@@ -84,7 +90,8 @@ pub enum Waited {
     TimedOut,
 }
 
-// SAFETY: the link is touched by the queue alone while the slot is in it, and by `push_foreign` afterwards.
+// SAFETY: the link is touched by the queue alone while the slot is in it, and by `push_foreign`
+// afterwards.
 unsafe impl Node for Slot {
     #[inline]
     fn set_next(&self, next: *const Slot) {
@@ -101,7 +108,13 @@ impl Notifier {
     /// An empty one.
     pub fn new(context: &Arc<Context>) -> Result<Self> {
         context.check_fork()?;
-        Ok(Notifier { core: Arc::new(Core { context: context.clone(), queue: Queue::new(), event: OnceLock::new() }) })
+        Ok(Notifier {
+            core: Arc::new(Core {
+                context: context.clone(),
+                queue: Queue::new(),
+                event: OnceLock::new(),
+            }),
+        })
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -127,25 +140,28 @@ impl Notifier {
         Ok(())
     }
 
-    /// Waits until there is something to poll, or a signal handler has run on this thread. CLOSED when it has been stopped and is
-    /// empty.
+    /// Waits until there is something to poll, or a signal handler has run on this thread. CLOSED
+    /// when it has been stopped and is empty.
     pub fn wait(&self, timeout_ns: u64) -> Result<Waited> {
         self.check_fork()?;
         if deferred::in_callback() {
             return Err(from_callback());
         }
         let deadline = clock::deadline_after(timeout_ns);
-        // A reference of our own: destroying the notifier ends this wait, and must not take the queue from under it.
+        // A reference of our own: destroying the notifier ends this wait, and must not take the
+        // queue from under it.
         let core = self.core.clone();
         match core.queue.wait(|| clock::remaining(deadline)) {
-            // The caller looks, finds nothing, and has the time to see what the handler has left for it.
+            // The caller looks, finds nothing, and has the time to see what the handler has left
+            // for it.
             Found::Something | Found::Interrupted => Ok(Waited::Ready),
             Found::Nothing => Ok(Waited::TimedOut),
             Found::Stopped => Err(stopped()),
         }
     }
 
-    /// Hands up to `max` completions to `visit`, oldest first; how many. CLOSED when it has been stopped and is empty.
+    /// Hands up to `max` completions to `visit`, oldest first; how many. CLOSED when it has been
+    /// stopped and is empty.
     pub fn poll(&self, max: usize, mut visit: impl FnMut(Completion)) -> Result<usize> {
         self.check_fork()?;
         let chain = self.core.queue.take(max).ok_or_else(stopped)?;
@@ -172,7 +188,10 @@ impl Notifier {
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if fd < 0 {
             let cause = std::io::Error::last_os_error();
-            return Err(Error::new(Status::IO_ERROR, format!("notifier: no descriptor to wait on: {cause}")));
+            return Err(Error::new(
+                Status::IO_ERROR,
+                format!("notifier: no descriptor to wait on: {cause}"),
+            ));
         }
         // SAFETY: just opened, nobody else's.
         let made = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -183,8 +202,9 @@ impl Notifier {
         Ok(fd)
     }
 
-    /// Asks that the descriptor become readable with the next completion. False when there is something to poll first. CLOSED
-    /// when it has been stopped and is empty. Where this is not true, the descriptor is readable.
+    /// Asks that the descriptor become readable with the next completion. False when there is
+    /// something to poll first. CLOSED when it has been stopped and is empty. Where this is not
+    /// true, the descriptor is readable.
     pub fn arm(&self) -> Result<bool> {
         self.event_fd()?;
         let core = &self.core;
@@ -195,7 +215,8 @@ impl Notifier {
         }
     }
 
-    /// Refuses operations that name it from now on; what is in it, and what is in flight, can still be polled.
+    /// Refuses operations that name it from now on; what is in it, and what is in flight, can still
+    /// be polled.
     pub fn stop(&self) -> Result<()> {
         self.check_fork()?;
         self.core.queue.stop();
@@ -223,10 +244,12 @@ impl Drop for Notifier {
 }
 
 impl Core {
-    /// Adds what the slot tells of. False where it has been destroyed: the queue keeps nothing of it.
+    /// Adds what the slot tells of. False where it has been destroyed: the queue keeps nothing of
+    /// it.
     ///
     /// # Safety
-    /// The queue holds the slot from here until it has been taken, if this is true, and the slot is in no other list.
+    /// The queue holds the slot from here until it has been taken, if this is true, and the slot is
+    /// in no other list.
     pub(crate) unsafe fn add(&self, slot: &Slot) -> bool {
         // SAFETY: as for this function.
         match unsafe { self.queue.push(slot) } {
@@ -264,11 +287,12 @@ fn stopped() -> Error {
 /// Copies what the slot reports, and gives up the queue's hold on it.
 ///
 /// # Safety
-/// The slot was taken from its queue by the caller, who does not use it afterwards but as the request that this returns.
+/// The slot was taken from its queue by the caller, who does not use it afterwards but as the
+/// request that this returns.
 unsafe fn take_report(slot: *const Slot) -> Completion {
     let (mut completion, left) = {
-        // SAFETY: the queue holds the slot. Nobody writes the cells between the push, which the taker has acquired, and the
-        // time when nobody outside holds the slot.
+        // SAFETY: the queue holds the slot. Nobody writes the cells between the push, which the
+        // taker has acquired, and the time when nobody outside holds the slot.
         let slot = unsafe { &*slot };
         let happened = match slot.part.get() {
             Part::Event(happened) => happened,
@@ -296,7 +320,8 @@ unsafe fn take_report(slot: *const Slot) -> Completion {
     completion
 }
 
-/// The caller lets go of a request. True when the slot is nobody's any more and has to go back to its worker.
+/// The caller lets go of a request. True when the slot is nobody's any more and has to go back to
+/// its worker.
 ///
 /// # Safety
 /// The caller holds the request, and does not use it again when this is false.
@@ -304,11 +329,13 @@ unsafe fn take_report(slot: *const Slot) -> Completion {
 pub(crate) unsafe fn left_by_user(slot: *const Slot) -> bool {
     // SAFETY: as for this function.
     let bits = unsafe { &(*slot).outside };
-    bits.load(Ordering::Relaxed) == 0 || bits.fetch_and(!outside::USER, Ordering::AcqRel) & outside::QUEUE == 0
+    bits.load(Ordering::Relaxed) == 0
+        || bits.fetch_and(!outside::USER, Ordering::AcqRel) & outside::QUEUE == 0
 }
 
 impl Slot {
-    /// The operation is to be reported to `notifier`. By whoever owns the slot, before anybody outside sees the slot.
+    /// The operation is to be reported to `notifier`. By whoever owns the slot, before anybody
+    /// outside sees the slot.
     pub(crate) fn name_notifier(&self, notifier: &Notifier) {
         self.name_core(&notifier.core);
     }
@@ -320,24 +347,28 @@ impl Slot {
         self.outside.store(outside::NOTIFIED | outside::QUEUE | user, Ordering::Relaxed);
     }
 
-    /// It was reported and the report has been taken: whoever knows that need not wait for the engine's last steps.
+    /// It was reported and the report has been taken: whoever knows that need not wait for the
+    /// engine's last steps.
     #[inline]
     pub(crate) fn was_polled(&self) -> bool {
-        self.outside.load(Ordering::Acquire) & (outside::NOTIFIED | outside::QUEUE) == outside::NOTIFIED
+        self.outside.load(Ordering::Acquire) & (outside::NOTIFIED | outside::QUEUE)
+            == outside::NOTIFIED
     }
 }
 
 impl Worker {
-    /// The completion of an operation that names a notifier: the result is visible, then it is reported, then waiters may go. False
-    /// where the notifier has been destroyed.
+    /// The completion of an operation that names a notifier: the result is visible, then it is
+    /// reported, then waiters may go. False where the notifier has been destroyed.
     #[inline(never)]
     pub(crate) fn report(&self, slot: &Slot) -> bool {
         // SAFETY: the reference that `name_notifier` took, given back once.
         let core = unsafe { Arc::from_raw(slot.notifier.replace(std::ptr::null())) };
         slot.publish_status();
-        // SAFETY: held by the queue's bit from here until it has been taken, and in no list of ours.
+        // SAFETY: held by the queue's bit from here until it has been taken, and in no list of
+        // ours.
         let added = unsafe { core.add(slot) };
-        if !added && slot.outside.fetch_and(!outside::QUEUE, Ordering::AcqRel) & outside::USER == 0 {
+        if !added && slot.outside.fetch_and(!outside::QUEUE, Ordering::AcqRel) & outside::USER == 0
+        {
             slot.hold.set(slot.hold.get() & !USER);
         }
         self.finish(slot);

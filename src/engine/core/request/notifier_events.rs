@@ -1,14 +1,17 @@
-//! What a notifier hands out beside operations, where others have callbacks: connection requests, the ends of endpoints,
-//! messages and questions.
+//! What a notifier hands out beside operations, where others have callbacks: connection requests,
+//! the ends of endpoints, messages and questions.
 //!
-//! **Memory.** A message or a question is a slot, and stands in the queue itself. A connection request and the end of an endpoint
-//! take an internal slot of their worker, which goes back to it when it has been polled, as that of an operation does.
+//! **Memory.** A message or a question is a slot, and stands in the queue itself. A connection
+//! request and the end of an endpoint take an internal slot of their worker, which goes back to it
+//! when it has been polled, as that of an operation does.
 //!
-//! **Ownership.** What is handed out belongs to whoever polls, as it would to the callback. Until then it is the queue's: with
-//! the notifier messages are destroyed, questions and connection requests rejected.
+//! **Ownership.** What is handed out belongs to whoever polls, as it would to the callback. Until
+//! then it is the queue's: with the notifier messages are destroyed, questions and connection
+//! requests rejected.
 //!
-//! **Bounds**, where nobody polls. Messages and questions hold their sender's credit until they are destroyed, so that the sender
-//! waits. A listener rejects when `BACKLOG` requests wait for an answer. An endpoint ends once.
+//! **Bounds**, where nobody polls. Messages and questions hold their sender's credit until they are
+//! destroyed, so that the sender waits. A listener rejects when `BACKLOG` requests wait for an
+//! answer. An endpoint ends once.
 
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::handler_table::DestroyArg;
@@ -122,8 +125,15 @@ pub(crate) fn registered(
 
 impl Worker {
     /// Has active messages with this id handed out by a notifier from now on, or dropped.
-    pub fn set_am_notifier(&self, id: u16, notifier: Option<&Notifier>, user_data: *mut c_void) -> Result<()> {
-        let Some(notifier) = notifier else { return self.set_am_handler(id, None, user_data, None) };
+    pub fn set_am_notifier(
+        &self,
+        id: u16,
+        notifier: Option<&Notifier>,
+        user_data: *mut c_void,
+    ) -> Result<()> {
+        let Some(notifier) = notifier else {
+            return self.set_am_handler(id, None, user_data, None);
+        };
         notifier.check(&self.context)?;
         let target = Target::new(notifier, user_data);
         registered(target, |arg, free| self.set_am_handler(id, Some(on_message), arg, free))
@@ -140,7 +150,8 @@ impl Worker {
         reported
     }
 
-    /// Reports what no slot stands for. Inside the gate. False where the notifier has been destroyed.
+    /// Reports what no slot stands for. Inside the gate. False where the notifier has been
+    /// destroyed.
     pub(crate) fn report_event(&self, target: &Target, happened: Happened, status: Status) -> bool {
         let slot = self.take_slot();
         slot.begin(Kind::Internal, &OpParams::default(), 0, 0, false);

@@ -26,7 +26,8 @@ pub(crate) mod flag {
     pub(crate) const ALL: u64 = (1 << 9) - 1;
     /// The library's own: an active message is about a stream between two hubs.
     pub(crate) const HUB: u64 = 1 << 63;
-    /// The library's own: the peer waits for it, or whoever sends it cannot do without, so that it is not for the send queue to bound how many there are.
+    /// The library's own: the peer waits for it, or whoever sends it cannot do without, so that it
+    /// is not for the send queue to bound how many there are.
     pub(crate) const OWED: u64 = 1 << 62;
 
     /// In the order of their bits.
@@ -65,8 +66,8 @@ pub struct RecvInfo {
     pub reserved: [u64; 2],
 }
 
-/// What every operation takes beside its own arguments. The layout is part of the C interface, so that a caller's struct is read
-/// where it lies.
+/// What every operation takes beside its own arguments. The layout is part of the C interface, so
+/// that a caller's struct is read where it lies.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct OpParams {
@@ -130,14 +131,22 @@ impl OpParams {
         unsafe { self.source.as_ref() }
     }
 
-    /// Refuses what does not go together, or not with this operation. `allowed` are the flags beyond those of every one.
+    /// Refuses what does not go together, or not with this operation. `allowed` are the flags
+    /// beyond those of every one.
     #[inline]
-    pub(crate) fn check(&self, context: &Arc<Context>, operation: &str, allowed: u64) -> Result<()> {
-        const EVERYWHERE: u64 = flag::ALWAYS_CALLBACK | flag::WAIT | flag::TIMEOUT_CLOSES | flag::DELAYED;
+    pub(crate) fn check(
+        &self,
+        context: &Arc<Context>,
+        operation: &str,
+        allowed: u64,
+    ) -> Result<()> {
+        const EVERYWHERE: u64 =
+            flag::ALWAYS_CALLBACK | flag::WAIT | flag::TIMEOUT_CLOSES | flag::DELAYED;
         let looked_at = flag::WAIT | flag::DELAYED | flag::EAGER | flag::RNDV;
         let plain = self.flags & !(EVERYWHERE | allowed) == 0 && self.flags & looked_at == 0;
         let plain = plain && self.notifier.is_null() && self.memory.is_null();
-        if plain && (self.memory_type == memory_type::AUTO || self.memory_type == memory_type::HOST) {
+        if plain && (self.memory_type == memory_type::AUTO || self.memory_type == memory_type::HOST)
+        {
             return Ok(());
         }
         self.check_slowly(context, operation, EVERYWHERE | allowed)
@@ -151,11 +160,17 @@ impl OpParams {
             memory.check_context(context)?;
         }
         if self.flags & !flag::ALL != 0 {
-            return Err(Error::invalid(format!("flags: unknown bits 0x{:x}", self.flags & !flag::ALL)));
+            return Err(Error::invalid(format!(
+                "flags: unknown bits 0x{:x}",
+                self.flags & !flag::ALL
+            )));
         }
         if self.flags & !allowed != 0 {
             let article = if operation.starts_with('a') { "an" } else { "a" };
-            let text = format!("flags: {} is not for {article} {operation}", flag::names(self.flags & !allowed));
+            let text = format!(
+                "flags: {} is not for {article} {operation}",
+                flag::names(self.flags & !allowed)
+            );
             return Err(Error::invalid(text));
         }
         if self.flags & (flag::EAGER | flag::RNDV) == flag::EAGER | flag::RNDV {
@@ -163,7 +178,8 @@ impl OpParams {
         }
         let reported = self.callback.is_some() || !self.notifier.is_null();
         if self.flags & flag::WAIT != 0 && (reported || self.flags & flag::ALWAYS_CALLBACK != 0) {
-            let text = "flags: UCXX_FLAG_WAIT excludes a callback, a notifier and UCXX_FLAG_ALWAYS_CALLBACK";
+            let text = "flags: UCXX_FLAG_WAIT excludes a callback, a notifier and \
+                UCXX_FLAG_ALWAYS_CALLBACK";
             return Err(Error::invalid(text));
         }
         if let Some(notifier) = self.notifier() {

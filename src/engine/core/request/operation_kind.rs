@@ -17,23 +17,27 @@ pub(crate) enum Kind {
     AmSend,
     /// The pull of a message whose data waits at its sender.
     AmRecv,
-    /// The question of a fetch on its way, which nobody sees, and the fetch itself, until its answer has come.
+    /// The question of a fetch on its way, which nobody sees, and the fetch itself, until its
+    /// answer has come.
     FetchAsk,
     Fetch,
     FetchReply,
-    /// Multi-buffer transfer, and one of the messages that it consists of, which nobody sees. See `messaging::tag::multi_common`.
+    /// Multi-buffer transfer, and one of the messages that it consists of, which nobody sees. See
+    /// `messaging::tag::multi_common`.
     TagSendMulti,
     TagRecvMulti,
     TagSendPart,
     TagRecvPart,
-    /// A peer's memory is written, read, or changed by an atomic operation, which goes out as a question does. See `rma::put_get`.
+    /// A peer's memory is written, read, or changed by an atomic operation, which goes out as a
+    /// question does. See `rma::put_get`.
     Put,
     Get,
     Atomic,
     /// To and from the queue of an endpoint. See `messaging::am::queue`.
     AmQueueSend,
     AmQueueRecv,
-    /// A call on a window, and a lock that waits. See `window::pending_requests` and `window::lock_request`.
+    /// A call on a window, and a lock that waits. See `window::pending_requests` and
+    /// `window::lock_request`.
     Window,
     WindowLock,
     /// The pull of a multi-buffer message, which nobody sees.
@@ -129,12 +133,18 @@ impl Kind {
     #[inline(always)]
     pub(crate) fn is_recv(self) -> bool {
         self.is_single_recv()
-            || matches!(self, Kind::TagRecvMulti | Kind::TagRecvPart | Kind::MultiPull | Kind::AmQueueRecv)
+            || matches!(
+                self,
+                Kind::TagRecvMulti | Kind::TagRecvPart | Kind::MultiPull | Kind::AmQueueRecv
+            )
     }
 
     /// Neither made of others nor one of those.
     pub(crate) fn is_single_recv(self) -> bool {
-        matches!(self, Kind::TagRecv | Kind::TagMessageRecv | Kind::StreamRecv | Kind::AmRecv | Kind::Fetch)
+        matches!(
+            self,
+            Kind::TagRecv | Kind::TagMessageRecv | Kind::StreamRecv | Kind::AmRecv | Kind::Fetch
+        )
     }
 
     pub(crate) fn is_multi(self) -> bool {
@@ -148,6 +158,13 @@ impl Kind {
 
     /// Nobody was given it, and nobody counts it.
     pub(crate) fn is_internal(self) -> bool {
-        matches!(self, Kind::Internal | Kind::FetchAsk | Kind::TagSendPart | Kind::TagRecvPart | Kind::MultiPull)
+        matches!(
+            self,
+            Kind::Internal
+                | Kind::FetchAsk
+                | Kind::TagSendPart
+                | Kind::TagRecvPart
+                | Kind::MultiPull
+        )
     }
 }

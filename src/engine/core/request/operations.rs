@@ -92,7 +92,9 @@ const OWN: &[Operation] = &[
     Operation { cancel: end_flush, ..Operation::of(Kind::EndpointFlush) },
     Operation { cancel: end_flush, ..Operation::of(Kind::WorkerFlush) },
     Operation {
-        post: |worker, slot, queued, _| worker.post_pull(slot, queued.pulled.data, queued, on_pulled),
+        post: |worker, slot, queued, _| {
+            worker.post_pull(slot, queued.pulled.data, queued, on_pulled)
+        },
         outlasts: |_| true,
         ..Operation::of(Kind::AmRecv)
     },

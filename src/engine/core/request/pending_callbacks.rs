@@ -1,8 +1,10 @@
-//! Operations that have ended, and whose callbacks have not returned yet: flushes, the end of their endpoint and its `on_close` come after these.
+//! Operations that have ended, and whose callbacks have not returned yet: flushes, the end of their
+//! endpoint and its `on_close` come after these.
 //!
-//! Counted for those that have a callback, and by whoever is inside the gate: the count goes up when the request is put among those that are ready, and down when its callback has
-//! returned and its waiters may go. In between the endpoint stays registered. Another thread may progress the worker while a callback runs, so that the order in which passes do
-//! their work is not enough.
+//! Counted for those that have a callback, and by whoever is inside the gate: the count goes up
+//! when the request is put among those that are ready, and down when its callback has returned and
+//! its waiters may go. In between the endpoint stays registered. Another thread may progress the
+//! worker while a callback runs, so that the order in which passes do their work is not enough.
 #![deny(unsafe_code)]
 
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};

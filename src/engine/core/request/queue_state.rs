@@ -1,4 +1,5 @@
-//! Where a request that was handed to the progress thread is: whoever moves it on first decides between submitting and cancelling it.
+//! Where a request that was handed to the progress thread is: whoever moves it on first decides
+//! between submitting and cancelling it.
 #![deny(unsafe_code)]
 
 use crate::engine::base::sync::{AtomicU32, Ordering};
@@ -29,7 +30,8 @@ impl Stage {
         self.0.swap(STARTED, Ordering::AcqRel) == QUEUED
     }
 
-    /// Cancels it if it has not been taken over: it will not be submitted, or be cancelled as soon as it is.
+    /// Cancels it if it has not been taken over: it will not be submitted, or be cancelled as soon
+    /// as it is.
     pub(crate) fn cancel(&self) -> bool {
         let moved = self.0.compare_exchange(QUEUED, CANCELED, Ordering::AcqRel, Ordering::Relaxed);
         !matches!(moved, Err(STARTED))

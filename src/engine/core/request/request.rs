@@ -1,11 +1,13 @@
-//! Requests: slots that hold the engine's state of one operation and the memory UCP asks for in front of it.
+//! Requests: slots that hold the engine's state of one operation and the memory UCP asks for in
+//! front of it.
 //!
-//! Who owns what. Everything in a slot that is a `Cell` belongs to the thread inside the worker's gate. Two words are read
-//! by any thread: `status`, stored with Release after everything that describes the result and right before the callback
-//! runs, and `done`, stored with Release after the callback has returned; with a progress thread it is also what waiters
-//! sleep on. A slot is free when neither the caller (USER) nor the engine (ENGINE) holds it. A slot of the pool belongs to the
-//! thread that took it until that has pushed it into the ring. A caller lets go from any thread by pushing the slot onto the
-//! worker's `foreign` list, which the owner drains.
+//! Who owns what. Everything in a slot that is a `Cell` belongs to the thread inside the worker's
+//! gate. Two words are read by any thread: `status`, stored with Release after everything that
+//! describes the result and right before the callback runs, and `done`, stored with Release after
+//! the callback has returned; with a progress thread it is also what waiters sleep on. A slot is
+//! free when neither the caller (USER) nor the engine (ENGINE) holds it. A slot of the pool belongs
+//! to the thread that took it until that has pushed it into the ring. A caller lets go from any
+//! thread by pushing the slot onto the worker's `foreign` list, which the owner drains.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::message::Inbound;
@@ -33,7 +35,8 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, Ordering};
 pub(crate) enum Part {
     /// Nobody waits for it.
     Nothing,
-    /// Of a flush itself, which is not internal: it waits for sends, and UCP's half begins after them.
+    /// Of a flush itself, which is not internal: it waits for sends, and UCP's half begins after
+    /// them.
     SendsFirst,
     /// UCP's half of this flush.
     Flush(Ticket),
@@ -86,12 +89,13 @@ pub(crate) mod mark {
     pub(crate) const LIVE: u8 = 8;
     /// At its deadline the endpoint may be closed by force.
     pub(crate) const CLOSES: u8 = 16;
-    /// A receive of whose end only its request tells: no callback, notifier, `recv_info`, `source` or timeout, not cancelled, and its
-    /// request not let go of.
+    /// A receive of whose end only its request tells: no callback, notifier, `recv_info`, `source`
+    /// or timeout, not cancelled, and its request not let go of.
     pub(crate) const PLAIN: u8 = 32;
     /// A send in its endpoint's queue: UCP knows nothing of it.
     pub(crate) const WAITING: u8 = 64;
-    /// An active message there, with the peer's credit for it taken: to be given back if it is not sent after all.
+    /// An active message there, with the peer's credit for it taken: to be given back if it is not
+    /// sent after all.
     pub(crate) const CREDITED: u8 = 128;
 }
 
@@ -102,7 +106,8 @@ pub(crate) struct Ticket {
     use_number: u32,
 }
 
-// SAFETY: a pointer and a number; what it points to is looked at by whoever is inside the worker's gate.
+// SAFETY: a pointer and a number; what it points to is looked at by whoever is inside the worker's
+// gate.
 unsafe impl Send for Ticket {}
 
 impl Ticket {
@@ -114,7 +119,10 @@ impl Ticket {
     pub(crate) fn current(&self) -> Option<&Slot> {
         // SAFETY: slots live as long as their worker, and only their worker looks at its tickets.
         let slot = unsafe { &*self.slot };
-        (slot.use_number.get() == self.use_number && slot.kind.get() != Kind::Free && slot.is_pending()).then_some(slot)
+        (slot.use_number.get() == self.use_number
+            && slot.kind.get() != Kind::Free
+            && slot.is_pending())
+        .then_some(slot)
     }
 }
 
@@ -147,8 +155,8 @@ pub struct Slot {
     pub(crate) recv_info: Cell<*mut RecvInfo>,
     pub(crate) length: Cell<u64>,
     pub(crate) tag: Cell<u64>,
-    /// The endpoint it goes to (sends, flush, close), or that it ends with (`source` of a receive). The worker keeps the
-    /// endpoint alive as long as anything in flight names it.
+    /// The endpoint it goes to (sends, flush, close), or that it ends with (`source` of a receive).
+    /// The worker keeps the endpoint alive as long as anything in flight names it.
     pub(crate) endpoint: Cell<*const Endpoint>,
     /// Position in the order of submissions.
     pub(crate) sequence: Cell<u64>,
@@ -165,11 +173,13 @@ pub struct Slot {
     pub(crate) part: Cell<Part>,
     /// Scattered buffers, in UCP's form; the memory stays with the slot for its next use.
     pub(crate) iov: UnsafeCell<Vec<crate::sys::ucp_dt_iov_t>>,
-    /// The header of an active message, which UCX may read until the operation ends; or a message that came in.
+    /// The header of an active message, which UCX may read until the operation ends; or a message
+    /// that came in.
     pub(crate) store: UnsafeCell<Store>,
     /// A message that came in.
     pub(crate) inbound: Cell<Inbound>,
-    /// Of a fetch, or of a question that came in: what its answer names it by. 0 when that has come.
+    /// Of a fetch, or of a question that came in: what its answer names it by. 0 when that has
+    /// come.
     pub(crate) number: Cell<u64>,
     /// Of a fetch whose answer gets buffers that are made for it.
     pub(crate) making: Cell<Option<Box<Making>>>,
@@ -178,12 +188,13 @@ pub struct Slot {
     /// What to submit, while the slot is in the ring.
     pub(crate) queued: Cell<Queued>,
     message: Cell<Option<Box<CString>>>,
-    /// A notifier's queue, later the list of what was given back from outside; touched by the thread that pushes, then by the
-    /// one that takes or drains.
+    /// A notifier's queue, later the list of what was given back from outside; touched by the
+    /// thread that pushes, then by the one that takes or drains.
     pub(crate) next_foreign: AtomicPtr<Slot>,
 }
 
-// SAFETY: see the rules at the top of this file: cells belong to the thread inside the gate, the rest is atomic.
+// SAFETY: see the rules at the top of this file: cells belong to the thread inside the gate, the
+// rest is atomic.
 unsafe impl Send for Slot {}
 // SAFETY: as above.
 unsafe impl Sync for Slot {}
@@ -229,8 +240,9 @@ impl Slot {
         }
     }
 
-    /// Readies the slot for UCP, which may call back before the call that starts the operation returns. What the operation
-    /// is needs to be noted down only if it is still under way then: `begin`.
+    /// Readies the slot for UCP, which may call back before the call that starts the operation
+    /// returns. What the operation is needs to be noted down only if it is still under way then:
+    /// `begin`.
     #[inline(always)]
     pub(crate) fn prepare(&self, kind: Kind) {
         self.kind.set(kind);
@@ -247,7 +259,8 @@ impl Slot {
         debug_assert!(self.is_clean());
         self.recv_info.set(params.recv_info);
         self.callback.set(params.callback);
-        // Not copied in passing: the caller has just written it, in pieces, and reading it as a whole would stall.
+        // Not copied in passing: the caller has just written it, in pieces, and reading it as a
+        // whole would stall.
         if params.callback.is_some() || !params.notifier.is_null() {
             self.callback_arg.set(params.callback_arg);
         }
@@ -258,7 +271,8 @@ impl Slot {
         self.status.store(Status::INPROGRESS.0, Ordering::Relaxed);
     }
 
-    /// Begins a use with all that its parameters ask for but the timeout: it is started later, without them.
+    /// Begins a use with all that its parameters ask for but the timeout: it is started later,
+    /// without them.
     #[inline]
     pub(crate) fn begin_in_full(&self, kind: Kind, params: &OpParams, length: u64, out: Out) {
         self.begin(kind, params, length, 0, out.is_wanted());
@@ -268,7 +282,8 @@ impl Slot {
         out.store(self);
     }
 
-    /// What most operations have nothing of is as `new` made it in a slot that is not in use: `end` sees to that.
+    /// What most operations have nothing of is as `new` made it in a slot that is not in use: `end`
+    /// sees to that.
     fn is_clean(&self) -> bool {
         self.callback.get().is_none()
             && self.notifier.get().is_null()
@@ -304,7 +319,8 @@ impl Slot {
         }
     }
 
-    /// Room in the slot's own memory, in place of what was there: for a slot that was taken a moment ago.
+    /// Room in the slot's own memory, in place of what was there: for a slot that was taken a
+    /// moment ago.
     #[inline(always)]
     pub(crate) fn room(&self, length: usize) -> *mut u8 {
         // SAFETY: nobody else has the slot yet, and UCX has given back what it read there.
@@ -317,7 +333,8 @@ impl Slot {
         unsafe { &*self.queued.as_ptr() }.outgoing.wants_pull()
     }
 
-    /// UCX is fetching data from the peer's memory for it, or putting some there, which nothing cuts short.
+    /// UCX is fetching data from the peer's memory for it, or putting some there, which nothing
+    /// cuts short.
     pub(crate) fn is_pull(&self) -> bool {
         let kind = self.kind.get();
         matches!(kind, Kind::AmRecv | Kind::MultiPull)
@@ -368,11 +385,18 @@ impl Slot {
         let info = self.recv_info.get();
         if !info.is_null() {
             // SAFETY: the caller keeps it valid until the operation completes, which is now.
-            unsafe { info.write(RecvInfo { length: self.length.get(), sender_tag: self.tag.get(), reserved: [0; 2] }) };
+            unsafe {
+                info.write(RecvInfo {
+                    length: self.length.get(),
+                    sender_tag: self.tag.get(),
+                    reserved: [0; 2],
+                })
+            };
         }
     }
 
-    /// Makes the result visible: at once to the callback that is about to run, to everyone else when it is `done`.
+    /// Makes the result visible: at once to the callback that is about to run, to everyone else
+    /// when it is `done`.
     #[inline]
     pub(crate) fn publish_status(&self) {
         self.status.store(self.outcome.get().0, Ordering::Release);
@@ -382,12 +406,16 @@ impl Slot {
         self.message.set(CString::new(text.replace('\0', " ")).ok().map(Box::new));
     }
 
-    /// INPROGRESS until the operation has ended and its callback has returned; to a callback, the result already: whoever
-    /// polls may take down what the callback uses as soon as this says so. Any thread.
+    /// INPROGRESS until the operation has ended and its callback has returned; to a callback, the
+    /// result already: whoever polls may take down what the callback uses as soon as this says so.
+    /// Any thread.
     #[inline]
     pub fn status(&self) -> Status {
         let status = Status(self.status.load(Ordering::Acquire));
-        if status == Status::INPROGRESS || self.is_done() || crate::engine::core::worker::deferred::in_callback() {
+        if status == Status::INPROGRESS
+            || self.is_done()
+            || crate::engine::core::worker::deferred::in_callback()
+        {
             status
         } else {
             Status::INPROGRESS
@@ -408,12 +436,16 @@ impl Slot {
     /// What a receive that has completed tells of its message.
     pub fn recv_info(&self) -> Result<RecvInfo> {
         self.check_fork()?;
-        // The Acquire in status() orders the reads of the two cells after the writes that describe the result.
+        // The Acquire in status() orders the reads of the two cells after the writes that describe
+        // the result.
         if self.status() == Status::INPROGRESS {
             return Err(Error::new(Status::INPROGRESS, "request: still in progress"));
         }
         if !self.kind.get().is_recv() {
-            return Err(Error::invalid(format!("request: a {} receives nothing", self.kind.get().describe())));
+            return Err(Error::invalid(format!(
+                "request: a {} receives nothing",
+                self.kind.get().describe()
+            )));
         }
         Ok(RecvInfo { length: self.length.get(), sender_tag: self.tag.get(), reserved: [0; 2] })
     }
@@ -422,13 +454,17 @@ impl Slot {
     pub fn take_buffers(&self) -> Result<Buffers> {
         self.check_fork()?;
         match self.status() {
-            Status::INPROGRESS => return Err(Error::new(Status::INPROGRESS, "request: still in progress")),
+            Status::INPROGRESS => {
+                return Err(Error::new(Status::INPROGRESS, "request: still in progress"))
+            }
             Status::OK => {}
             error => return Err(Error::new(error, "request: has failed, and has no buffers")),
         }
         let making = self.making.take();
         let buffers = making.and_then(|making| making.buffers);
-        buffers.ok_or_else(|| Error::new(Status::NO_ELEM, "request: has no buffers, or they were taken"))
+        buffers.ok_or_else(|| {
+            Error::new(Status::NO_ELEM, "request: has no buffers, or they were taken")
+        })
     }
 
     /// The sender's header of what was received from a queue.
@@ -437,18 +473,22 @@ impl Slot {
         match self.status() {
             Status::INPROGRESS => Err(Error::new(Status::INPROGRESS, "request: still in progress")),
             Status::OK if self.kind.get() == Kind::AmQueueRecv => Ok(self.front()),
-            Status::OK => Err(Error::new(Status::NO_ELEM, "request: is no receive from a queue, which has a header")),
+            Status::OK => Err(Error::new(
+                Status::NO_ELEM,
+                "request: is no receive from a queue, which has a header",
+            )),
             error => Err(Error::new(error, "request: has failed, and has no header")),
         }
     }
 
-    /// Operation, peer and cause of a failure; empty otherwise. Valid until the request is destroyed.
+    /// Operation, peer and cause of a failure; empty otherwise. Valid until the request is
+    /// destroyed.
     pub fn error_message(&self) -> &CStr {
         if !self.status().is_error() {
             return c"";
         }
-        // SAFETY: written before the status was published, and not again until the slot is free, which the caller's
-        // hold on the request prevents.
+        // SAFETY: written before the status was published, and not again until the slot is free,
+        // which the caller's hold on the request prevents.
         let message = unsafe { &*self.message.as_ptr() };
         message.as_deref().map_or(c"", CString::as_c_str)
     }
@@ -467,7 +507,8 @@ impl Slot {
         Ok(())
     }
 
-    /// Asks for the operation to end; what becomes of it shows in its completion. One that has completed stays as it is.
+    /// Asks for the operation to end; what becomes of it shows in its completion. One that has
+    /// completed stays as it is.
     pub fn cancel(&self) -> Result<()> {
         self.check_fork()?;
         if self.status() != Status::INPROGRESS {

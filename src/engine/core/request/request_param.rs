@@ -1,6 +1,8 @@
-//! What UCP is told of an operation: `ucp_request_param_t`, of which only the fields that its mask names are set.
+//! What UCP is told of an operation: `ucp_request_param_t`, of which only the fields that its mask
+//! names are set.
 //!
-//! The struct has a dozen fields and is filled for every message: clearing the others would cost more than the rest of it.
+//! The struct has a dozen fields and is filled for every message: clearing the others would cost
+//! more than the rest of it.
 
 use crate::engine::core::request::request::Slot;
 use crate::sys;
@@ -20,9 +22,14 @@ impl Param {
         param
     }
 
-    /// The same, with what there is to say of the buffer: its memory, and whether it is a list of parts.
+    /// The same, with what there is to say of the buffer: its memory, and whether it is a list of
+    /// parts.
     #[inline(always)]
-    pub(crate) fn of_buffer(slot: &Slot, memory_type: Option<sys::ucs_memory_type_t>, scattered: bool) -> Self {
+    pub(crate) fn of_buffer(
+        slot: &Slot,
+        memory_type: Option<sys::ucs_memory_type_t>,
+        scattered: bool,
+    ) -> Self {
         let mut param = Self::new(slot);
         param.memory_type(memory_type);
         param.scattered(scattered);
@@ -35,7 +42,8 @@ impl Param {
         let place = param.0.as_mut_ptr();
         // SAFETY: writes to fields of a struct that is ours.
         unsafe {
-            (*place).op_attr_mask = sys::UCP_OP_ATTR_FIELD_REQUEST | sys::UCP_OP_ATTR_FIELD_CALLBACK;
+            (*place).op_attr_mask =
+                sys::UCP_OP_ATTR_FIELD_REQUEST | sys::UCP_OP_ATTR_FIELD_CALLBACK;
             (*place).cb.send = Some(crate::engine::core::request::completion::on_sent);
         }
         param
@@ -47,8 +55,8 @@ impl Param {
         unsafe { (*self.0.as_mut_ptr()).op_attr_mask |= bits };
     }
 
-    /// A receive's callback instead. UCX 1.13 to 1.15 tell nothing of a message that was there already, unless they are made
-    /// to call back.
+    /// A receive's callback instead. UCX 1.13 to 1.15 tell nothing of a message that was there
+    /// already, unless they are made to call back.
     #[inline(always)]
     pub(crate) fn receive(&mut self, callback: sys::ucp_tag_recv_nbx_callback_t) {
         self.add(sys::UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
@@ -94,7 +102,8 @@ impl Param {
     }
 }
 
-/// What UCP is told of plain operations, made once: only the request differs between them. Belongs to whoever is inside the gate.
+/// What UCP is told of plain operations, made once: only the request differs between them. Belongs
+/// to whoever is inside the gate.
 pub(crate) struct Templates {
     /// Of memory that UCP has to look at, and of the host's.
     send: [UnsafeCell<Param>; 2],
@@ -120,7 +129,8 @@ impl Templates {
         Templates { send: both(false), receive: both(true), message: UnsafeCell::new(message) }
     }
 
-    /// For a send with this slot, until the next one. `index` is 1 for the host's memory. Inside the gate.
+    /// For a send with this slot, until the next one. `index` is 1 for the host's memory. Inside
+    /// the gate.
     #[inline(always)]
     pub(crate) fn send(&self, slot: &Slot, index: usize) -> *const sys::ucp_request_param_t {
         Self::filled(&self.send[index & 1], slot)
@@ -141,7 +151,8 @@ impl Templates {
     #[inline(always)]
     fn filled(template: &UnsafeCell<Param>, slot: &Slot) -> *const sys::ucp_request_param_t {
         let place = template.get().cast::<sys::ucp_request_param_t>();
-        // SAFETY: ours while we are inside the gate; UCP has forgotten it when its call has returned.
+        // SAFETY: ours while we are inside the gate; UCP has forgotten it when its call has
+        // returned.
         unsafe { (*place).request = std::ptr::from_ref(slot).cast_mut().cast() };
         place
     }

@@ -58,8 +58,8 @@ impl Slab {
         self.free.set(slot.next.get());
     }
 
-    /// Takes what `first` has shown. In between nothing has taken slots, but some may have been given back: UCP's call ends other
-    /// operations, too, where a worker sends to itself.
+    /// Takes what `first` has shown. In between nothing has taken slots, but some may have been
+    /// given back: UCP's call ends other operations, too, where a worker sends to itself.
     #[inline(always)]
     pub(crate) fn take(&self, slot: &Slot) {
         if std::ptr::eq(self.free.get(), slot) {
@@ -97,7 +97,8 @@ impl Slab {
             handle_alloc_error(self.layout());
         }
         for index in (0..CHUNK).rev() {
-            // SAFETY: inside the chunk, aligned: chunk, stride and front are multiples of the alignment.
+            // SAFETY: inside the chunk, aligned: chunk, stride and front are multiples of the
+            // alignment.
             let slot = unsafe {
                 let slot = chunk.add(index * self.stride() + self.front).cast::<Slot>();
                 slot.write(Slot::new(worker, pooled));
@@ -123,8 +124,11 @@ impl Drop for Slab {
     fn drop(&mut self) {
         for chunk in self.chunks.borrow().iter() {
             for index in 0..CHUNK {
-                // SAFETY: written by grow, dropped once; the worker is going, so nobody holds a slot any more.
-                unsafe { chunk.add(index * self.stride() + self.front).cast::<Slot>().drop_in_place() };
+                // SAFETY: written by grow, dropped once; the worker is going, so nobody holds a
+                // slot any more.
+                unsafe {
+                    chunk.add(index * self.stride() + self.front).cast::<Slot>().drop_in_place()
+                };
             }
             // SAFETY: allocated by grow with this layout.
             unsafe { dealloc(*chunk, self.layout()) };

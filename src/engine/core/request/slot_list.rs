@@ -1,4 +1,5 @@
-//! A list of slots in the order in which they came, linked by the slots themselves: one slot is in one list at a time.
+//! A list of slots in the order in which they came, linked by the slots themselves: one slot is in
+//! one list at a time.
 
 use crate::engine::core::request::request::Slot;
 use std::cell::Cell;
@@ -48,7 +49,8 @@ impl SlotList {
         self.head.get().is_null()
     }
 
-    /// Takes out what is in it now, and hands each to `take`, which may put more in: that waits for another time. How many those were.
+    /// Takes out what is in it now, and hands each to `take`, which may put more in: that waits for
+    /// another time. How many those were.
     #[inline(always)]
     pub(crate) fn drain_present(&self, mut take: impl FnMut(&Slot)) -> u32 {
         let last = self.tail.get();

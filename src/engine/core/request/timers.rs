@@ -5,8 +5,8 @@ use crate::engine::core::request::request::Ticket;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The deadlines that are running, earliest first. A request that ends before its deadline stays in until then: its
-/// ticket is out of date by that time, and is passed over.
+/// The deadlines that are running, earliest first. A request that ends before its deadline stays in
+/// until then: its ticket is out of date by that time, and is passed over.
 #[derive(Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(u64, Ticket)>>,

@@ -1,8 +1,9 @@
 //! Callbacks of SINGLE workers that are on the stack of the thread that made the workers.
 //!
-//! A worker counts them through a pointer of its own: to find the thread's storage takes longer than what else is done about a message. Neither owns
-//! the count, as the thread may end before its workers, or they before it, on another thread. So counts are never freed; one whose workers
-//! have all ended goes to the next thread that needs one.
+//! A worker counts them through a pointer of its own: to find the thread's storage takes longer
+//! than what else is done about a message. Neither owns the count, as the thread may end before its
+//! workers, or they before it, on another thread. So counts are never freed; one whose workers have
+//! all ended goes to the next thread that needs one.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::core::worker::gate::this_thread;
@@ -28,7 +29,8 @@ impl OwnCallbacks {
         let mut all = ALL.lock();
         let here = this_thread();
         let is_mine = |own: &&&Self| own.thread.load(Ordering::Relaxed) == here && own.is_used();
-        let found = all.iter().find(is_mine).or_else(|| all.iter().find(|own| !own.is_used())).copied();
+        let found =
+            all.iter().find(is_mine).or_else(|| all.iter().find(|own| !own.is_used())).copied();
         let own = found.unwrap_or_else(|| {
             let own = Box::leak(Box::<Self>::default());
             all.push(own);
@@ -64,7 +66,8 @@ impl OwnCallbacks {
 
     /// Is the calling thread in one of its callbacks? Not if it has become another thread's.
     pub(crate) fn are_running(&self) -> bool {
-        self.thread.load(Ordering::Relaxed) == this_thread() && self.running.load(Ordering::Relaxed) > 0
+        self.thread.load(Ordering::Relaxed) == this_thread()
+            && self.running.load(Ordering::Relaxed) > 0
     }
 }
 

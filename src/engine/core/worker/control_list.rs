@@ -3,8 +3,8 @@
 
 use crate::engine::base::sync::{lock, AtomicBool, Mutex, Ordering};
 
-/// What other threads have handed over, of type `T`, which is empty by default. `pending` is set under the lock, so that a look at
-/// it costs the owner no lock.
+/// What other threads have handed over, of type `T`, which is empty by default. `pending` is set
+/// under the lock, so that a look at it costs the owner no lock.
 #[derive(Default)]
 pub(crate) struct Control<T> {
     lists: Mutex<Lists<T>>,

@@ -55,13 +55,18 @@ pub struct WorkerParams {
 
 impl Worker {
     /// Creates the UCP worker.
-    pub fn new(context: &Arc<Context>, params: WorkerParams, protocols: Protocols) -> Result<Arc<Self>> {
+    pub fn new(
+        context: &Arc<Context>,
+        params: WorkerParams,
+        protocols: Protocols,
+    ) -> Result<Arc<Self>> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         context.check_fork()?;
         // SAFETY: all-zero is valid: the mask says which fields count.
         let mut ucp_params: sys::ucp_worker_params_t = unsafe { std::mem::zeroed() };
-        ucp_params.field_mask =
-            u64::from(sys::UCP_WORKER_PARAM_FIELD_THREAD_MODE | sys::UCP_WORKER_PARAM_FIELD_CLIENT_ID);
+        ucp_params.field_mask = u64::from(
+            sys::UCP_WORKER_PARAM_FIELD_THREAD_MODE | sys::UCP_WORKER_PARAM_FIELD_CLIENT_ID,
+        );
         ucp_params.client_id = CLIENT_ID;
         // SERIALIZED takes no lock in data calls either, and lets the worker move between threads.
         ucp_params.thread_mode = match params.thread_mode {
@@ -72,11 +77,15 @@ impl Worker {
         let mut ucp = std::ptr::null_mut();
         // SAFETY: a live context, params with their mask, a valid out-pointer.
         let create = || unsafe { sys::ucp_worker_create(context.handle(), &ucp_params, &mut ucp) };
-        let (status, logged) =
-            crate::engine::base::log::capture(|| runtime::with_signals_blocked(|| runtime::with_decimal_point(create)));
+        let (status, logged) = crate::engine::base::log::capture(|| {
+            runtime::with_signals_blocked(|| runtime::with_decimal_point(create))
+        });
         if status != sys::UCS_OK {
             crate::engine::base::log::hand_on(&logged);
-            let text = crate::engine::base::log::with_reason("UCX could not create a worker".to_owned(), &logged);
+            let text = crate::engine::base::log::with_reason(
+                "UCX could not create a worker".to_owned(),
+                &logged,
+            );
             let text = crate::engine::os::resource_limits::with_shared_memory(text);
             return Err(Error::new(Status(status.into()), text));
         }
@@ -105,7 +114,11 @@ impl Worker {
             identity,
             spin_ns: if params.spin_ns == 0 { DEFAULT_SPIN_NS } else { params.spin_ns },
             closed: AtomicBool::new(false),
-            quick: Token::new(if params.thread_mode == ThreadMode::Single { this_thread() } else { 0 }),
+            quick: Token::new(if params.thread_mode == ThreadMode::Single {
+                this_thread()
+            } else {
+                0
+            }),
             features: context.features,
             templates: Templates::new(),
             special: AtomicBool::new(false),

@@ -37,7 +37,8 @@ pub(crate) enum Event {
     DestroyEndpoint(Arc<Endpoint>),
     /// Somebody asks for a connection: `on_connect` is due.
     Asked(Arc<ConnRequest>),
-    /// A peer has made an endpoint to this worker; with this side's end of it, if there is one, or what UCP has in its place.
+    /// A peer has made an endpoint to this worker; with this side's end of it, if there is one, or
+    /// what UCP has in its place.
     Hello(Option<Arc<Endpoint>>, Box<Hello>, Reply),
     /// The peer has answered our Hello.
     Welcome(Arc<Endpoint>, Box<Hello>),
@@ -45,7 +46,8 @@ pub(crate) enum Event {
     Refused(Arc<Endpoint>, u8),
     /// Its peer is to learn of it.
     Greet(Arc<Endpoint>),
-    /// A peer has closed its end of a connection, of which this side's end may not have been made yet.
+    /// A peer has closed its end of a connection, of which this side's end may not have been made
+    /// yet.
     Bye(Option<Arc<Endpoint>>, Header, Reply),
     /// The peer asks for a sign of life.
     Ping(Arc<Endpoint>),
@@ -67,7 +69,17 @@ impl Event {
     /// What a peer has said, and what UCP is needed for.
     fn is_of_peer(&self) -> bool {
         use Event::{Broken, Bye, FastBox, Greet, Hello, Ping, Refused, Welcome};
-        matches!(self, Hello(..) | Welcome(..) | Refused(..) | Greet(_) | Bye(..) | Ping(..) | Broken(..) | FastBox(..))
+        matches!(
+            self,
+            Hello(..)
+                | Welcome(..)
+                | Refused(..)
+                | Greet(_)
+                | Bye(..)
+                | Ping(..)
+                | Broken(..)
+                | FastBox(..)
+        )
     }
 }
 
@@ -103,13 +115,19 @@ struct Here {
 
 lasting! {
     static HERE: Here = const {
-        Here { callbacks: Cell::new(0), own: Cell::new(None), assistant: Cell::new(std::ptr::null()) }
+        Here {
+            callbacks: Cell::new(0),
+            own: Cell::new(None),
+            assistant: Cell::new(std::ptr::null()),
+        }
     };
 }
 
 /// Is this thread inside a user callback?
 pub(crate) fn in_callback() -> bool {
-    HERE.with(|here| here.callbacks.get() > 0 || here.own.get().is_some_and(OwnCallbacks::are_running))
+    HERE.with(|here| {
+        here.callbacks.get() > 0 || here.own.get().is_some_and(OwnCallbacks::are_running)
+    })
 }
 
 /// This thread makes a SINGLE worker, which counts its callbacks there.
@@ -138,7 +156,8 @@ impl CallbackScope {
 impl Drop for CallbackScope {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: this thread's own, which lasts as long as the thread; a raw pointer keeps the scope on it.
+        // SAFETY: this thread's own, which lasts as long as the thread; a raw pointer keeps the
+        // scope on it.
         let here = unsafe { &*self.0 };
         here.callbacks.set(here.callbacks.get() - 1);
     }
@@ -168,7 +187,8 @@ pub(crate) fn until_callback(assistant: &Assistant, work: &dyn Fn()) {
 }
 
 impl Worker {
-    /// Handles what has been queued up to now. Inside the gate, which is left around each user callback.
+    /// Handles what has been queued up to now. Inside the gate, which is left around each user
+    /// callback.
     pub(crate) fn handle_events(&self) -> u32 {
         let mut handled = 0;
         let mut left = self.events.borrow().len();
@@ -181,7 +201,9 @@ impl Worker {
             }
             match event {
                 Event::Failed(endpoint, status) => endpoint.fail(status),
-                Event::Unanswered(endpoint, attempt, status) => endpoint.attempt_failed(attempt, status),
+                Event::Unanswered(endpoint, attempt, status) => {
+                    endpoint.attempt_failed(attempt, status)
+                }
                 Event::Connected(endpoint, attempt) => endpoint.connected(attempt),
                 Event::Asked(request) => self.hand_out(request),
                 Event::Hello(endpoint, hello, reply) => self.hello_came(endpoint, &hello, reply),
@@ -242,7 +264,10 @@ impl Worker {
     }
 
     fn has_work_before_bye(&self) -> bool {
-        self.events.borrow().iter().any(|event| matches!(event, Event::Work(work, _) if work.comes_before_bye))
+        self.events
+            .borrow()
+            .iter()
+            .any(|event| matches!(event, Event::Work(work, _) if work.comes_before_bye))
     }
 
     /// Handles what peers have said, and leaves the rest.
@@ -265,8 +290,11 @@ impl Worker {
     ) {
         let Some((callback, arg)) = callback else { return };
         endpoint.closing.running.fetch_add(1, Ordering::AcqRel);
-        // SAFETY: a callback and its argument as the user registered them; the endpoint is valid during the call.
-        self.outside(|| unsafe { callback.call_out((arg, Arc::as_ptr(endpoint).cast_mut(), status.0)) });
+        // SAFETY: a callback and its argument as the user registered them; the endpoint is valid
+        // during the call.
+        self.outside(|| unsafe {
+            callback.call_out((arg, Arc::as_ptr(endpoint).cast_mut(), status.0))
+        });
         endpoint.closing.running.fetch_sub(1, Ordering::AcqRel);
     }
 
@@ -276,7 +304,8 @@ impl Worker {
         self.outside_as::<false>(user_code);
     }
 
-    /// The same; `ALONE` on the thread of a SINGLE worker, in a pass of its caller's, in which that assists nobody.
+    /// The same; `ALONE` on the thread of a SINGLE worker, in a pass of its caller's, in which that
+    /// assists nobody.
     #[inline(always)]
     pub(crate) fn outside_as<const ALONE: bool>(&self, user_code: impl FnOnce()) {
         self.delivering.set(self.delivering.get() + 1);

@@ -1,9 +1,11 @@
-//! Workers that end later, or elsewhere: those that a callback has destroyed, and those that nobody waits for.
+//! Workers that end later, or elsewhere: those that a callback has destroyed, and those that nobody
+//! waits for.
 //!
-//! A worker that a callback has destroyed ends when the callback, and the pass that made it, have returned. A thread that may
-//! wait ends its own when its call into the library returns. What a progress thread runs into is ended by a thread that is
-//! made for it, as the end of a worker may wait for that very progress thread; so is what nobody waits for. Where no thread
-//! can be made the next call ends it that can, on any thread.
+//! A worker that a callback has destroyed ends when the callback, and the pass that made it, have
+//! returned. A thread that may wait ends its own when its call into the library returns. What a
+//! progress thread runs into is ended by a thread that is made for it, as the end of a worker may
+//! wait for that very progress thread; so is what nobody waits for. Where no thread can be made the
+//! next call ends it that can, on any thread.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::lockdep::Mutex;
@@ -78,8 +80,8 @@ pub(crate) fn doom(worker: Arc<Worker>) {
     leave_to(By::Thread(this_thread()), doomed);
 }
 
-/// Ends the worker on a thread of the library's, which calls `then` afterwards. NO_RESOURCE, with nothing done, where the
-/// system gives no thread.
+/// Ends the worker on a thread of the library's, which calls `then` afterwards. NO_RESOURCE, with
+/// nothing done, where the system gives no thread.
 pub fn end_elsewhere(worker: Arc<Worker>, then: Option<Then>) -> Result<()> {
     worker.check_fork()?;
     let waits = deferred::in_callback() && !worker.has_progress_thread();
@@ -89,7 +91,9 @@ pub fn end_elsewhere(worker: Arc<Worker>, then: Option<Then>) -> Result<()> {
         leave_to(By::After(this_thread()), doomed);
         return Ok(());
     }
-    spawn(doomed).map_err(|_| Error::new(Status::NO_RESOURCE, "worker: the system gives no thread to end it on"))
+    spawn(doomed).map_err(|_| {
+        Error::new(Status::NO_RESOURCE, "worker: the system gives no thread to end it on")
+    })
 }
 
 /// Could there be something for `end_doomed` to do?
@@ -98,8 +102,8 @@ pub fn may_have_doomed() -> bool {
     COUNT.load(Ordering::Relaxed) != 0
 }
 
-/// Ends what this thread may end. No call on a worker is under way on it, unless it is one that waits, outside of every gate,
-/// for what keeps the worker's memory.
+/// Ends what this thread may end. No call on a worker is under way on it, unless it is one that
+/// waits, outside of every gate, for what keeps the worker's memory.
 #[inline]
 pub fn end_doomed() {
     if may_have_doomed() {
@@ -113,7 +117,9 @@ fn end_those_of_this_thread() {
         return;
     }
     let here = this_thread();
-    while let Some((by, doomed)) = take(|by| [By::Thread(here), By::After(here), By::Anyone].contains(by)) {
+    while let Some((by, doomed)) =
+        take(|by| [By::Thread(here), By::After(here), By::Anyone].contains(by))
+    {
         if by == By::After(here) {
             reap(doomed);
         } else {

@@ -9,8 +9,8 @@ use crate::engine::ucx::printed::printed;
 use crate::engine::ucx::runtime::ucx_release;
 use crate::sys;
 
-/// The transports in UCP's description of an endpoint, each once, in the order of its lanes. The lines look alike in every
-/// release: `lane[0]:  3:posix/memory.0 md[2] -> ...`.
+/// The transports in UCP's description of an endpoint, each once, in the order of its lanes. The
+/// lines look alike in every release: `lane[0]:  3:posix/memory.0 md[2] -> ...`.
 fn transports_in(description: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for line in description.lines() {
@@ -28,14 +28,16 @@ fn transports_in(description: &str) -> Vec<String> {
 }
 
 impl Endpoint {
-    /// The transports in use, such as "posix/memory,cma/memory"; empty before the endpoint is connected or after its end.
+    /// The transports in use, such as "posix/memory,cma/memory"; empty before the endpoint is
+    /// connected or after its end.
     pub fn transports(&self) -> Result<String> {
         self.worker.on_owner(|_inside| Ok(self.transports_inside()))
     }
 
     fn transports_inside(&self) -> String {
         let ucp = self.ucp.get();
-        // UCX 1.22 crashes on one that was made by host and port and has not got through to its peer: its lanes lead nowhere yet.
+        // UCX 1.22 crashes on one that was made by host and port and has not got through to its
+        // peer: its lanes lead nowhere yet.
         if ucp.is_null() || self.is_connecting() {
             return String::new();
         }
@@ -51,10 +53,15 @@ impl Worker {
             return "manual progress".to_owned();
         }
         let delayed = if self.delays_submission() { "delayed" } else { "direct" };
-        format!("{:?} progress thread {}, {delayed} submission", self.progress_mode(), self.progress_thread_id())
+        format!(
+            "{:?} progress thread {}, {delayed} submission",
+            self.progress_mode(),
+            self.progress_thread_id()
+        )
     }
 
-    /// A readable account of what is going on: the worker, its endpoints, and what is in flight, oldest first.
+    /// A readable account of what is going on: the worker, its endpoints, and what is in flight,
+    /// oldest first.
     pub fn dump(&self) -> Result<Vec<String>> {
         self.on_owner(|inside| Ok(inside.dump_inside()))
     }
@@ -75,7 +82,8 @@ impl Worker {
                 operations.in_flight
             ),
             format!(
-                "  completed {}, failed {}, cancelled {}, sent {} bytes, received {} bytes, slept {} times",
+                "  completed {}, failed {}, cancelled {}, sent {} bytes, received {} bytes, slept \
+                {} times",
                 operations.completed,
                 operations.failed,
                 operations.canceled,
@@ -87,7 +95,8 @@ impl Worker {
         if self.thread.is_used() {
             let (high_water, full, waiting) = self.queue_stats();
             lines.push(format!(
-                "  submission queue: {waiting} waiting, at most {high_water} so far, full {full} times, {} through it",
+                "  submission queue: {waiting} waiting, at most {high_water} so far, full {full} \
+                times, {} through it",
                 stats.delayed.get()
             ));
         }
@@ -111,9 +120,14 @@ impl Worker {
                 return;
             }
             // SAFETY: the worker keeps the endpoint alive while something in flight names it.
-            let peer = unsafe { slot.endpoint.get().as_ref() }.map(|endpoint| format!(", {}", endpoint.peer_text()));
+            let peer = unsafe { slot.endpoint.get().as_ref() }
+                .map(|endpoint| format!(", {}", endpoint.peer_text()));
             // A receive learns both of these from its message.
-            let (length, tag) = if slot.kind.get().is_recv() { (0, 0) } else { (slot.length.get(), slot.tag.get()) };
+            let (length, tag) = if slot.kind.get().is_recv() {
+                (0, 0)
+            } else {
+                (slot.length.get(), slot.tag.get())
+            };
             let text = format!(
                 "  {} {}: {length} bytes, tag 0x{tag:x}, for about {} ms{}",
                 slot.sequence.get(),
@@ -136,8 +150,8 @@ mod tests {
     #[test]
     fn transports_are_found_in_the_output_of_every_release() {
         let text = "# lane[0]:  3:sysv/memory.0 md[2]     -> md[2]/sysv/sysdev[255] am am_bw#0\n\
-                    # lane[1]:  5:cma/memory.0 md[4] -> x\n#  lane[2]:  1:tcp/eth0.12.0 md[0] -> y\n\
-                    # lane[3]:  5:cma/memory.0 md[4] -> x\n";
+                    # lane[1]:  5:cma/memory.0 md[4] -> x\n#  lane[2]:  1:tcp/eth0.12.0 md[0] -> \
+                    y\n# lane[3]:  5:cma/memory.0 md[4] -> x\n";
         assert_eq!(transports_in(text), ["sysv/memory", "cma/memory", "tcp/eth0.12"]);
         assert!(transports_in("# UCP endpoint\n").is_empty());
     }

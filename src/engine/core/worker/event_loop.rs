@@ -1,11 +1,11 @@
-//! The caller's event loop on a worker: one thread, which arms the descriptor and sleeps on it, and has to
-//! be woken by whatever another thread does in its place.
+//! The caller's event loop on a worker: one thread, which arms the descriptor and sleeps on it, and
+//! has to be woken by whatever another thread does in its place.
 //!
-//! What completes in a pass of that thread's own it sees by itself. What completes elsewhere, by a pass of
-//! another thread's or inside a call like a cancel, leaves no event of UCX's behind. So the worker notes it
-//! here, and writes to the descriptor if the loop may be asleep: once the gate is free, as the loop comes in at
-//! once. A loop that is awake may have looked at its request a moment too early: its next `arm` is refused, once,
-//! and it looks again.
+//! What completes in a pass of that thread's own it sees by itself. What completes elsewhere, by a
+//! pass of another thread's or inside a call like a cancel, leaves no event of UCX's behind. So the
+//! worker notes it here, and writes to the descriptor if the loop may be asleep: once the gate is
+//! free, as the loop comes in at once. A loop that is awake may have looked at its request a moment
+//! too early: its next `arm` is refused, once, and it looks again.
 #![deny(unsafe_code)]
 
 use crate::engine::core::worker::gate::{this_thread, Gate};
@@ -35,8 +35,8 @@ enum State {
 }
 
 impl EventLoop {
-    /// The calling thread is about to arm: true if something has completed elsewhere, for which it has to
-    /// look first.
+    /// The calling thread is about to arm: true if something has completed elsewhere, for which it
+    /// has to look first.
     pub(crate) fn is_behind(&self) -> bool {
         self.thread.set(this_thread());
         matches!(self.state.replace(State::Awake), State::Owed | State::Behind)
@@ -90,7 +90,8 @@ impl Worker {
     #[inline(never)]
     fn note_for_event_loop(&self) {
         self.event_loop.note_completion();
-        // The one thread of a worker does not stand in its own way, nor does it always leave by `leave`.
+        // The one thread of a worker does not stand in its own way, nor does it always leave by
+        // `leave`.
         if !self.gate.is_shared() && self.event_loop.is_owed() {
             self.wake_event_loop();
         }

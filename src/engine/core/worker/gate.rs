@@ -1,7 +1,7 @@
 //! Who may be inside a worker: one thread at a time, by whatever rule the worker was created with.
 //!
-//! Everything of a worker that is a `Cell` belongs to the thread that is inside. User code never runs inside: callbacks are
-//! made after leaving, and the gate is entered again afterwards.
+//! Everything of a worker that is a `Cell` belongs to the thread that is inside. User code never
+//! runs inside: callbacks are made after leaving, and the gate is entered again afterwards.
 
 #[cfg(debug_assertions)]
 use crate::engine::base::lockdep;
@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 pub enum ThreadMode {
     /// Any thread at any time; a lock of the worker's own.
     Multi = 0,
-    /// Any thread, one at a time: the caller sees to that, and an overlap that is noticed is refused.
+    /// Any thread, one at a time: the caller sees to that, and an overlap that is noticed is
+    /// refused.
     Serialized = 1,
     /// The creating thread alone.
     Single = 2,
@@ -28,9 +29,15 @@ pub(crate) fn this_thread() -> usize {
     #[cfg(target_arch = "x86_64")]
     {
         let number;
-        // SAFETY: reads a word that the ABI keeps at the beginning of each thread's storage: its address, which is what
-        // pthread_self() returns, at the cost of a call.
-        unsafe { std::arch::asm!("mov {}, fs:0", out(reg) number, options(nostack, pure, readonly, preserves_flags)) };
+        // SAFETY: reads a word that the ABI keeps at the beginning of each thread's storage: its
+        // address, which is what pthread_self() returns, at the cost of a call.
+        unsafe {
+            std::arch::asm!(
+                "mov {}, fs:0",
+                out(reg) number,
+                options(nostack, pure, readonly, preserves_flags)
+            )
+        };
         number
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -42,18 +49,19 @@ pub(crate) fn this_thread() -> usize {
 
 /// See the top of this file.
 ///
-/// **Order.** Who is inside the gate of a user's worker may enter that of a group's own one; who is inside that one enters no user's. Nobody is inside two of a
-/// kind at once. Builds with debug assertions watch that (`base::lockdep`).
+/// **Order.** Who is inside the gate of a user's worker may enter that of a group's own one; who is
+/// inside that one enters no user's. Nobody is inside two of a kind at once. Builds with debug
+/// assertions watch that (`base::lockdep`).
 pub(crate) struct Gate {
     /// What the worker was made with.
     declared: ThreadMode,
-    /// The rule in force: the declared one, or MULTI from the first progress thread on. Changed once, by a call that is
-    /// serialised with all others as SERIALIZED asks.
+    /// The rule in force: the declared one, or MULTI from the first progress thread on. Changed
+    /// once, by a call that is serialised with all others as SERIALIZED asks.
     rule: AtomicU8,
     /// SINGLE: the one thread. Never changes.
     owner: usize,
-    /// SINGLE and SERIALIZED: somebody is inside. Plain loads and stores: it detects misuse, it is not a lock; the caller's own
-    /// serialisation publishes what the last thread inside wrote.
+    /// SINGLE and SERIALIZED: somebody is inside. Plain loads and stores: it detects misuse, it is
+    /// not a lock; the caller's own serialisation publishes what the last thread inside wrote.
     inside: AtomicBool,
     /// MULTI: the lock, whose acquire and release publish the worker's cells.
     lock: RawMutex,
@@ -142,8 +150,8 @@ impl Gate {
         self.rule() != ThreadMode::Single
     }
 
-    /// A progress thread is about to share the worker with its callers. It stays a lock: taking it back would need
-    /// to know that nobody holds it.
+    /// A progress thread is about to share the worker with its callers. It stays a lock: taking it
+    /// back would need to know that nobody holds it.
     pub(crate) fn become_lock(&self) {
         self.rule.store(ThreadMode::Multi as u8, Ordering::Release);
     }
@@ -184,7 +192,10 @@ impl Gate {
     #[cold]
     fn contended(&self) -> Result<()> {
         if self.holder.load(Ordering::Relaxed) == this_thread() {
-            return Err(Error::new(Status::BUSY, "worker: called from a log callback in the middle of a call"));
+            return Err(Error::new(
+                Status::BUSY,
+                "worker: called from a log callback in the middle of a call",
+            ));
         }
         self.before();
         self.lock.lock();
@@ -263,8 +274,8 @@ impl Gate {
         unsafe { self.lock.unlock() };
     }
 
-    /// Leaves, and lets in whoever waits before the caller can come back: a thread that enters again and again would keep
-    /// the others out.
+    /// Leaves, and lets in whoever waits before the caller can come back: a thread that enters
+    /// again and again would keep the others out.
     pub(crate) fn leave_fairly(&self) {
         debug_assert!(self.is_lock());
         self.given_back();
@@ -272,7 +283,8 @@ impl Gate {
         unsafe { self.lock.unlock_fair() };
     }
 
-    /// True when the caller is the one thread of a SINGLE worker and not inside: then it may act on its cells at once.
+    /// True when the caller is the one thread of a SINGLE worker and not inside: then it may act on
+    /// its cells at once.
     #[inline]
     pub(crate) fn is_free_owner(&self) -> bool {
         self.rule() == ThreadMode::Single && this_thread() == self.owner && self.is_free()
@@ -294,6 +306,7 @@ fn wrong_thread() -> Error {
 fn overlap() -> Error {
     Error::new(
         Status::BUSY,
-        "worker: another call is inside it; with UCXX_THREAD_SINGLE or _SERIALIZED calls must not overlap",
+        "worker: another call is inside it; with UCXX_THREAD_SINGLE or _SERIALIZED calls must not \
+        overlap",
     )
 }

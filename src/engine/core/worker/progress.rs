@@ -1,7 +1,7 @@
 //! A progress pass: UCP's progress, then callbacks, deadlines, and what else has been queued.
 //!
-//! User callbacks run after `ucp_worker_progress` has returned, as UCP reorders messages that are sent from inside its own
-//! callbacks, and outside the gate, so that they may call anything.
+//! User callbacks run after `ucp_worker_progress` has returned, as UCP reorders messages that are
+//! sent from inside its own callbacks, and outside the gate, so that they may call anything.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::clock;
@@ -12,8 +12,8 @@ use crate::engine::core::worker::protocol::Turn;
 use crate::engine::core::worker::worker::{attention, Worker};
 use crate::sys;
 
-/// Passes between two looks at the clock, for the ages in a dump and for peers that may have ended: often enough for
-/// those, too seldom to cost.
+/// Passes between two looks at the clock, for the ages in a dump and for peers that may have ended:
+/// often enough for those, too seldom to cost.
 const PASSES_PER_LOOK: u64 = 128;
 
 /// While messages come in without it UCP has its turn in each of so many passes.
@@ -33,7 +33,10 @@ impl Worker {
 
 #[cold]
 pub(crate) fn from_callback() -> Error {
-    Error::new(Status::BUSY, "worker: a callback may not progress or wait; it returns, and progress goes on")
+    Error::new(
+        Status::BUSY,
+        "worker: a callback may not progress or wait; it returns, and progress goes on",
+    )
 }
 
 /// Inside the gate.
@@ -162,7 +165,8 @@ impl Worker {
     pub(crate) fn call_back(&self, slot: &crate::engine::core::request::request::Slot) {
         self.drain_foreign();
         let Some(callback) = slot.callback.take() else { return self.finish(slot) };
-        let (endpoint, kind, sequence) = (slot.endpoint.get(), slot.kind.get(), slot.sequence.get());
+        let (endpoint, kind, sequence) =
+            (slot.endpoint.get(), slot.kind.get(), slot.sequence.get());
         let given = slot.has_mark(mark::GIVEN);
         let let_go = given && slot.hold.get() & USER == 0;
         // One that a notifier is to report as well is held for that: its callback is the library's.
@@ -173,8 +177,10 @@ impl Worker {
         }
         slot.publish_status();
         let (arg, status) = (slot.callback_arg.get(), slot.outcome.get());
-        let request = if let_go { std::ptr::null_mut() } else { std::ptr::from_ref(slot).cast_mut() };
-        // SAFETY: a callback and its argument as the caller gave them; the request is valid during the call.
+        let request =
+            if let_go { std::ptr::null_mut() } else { std::ptr::from_ref(slot).cast_mut() };
+        // SAFETY: a callback and its argument as the caller gave them; the request is valid during
+        // the call.
         self.outside(|| unsafe { callback.call_out((arg, request, status.0)) });
         if reported {
             let _ = self.report(slot);

@@ -1,7 +1,8 @@
 //! The progress thread: its loop, how it sleeps, how it is started and stopped.
 //!
-//! While it runs it is the one that progresses. With delayed submission it is also the only one that calls UCP: others put
-//! transfers into the ring and everything else onto the control list. Without, they enter the gate, which is a lock then.
+//! While it runs it is the one that progresses. With delayed submission it is also the only one
+//! that calls UCP: others put transfers into the ring and everything else onto the control list.
+//! Without, they enter the gate, which is a lock then.
 
 use crate::engine::base::backoff::Pause;
 use crate::engine::base::cache_line::CacheLine;
@@ -35,11 +36,13 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Rounds without work after which other threads are let run: a peer may need this very core to give us work.
+/// Rounds without work after which other threads are let run: a peer may need this very core to
+/// give us work.
 pub(crate) const ROUNDS_PER_YIELD: u32 = 8;
 /// Rounds without work between two looks at the clock.
 pub(crate) const ROUNDS_PER_LOOK: u32 = 16;
-/// While an endpoint is being opened or closed a sleep is this short: what UCP does then need not raise an event.
+/// While an endpoint is being opened or closed a sleep is this short: what UCP does then need not
+/// raise an event.
 const NAP: Duration = Duration::from_millis(5);
 /// While another thread works in its place it looks after its own part this often.
 const ASSISTED_NAP: Duration = Duration::from_micros(200);
@@ -96,8 +99,8 @@ pub(crate) struct ProgressThread {
     _written: CacheLine,
     /// Where threads wait for jobs, and for endpoints to end.
     pub(crate) room: EventCount,
-    /// References that were given back while the ring could still name them: of handles, by a callback, and the worker's own to what has ended.
-    /// Belongs to whoever is inside the gate.
+    /// References that were given back while the ring could still name them: of handles, by a
+    /// callback, and the worker's own to what has ended. Belongs to whoever is inside the gate.
     pub(crate) graves: RefCell<Vec<Arc<Endpoint>>>,
 }
 
@@ -166,9 +169,9 @@ impl ProgressThread {
     }
 
     fn wanted_delay(&self) -> bool {
-        self.params
-            .delayed
-            .unwrap_or_else(|| std::env::var_os("UCXX_RS_DELAYED_SUBMISSION").is_none_or(|set| set != "0"))
+        self.params.delayed.unwrap_or_else(|| {
+            std::env::var_os("UCXX_RS_DELAYED_SUBMISSION").is_none_or(|set| set != "0")
+        })
     }
 }
 
@@ -189,7 +192,9 @@ impl Worker {
         }
         self.need(feature::WAKEUP)?;
         if self.gate.declared() == ThreadMode::Single {
-            return Err(Error::invalid("thread_mode: UCXX_THREAD_SINGLE leaves no room for a progress thread"));
+            return Err(Error::invalid(
+                "thread_mode: UCXX_THREAD_SINGLE leaves no room for a progress thread",
+            ));
         }
         let thread = &self.thread;
         let mut handle = thread.handle.lock();
@@ -206,7 +211,11 @@ impl Worker {
             thread.presence.announce();
             self.special.store(true, Ordering::SeqCst);
         }
-        let depth = if thread.params.depth == 0 { submission_ring::DEFAULT_DEPTH } else { thread.params.depth };
+        let depth = if thread.params.depth == 0 {
+            submission_ring::DEFAULT_DEPTH
+        } else {
+            thread.params.depth
+        };
         thread.queue.get_or_init(|| Queue::new(depth as usize, self.context.request_size));
         thread.stop.store(false, Ordering::SeqCst);
         thread.mode.store(mode as u8, Ordering::Relaxed);
@@ -234,9 +243,14 @@ impl Worker {
         let worker = self.clone();
         let (report, reported) = sync_channel(1);
         let builder = std::thread::Builder::new();
-        let spawned = runtime::with_signals_blocked(|| builder.spawn(move || worker.thread_main(mode, report)));
+        let spawned = runtime::with_signals_blocked(|| {
+            builder.spawn(move || worker.thread_main(mode, report))
+        });
         let handle = spawned.map_err(|cause| {
-            Error::new(Status::NO_RESOURCE, format!("worker: its progress thread could not be made: {cause}"))
+            Error::new(
+                Status::NO_RESOURCE,
+                format!("worker: its progress thread could not be made: {cause}"),
+            )
         })?;
         match reported.recv() {
             Ok(Ok(())) => Ok(handle),
@@ -244,7 +258,11 @@ impl Worker {
                 let _ = handle.join();
                 Err(failed.map_or_else(
                     |_| Error::new(Status::PANIC, "worker: its thread ended"),
-                    |result| result.err().unwrap_or_else(|| Error::new(Status::PANIC, "worker: its thread ended")),
+                    |result| {
+                        result.err().unwrap_or_else(|| {
+                            Error::new(Status::PANIC, "worker: its thread ended")
+                        })
+                    },
                 ))
             }
         }
@@ -339,7 +357,8 @@ impl Worker {
         let mut idle = Idle { mode, spin_ns: self.spin_ns, rounds: 0, since: 0 };
         while !thread.stop.load(Ordering::Acquire) {
             if thread.assistants.are_there() {
-                // Two would be in each other's way. Not armed meanwhile, so that no peer takes the trouble to wake it.
+                // Two would be in each other's way. Not armed meanwhile, so that no peer takes the
+                // trouble to wake it.
                 std::thread::sleep(ASSISTED_NAP);
                 continue;
             }
@@ -447,7 +466,11 @@ impl Drop for ManuallyLeft<'_> {
 pub(crate) fn guarded<T>(f: impl FnOnce() -> T) -> Option<T> {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
     if result.is_err() {
-        log::write(log::ERROR, c"worker", "a bug in ucxx_rs, please report it: a panic on the progress thread");
+        log::write(
+            log::ERROR,
+            c"worker",
+            "a bug in ucxx_rs, please report it: a panic on the progress thread",
+        );
     }
     result.ok()
 }

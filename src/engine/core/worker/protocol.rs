@@ -1,7 +1,9 @@
-//! What the core asks of the protocols above it, which it does not know by name: one table of functions each.
+//! What the core asks of the protocols above it, which it does not know by name: one table of
+//! functions each.
 //!
-//! A worker is made with a list of them (`engine::assembly` has it). For each it keeps what the protocol keeps of a worker,
-//! and each endpoint what that keeps of an endpoint: `state` finds it, by the protocol's place in the list.
+//! A worker is made with a list of them (`engine::assembly` has it). For each it keeps what the
+//! protocol keeps of a worker, and each endpoint what that keeps of an endpoint: `state` finds it,
+//! by the protocol's place in the list.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::Handler;
@@ -72,11 +74,13 @@ pub(crate) struct Protocol {
     /// Sorts of messages that it takes, and who takes answers.
     pub(crate) receives: &'static [Receiver],
     pub(crate) answers: Option<Answers>,
-    /// A handler of UCP's for messages in another format, and its id, which is below the library's own.
+    /// A handler of UCP's for messages in another format, and its id, which is below the library's
+    /// own.
     pub(crate) foreign: Option<(u32, Handler)>,
     /// When `pass` comes.
     pub(crate) turn: Turn,
-    /// Does what there is to do, where its bit of `Worker::attention` asks for that; the number of events. Inside the gate.
+    /// Does what there is to do, where its bit of `Worker::attention` asks for that; the number of
+    /// events. Inside the gate.
     pub(crate) pass: fn(&Worker) -> u32,
     /// Is there something to do before the worker may sleep? Inside the gate.
     pub(crate) is_due: fn(&Worker) -> bool,
@@ -182,8 +186,8 @@ impl States {
     pub(crate) fn get<T: Any>(&self, protocol: &Protocol) -> &T {
         let state = &self.0[protocol.place];
         debug_assert!(state.is::<T>());
-        // SAFETY: see above: each protocol has one function that asks, with the type that its own table makes; in
-        // debug builds, which run every test, the type is looked at.
+        // SAFETY: see above: each protocol has one function that asks, with the type that its own
+        // table makes; in debug builds, which run every test, the type is looked at.
         unsafe { &*std::ptr::from_ref::<dyn Any>(&**state).cast::<T>() }
     }
 }

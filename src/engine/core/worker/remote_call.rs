@@ -1,8 +1,10 @@
-//! Having the progress thread do what is not a plain operation: creating endpoints, flushing, closing, cancelling, asking UCP.
+//! Having the progress thread do what is not a plain operation: creating endpoints, flushing,
+//! closing, cancelling, asking UCP.
 //!
-//! With a progress thread and delayed submission no other thread enters UCP. What has no place in the ring goes onto an
-//! unbounded list, so that it never fails for want of room. The list is taken before the ring is drained and worked off
-//! after that: whatever a thread had put into the ring before it handed over a job is submitted before the job runs.
+//! With a progress thread and delayed submission no other thread enters UCP. What has no place in
+//! the ring goes onto an unbounded list, so that it never fails for want of room. The list is taken
+//! before the ring is drained and worked off after that: whatever a thread had put into the ring
+//! before it handed over a job is submitted before the job runs.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::clock;
@@ -53,7 +55,8 @@ mod state {
     pub(crate) const ABANDONED: u32 = 3;
 }
 
-/// A user's function that the progress thread is to run. `state` decides between running it and abandoning it.
+/// A user's function that the progress thread is to run. `state` decides between running it and
+/// abandoning it.
 pub(crate) struct Errand {
     state: AtomicU32,
     function: unsafe extern "C" fn(*mut c_void),
@@ -92,7 +95,8 @@ pub(crate) struct Lists {
     pub(crate) after: VecDeque<Arc<Errand>>,
 }
 
-/// A lent job: what to call, and where its result goes. Belongs to the owner until `done`, then to the lender again.
+/// A lent job: what to call, and where its result goes. Belongs to the owner until `done`, then to
+/// the lender again.
 struct Question<F, R> {
     ask: UnsafeCell<Option<F>>,
     answer: UnsafeCell<Option<Result<R>>>,
@@ -109,7 +113,9 @@ impl<F: FnOnce(&Inside<'_>) -> Result<R>, R> Question<F, R> {
         let ask = unsafe { (*question.ask.get()).take() };
         let answer = match ask {
             Some(_) if inside.closed.load(Ordering::Relaxed) => Some(Err(inside.closed_error())),
-            Some(ask) => std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ask(inside))).ok(),
+            Some(ask) => {
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ask(inside))).ok()
+            }
             None => None,
         };
         // SAFETY: as above.
@@ -119,7 +125,8 @@ impl<F: FnOnce(&Inside<'_>) -> Result<R>, R> Question<F, R> {
 }
 
 impl Worker {
-    /// Runs `ask` where UCP may be called: here, inside the gate, or on the progress thread, for which this waits.
+    /// Runs `ask` where UCP may be called: here, inside the gate, or on the progress thread, for
+    /// which this waits.
     pub(crate) fn on_owner<R>(&self, ask: impl FnOnce(&Inside<'_>) -> Result<R>) -> Result<R> {
         if !self.thread.is_foreign() {
             return ask(&self.enter()?);
@@ -135,8 +142,11 @@ impl Worker {
     }
 
     fn ask_owner<R, F: FnOnce(&Inside<'_>) -> Result<R>>(&self, ask: F) -> Result<R> {
-        let question =
-            Question { ask: UnsafeCell::new(Some(ask)), answer: UnsafeCell::new(None), done: AtomicBool::new(false) };
+        let question = Question {
+            ask: UnsafeCell::new(Some(ask)),
+            answer: UnsafeCell::new(None),
+            done: AtomicBool::new(false),
+        };
         let run: unsafe fn(*mut c_void, &Inside<'_>) = Question::<F, R>::run;
         let job = std::ptr::from_ref(&question).cast_mut().cast();
         if !self.thread.control.put(|lists| lists.jobs.push_back(Job::Lent { run, job })) {
@@ -166,7 +176,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Hands over an operation other than a transfer. None where the caller may, or has to, do it directly.
+    /// Hands over an operation other than a transfer. None where the caller may, or has to, do it
+    /// directly.
     pub(crate) fn post_operation(
         &self,
         kind: Kind,
@@ -181,7 +192,8 @@ impl Worker {
         self.check_usable()?;
         let Some(queue) = self.thread.queue.get() else { return Ok(None) };
         let posted = self.thread.control.put(|lists| {
-            // Under the lock: the end of the worker, which counts who holds a request, comes after the list is closed.
+            // Under the lock: the end of the worker, which counts who holds a request, comes after
+            // the list is closed.
             let slot = queue.take_slot(self);
             slot.stage.enqueue();
             slot.begin_in_full(kind, params, 0, out);
@@ -209,8 +221,9 @@ impl Worker {
         Ok(posted.then_some(Submitted::Pending))
     }
 
-    /// Runs `function` where progress happens: on the progress thread, for which this waits, or at once if there is none. It
-    /// counts as a callback. TIMED_OUT means that it has not run and will not.
+    /// Runs `function` where progress happens: on the progress thread, for which this waits, or at
+    /// once if there is none. It counts as a callback. TIMED_OUT means that it has not run and will
+    /// not.
     ///
     /// # Safety
     /// `function` may be called with `arg`.
@@ -248,7 +261,10 @@ impl Worker {
 fn wait_for(errand: &Errand, room: &EventCount, timeout_ns: u64) -> Result<()> {
     if !room.wait_until(&|| errand.is_done(), clock::deadline_after(timeout_ns)) {
         if errand.moved(state::ABANDONED) {
-            return Err(Error::new(Status::TIMED_OUT, "worker: the time ran out before the function could start"));
+            return Err(Error::new(
+                Status::TIMED_OUT,
+                "worker: the time ran out before the function could start",
+            ));
         }
         room.wait_until(&|| errand.is_done(), u64::MAX);
     }

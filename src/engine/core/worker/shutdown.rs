@@ -1,4 +1,5 @@
-//! The end of a worker: everything in flight is completed, UCP goes, and what callers still hold keeps only memory.
+//! The end of a worker: everything in flight is completed, UCP goes, and what callers still hold
+//! keeps only memory.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::Status;
@@ -16,7 +17,8 @@ use std::sync::Arc;
 
 /// Messages whose sends have completed may still be on their way out: this long they are given.
 const FLUSH_NS: u64 = 200_000_000;
-/// UCP hands requests of closed endpoints back within a few passes; this is for the day when it does not.
+/// UCP hands requests of closed endpoints back within a few passes; this is for the day when it
+/// does not.
 const PURGE_NS: u64 = 1_000_000_000;
 /// See `finish_connections`.
 const BREAKS_OFF_SAFELY: Release = Release::new(1, 14);
@@ -24,7 +26,8 @@ const BREAKS_OFF_SAFELY: Release = Release::new(1, 14);
 const CONNECTING_NS: u64 = 200_000_000;
 /// UCX's reads of a peer's memory that a forced close has left behind take a few passes.
 const SETTLING_NS: u64 = 200_000_000;
-/// The end of a forced close is done in a pass of its own, which UCP does not count as something found.
+/// The end of a forced close is done in a pass of its own, which UCP does not count as something
+/// found.
 const QUIET: u32 = 3;
 
 impl Worker {
@@ -101,7 +104,9 @@ impl Worker {
             inside.end_in_ucp();
         }
         let late = self.context.late_workers.end();
-        late.iter().filter_map(|worker| worker.downcast_ref::<Worker>()).for_each(Worker::end_in_ucp);
+        late.iter()
+            .filter_map(|worker| worker.downcast_ref::<Worker>())
+            .for_each(Worker::end_in_ucp);
         inside.is_over.set(true);
         inside.complete_the_rest();
         let left = inside.left_to_ucp.take();
@@ -131,11 +136,13 @@ impl Worker {
 
     /// The end of UCP's half. Nothing of UCP's is used afterwards.
     fn end_in_ucp(&self) {
-        // SAFETY: closed to everyone, and called once: by the one that closes it, or for one that was kept by the last of its context.
+        // SAFETY: closed to everyone, and called once: by the one that closes it, or for one that
+        // was kept by the last of its context.
         unsafe { sys::ucp_worker_destroy(self.ucp()) };
     }
 
-    /// Has UCP transfers that it has not given back? Receives that nothing has come for have been cancelled.
+    /// Has UCP transfers that it has not given back? Receives that nothing has come for have been
+    /// cancelled.
     fn ucp_owes_something(&self) -> bool {
         let mut owes = self.abandoned.get() > 0;
         self.for_each_live(|slot| {
@@ -163,9 +170,9 @@ impl Worker {
     }
 
     fn cancel_receives(&self) {
-        self.all_endpoints()
-            .iter()
-            .for_each(|endpoint| endpoint.tell_protocols(OfEndpoint::EndsReceives(Status::CANCELED)));
+        self.all_endpoints().iter().for_each(|endpoint| {
+            endpoint.tell_protocols(OfEndpoint::EndsReceives(Status::CANCELED))
+        });
         let answered = |slot: &Slot| slot.kind.get().is_recv() || slot.kind.get() == Kind::Atomic;
         self.for_each_picked(answered, |slot| self.cancel_slot(slot, Status::CANCELED));
     }
@@ -192,10 +199,11 @@ impl Worker {
         }
     }
 
-    /// Until passes of UCP's find nothing to do: every UCX asserts when its worker ends (`ucs_arbiter_group_cleanup`) while a closed
-    /// endpoint's reads of a peer's memory, of which we know nothing, wait for their turn. Over a network nobody reads, and the fewer
-    /// passes the better: where a peer's socket closes while data for it is left over, UCX 1.13 goes on to write it through an
-    /// endpoint that it has freed in the same event.
+    /// Until passes of UCP's find nothing to do: every UCX asserts when its worker ends
+    /// (`ucs_arbiter_group_cleanup`) while a closed endpoint's reads of a peer's memory, of which
+    /// we know nothing, wait for their turn. Over a network nobody reads, and the fewer passes the
+    /// better: where a peer's socket closes while data for it is left over, UCX 1.13 goes on to
+    /// write it through an endpoint that it has freed in the same event.
     fn settle(&self) {
         if !self.context.shares_memory {
             return;
@@ -210,7 +218,13 @@ impl Worker {
     }
 
     fn flush_briefly(&self) {
-        if !self.endpoints.borrow().iter().flatten().any(|endpoint| endpoint.phase() <= Phase::Flushing) {
+        if !self
+            .endpoints
+            .borrow()
+            .iter()
+            .flatten()
+            .any(|endpoint| endpoint.phase() <= Phase::Flushing)
+        {
             return;
         }
         let slot = self.begin_brief_flush();
@@ -219,16 +233,17 @@ impl Worker {
         self.let_go(slot);
     }
 
-    /// Waits, for a while, until no connection is half made. May those that still are break off? Whichever side
-    /// does that over TCP, UCX 1.13 asserts where the answer to a peer that has just connected waits to be sent
-    /// (`ucp_request_send_state_ff`).
+    /// Waits, for a while, until no connection is half made. May those that still are break off?
+    /// Whichever side does that over TCP, UCX 1.13 asserts where the answer to a peer that has just
+    /// connected waits to be sent (`ucp_request_send_state_ff`).
     fn finish_connections(&self) -> bool {
         if ucx_release() >= BREAKS_OFF_SAFELY {
             return true;
         }
         let deadline = clock::deadline_after(CONNECTING_NS);
         loop {
-            // UCP has such ends for itself, too, and only its flush tells of them: it is done at once if there are none.
+            // UCP has such ends for itself, too, and only its flush tells of them: it is done at
+            // once if there are none.
             let Ok(flush) = self.flush_in_ucp(Part::Nothing) else { return true };
             let left = deadline.saturating_sub(clock::now_ns());
             self.progress_while(left, |_| flush.current().is_some());
@@ -238,11 +253,13 @@ impl Worker {
         }
     }
 
-    /// Tells the peers, and waits until those have answered that may be reading the memory of unfinished sends; bounded.
+    /// Tells the peers, and waits until those have answered that may be reading the memory of
+    /// unfinished sends; bounded.
     fn part_from_peers(&self) {
         for endpoint in self.endpoints.borrow().iter().flatten() {
             if endpoint.phase() <= Phase::Flushing {
-                // A peer that hears of it lets go, and UCX gives back what is under way to there: this side has cut that short.
+                // A peer that hears of it lets go, and UCX gives back what is under way to there:
+                // this side has cut that short.
                 endpoint.set_status(Status::CLOSED);
                 // The time that a caller has given a close ends with the worker.
                 endpoint.hurry(FLUSH_PATIENCE_NS);
@@ -251,7 +268,8 @@ impl Worker {
         let parting = |worker: &Worker| {
             let (endpoints, now) = (worker.endpoints.borrow(), clock::now_ns());
             let parting = |endpoint: &&Arc<Endpoint>| {
-                endpoint.phase() <= Phase::Flushing && !(endpoint.has_let_go(now) && endpoint.has_parted(now))
+                endpoint.phase() <= Phase::Flushing
+                    && !(endpoint.has_let_go(now) && endpoint.has_parted(now))
             };
             // Each is asked: that is what has it say Bye.
             endpoints.iter().flatten().filter(parting).count()
@@ -262,8 +280,8 @@ impl Worker {
     fn end_endpoints(&self, may_break_off: bool) {
         for endpoint in self.all_endpoints() {
             endpoint.tell_protocols(OfEndpoint::LetsGo);
-            // One that has no answer yet, and nothing to give back, is left to the end of UCP's worker: UCX 1.13
-            // asserts when it is closed by force in the midst of its wire-up.
+            // One that has no answer yet, and nothing to give back, is left to the end of UCP's
+            // worker: UCX 1.13 asserts when it is closed by force in the midst of its wire-up.
             let must_end = endpoint.is_connected() || (endpoint.sends.get() > 0 && may_break_off);
             if endpoint.phase() <= Phase::Flushing && must_end {
                 endpoint.end_by_force();

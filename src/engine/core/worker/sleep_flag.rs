@@ -1,9 +1,10 @@
 //! How a progress thread goes to sleep without missing what others hand to it.
 //!
-//! The thread says that it is about to sleep, then looks once more at everything that others may have put there, and only
-//! then sleeps on a descriptor. Others put something there, and then ask whether the thread sleeps: the one that finds it
-//! so, and takes the word back, wakes it by the descriptor. Between the two halves on either side stands a full fence, so
-//! at least one of the two sees the other.
+//! The thread says that it is about to sleep, then looks once more at everything that others may
+//! have put there, and only then sleeps on a descriptor. Others put something there, and then ask
+//! whether the thread sleeps: the one that finds it so, and takes the word back, wakes it by the
+//! descriptor. Between the two halves on either side stands a full fence, so at least one of the
+//! two sees the other.
 #![deny(unsafe_code)]
 
 use crate::engine::base::sync::{fence, AtomicU32, Ordering};
@@ -60,8 +61,10 @@ mod tests {
                         if flag.must_wake() {
                             kick.send(()).unwrap();
                         }
-                        // Irregular pauses, so that all interleavings of submitting and falling asleep come up.
-                        let pause = (number ^ (producer << 7)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+                        // Irregular pauses, so that all interleavings of submitting and falling
+                        // asleep come up.
+                        let pause =
+                            (number ^ (producer << 7)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
                         (0..pause).for_each(|_| std::hint::spin_loop());
                     }
                 });

@@ -1,10 +1,11 @@
 //! A descriptor of UCX's that stays readable though there is nothing to do.
 //!
-//! Over TCP a socket whose connection is not yet answered can be written to, for which UCX waits, and has
-//! nothing to write. Whoever sleeps on UCX's descriptor would be woken at once, again and again. So now and then
-//! arming looks at it. While it is found readable then, threads are woken by what becomes ready anew (the edges)
-//! alone. That an edge is missed is not expected, but UCX does not promise it: a timer has them look again,
-//! each time twice as far from when that began, and at least ten times a second.
+//! Over TCP a socket whose connection is not yet answered can be written to, for which UCX waits,
+//! and has nothing to write. Whoever sleeps on UCX's descriptor would be woken at once, again and
+//! again. So now and then arming looks at it. While it is found readable then, threads are woken by
+//! what becomes ready anew (the edges) alone. That an edge is missed is not expected, but UCX does
+//! not promise it: a timer has them look again, each time twice as far from when that began, and at
+//! least ten times a second.
 #![deny(unsafe_code)]
 
 use crate::engine::base::clock;
@@ -62,7 +63,9 @@ mod tests {
         let after = before + Stuck::FIRST_LOOK_NS;
         while clock::now_ns() <= after {}
         assert!(stuck.next_look(|| true).is_some_and(|at| at > after + Stuck::FIRST_LOOK_NS));
-        assert!(stuck.next_look(|| true).is_some_and(|at| at <= clock::now_ns() + Stuck::LONGEST_NS));
+        assert!(stuck
+            .next_look(|| true)
+            .is_some_and(|at| at <= clock::now_ns() + Stuck::LONGEST_NS));
         assert!(stuck.next_look(|| false).is_none());
         assert!(!stuck.is_it());
     }

@@ -1,7 +1,10 @@
-//! The ring: transfers that other threads hand to the progress thread, without a lock and without an allocation.
+//! The ring: transfers that other threads hand to the progress thread, without a lock and without
+//! an allocation.
 //!
-//! A thread takes a place, then a slot of the pool, which is its own until it has pushed it into the ring; from then on the slot
-//! belongs to whoever is inside the gate, which drains the ring before each pass. Slots come back to the pool when their use ends. Pushing and popping publish a slot's cells, in either direction.
+//! A thread takes a place, then a slot of the pool, which is its own until it has pushed it into
+//! the ring; from then on the slot belongs to whoever is inside the gate, which drains the ring
+//! before each pass. Slots come back to the pool when their use ends. Pushing and popping publish a
+//! slot's cells, in either direction.
 
 use crate::engine::base::clock;
 use crate::engine::base::counters::Counter;
@@ -41,7 +44,8 @@ pub(crate) struct Queued {
     pub(crate) memory_type: Option<sys::ucs_memory_type_t>,
     /// `u64::MAX` for none.
     pub(crate) deadline: u64,
-    /// Where it goes, or what it ends with. Alive: the end of an endpoint comes after what was submitted before it.
+    /// Where it goes, or what it ends with. Alive: the end of an endpoint comes after what was
+    /// submitted before it.
     pub(crate) endpoint: *const Endpoint,
     /// For the receive of a probed message.
     pub(crate) message: sys::ucp_tag_message_h,
@@ -164,7 +168,8 @@ impl Queue {
         self.times_full.fetch_add(1, Ordering::Relaxed);
         Error::new(
             Status::NO_RESOURCE,
-            "worker: its submission queue is full (submission_queue_depth); try again when operations have completed",
+            "worker: its submission queue is full (submission_queue_depth); try again when \
+            operations have completed",
         )
     }
 }
@@ -173,7 +178,8 @@ impl Worker {
     /// Has the operation to go through the ring?
     #[inline(always)]
     pub(crate) fn goes_through_ring(&self, params: &OpParams) -> bool {
-        (self.special.load(Ordering::Relaxed) | (params.flags & flag::DELAYED != 0)) && self.goes_specially(params)
+        (self.special.load(Ordering::Relaxed) | (params.flags & flag::DELAYED != 0))
+            && self.goes_specially(params)
     }
 
     #[cold]
@@ -184,12 +190,16 @@ impl Worker {
     #[inline]
     pub(crate) fn check_delayed_flag(&self, params: &OpParams) -> Result<()> {
         if params.flags & flag::DELAYED != 0 && !self.thread.is_running() {
-            return Err(Error::new(Status::UNSUPPORTED, "flags: UCXX_FLAG_DELAYED needs a progress thread"));
+            return Err(Error::new(
+                Status::UNSUPPORTED,
+                "flags: UCXX_FLAG_DELAYED needs a progress thread",
+            ));
         }
         Ok(())
     }
 
-    /// Hands a transfer, whose arguments are checked, to the progress thread. `prepare` may fill the slot further.
+    /// Hands a transfer, whose arguments are checked, to the progress thread. `prepare` may fill
+    /// the slot further.
     pub(crate) fn delay(
         &self,
         kind: Kind,
@@ -212,7 +222,8 @@ impl Worker {
         }
         let slot = queue.take_slot(self);
         slot.begin_in_full(kind, params, length, out);
-        let deadline = crate::engine::core::request::operation::deadline_of(params).unwrap_or(u64::MAX);
+        let deadline =
+            crate::engine::core::request::operation::deadline_of(params).unwrap_or(u64::MAX);
         let queued = Queued { deadline, ..prepare(slot) };
         if kind.is_send() {
             slot.tag.set(queued.tag);
@@ -247,7 +258,8 @@ impl Worker {
         let queued = slot.queued.get();
         self.stats.delayed.add(1);
         // The endpoint may be gone once the worker has been closed.
-        let promise = if self.closed.load(Ordering::Relaxed) { Promise::NOTHING } else { queued.promise };
+        let promise =
+            if self.closed.load(Ordering::Relaxed) { Promise::NOTHING } else { queued.promise };
         let promised = self.begin_promise(queued.endpoint, promise);
         self.take_over(slot, &queued);
         if promised {
@@ -272,7 +284,9 @@ impl Worker {
         let operation = self.operation(slot);
         let sender;
         let endpoint = if slot.kind.get() == Kind::AmRecv {
-            sender = self.endpoint_numbered(queued.pulled.connection).filter(|sender| sender.takes_messages());
+            sender = self
+                .endpoint_numbered(queued.pulled.connection)
+                .filter(|sender| sender.takes_messages());
             if sender.is_none() {
                 return self.drop_queued(slot, queued, Status::CONNECTION_RESET);
             }
@@ -281,7 +295,9 @@ impl Worker {
             endpoint()
         };
         // The phase, not the status: a close that was submitted after this has set that already.
-        let over = |endpoint: &&Endpoint| endpoint.phase() != Phase::Open && !(operation.outlasts)(endpoint);
+        let over = |endpoint: &&Endpoint| {
+            endpoint.phase() != Phase::Open && !(operation.outlasts)(endpoint)
+        };
         if let Some(endpoint) = endpoint.filter(over) {
             return self.drop_queued(slot, queued, endpoint.status());
         }
@@ -293,7 +309,9 @@ impl Worker {
         if speaks && endpoint.is_some_and(Endpoint::is_foreign) {
             return self.drop_queued(slot, queued, Status::UNSUPPORTED);
         }
-        if let Some(endpoint) = endpoint.filter(|to| slot.kind.get().is_send() && to.must_queue(slot)) {
+        if let Some(endpoint) =
+            endpoint.filter(|to| slot.kind.get().is_send() && to.must_queue(slot))
+        {
             if !(operation.may_wait)(endpoint) {
                 return self.drop_queued(slot, queued, endpoint.status());
             }

@@ -1,16 +1,26 @@
-//! Passes in the place of a worker's progress thread, by a thread that waits for what they bring, which so has it without two switches of threads: an assistant.
+//! Passes in the place of a worker's progress thread, by a thread that waits for what they bring,
+//! which so has it without two switches of threads: an assistant.
 //!
-//! While there is an assistant the progress thread naps: both would be in each other's way. So as long as one is counted it has to make passes, or else nobody serves the worker:
-//! peers wait, take this process for dead where they look for signs of life, and an assistant that waits for the worker itself waits for ever.
+//! While there is an assistant the progress thread naps: both would be in each other's way. So as
+//! long as one is counted it has to make passes, or else nobody serves the worker: peers wait, take
+//! this process for dead where they look for signs of life, and an assistant that waits for the
+//! worker itself waits for ever.
 //!
-//! It is counted while it runs the library's own code: passes of this worker, whose callbacks are all the library's, the question whether it is done, and in between passes of another worker.
-//! None of that waits for anybody, but for gates and locks that are held for moments. User code does as it likes, takes its time, waits for another thread, or calls what waits for this
-//! worker. The passes of the other worker may come upon a callback of the user's; all of these are entered through `CallbackScope`. There the assistant leaves, once, before the first one
-//! begins, and it is counted again when the passes in between are over. In the callback it is a thread like any other, which may be an assistant anew for what it waits for there.
+//! It is counted while it runs the library's own code: passes of this worker, whose callbacks are
+//! all the library's, the question whether it is done, and in between passes of another worker.
+//! None of that waits for anybody, but for gates and locks that are held for moments. User code
+//! does as it likes, takes its time, waits for another thread, or calls what waits for this worker.
+//! The passes of the other worker may come upon a callback of the user's; all of these are entered
+//! through `CallbackScope`. There the assistant leaves, once, before the first one begins, and it
+//! is counted again when the passes in between are over. In the callback it is a thread like any
+//! other, which may be an assistant anew for what it waits for there.
 //!
-//! Whether an assistant is counted is known to its own thread alone, which takes back what it has added and nothing else, so that the sum is right in whatever order threads come and go.
-//! Nobody has to wake the progress thread when the last one leaves. Either it naps, and looks again after `ASSISTED_NAP`; or it sleeps on the descriptor, armed since before the assistant
-//! came, and is woken by what comes, and by whoever leaves it something to do, assistants too (`Worker::wake_sleeper`).
+//! Whether an assistant is counted is known to its own thread alone, which takes back what it has
+//! added and nothing else, so that the sum is right in whatever order threads come and go. Nobody
+//! has to wake the progress thread when the last one leaves. Either it naps, and looks again after
+//! `ASSISTED_NAP`; or it sleeps on the descriptor, armed since before the assistant came, and is
+//! woken by what comes, and by whoever leaves it something to do, assistants too
+//! (`Worker::wake_sleeper`).
 
 use crate::engine::base::clock;
 use crate::engine::core::worker::deferred;
@@ -70,14 +80,22 @@ impl Drop for Assistant<'_> {
 }
 
 impl Worker {
-    /// Makes passes in the place of the progress thread until `done`, or for so long, with `between` from time to time, which may be passes of another worker. For a worker whose
+    /// Makes passes in the place of the progress thread until `done`, or for so long, with
+    /// `between` from time to time, which may be passes of another worker. For a worker whose
     /// callbacks are all the library's, and whose thread delays nothing.
-    pub(crate) fn assist(&self, done: &dyn Fn() -> bool, at_most_ns: u64, between: &dyn Fn()) -> bool {
+    pub(crate) fn assist(
+        &self,
+        done: &dyn Fn() -> bool,
+        at_most_ns: u64,
+        between: &dyn Fn(),
+    ) -> bool {
         let assistant = Assistant::new(&self.thread.assistants);
         let deadline = clock::deadline_after(at_most_ns);
         let mut idle = 0_u32;
         let mut finished = done();
-        while !finished && (idle % ROUNDS_PER_LOOK != ROUNDS_PER_LOOK - 1 || clock::now_ns() < deadline) {
+        while !finished
+            && (idle % ROUNDS_PER_LOOK != ROUNDS_PER_LOOK - 1 || clock::now_ns() < deadline)
+        {
             idle = if self.pass_if_free() > 0 { 0 } else { idle + 1 };
             if idle % ROUNDS_PER_YIELD == ROUNDS_PER_YIELD - 1 {
                 assistant.between(between);

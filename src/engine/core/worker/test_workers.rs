@@ -13,8 +13,12 @@ use std::sync::Arc;
 pub(crate) fn new_worker(context: &Arc<Context>) -> Arc<Worker> {
     let thread = ThreadParams { delayed: None, depth: 0, cpu: None, start: None };
     let (thread_mode, progress_mode) = (ThreadMode::Single, ProgressMode::Manual);
-    Worker::new(context, WorkerParams { thread_mode, spin_ns: 0, name: None, progress_mode, thread }, PROTOCOLS)
-        .unwrap()
+    Worker::new(
+        context,
+        WorkerParams { thread_mode, spin_ns: 0, name: None, progress_mode, thread },
+        PROTOCOLS,
+    )
+    .unwrap()
 }
 
 /// Without failure detection.

@@ -1,8 +1,9 @@
 //! Is there a progress thread, and do other threads leave UCP to it?
 //!
-//! `delays` and `running` are cleared inside the gate, before the ring is drained for the last time. So a thread that sees
-//! them cleared and enters comes after everything that was put there before; one that saw them set and was late looks again
-//! after pushing, and enters then, which drains the ring.
+//! `delays` and `running` are cleared inside the gate, before the ring is drained for the last
+//! time. So a thread that sees them cleared and enters comes after everything that was put there
+//! before; one that saw them set and was late looks again after pushing, and enters then, which
+//! drains the ring.
 #![deny(unsafe_code)]
 
 use crate::engine::base::sync::{fence, AtomicBool, AtomicU32, Ordering};
@@ -30,7 +31,8 @@ impl Presence {
         self.running.load(Ordering::SeqCst)
     }
 
-    /// How many there have been: who was refused something because one was running may look whether that has gone since.
+    /// How many there have been: who was refused something because one was running may look whether
+    /// that has gone since.
     pub(crate) fn count(&self) -> u32 {
         self.count.load(Ordering::SeqCst)
     }
@@ -41,8 +43,9 @@ impl Presence {
         self.delays.load(Ordering::Relaxed)
     }
 
-    /// There will be one. Inside the gate: whoever completes an operation there afterwards sees that others may sleep on it, and
-    /// nobody sleeps on one that is being completed by a thread that has not seen it.
+    /// There will be one. Inside the gate: whoever completes an operation there afterwards sees
+    /// that others may sleep on it, and nobody sleeps on one that is being completed by a thread
+    /// that has not seen it.
     pub(crate) fn announce(&self) {
         self.used.store(true, Ordering::SeqCst);
     }
@@ -50,16 +53,19 @@ impl Presence {
     /// It is about to start, and the list is open. Do others leave UCP to it?
     pub(crate) fn come(&self, delays: bool) {
         self.count.fetch_add(1, Ordering::SeqCst);
-        // First: who has left something in the ring because one runs does not go past the ring with the next operation.
+        // First: who has left something in the ring because one runs does not go past the ring with
+        // the next operation.
         self.delays.store(delays, Ordering::SeqCst);
         self.running.store(true, Ordering::SeqCst);
     }
 
-    /// It goes, or could not be started. Inside the gate; the ring is drained afterwards, and waiters are disturbed.
+    /// It goes, or could not be started. Inside the gate; the ring is drained afterwards, and
+    /// waiters are disturbed.
     pub(crate) fn go(&self) {
         self.delays.store(false, Ordering::SeqCst);
         self.running.store(false, Ordering::SeqCst);
-        // Either we find what a thread has pushed, or the mark of one that is about to sleep, or it finds us gone.
+        // Either we find what a thread has pushed, or the mark of one that is about to sleep, or it
+        // finds us gone.
         fence(Ordering::SeqCst);
     }
 }

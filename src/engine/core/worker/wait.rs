@@ -1,11 +1,13 @@
-//! Waiting. Where progress is manual, whoever waits also progresses; with a progress thread it sleeps until that has
-//! completed what it waits for.
+//! Waiting. Where progress is manual, whoever waits also progresses; with a progress thread it
+//! sleeps until that has completed what it waits for.
 //!
-//! Under SINGLE and SERIALIZED the thread that waits is alone. Under MULTI one of the waiting threads drives: it progresses and
-//! sleeps on the descriptor; the others sleep on a condition variable until something has completed or the driver's place
-//! is free. A thread that progresses by itself wakes them when it has completed anything.
+//! Under SINGLE and SERIALIZED the thread that waits is alone. Under MULTI one of the waiting
+//! threads drives: it progresses and sleeps on the descriptor; the others sleep on a condition
+//! variable until something has completed or the driver's place is free. A thread that progresses
+//! by itself wakes them when it has completed anything.
 //!
-//! A progress thread may start and stop while others wait: then they change over from the one to the other.
+//! A progress thread may start and stop while others wait: then they change over from the one to
+//! the other.
 
 use crate::engine::base::clock;
 use crate::engine::base::condition::Condition;
@@ -39,7 +41,8 @@ pub(crate) struct WaitRoom {
     /// Somebody drives.
     driven: Mutex<bool>,
     changed: Condition,
-    /// Threads on the condition variable. Raised before they look at their request for the last time.
+    /// Threads on the condition variable. Raised before they look at their request for the last
+    /// time.
     waiting: AtomicU32,
     /// Threads that sleep on the descriptor, or are about to.
     asleep: AtomicU32,
@@ -67,15 +70,16 @@ impl Worker {
         self.thread.is_running() || (self.thread.is_used() && self.closed.load(Ordering::SeqCst))
     }
 
-    /// Is the calling thread, which is in no callback, to progress while it waits for what a pass may bring? Not where it cannot know that it may: the one thread
-    /// of a SINGLE worker is known, and under SERIALIZED another one may be inside.
+    /// Is the calling thread, which is in no callback, to progress while it waits for what a pass
+    /// may bring? Not where it cannot know that it may: the one thread of a SINGLE worker is known,
+    /// and under SERIALIZED another one may be inside.
     pub(crate) fn is_to_be_driven(&self) -> bool {
         let may = self.gate.is_lock() || self.gate.is_free_owner();
         may && !self.closed.load(Ordering::Acquire) && !self.others_progress()
     }
 
-    /// Waits until `done`, at most until `deadline`: progresses, or lets the progress thread do so, which then has to notify
-    /// its room when it makes `done` true. False when the time ran out.
+    /// Waits until `done`, at most until `deadline`: progresses, or lets the progress thread do so,
+    /// which then has to notify its room when it makes `done` true. False when the time ran out.
     pub(crate) fn drive(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<bool> {
         let _whole = Uncancelled::new();
         loop {
@@ -108,7 +112,8 @@ impl Worker {
         result
     }
 
-    /// The same for requests, which another thread's end of the worker completes: soon, and without anybody's help.
+    /// The same for requests, which another thread's end of the worker completes: soon, and without
+    /// anybody's help.
     fn drive_requests(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<Option<bool>> {
         let result = self.drive_manually(done, deadline);
         let ends = result.as_ref().is_err_and(|error| error.status() == Status::CLOSED);
@@ -149,12 +154,14 @@ impl Worker {
             let mut driven = room.driven.lock();
             if *driven {
                 room.waiting.fetch_add(1, Ordering::SeqCst);
-                // Pairs with the fence in `tell_waiters`: either we see the completion here, or it sees us waiting.
+                // Pairs with the fence in `tell_waiters`: either we see the completion here, or it
+                // sees us waiting.
                 fence(Ordering::SeqCst);
                 let mut timed_out = false;
                 while *driven && !done() && !timed_out {
                     let slept;
-                    (driven, slept) = room.changed.sleep(&room.driven, driven, clock::remaining(deadline));
+                    (driven, slept) =
+                        room.changed.sleep(&room.driven, driven, clock::remaining(deadline));
                     timed_out = slept == Slept::Long;
                 }
                 room.waiting.fetch_sub(1, Ordering::SeqCst);
@@ -175,7 +182,11 @@ impl Worker {
     }
 
     /// The driver's turn, which ends with every sleep. None: it goes on.
-    fn drive_alone(&self, done: &dyn Fn() -> bool, patience: &mut Patience) -> Result<Option<bool>> {
+    fn drive_alone(
+        &self,
+        done: &dyn Fn() -> bool,
+        patience: &mut Patience,
+    ) -> Result<Option<bool>> {
         while !done() {
             let handled = self.progress_and_tell()?;
             deferred_end::end_doomed();
@@ -238,9 +249,14 @@ impl Worker {
             self.enter()?.wakeup()?;
         }
         self.waiting.asleep.fetch_add(1, Ordering::SeqCst);
-        // Pairs with the fence in `tell_waiters`: either we see the completion, or it sees us asleep and signals.
+        // Pairs with the fence in `tell_waiters`: either we see the completion, or it sees us
+        // asleep and signals.
         fence(Ordering::SeqCst);
-        let result = if done() || self.others_progress() { Ok(Idle::Woken) } else { self.arm_and_sleep(deadline) };
+        let result = if done() || self.others_progress() {
+            Ok(Idle::Woken)
+        } else {
+            self.arm_and_sleep(deadline)
+        };
         self.waiting.asleep.fetch_sub(1, Ordering::SeqCst);
         result
     }
@@ -261,8 +277,8 @@ impl Worker {
         Ok(if woken { Idle::Woken } else { Idle::Nothing })
     }
 
-    /// Polls for a while and sleeps then, until there is an event, and handles it, or a signal handler has run on this thread. False when
-    /// the time ran out first.
+    /// Polls for a while and sleeps then, until there is an event, and handles it, or a signal
+    /// handler has run on this thread. False when the time ran out first.
     pub fn wait(&self, timeout_ns: u64) -> Result<bool> {
         may_wait()?;
         self.check_usable()?;
@@ -285,7 +301,8 @@ impl Worker {
         self.wait_alone(deadline)
     }
 
-    /// Another thread drives: whatever it handles, or its leaving, is the event that is waited for, or a signal handler's run.
+    /// Another thread drives: whatever it handles, or its leaving, is the event that is waited for,
+    /// or a signal handler's run.
     fn wait_for_driver<'a>(&'a self, driven: MutexGuard<'a, bool>, deadline: u64) -> bool {
         let room = &self.waiting;
         room.waiting.fetch_add(1, Ordering::SeqCst);
@@ -307,7 +324,9 @@ impl Worker {
                 Next::GiveUp => return Ok(false),
                 Next::Sleep => {
                     // A signal is among what refuses a sleep.
-                    if let Idle::Woken | Idle::Refused = self.sleep_until_event(&|| false, deadline)? {
+                    if let Idle::Woken | Idle::Refused =
+                        self.sleep_until_event(&|| false, deadline)?
+                    {
                         self.progress_and_tell()?;
                         return Ok(true);
                     }
@@ -324,8 +343,8 @@ struct Patience {
     polls: u32,
     /// When the worker was first found idle; 0 while it is not.
     idle_since: u64,
-    /// What it does between two looks at the clock that find it idle: it lets others run once it has been
-    /// refused a sleep, as then a peer may need this very core to give it work.
+    /// What it does between two looks at the clock that find it idle: it lets others run once it
+    /// has been refused a sleep, as then a peer may need this very core to give it work.
     while_idle: Next,
 }
 
@@ -342,8 +361,8 @@ impl Patience {
         Patience { spin_ns, deadline, polls: 0, idle_since: 0, while_idle: Next::Poll }
     }
 
-    /// What to do after a pass that handled so many events. Looks at the clock now and then only, but also while events
-    /// keep coming: a busy worker must not hide the deadline.
+    /// What to do after a pass that handled so many events. Looks at the clock now and then only,
+    /// but also while events keep coming: a busy worker must not hide the deadline.
     fn after_pass(&mut self, handled: u32) -> Next {
         if self.deadline == 0 {
             return Next::GiveUp;
@@ -419,7 +438,8 @@ impl Slot {
         if deadline == 0 || futex::look_shortly(&|| self.is_done()) {
             return Some(self.is_done());
         }
-        let finished = self.done.wait(|| self.worker().others_progress(), || clock::remaining(deadline));
+        let finished =
+            self.done.wait(|| self.worker().others_progress(), || clock::remaining(deadline));
         if finished.is_none() {
             // A mark was taken back that they may have relied on.
             ANY_REQUEST.notify();
@@ -427,7 +447,8 @@ impl Slot {
         finished
     }
 
-    /// Will its completion, or the going of the thread that completes it, wake those who wait for any?
+    /// Will its completion, or the going of the thread that completes it, wake those who wait for
+    /// any?
     fn will_notify(&self) -> bool {
         let marked = self.done.mark(|| self.worker().others_progress());
         if marked == Marked::Alone {
@@ -451,8 +472,8 @@ fn until(timeout_ns: u64) -> u64 {
     }
 }
 
-/// Waits for every request; the first error, in the order of the list, after all have completed. INPROGRESS when the time
-/// ran out first.
+/// Waits for every request; the first error, in the order of the list, after all have completed.
+/// INPROGRESS when the time ran out first.
 pub fn wait_all(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Status> {
     if requests.iter().flatten().next().is_none() {
         return Err(none_left());
@@ -468,7 +489,8 @@ pub fn wait_all(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Status> {
             return Ok(Status::INPROGRESS);
         }
     }
-    let failed = requests.iter().flatten().map(|slot| slot.status()).find(|status| status.is_error());
+    let failed =
+        requests.iter().flatten().map(|slot| slot.status()).find(|status| status.is_error());
     Ok(failed.unwrap_or(Status::OK))
 }
 
@@ -496,7 +518,8 @@ pub fn wait_any(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Option<(u
     let all_running = || requests.iter().flatten().all(|slot| slot.worker().others_progress());
     loop {
         if all_running() {
-            // Marked anew at each look: a thread that goes takes the marks back, and another one may come before we look.
+            // Marked anew at each look: a thread that goes takes the marks back, and another one
+            // may come before we look.
             let over = || !requests.iter().flatten().all(|slot| slot.will_notify());
             let complete_soon = deadline == 0 || futex::look_shortly(&|| complete().is_some());
             let in_time = complete_soon || ANY_REQUEST.sleep_until(&over, deadline);
@@ -505,15 +528,20 @@ pub fn wait_any(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Option<(u
             }
         }
         if !of_one_worker && !all_running() {
-            return Err(Error::invalid("requests: of several workers, of which one has manual progress"));
+            return Err(Error::invalid(
+                "requests: of several workers, of which one has manual progress",
+            ));
         }
-        if of_one_worker && first.worker().drive_requests(&|| complete().is_some(), deadline)?.is_some() {
+        if of_one_worker
+            && first.worker().drive_requests(&|| complete().is_some(), deadline)?.is_some()
+        {
             return Ok(complete().and_then(found));
         }
     }
 }
 
-/// Submits an operation, and waits for it if its flags say so (`UCXX_FLAG_WAIT`); then no request is left behind.
+/// Submits an operation, and waits for it if its flags say so (`UCXX_FLAG_WAIT`); then no request
+/// is left behind.
 #[inline(always)]
 pub(crate) fn submit(
     params: &OpParams,
@@ -562,12 +590,15 @@ unsafe fn wait_and_destroy(place: *mut Slot) -> Result<()> {
             break;
         }
         if waited.is_err() {
-            // Another call was inside: the buffer is in use until the operation has ended, whatever comes between.
+            // Another call was inside: the buffer is in use until the operation has ended, whatever
+            // comes between.
             std::thread::yield_now();
         }
     }
     let result = match slot.status() {
-        status if status.is_error() => Err(Error::new(status, slot.error_message().to_string_lossy().into_owned())),
+        status if status.is_error() => {
+            Err(Error::new(status, slot.error_message().to_string_lossy().into_owned()))
+        }
         Status::OK => Ok(()),
         _ => waited.map(drop),
     };

@@ -1,7 +1,9 @@
-//! Wakes whoever sleeps on a worker, for what other threads leave there without coming inside its gate.
+//! Wakes whoever sleeps on a worker, for what other threads leave there without coming inside its
+//! gate.
 //!
-//! Who leaves something sets a mark of its own, and gives a nudge. Who is about to sleep says so, and looks at the marks then: either it sees the mark, or the nudge
-//! sees the sleeper. Nobody is woken without need, as that takes system calls.
+//! Who leaves something sets a mark of its own, and gives a nudge. Who is about to sleep says so,
+//! and looks at the marks then: either it sees the mark, or the nudge sees the sleeper. Nobody is
+//! woken without need, as that takes system calls.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::core::worker::worker::Worker;

@@ -1,5 +1,6 @@
-//! Sleeping until a worker has something to do: an epoll descriptor over UCP's event descriptor, a timer, and one by
-//! which others wake a thread that sleeps inside the library. A second one like it is handed out to callers.
+//! Sleeping until a worker has something to do: an epoll descriptor over UCP's event descriptor, a
+//! timer, and one by which others wake a thread that sleeps inside the library. A second one like
+//! it is handed out to callers.
 
 use crate::engine::base::backoff::Pause;
 use crate::engine::base::clock;
@@ -21,16 +22,17 @@ pub(crate) struct Wakeup {
     ucp: libc::c_int,
     /// For deadlines: UCP knows nothing of them.
     timer: libc::c_int,
-    /// For a thread that sleeps inside the library, a progress thread among them. Not behind `epoll`, whose events an `arm` on
-    /// another thread takes in; only the sleeper, of which there is one, reads it.
+    /// For a thread that sleeps inside the library, a progress thread among them. Not behind
+    /// `epoll`, whose events an `arm` on another thread takes in; only the sleeper, of which there
+    /// is one, reads it.
     kick: libc::c_int,
     /// UCP's descriptor is stuck: only what becomes ready anew counts. Changed inside the gate.
     edges: AtomicBool,
     handed_out: OnceLock<HandedOut>,
 }
 
-/// What is handed out to the caller's event loop. It is not woken by kicks, and threads inside the library
-/// are not woken by what it is told: only the one that sleeps knows when to take that back.
+/// What is handed out to the caller's event loop. It is not woken by kicks, and threads inside the
+/// library are not woken by what it is told: only the one that sleeps knows when to take that back.
 struct HandedOut {
     /// Over `ucp`, `timer` and `news`.
     epoll: libc::c_int,
@@ -45,7 +47,10 @@ impl Wakeup {
             Wakeup {
                 epoll: libc::epoll_create1(libc::EPOLL_CLOEXEC),
                 ucp,
-                timer: libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK),
+                timer: libc::timerfd_create(
+                    libc::CLOCK_MONOTONIC,
+                    libc::TFD_CLOEXEC | libc::TFD_NONBLOCK,
+                ),
                 kick: libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK),
                 edges: AtomicBool::new(false),
                 handed_out: OnceLock::new(),
@@ -75,7 +80,8 @@ impl Wakeup {
         unsafe { libc::poll(&raw mut fd, 1, 0) > 0 }
     }
 
-    /// Whether only what becomes ready anew is to wake from now on. What is ready when that changes wakes once more.
+    /// Whether only what becomes ready anew is to wake from now on. What is ready when that changes
+    /// wakes once more.
     fn set_edges(&self, edges: bool) {
         if self.edges.swap(edges, Ordering::Relaxed) != edges {
             self.watch_ucp(self.epoll, libc::EPOLL_CTL_MOD);
@@ -85,14 +91,16 @@ impl Wakeup {
         }
     }
 
-    /// Takes in what has become ready anew, after which a pass has to look at it. False if there is nothing.
+    /// Takes in what has become ready anew, after which a pass has to look at it. False if there is
+    /// nothing.
     fn take_edges(&self, epoll: libc::c_int) -> bool {
         if !self.edges.load(Ordering::Relaxed) {
             return false;
         }
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 4];
         // SAFETY: a live descriptor, and room for as many events.
-        let count = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), events.len() as libc::c_int, 0) };
+        let count =
+            unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), events.len() as libc::c_int, 0) };
         events.iter().take(count.max(0) as usize).any(|event| event.u64 == self.ucp as u64)
     }
 
@@ -149,18 +157,24 @@ impl Wakeup {
         // Zero would disarm it; a deadline that has just passed is to ring at once.
         let left = if deadline.is_some() { left.max(Duration::from_nanos(1)) } else { left };
         let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let value = libc::timespec { tv_sec: left.as_secs() as libc::time_t, tv_nsec: left.subsec_nanos().into() };
+        let value = libc::timespec {
+            tv_sec: left.as_secs() as libc::time_t,
+            tv_nsec: left.subsec_nanos().into(),
+        };
         let setting = libc::itimerspec { it_interval: zero, it_value: value };
-        // SAFETY: a live timer and a valid setting. Setting it also clears an expiry that nobody has read.
+        // SAFETY: a live timer and a valid setting. Setting it also clears an expiry that nobody
+        // has read.
         unsafe { libc::timerfd_settime(self.timer, 0, &setting, std::ptr::null_mut()) };
     }
 
-    /// Sleeps until the descriptor is readable, somebody kicks, or a signal handler has run on this thread; false when the time ran out
-    /// first.
+    /// Sleeps until the descriptor is readable, somebody kicks, or a signal handler has run on this
+    /// thread; false when the time ran out first.
     pub(crate) fn sleep(&self, longest: Option<Duration>) -> bool {
-        // Rounded up to whole milliseconds: waking before a deadline would spin through what is left of it.
+        // Rounded up to whole milliseconds: waking before a deadline would spin through what is
+        // left of it.
         let timeout = longest.map_or(-1, |longest| {
-            libc::c_int::try_from(longest.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX)
+            libc::c_int::try_from(longest.as_nanos().div_ceil(1_000_000))
+                .unwrap_or(libc::c_int::MAX)
         });
         let watch = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut fds = [watch(self.epoll), watch(self.kick)];
@@ -246,8 +260,10 @@ fn close(opened: &[libc::c_int]) {
     }
 }
 
-/// UCX polls only interfaces that have endpoints. When the last one goes, the kernel is to tell of what comes there: UCX asks for that in a later pass, again in the next one where it
-/// cannot be had yet, and no call tells whether it has been. So a sleeper looks again for a while, each time twice as far from that moment as before.
+/// UCX polls only interfaces that have endpoints. When the last one goes, the kernel is to tell of
+/// what comes there: UCX asks for that in a later pass, again in the next one where it cannot be
+/// had yet, and no call tells whether it has been. So a sleeper looks again for a while, each time
+/// twice as far from that moment as before.
 #[derive(Default)]
 pub(crate) struct Resting {
     /// UCX has let go of an endpoint then; 0 for long ago.
@@ -299,7 +315,10 @@ impl Worker {
         // SAFETY: a live worker and a valid out-pointer.
         let status = unsafe { sys::ucp_worker_get_efd(self.ucp(), &mut fd) };
         if status != sys::UCS_OK {
-            return Err(Error::new(Status(status.into()), "worker: UCX has no event descriptor for it"));
+            return Err(Error::new(
+                Status(status.into()),
+                "worker: UCX has no event descriptor for it",
+            ));
         }
         let wakeup = Wakeup::new(fd, self.peers.descriptor())?;
         Ok(self.wakeup.get_or_init(|| wakeup))
@@ -382,7 +401,9 @@ impl Worker {
                 self.tell_event_loop();
                 Ok(Armed::Busy)
             }
-            status => Err(Error::new(Status(status.into()), "worker: UCX could not arm its events")),
+            status => {
+                Err(Error::new(Status(status.into()), "worker: UCX could not arm its events"))
+            }
         }
     }
 

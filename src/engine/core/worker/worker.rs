@@ -52,9 +52,9 @@ use std::sync::{Arc, OnceLock};
 
 /// A UCP worker and all that happens on it.
 ///
-/// Whoever is inside the gate owns every `Cell` and `RefCell` here. `closed` is set inside the gate and read anywhere;
-/// `foreign` is pushed to by anyone and drained inside; `stats` are written inside and read anywhere. `thread` has rules of its
-/// own.
+/// Whoever is inside the gate owns every `Cell` and `RefCell` here. `closed` is set inside the gate
+/// and read anywhere; `foreign` is pushed to by anyone and drained inside; `stats` are written
+/// inside and read anywhere. `thread` has rules of its own.
 #[repr(C)]
 pub struct Worker {
     // Read by every thread, and hardly ever written.
@@ -70,11 +70,13 @@ pub struct Worker {
     pub(crate) ucp: sys::ucp_worker_h,
     /// No new operation is taken. Set before UCP goes away.
     pub(crate) closed: AtomicBool,
-    /// Who may go the quick way: the one thread of a SINGLE worker until that is closed, and nobody in a forked child.
+    /// Who may go the quick way: the one thread of a SINGLE worker until that is closed, and nobody
+    /// in a forked child.
     pub(crate) quick: Token,
     /// Features of the context.
     pub(crate) features: u64,
-    /// The worker has been closed, or has had a progress thread: the one look that every call takes. Never cleared.
+    /// The worker has been closed, or has had a progress thread: the one look that every call
+    /// takes. Never cleared.
     pub(crate) special: AtomicBool,
     pub(crate) spin_ns: u64,
     pub(crate) name: Option<CString>,
@@ -122,7 +124,8 @@ pub struct Worker {
     pub(crate) stats: Stats,
     /// Flushes of the whole worker that are under way.
     pub(crate) flushes: RefCell<Vec<*const Slot>>,
-    /// First error that nobody was told of, of the endpoints that are gone: its position, and the status.
+    /// First error that nobody was told of, of the endpoints that are gone: its position, and the
+    /// status.
     pub(crate) unreported: Cell<Option<(u64, Status)>>,
     pub(crate) events: RefCell<VecDeque<Event>>,
     pub(crate) timers: RefCell<Timers>,
@@ -151,7 +154,8 @@ pub struct Worker {
     /// For buffers of what is received. These keep it, too.
     pub(crate) frames: Arc<FrameStore>,
     pub(crate) nudge: Nudge,
-    /// Operations that may overtake each other, counted when they have been submitted, and how many of them a fence has waited for. Any thread.
+    /// Operations that may overtake each other, counted when they have been submitted, and how many
+    /// of them a fence has waited for. Any thread.
     pub(crate) unordered: AtomicU64,
     pub(crate) fenced: AtomicU64,
     /// Endpoints made so far.
@@ -162,7 +166,8 @@ pub struct Worker {
 
     // Written by any thread.
     pub(crate) _foreign: CacheLine,
-    /// Requests that callers let go of from outside the gate. After the end the last one to go drops `keep`.
+    /// Requests that callers let go of from outside the gate. After the end the last one to go
+    /// drops `keep`.
     pub(crate) foreign: GivenBack<Slot>,
     pub(crate) waiting: WaitRoom,
 }
@@ -188,7 +193,8 @@ pub(crate) mod attention {
     pub(crate) const FIRST_OF_PROTOCOLS: u32 = 1 << 16;
 }
 
-// SAFETY: see the type: cells belong to whoever is inside the gate, which admits one thread at a time.
+// SAFETY: see the type: cells belong to whoever is inside the gate, which admits one thread at a
+// time.
 unsafe impl Send for Worker {}
 // SAFETY: as above.
 unsafe impl Sync for Worker {}
@@ -214,7 +220,8 @@ impl std::ops::Deref for Inside<'_> {
 }
 
 impl Worker {
-    /// Enters the gate for an operation: refuses after a fork, after the end, and on the wrong thread.
+    /// Enters the gate for an operation: refuses after a fork, after the end, and on the wrong
+    /// thread.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Result<Inside<'_>> {
         self.enter_for(false)
@@ -274,7 +281,8 @@ impl Worker {
 
     /// Another reference to it.
     pub(crate) fn shared(&self) -> Arc<Worker> {
-        // SAFETY: workers are made in `new` only, inside an `Arc`, and somebody holds it who has called us.
+        // SAFETY: workers are made in `new` only, inside an `Arc`, and somebody holds it who has
+        // called us.
         unsafe {
             Arc::increment_strong_count(std::ptr::from_ref(self));
             Arc::from_raw(self)
@@ -292,7 +300,8 @@ impl Worker {
         self.wake_sleeper();
     }
 
-    /// What was submitted after arming may need a pass, or another deadline: nobody may sleep on it.
+    /// What was submitted after arming may need a pass, or another deadline: nobody may sleep on
+    /// it.
     #[inline]
     pub(crate) fn wake_sleeper(&self) {
         if self.armed.get() {
@@ -339,11 +348,17 @@ impl Worker {
         // SAFETY: a live worker and valid out-pointers.
         let status = unsafe { sys::ucp_worker_get_address(self.ucp, &mut ucp, &mut length) };
         if status != sys::UCS_OK {
-            return Err(Error::new(Status(status.into()), "UCX would not give the worker's address"));
+            return Err(Error::new(
+                Status(status.into()),
+                "UCX would not give the worker's address",
+            ));
         }
         // SAFETY: UCX's buffer of that length, live until released below.
         let bytes = unsafe { std::slice::from_raw_parts(ucp.cast::<u8>(), length) };
-        let address = Address::with_trailer(bytes, Origin { identity: self.identity, release: runtime::ucx_release() });
+        let address = Address::with_trailer(
+            bytes,
+            Origin { identity: self.identity, release: runtime::ucx_release() },
+        );
         // SAFETY: the buffer from above, released once.
         unsafe { sys::ucp_worker_release_address(self.ucp, ucp) };
         Ok(self.address.get_or_init(|| address))
@@ -351,9 +366,10 @@ impl Worker {
 
     /// Orders what comes after behind what came before, on every endpoint.
     ///
-    /// Messages of one endpoint are in order as they are, so there is nothing to do for them. Put, get and atomic operations can overtake
-    /// each other: those that went out since the last fence are waited for. UCX's own fence does the same from 1.16 on, and orders
-    /// nothing across its lanes before.
+    /// Messages of one endpoint are in order as they are, so there is nothing to do for them. Put,
+    /// get and atomic operations can overtake each other: those that went out since the last fence
+    /// are waited for. UCX's own fence does the same from 1.16 on, and orders nothing across its
+    /// lanes before.
     pub fn fence(&self) -> Result<()> {
         // What was done in the call is loads and stores.
         fence(Ordering::SeqCst);
@@ -395,10 +411,15 @@ impl Worker {
         // SAFETY: a live worker, and a struct with its mask set.
         let status = unsafe { sys::ucp_worker_query(self.ucp, &mut attr) };
         if status != sys::UCS_OK {
-            return Err(Error::new(Status(status.into()), "UCX would not tell the worker's attributes"));
+            return Err(Error::new(
+                Status(status.into()),
+                "UCX would not tell the worker's attributes",
+            ));
         }
         Ok(*self.max_am_header.get_or_init(|| {
-            attr.max_am_header.saturating_sub(HEADER + Question::LENGTH).min(usize::from(u16::MAX) - Question::LENGTH)
+            attr.max_am_header
+                .saturating_sub(HEADER + Question::LENGTH)
+                .min(usize::from(u16::MAX) - Question::LENGTH)
         }))
     }
 
@@ -419,8 +440,9 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // A worker that was never shut down: its handle leaked into an exiting program, or it was made before a fork. UCP
-        // is left as it is: shutting it down runs callbacks, and there is nobody left to expect them.
+        // A worker that was never shut down: its handle leaked into an exiting program, or it was
+        // made before a fork. UCP is left as it is: shutting it down runs callbacks, and there is
+        // nobody left to expect them.
         if !self.closed.load(Ordering::Relaxed) && !self.generation.is_past() {
             crate::engine::base::log::write(
                 crate::engine::base::log::WARN,

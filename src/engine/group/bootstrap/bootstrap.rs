@@ -1,7 +1,10 @@
-//! How the members of a group find each other before there is any endpoint: who they are, and a way to exchange bytes.
+//! How the members of a group find each other before there is any endpoint: who they are, and a way
+//! to exchange bytes.
 //!
-//! Rank 0 listens and the others connect ([`crate::engine::group::bootstrap::tcp`]), a launcher's environment says who is who ([`crate::engine::group::bootstrap::launcher_env`]) or
-//! its PMIx server carries the bytes as well ([`crate::engine::group::bootstrap::pmix`]), or the user has an allgather of their own.
+//! Rank 0 listens and the others connect ([`crate::engine::group::bootstrap::tcp`]), a launcher's
+//! environment says who is who ([`crate::engine::group::bootstrap::launcher_env`]) or its PMIx
+//! server carries the bytes as well ([`crate::engine::group::bootstrap::pmix`]), or the user has an
+//! allgather of their own.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::status::{Error, Result, Status};
@@ -29,9 +32,14 @@ pub enum BootstrapKind {
     Env = 3,
 }
 
-/// The user's allgather: argument, this rank's bytes, how many, and where those of all go, in rank order. Returns a status.
-pub type Allgather =
-    unsafe extern "C" fn(arg: *mut c_void, data: *const c_void, length: usize, out: *mut c_void) -> i32;
+/// The user's allgather: argument, this rank's bytes, how many, and where those of all go, in rank
+/// order. Returns a status.
+pub type Allgather = unsafe extern "C" fn(
+    arg: *mut c_void,
+    data: *const c_void,
+    length: usize,
+    out: *mut c_void,
+) -> i32;
 
 /// How a group is to find together.
 pub struct BootstrapParams {
@@ -59,14 +67,16 @@ pub(crate) trait Bootstrap {
     /// How many there are.
     fn size(&self) -> u32;
 
-    /// Everybody's bytes, in rank order; lengths may differ, up to 16 MiB each. All members call it as often, in the same order. After
-    /// an error every further call gives the same one.
+    /// Everybody's bytes, in rank order; lengths may differ, up to 16 MiB each. All members call it
+    /// as often, in the same order. After an error every further call gives the same one.
     fn exchange(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>>;
 }
 
 fn check_members(rank: u32, size: u32) -> Result<()> {
     if size == 0 || size > MOST_MEMBERS {
-        return Err(Error::invalid(format!("size: a group has 1 to {MOST_MEMBERS} members, not {size}")));
+        return Err(Error::invalid(format!(
+            "size: a group has 1 to {MOST_MEMBERS} members, not {size}"
+        )));
     }
     if rank >= size {
         return Err(Error::invalid(format!("rank: {rank} is not below the size, {size}")));
@@ -79,7 +89,10 @@ pub(crate) fn open(params: &BootstrapParams) -> Result<Box<dyn Bootstrap>> {
     open_in(params, &|name| std::env::var_os(name))
 }
 
-fn open_in(params: &BootstrapParams, lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Box<dyn Bootstrap>> {
+fn open_in(
+    params: &BootstrapParams,
+    lookup: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Box<dyn Bootstrap>> {
     let timeout = if params.timeout_ns == 0 { DEFAULT_TIMEOUT } else { params.timeout_ns };
     let given_secret = params.secret.as_deref().filter(|secret| !secret.is_empty());
     match params.kind {
@@ -97,7 +110,9 @@ fn open_in(params: &BootstrapParams, lookup: &dyn Fn(&str) -> Option<OsString>) 
                 return Ok(Box::new(Alone));
             }
             let Some(root) = &params.root else {
-                return Err(Error::invalid("root: is NULL, and TCP needs \"host:port\", where rank 0 listens"));
+                return Err(Error::invalid(
+                    "root: is NULL, and TCP needs \"host:port\", where rank 0 listens",
+                ));
             };
             tcp::open(params.rank, params.size, root, given_secret.unwrap_or_default(), timeout)
         }
@@ -111,7 +126,10 @@ fn open_in(params: &BootstrapParams, lookup: &dyn Fn(&str) -> Option<OsString>) 
                 Some(root) => root.clone(),
                 None => env::find_root(lookup)?,
             };
-            let secret = given_secret.map(<[u8]>::to_vec).or_else(|| env::find_secret(lookup)).unwrap_or_default();
+            let secret = given_secret
+                .map(<[u8]>::to_vec)
+                .or_else(|| env::find_secret(lookup))
+                .unwrap_or_default();
             tcp::open(rank, size, &root, &secret, timeout)
         }
         BootstrapKind::Pmix => Ok(Box::new(Pmix::open(timeout)?)),
@@ -135,7 +153,8 @@ impl Bootstrap for Alone {
     }
 }
 
-/// Through the user's allgather, which knows one length: the lengths first, then the bytes, padded to the longest.
+/// Through the user's allgather, which knows one length: the lengths first, then the bytes, padded
+/// to the longest.
 struct Callbacks {
     rank: u32,
     size: u32,
@@ -150,21 +169,34 @@ impl Callbacks {
         let total = mine.len().checked_mul(self.size as usize);
         let room = total.filter(|total| out.try_reserve_exact(*total).is_ok());
         let Some(total) = room else {
-            let text = format!("no memory for {} bytes of each of {} members", mine.len(), self.size);
+            let text =
+                format!("no memory for {} bytes of each of {} members", mine.len(), self.size);
             return Err(Error::new(Status::NO_MEMORY, text));
         };
         out.resize(total, 0);
-        // SAFETY: the caller of `open` promises a function of this kind that may be called with that argument; `mine` and `out` have the
-        // lengths that it is told, and nothing else refers to `out`.
-        let status =
-            unsafe { self.allgather.call_out((self.arg, mine.as_ptr().cast(), mine.len(), out.as_mut_ptr().cast())) };
+        // SAFETY: the caller of `open` promises a function of this kind that may be called with
+        // that argument; `mine` and `out` have the lengths that it is told, and nothing else refers
+        // to `out`.
+        let status = unsafe {
+            self.allgather.call_out((
+                self.arg,
+                mine.as_ptr().cast(),
+                mine.len(),
+                out.as_mut_ptr().cast(),
+            ))
+        };
         match Status(status) {
             Status::OK => Ok(out),
-            status if status.is_error() => {
-                Err(Error::new(status, format!("allgather: the callback returned {status} for {what}")))
-            }
+            status if status.is_error() => Err(Error::new(
+                status,
+                format!(
+                    "allgather: the callback returned {status} for \
+                    {what}"
+                ),
+            )),
             other => Err(Error::invalid(format!(
-                "allgather: the callback returned {} for {what}, which is neither UCXX_OK nor an error",
+                "allgather: the callback returned {} for {what}, which is neither UCXX_OK nor an \
+                error",
                 other.0
             ))),
         }
@@ -172,16 +204,23 @@ impl Callbacks {
 
     fn try_exchange(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         let lengths = self.call("the lengths", &(mine.len() as u64).to_ne_bytes())?;
-        let lengths: Vec<u64> =
-            lengths.chunks_exact(8).map(|bytes| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[byte]))).collect();
+        let lengths: Vec<u64> = lengths
+            .chunks_exact(8)
+            .map(|bytes| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[byte])))
+            .collect();
         if lengths[self.rank as usize] != mine.len() as u64 {
-            let text = format!("allgather: the callback did not put the bytes of rank {0} into place {0}", self.rank);
+            let text = format!(
+                "allgather: the callback did not put the bytes of rank {0} into place {0}",
+                self.rank
+            );
             return Err(Error::invalid(text));
         }
         let longest = lengths.iter().copied().max().unwrap_or(0);
         if longest > LONGEST_PART as u64 {
             let rank = lengths.iter().position(|length| *length == longest).unwrap_or_default();
-            let text = format!("rank {rank} has {longest} bytes to exchange; at most {LONGEST_PART} are possible");
+            let text = format!(
+                "rank {rank} has {longest} bytes to exchange; at most {LONGEST_PART} are possible"
+            );
             return Err(Error::new(Status::EXCEEDS_LIMIT, text));
         }
         if longest == 0 {
@@ -190,7 +229,11 @@ impl Callbacks {
         let mut padded = mine.to_vec();
         padded.resize(longest as usize, 0);
         let all = self.call("the bytes", &padded)?;
-        Ok(all.chunks_exact(padded.len()).zip(lengths).map(|(part, length)| part[..length as usize].to_vec()).collect())
+        Ok(all
+            .chunks_exact(padded.len())
+            .zip(lengths)
+            .map(|(part, length)| part[..length as usize].to_vec())
+            .collect())
     }
 }
 
@@ -207,7 +250,8 @@ impl Bootstrap for Callbacks {
         if let Some((status, text)) = &self.failed {
             return Err(Error::new(*status, text.clone()));
         }
-        self.try_exchange(mine).inspect_err(|error| self.failed = Some((error.status(), error.message().to_owned())))
+        self.try_exchange(mine)
+            .inspect_err(|error| self.failed = Some((error.status(), error.message().to_owned())))
     }
 }
 
@@ -228,9 +272,16 @@ mod tests {
         rank: usize,
     }
 
-    unsafe extern "C" fn allgather(arg: *mut c_void, data: *const c_void, length: usize, out: *mut c_void) -> i32 {
+    unsafe extern "C" fn allgather(
+        arg: *mut c_void,
+        data: *const c_void,
+        length: usize,
+        out: *mut c_void,
+    ) -> i32 {
         // SAFETY: the seat that the test gave; `data` and `out` as the engine promises.
-        let (seat, data) = unsafe { (&*arg.cast::<Seat<'_>>(), std::slice::from_raw_parts(data.cast::<u8>(), length)) };
+        let (seat, data) = unsafe {
+            (&*arg.cast::<Seat<'_>>(), std::slice::from_raw_parts(data.cast::<u8>(), length))
+        };
         seat.table.slots.lock()[seat.rank] = data.to_vec();
         seat.table.barrier.wait();
         let all = seat.table.slots.lock().concat();
@@ -240,16 +291,31 @@ mod tests {
         0
     }
 
-    unsafe extern "C" fn fails(arg: *mut c_void, _data: *const c_void, _length: usize, _out: *mut c_void) -> i32 {
+    unsafe extern "C" fn fails(
+        arg: *mut c_void,
+        _data: *const c_void,
+        _length: usize,
+        _out: *mut c_void,
+    ) -> i32 {
         arg as usize as i32
     }
 
     fn params(kind: BootstrapKind) -> BootstrapParams {
-        BootstrapParams { kind, rank: 0, size: 2, allgather: None, root: None, secret: None, timeout_ns: 0 }
+        BootstrapParams {
+            kind,
+            rank: 0,
+            size: 2,
+            allgather: None,
+            root: None,
+            secret: None,
+            timeout_ns: 0,
+        }
     }
 
     fn refused(params: &BootstrapParams, set: &[(&str, &str)], named: &str) {
-        let lookup = |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value));
+        let lookup = |name: &str| {
+            set.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
+        };
         let error = open_in(params, &lookup).err().expect("an error");
         assert_eq!(error.status(), Status::INVALID_PARAM, "{error}");
         assert!(error.message().contains(named), "{error}");
@@ -258,7 +324,8 @@ mod tests {
     #[test]
     fn an_allgather_of_the_users_carries_parts_of_different_lengths() {
         let size = 4;
-        let table = Table { slots: Mutex::new(vec![Vec::new(); size]), barrier: Barrier::new(size) };
+        let table =
+            Table { slots: Mutex::new(vec![Vec::new(); size]), barrier: Barrier::new(size) };
         let parts: Vec<Vec<u8>> = (0..size).map(|rank| vec![rank as u8; 3 * rank]).collect();
         std::thread::scope(|scope| {
             for rank in 0..size {
@@ -267,7 +334,12 @@ mod tests {
                     let mut seat = Seat { table, rank };
                     let allgather = Some((allgather as Allgather, (&raw mut seat).cast()));
                     let (rank, size) = (rank as u32, size as u32);
-                    let params = BootstrapParams { rank, size, allgather, ..params(BootstrapKind::Callbacks) };
+                    let params = BootstrapParams {
+                        rank,
+                        size,
+                        allgather,
+                        ..params(BootstrapKind::Callbacks)
+                    };
                     let mut group = open(&params).unwrap();
                     assert_eq!((group.rank(), group.size()), (rank, size));
                     assert_eq!(group.exchange(&parts[rank as usize]).unwrap(), *parts);
@@ -279,9 +351,12 @@ mod tests {
 
     #[test]
     fn what_the_callback_returns_is_handed_on() {
-        for (returned, status) in [(-21, Status::EXCEEDS_LIMIT), (-5000, Status(-5000)), (1, Status::INVALID_PARAM)] {
+        for (returned, status) in
+            [(-21, Status::EXCEEDS_LIMIT), (-5000, Status(-5000)), (1, Status::INVALID_PARAM)]
+        {
             let allgather = Some((fails as Allgather, returned as usize as *mut c_void));
-            let mut group = open(&BootstrapParams { allgather, ..params(BootstrapKind::Callbacks) }).unwrap();
+            let mut group =
+                open(&BootstrapParams { allgather, ..params(BootstrapKind::Callbacks) }).unwrap();
             for _ in 0..2 {
                 let error = group.exchange(b"x").unwrap_err();
                 assert_eq!(error.status(), status);
@@ -290,7 +365,8 @@ mod tests {
         }
         // Success, but nothing was done: this rank's own length is not where it must be.
         let allgather = Some((fails as Allgather, std::ptr::null_mut()));
-        let mut group = open(&BootstrapParams { allgather, ..params(BootstrapKind::Callbacks) }).unwrap();
+        let mut group =
+            open(&BootstrapParams { allgather, ..params(BootstrapKind::Callbacks) }).unwrap();
         assert_eq!(group.exchange(b"x").unwrap_err().status(), Status::INVALID_PARAM);
     }
 
@@ -303,21 +379,34 @@ mod tests {
         }
         refused(&params(BootstrapKind::Callbacks), &[], "allgather: ");
         refused(&params(BootstrapKind::Tcp), &[], "root: ");
-        refused(&BootstrapParams { root: Some("host".into()), ..params(BootstrapKind::Tcp) }, &[], "root: ");
+        refused(
+            &BootstrapParams { root: Some("host".into()), ..params(BootstrapKind::Tcp) },
+            &[],
+            "root: ",
+        );
         let ranks = [("RANK", "1"), ("WORLD_SIZE", "2")];
         refused(&params(BootstrapKind::Env), &[], "RANK");
         refused(&params(BootstrapKind::Env), &ranks, "MASTER_ADDR");
-        let elsewhere = [&ranks[..], &[("MASTER_ADDR", "192.0.2.1"), ("MASTER_PORT", "1")]].concat();
+        let elsewhere =
+            [&ranks[..], &[("MASTER_ADDR", "192.0.2.1"), ("MASTER_PORT", "1")]].concat();
         refused(&params(BootstrapKind::Env), &elsewhere, "secret: ");
-        refused(&BootstrapParams { secret: Some(Vec::new()), ..params(BootstrapKind::Env) }, &elsewhere, "secret: ");
+        refused(
+            &BootstrapParams { secret: Some(Vec::new()), ..params(BootstrapKind::Env) },
+            &elsewhere,
+            "secret: ",
+        );
     }
 
     #[test]
     fn a_group_of_one_needs_nobody() {
         let alone = BootstrapParams { size: 1, ..params(BootstrapKind::Tcp) };
         assert_eq!(open(&alone).unwrap().exchange(b"me").unwrap(), [b"me"]);
-        let lookup =
-            |name: &str| ["RANK", "WORLD_SIZE"].iter().position(|known| *known == name).map(|at| at.to_string().into());
+        let lookup = |name: &str| {
+            ["RANK", "WORLD_SIZE"]
+                .iter()
+                .position(|known| *known == name)
+                .map(|at| at.to_string().into())
+        };
         let mut group = open_in(&params(BootstrapKind::Env), &lookup).unwrap();
         assert_eq!((group.rank(), group.size()), (0, 1));
         assert_eq!(group.exchange(b"me").unwrap(), [b"me"]);

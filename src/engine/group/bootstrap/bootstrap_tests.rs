@@ -1,4 +1,5 @@
-//! The rendezvous with real sockets on loopback: ranks are threads, and strangers are what nobody wishes for.
+//! The rendezvous with real sockets on loopback: ranks are threads, and strangers are what nobody
+//! wishes for.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::group::bootstrap::bootstrap::{open, Bootstrap, BootstrapKind, BootstrapParams};
@@ -6,7 +7,8 @@ use crate::engine::group::bootstrap::tcp_member::{Member, Target};
 use crate::engine::group::bootstrap::tcp_root::Root;
 use crate::engine::group::bootstrap::tcp_socket as socket;
 use crate::engine::wire::bootstrap::{
-    self as wire, Answer, Challenge, Claim, Direction, FrameHeader, Kind, Meeting, Verdict, LONGEST_PART,
+    self as wire, Answer, Challenge, Claim, Direction, FrameHeader, Kind, Meeting, Verdict,
+    LONGEST_PART,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -30,7 +32,8 @@ fn later(number: u32) -> SocketAddr {
 
 fn join(address: SocketAddr, rank: u32, size: u32, secret: &[u8], timeout: u64) -> Result<Member> {
     let name = address.to_string();
-    let target = Target { name: &name, host: "127.0.0.1", port: address.port(), addresses: vec![address] };
+    let target =
+        Target { name: &name, host: "127.0.0.1", port: address.port(), addresses: vec![address] };
     Member::join(target, rank, size, secret, timeout)
 }
 
@@ -41,7 +44,10 @@ fn member<T: Send + 'static>(
     size: u32,
     then: impl FnOnce(Result<Member>) -> T + Send + 'static,
 ) -> JoinHandle<T> {
-    thread::Builder::new().stack_size(256 << 10).spawn(move || then(join(address, rank, size, SECRET, LONG))).unwrap()
+    thread::Builder::new()
+        .stack_size(256 << 10)
+        .spawn(move || then(join(address, rank, size, SECRET, LONG)))
+        .unwrap()
 }
 
 fn gather(listener: TcpListener, size: u32, timeout: u64) -> JoinHandle<Result<Root>> {
@@ -150,11 +156,19 @@ impl Raw {
 
     /// The next frame, and whether its seal is that of this number.
     fn receive(&mut self, sequence: u64) -> (Kind, Vec<u8>) {
-        let header = FrameHeader::decode(&read::<{ FrameHeader::LENGTH }>(&mut self.stream), 1 << 20).unwrap();
+        let header =
+            FrameHeader::decode(&read::<{ FrameHeader::LENGTH }>(&mut self.stream), 1 << 20)
+                .unwrap();
         let mut payload = vec![0; header.length as usize];
         self.stream.read_exact(&mut payload).unwrap();
         let seal = read::<{ wire::SECRET_SIZE }>(&mut self.stream);
-        assert!(self.session.is_sealed(Direction::Down, sequence, &header, &wire::digest(&payload), &seal));
+        assert!(self.session.is_sealed(
+            Direction::Down,
+            sequence,
+            &header,
+            &wire::digest(&payload),
+            &seal
+        ));
         (header.kind, payload)
     }
 }
@@ -225,7 +239,8 @@ fn what_a_member_must_not_send_ends_the_exchange() {
 #[test]
 fn without_rank_0_there_is_an_error() {
     let (listener, address) = listener();
-    let other = member(address, 1, 2, |member| member.unwrap().exchange(b"one").expect_err("no rank 0"));
+    let other =
+        member(address, 1, 2, |member| member.unwrap().exchange(b"one").expect_err("no rank 0"));
     drop(Root::gather(vec![listener], 2, SECRET, LONG).unwrap());
     error::<()>(Err(other.join().unwrap()), Status::PEER_FAILED, "rank 0");
 }
@@ -233,7 +248,9 @@ fn without_rank_0_there_is_an_error() {
 #[test]
 fn too_much_is_refused_before_it_is_sent_and_the_others_learn_of_it() {
     let (listener, address) = listener();
-    let big = member(address, 1, 3, |member| member.unwrap().exchange(&vec![0; LONGEST_PART + 1]).err().unwrap());
+    let big = member(address, 1, 3, |member| {
+        member.unwrap().exchange(&vec![0; LONGEST_PART + 1]).err().unwrap()
+    });
     let other = member(address, 2, 3, |member| member.unwrap().exchange(b"").err().unwrap());
     let mut root = Root::gather(vec![listener], 3, SECRET, LONG).unwrap();
     error(root.exchange(b""), Status::PEER_FAILED, "rank 1");
@@ -272,7 +289,9 @@ fn another_secret_is_refused_and_disturbs_nobody() {
 }
 
 /// Plays rank 0 for one connection.
-fn fake_root(answer: impl Fn(&Meeting, &Claim) -> Answer + Send + 'static) -> (SocketAddr, JoinHandle<()>) {
+fn fake_root(
+    answer: impl Fn(&Meeting, &Claim) -> Answer + Send + 'static,
+) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let thread = thread::spawn(move || {
@@ -291,20 +310,25 @@ fn fake_root(answer: impl Fn(&Meeting, &Claim) -> Answer + Send + 'static) -> (S
 #[test]
 fn a_member_is_not_taken_in_by_a_false_root() {
     let verdict = Verdict::Welcome;
-    let (guessing, first) =
-        fake_root(move |meeting, _| Answer { verdict, proof: meeting.proof_of_root(b"a guess", verdict) });
+    let (guessing, first) = fake_root(move |meeting, _| Answer {
+        verdict,
+        proof: meeting.proof_of_root(b"a guess", verdict),
+    });
     error(join(guessing, 1, 2, SECRET, LONG), Status::REJECTED, "secret");
     let (reflecting, second) = fake_root(move |_, claim| Answer { verdict, proof: claim.proof });
     error(join(reflecting, 1, 2, SECRET, LONG), Status::REJECTED, "secret");
     // A refusal is believed only with a proof, too.
-    let (refusing, third) = fake_root(|_, _| Answer { verdict: Verdict::RankTaken, proof: [0; wire::SECRET_SIZE] });
+    let (refusing, third) =
+        fake_root(|_, _| Answer { verdict: Verdict::RankTaken, proof: [0; wire::SECRET_SIZE] });
     error(join(refusing, 1, 2, SECRET, LONG), Status::REJECTED, "secret");
     [first, second, third].into_iter().for_each(|thread| thread.join().unwrap());
 }
 
 #[test]
 fn something_else_at_the_address_is_named() {
-    for greeting in [&b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n"[..], b"HTTP/1.1 400 Bad Request\r\n\r\n", &[0; 64]] {
+    for greeting in
+        [&b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n"[..], b"HTTP/1.1 400 Bad Request\r\n\r\n", &[0; 64]]
+    {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let thread = thread::spawn(move || {
@@ -319,7 +343,12 @@ fn something_else_at_the_address_is_named() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let bytes = Challenge { version: 2, nonce: [0; wire::SECRET_SIZE] }.encode();
-        (address, thread::spawn(move || listener.accept().unwrap().0.write_all(&bytes).map(|()| listener)))
+        (
+            address,
+            thread::spawn(move || {
+                listener.accept().unwrap().0.write_all(&bytes).map(|()| listener)
+            }),
+        )
     };
     error(join(other_version, 1, 2, SECRET, LONG), Status::UNSUPPORTED, "version 2");
 }
@@ -393,10 +422,14 @@ fn strangers_disturb_nobody() {
     make_room();
     let (listener, address) = listener();
     let root = gather(listener, 4, LONG);
-    let mut strangers: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(address).unwrap()).collect();
-    for (stream, bytes) in
-        strangers.iter_mut().zip([&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], &[0xff; 4096], b"u", b"ucxxrsBs"])
-    {
+    let mut strangers: Vec<TcpStream> =
+        (0..300).map(|_| TcpStream::connect(address).unwrap()).collect();
+    for (stream, bytes) in strangers.iter_mut().zip([
+        &b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..],
+        &[0xff; 4096],
+        b"u",
+        b"ucxxrsBs",
+    ]) {
         // It may have been shown the door already.
         let _ = stream.write_all(bytes);
     }
@@ -410,7 +443,9 @@ fn strangers_disturb_nobody() {
         }
     }
     let members = [1, 2, 3].map(|rank| {
-        member(address, rank, 4, move |member| assert_eq!(member.unwrap().exchange(&part(rank)).unwrap(), all_parts(4)))
+        member(address, rank, 4, move |member| {
+            assert_eq!(member.unwrap().exchange(&part(rank)).unwrap(), all_parts(4))
+        })
     });
     assert_eq!(root.join().unwrap().unwrap().exchange(&part(0)).unwrap(), all_parts(4));
     members.into_iter().for_each(|member| member.join().unwrap());
@@ -419,10 +454,12 @@ fn strangers_disturb_nobody() {
 #[test]
 fn who_is_missing_is_said_when_the_time_is_over() {
     let (listener, address) = listener();
-    let alone = error(Root::gather(vec![listener], 5, SECRET, 1).map(drop), Status::TIMED_OUT, "rank 1-4");
+    let alone =
+        error(Root::gather(vec![listener], 5, SECRET, 1).map(drop), Status::TIMED_OUT, "rank 1-4");
     assert!(alone.message().contains(&address.to_string()), "{alone}");
     // Nobody listens there any more.
-    let unreachable = error(join(address, 1, 5, SECRET, 1), Status::TIMED_OUT, &address.to_string());
+    let unreachable =
+        error(join(address, 1, 5, SECRET, 1), Status::TIMED_OUT, &address.to_string());
     assert!(unreachable.message().contains("refused"), "{unreachable}");
 }
 
@@ -445,8 +482,15 @@ fn under_a_launcher() {
     };
     // Twice: the second is to find nothing of the first.
     for _ in 0..2 {
-        let params =
-            BootstrapParams { kind, rank: 77, size: 0, allgather: None, root: None, secret: None, timeout_ns: LONG };
+        let params = BootstrapParams {
+            kind,
+            rank: 77,
+            size: 0,
+            allgather: None,
+            root: None,
+            secret: None,
+            timeout_ns: LONG,
+        };
         let mut group = open(&params).unwrap();
         assert_eq!(group.size(), 3);
         assert_eq!(group.exchange(&part(group.rank())).unwrap(), all_parts(3));
@@ -461,8 +505,11 @@ const UNDER: &str = "UCXX_RS_TEST_UNDER";
 #[test]
 fn launchers_start_a_group() {
     let open_mpi = &["--allow-run-as-root", "--oversubscribe"][..];
-    let launchers =
-        [("mpirun.openmpi", open_mpi, "env"), ("mpirun.openmpi", open_mpi, "pmix"), ("mpiexec.mpich", &[], "env")];
+    let launchers = [
+        ("mpirun.openmpi", open_mpi, "env"),
+        ("mpirun.openmpi", open_mpi, "pmix"),
+        ("mpiexec.mpich", &[], "env"),
+    ];
     for ((launcher, options, kind), number) in launchers.into_iter().zip(1..) {
         let run = std::process::Command::new(launcher)
             .args(options)

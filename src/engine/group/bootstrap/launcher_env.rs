@@ -5,7 +5,8 @@ use crate::engine::base::status::{Error, Result};
 use crate::engine::group::bootstrap::tcp::SECRET_VARIABLE;
 use std::ffi::OsString;
 
-/// Rank and size of torchrun, Open MPI's mpirun, MPICH's mpiexec, and srun, in the order in which they are asked.
+/// Rank and size of torchrun, Open MPI's mpirun, MPICH's mpiexec, and srun, in the order in which
+/// they are asked.
 const PAIRS: [(&str, &str); 4] = [
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -31,7 +32,9 @@ fn text(lookup: &dyn Fn(&str) -> Option<OsString>, name: &str) -> Result<Option<
         None => Ok(None),
         Some(Ok(value)) if value.trim().is_empty() => Ok(None),
         Some(Ok(value)) => Ok(Some(value.trim().to_owned())),
-        Some(Err(value)) => Err(Error::invalid(format!("environment: {name} is {value:?}, which is not UTF-8"))),
+        Some(Err(value)) => {
+            Err(Error::invalid(format!("environment: {name} is {value:?}, which is not UTF-8")))
+        }
     }
 }
 
@@ -63,8 +66,10 @@ pub fn find(lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Found> {
             (None, Some(_)) => return Err(half(size_name, rank_name)),
         };
         if rank >= size {
-            let text =
-                format!("environment: {rank_name} is {rank}, and {size_name} is {size}: a rank is below the size");
+            let text = format!(
+                "environment: {rank_name} is {rank}, and {size_name} is {size}: a rank is \
+                    below the size"
+            );
             return Err(Error::invalid(text));
         }
         return Ok(Found { rank, size });
@@ -75,8 +80,8 @@ pub fn find(lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Found> {
         None => String::new(),
     };
     Err(Error::invalid(format!(
-        "environment: nothing says which rank this process has{only}: start it by torchrun, mpirun, mpiexec or srun, or set RANK \
-         and WORLD_SIZE (looked for: {names})"
+        "environment: nothing says which rank this process has{only}: start it by torchrun, \
+         mpirun, mpiexec or srun, or set RANK and WORLD_SIZE (looked for: {names})"
     )))
 }
 
@@ -97,8 +102,8 @@ pub fn find_root(lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<String> {
         (None, None) => format!("{HOST} and {PORT} are not set"),
     };
     Err(Error::invalid(format!(
-        "environment: nothing says where rank 0 listens: {missing}: set both for all members (for instance `mpirun -x {HOST}=node1 \
-         -x {PORT}=4711 ...`), or give root in the parameters"
+        "environment: nothing says where rank 0 listens: {missing}: set both for all members (for \
+         instance `mpirun -x {HOST}=node1 -x {PORT}=4711 ...`), or give root in the parameters"
     )))
 }
 
@@ -114,8 +119,11 @@ mod tests {
     use crate::engine::base::status::Status;
 
     fn of(list: &[(&str, &str)]) -> impl Fn(&str) -> Option<OsString> {
-        let list: Vec<(String, OsString)> = list.iter().map(|(name, value)| (name.to_string(), value.into())).collect();
-        move |name: &str| list.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+        let list: Vec<(String, OsString)> =
+            list.iter().map(|(name, value)| (name.to_string(), value.into())).collect();
+        move |name: &str| {
+            list.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+        }
     }
 
     #[test]
@@ -124,9 +132,13 @@ mod tests {
             assert_eq!(find(&of(&[(rank, "3"), (size, "7")])).unwrap(), Found { rank: 3, size: 7 });
         }
         // The first that is set counts.
-        let several = of(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1"), ("RANK", "5"), ("WORLD_SIZE", "6")]);
+        let several =
+            of(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1"), ("RANK", "5"), ("WORLD_SIZE", "6")]);
         assert_eq!(find(&several).unwrap(), Found { rank: 5, size: 6 });
-        assert_eq!(find(&of(&[("PMIX_RANK", "1"), ("WORLD_SIZE", "2")])).unwrap(), Found { rank: 1, size: 2 });
+        assert_eq!(
+            find(&of(&[("PMIX_RANK", "1"), ("WORLD_SIZE", "2")])).unwrap(),
+            Found { rank: 1, size: 2 }
+        );
         let pmix_too = of(&[("PMIX_RANK", "1"), ("PMI_RANK", "0"), ("PMI_SIZE", "2")]);
         assert_eq!(find(&pmix_too).unwrap(), Found { rank: 0, size: 2 });
     }
@@ -164,7 +176,10 @@ mod tests {
             (&[(PORT, "1")], "MASTER_ADDR is not"),
         ] {
             let error = find_root(&of(set)).unwrap_err();
-            assert!(error.message().contains(named) && error.message().contains("mpirun -x"), "{error}");
+            assert!(
+                error.message().contains(named) && error.message().contains("mpirun -x"),
+                "{error}"
+            );
         }
     }
 

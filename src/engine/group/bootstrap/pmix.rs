@@ -1,7 +1,8 @@
-//! Through the PMIx server of a launcher, as Open MPI's mpirun and srun have one: it knows who is who, and carries the bytes.
+//! Through the PMIx server of a launcher, as Open MPI's mpirun and srun have one: it knows who is
+//! who, and carries the bytes.
 //!
-//! libpmix is looked for when a group asks for it, so that nothing depends on it. What is declared here of its interface has been the same
-//! since version 3.
+//! libpmix is looked for when a group asks for it, so that nothing depends on it. What is declared
+//! here of its interface has been the same since version 3.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
@@ -40,7 +41,8 @@ struct Bytes {
     size: usize,
 }
 
-/// The union in `pmix_value_t`, of which this is all that is used here; its longest member, `pmix_envar_t`, has 24 bytes.
+/// The union in `pmix_value_t`, of which this is all that is used here; its longest member,
+/// `pmix_envar_t`, has 24 bytes.
 #[repr(C)]
 union Data {
     flag: bool,
@@ -80,7 +82,8 @@ type Finalize = unsafe extern "C" fn(*const Info, usize) -> c_int;
 type Put = unsafe extern "C" fn(u8, *const c_char, *mut Value) -> c_int;
 type Commit = unsafe extern "C" fn() -> c_int;
 type Fence = unsafe extern "C" fn(*const Proc, usize, *const Info, usize) -> c_int;
-type Get = unsafe extern "C" fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> c_int;
+type Get =
+    unsafe extern "C" fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> c_int;
 type ErrorString = unsafe extern "C" fn(c_int) -> *const c_char;
 type GetVersion = unsafe extern "C" fn() -> *const c_char;
 
@@ -100,19 +103,23 @@ impl Library {
     fn load() -> Result<Self> {
         static LOADED: OnceLock<std::result::Result<Library, String>> = OnceLock::new();
         LOADED.get_or_init(Self::find).clone().map_err(|why| {
-            let text = format!("bootstrap: PMIX needs PMIx 3 or later: {why}; without it use ENV, TCP or CALLBACKS");
+            let text = format!(
+                "bootstrap: PMIX needs PMIx 3 or later: {why}; without it use ENV, \
+                TCP or CALLBACKS"
+            );
             Error::new(Status::UNSUPPORTED, text)
         })
     }
 
     fn find() -> std::result::Result<Self, String> {
-        // SAFETY: a terminated name; the library's constructors are those of a trusted system library. Signals are blocked, in case they
-        // start threads.
+        // SAFETY: a terminated name; the library's constructors are those of a trusted system
+        // library. Signals are blocked, in case they start threads.
         let library = runtime::with_signals_blocked(|| unsafe {
             libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL)
         });
         if library.is_null() {
-            // SAFETY: called on the thread of the failed dlopen; the text is the loader's until its next call on this thread.
+            // SAFETY: called on the thread of the failed dlopen; the text is the loader's until its
+            // next call on this thread.
             let why = unsafe { libc::dlerror() };
             if why.is_null() {
                 return Err(format!("{} cannot be loaded", LIBRARY.to_string_lossy()));
@@ -124,15 +131,23 @@ impl Library {
             // SAFETY: a library that was loaded, and a terminated name.
             let found = unsafe { libc::dlsym(library, name.as_ptr()) };
             if found.is_null() {
-                return Err(format!("{} has no {}", LIBRARY.to_string_lossy(), name.to_string_lossy()));
+                return Err(format!(
+                    "{} has no {}",
+                    LIBRARY.to_string_lossy(),
+                    name.to_string_lossy()
+                ));
             }
             Ok(found)
         };
-        // SAFETY: the function of that name, with the signature that pmix.h gives it in every version from 2 on.
-        let version = unsafe { std::mem::transmute::<*mut c_void, GetVersion>(symbol(c"PMIx_Get_version")?) };
+        // SAFETY: the function of that name, with the signature that pmix.h gives it in every
+        // version from 2 on.
+        let version =
+            unsafe { std::mem::transmute::<*mut c_void, GetVersion>(symbol(c"PMIx_Get_version")?) };
         // SAFETY: takes nothing, and returns a static text; may be called before PMIx_Init.
         let version = unsafe { CStr::from_ptr(version()) }.to_string_lossy().into_owned();
-        let major = version.split(|c: char| !c.is_ascii_digit()).find_map(|digits| digits.parse::<u32>().ok());
+        let major = version
+            .split(|c: char| !c.is_ascii_digit())
+            .find_map(|digits| digits.parse::<u32>().ok());
         if major.is_none_or(|major| major < 3) {
             return Err(format!("{} says that it is {version:?}", LIBRARY.to_string_lossy()));
         }
@@ -145,7 +160,9 @@ impl Library {
                 commit: std::mem::transmute::<*mut c_void, Commit>(symbol(c"PMIx_Commit")?),
                 fence: std::mem::transmute::<*mut c_void, Fence>(symbol(c"PMIx_Fence")?),
                 get: std::mem::transmute::<*mut c_void, Get>(symbol(c"PMIx_Get")?),
-                error_string: std::mem::transmute::<*mut c_void, ErrorString>(symbol(c"PMIx_Error_string")?),
+                error_string: std::mem::transmute::<*mut c_void, ErrorString>(symbol(
+                    c"PMIx_Error_string",
+                )?),
             })
         }
     }
@@ -172,22 +189,31 @@ impl Library {
         // SAFETY: valid pointers; no info.
         let code = unsafe { (self.get)(from, key.as_ptr(), std::ptr::null(), 0, &mut value) };
         let key = key.to_string_lossy();
-        let whose = if from.rank == RANK_WILDCARD { "the job".to_owned() } else { format!("rank {}", from.rank) };
+        let whose = if from.rank == RANK_WILDCARD {
+            "the job".to_owned()
+        } else {
+            format!("rank {}", from.rank)
+        };
         self.check(code, &format!("PMIx_Get of {key} of {whose}"))?;
         if value.is_null() {
-            return Err(Error::new(Status::IO_ERROR, format!("PMIx: there is no {key} of {whose}")));
+            return Err(Error::new(
+                Status::IO_ERROR,
+                format!("PMIx: there is no {key} of {whose}"),
+            ));
         }
         // SAFETY: PMIx_Get succeeded, and gave a value that is the caller's now.
         let result = read(unsafe { &*value });
-        // SAFETY: as above; a byte object's bytes are the value's own, and both were made by malloc. Of other kinds only the plain
-        // ones are asked for.
+        // SAFETY: as above; a byte object's bytes are the value's own, and both were made by
+        // malloc. Of other kinds only the plain ones are asked for.
         unsafe {
             if (*value).kind == BYTE_OBJECT {
                 libc::free((*value).data.bytes.bytes.cast());
             }
             libc::free(value.cast());
         }
-        result.ok_or_else(|| Error::new(Status::IO_ERROR, format!("PMIx: {key} of {whose} is of another kind")))
+        result.ok_or_else(|| {
+            Error::new(Status::IO_ERROR, format!("PMIx: {key} of {whose} is of another kind"))
+        })
     }
 }
 
@@ -200,8 +226,8 @@ struct Session {
 }
 
 impl Session {
-    /// The process's only one. It lasts until the process exits: once a process has finalized, a server takes it for gone, and what it fences
-    /// afterwards comes back as a partial success.
+    /// The process's only one. It lasts until the process exits: once a process has finalized, a
+    /// server takes it for gone, and what it fences afterwards comes back as a partial success.
     fn get() -> Result<Self> {
         static SESSION: Mutex<Option<(Generation, Session)>> = Mutex::new(None);
         extern "C" fn end() {
@@ -209,7 +235,8 @@ impl Session {
             let session = SESSION.try_lock().and_then(|mut session| session.take());
             if let Some((generation, session)) = session {
                 if !generation.is_past() {
-                    // SAFETY: one for the PMIx_Init below. PMIx counts its users, Open MPI in this process among them.
+                    // SAFETY: one for the PMIx_Init below. PMIx counts its users, Open MPI in this
+                    // process among them.
                     unsafe { (session.library.finalize)(std::ptr::null(), 0) };
                 }
             }
@@ -218,7 +245,8 @@ impl Session {
         if let Some((generation, session)) = &*kept {
             if generation.is_past() {
                 let text =
-                    "bootstrap: PMIX cannot be used in a forked child: the launcher's server knows its parent alone";
+                    "bootstrap: PMIX cannot be used in a forked child: the launcher's server knows \
+                    its parent alone";
                 return Err(Error::new(Status::FORKED, text));
             }
             return Ok(*session);
@@ -226,7 +254,9 @@ impl Session {
         let library = Library::load()?;
         let mut me = Proc { namespace: [0; 256], rank: 0 };
         // SAFETY: a valid place for the name, and no info. Signals are blocked: it starts a thread.
-        let code = runtime::with_signals_blocked(|| unsafe { (library.init)(&mut me, std::ptr::null(), 0) });
+        let code = runtime::with_signals_blocked(|| unsafe {
+            (library.init)(&mut me, std::ptr::null(), 0)
+        });
         library.check(code, "PMIx_Init").map_err(|error| {
             let text = format!(
                 "{}: is this process started by a launcher with PMIx (mpirun, srun --mpi=pmix)?",
@@ -239,8 +269,9 @@ impl Session {
             unsafe { (library.finalize)(std::ptr::null(), 0) };
         })?;
         *kept = Some((Generation::current(), session));
-        // A launcher takes a process that ends without a word for one that failed, and ends the others.
-        // SAFETY: a function that does not unwind. Registered after libpmix was loaded, it runs before that ends.
+        // A launcher takes a process that ends without a word for one that failed, and ends the
+        // others. SAFETY: a function that does not unwind. Registered after libpmix was loaded, it
+        // runs before that ends.
         unsafe { libc::atexit(end) };
         Ok(session)
     }
@@ -287,7 +318,8 @@ impl Pmix {
         // A launcher that knows no such limit ignores it; for ever is said by saying nothing.
         let count = if self.timeout == u64::MAX { 1 } else { 2 };
         // SAFETY: all processes of the job, and valid infos, as many as is said.
-        let code = unsafe { (self.session.library.fence)(std::ptr::null(), 0, infos.as_ptr(), count) };
+        let code =
+            unsafe { (self.session.library.fence)(std::ptr::null(), 0, infos.as_ptr(), count) };
         self.session.library.check(code, "PMIx_Fence")
     }
 
@@ -295,10 +327,13 @@ impl Pmix {
         let Session { library, me, size } = self.session;
         if mine.len() > LONGEST_PART {
             let (rank, length) = (me.rank, mine.len());
-            let text = format!("rank {rank} has {length} bytes to exchange; at most {LONGEST_PART} are possible");
+            let text = format!(
+                "rank {rank} has {length} bytes to exchange; at most {LONGEST_PART} are possible"
+            );
             return Err(Error::new(Status::EXCEEDS_LIMIT, text));
         }
-        let key = CString::new(format!("ucxx_rs.{}.{}", self.number, self.exchanges)).unwrap_or_default();
+        let key =
+            CString::new(format!("ucxx_rs.{}.{}", self.number, self.exchanges)).unwrap_or_default();
         self.exchanges += 1;
         // Not empty: of nothing PMIx would make nothing.
         let mut framed = vec![0u8];
@@ -314,8 +349,11 @@ impl Pmix {
         self.fence()?;
         let mut parts = Vec::new();
         for rank in 0..size {
-            let part =
-                if rank == me.rank { mine.to_vec() } else { library.get(&Proc { rank, ..me }, &key, read_part)? };
+            let part = if rank == me.rank {
+                mine.to_vec()
+            } else {
+                library.get(&Proc { rank, ..me }, &key, read_part)?
+            };
             parts.push(part);
         }
         Ok(parts)
@@ -348,7 +386,8 @@ impl Bootstrap for Pmix {
         if let Some((status, text)) = &self.failed {
             return Err(Error::new(*status, text.clone()));
         }
-        self.try_exchange(mine).inspect_err(|error| self.failed = Some((error.status(), error.message().to_owned())))
+        self.try_exchange(mine)
+            .inspect_err(|error| self.failed = Some((error.status(), error.message().to_owned())))
     }
 }
 
@@ -360,7 +399,10 @@ mod tests {
     fn the_structs_are_those_of_pmix() {
         // As a C compiler has them, of pmix_common.h 4.2.2, on x86_64 and aarch64.
         assert_eq!((size_of::<Proc>(), size_of::<Value>(), size_of::<Info>()), (260, 32, 552));
-        assert_eq!((std::mem::offset_of!(Info, value), std::mem::offset_of!(Value, data)), (520, 8));
+        assert_eq!(
+            (std::mem::offset_of!(Info, value), std::mem::offset_of!(Value, data)),
+            (520, 8)
+        );
         let info = Info::new(c"pmix.timeout", INT, Data { longest: [0; 3] });
         assert_eq!((info.flags, info.key[0] as u8, info.key[12]), (0, b'p', 0));
     }

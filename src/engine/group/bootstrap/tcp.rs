@@ -16,7 +16,10 @@ pub(crate) const SECRET_VARIABLE: &str = "UCXX_RS_GROUP_SECRET";
 /// Takes "host:port" apart; an IPv6 address stands in brackets.
 pub(crate) fn split_root(root: &str) -> Result<(&str, u16)> {
     let bad = |why: &str| {
-        let text = format!("root: {root:?} {why}; it is \"host:port\", an IPv6 address in brackets: \"[::1]:4711\"");
+        let text = format!(
+            "root: {root:?} {why}; it is \"host:port\", an IPv6 address in \
+            brackets: \"[::1]:4711\""
+        );
         Error::invalid(text)
     };
     let (host, port) = match root.strip_prefix('[') {
@@ -30,13 +33,16 @@ pub(crate) fn split_root(root: &str) -> Result<(&str, u16)> {
         return Err(bad("has its brackets wrong"));
     }
     match port.parse::<u16>() {
-        Ok(number) if number > 0 && port.bytes().all(|byte| byte.is_ascii_digit()) => Ok((host, number)),
+        Ok(number) if number > 0 && port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Ok((host, number))
+        }
         _ => Err(bad("has a port that is none (1 to 65535)")),
     }
 }
 
 fn is_local(addresses: &[SocketAddr]) -> bool {
-    !addresses.is_empty() && addresses.iter().all(|address| address.ip().to_canonical().is_loopback())
+    !addresses.is_empty()
+        && addresses.iter().all(|address| address.ip().to_canonical().is_loopback())
 }
 
 /// Listens at each of the addresses that this machine has.
@@ -57,7 +63,10 @@ fn listen(root: &str, addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
             ErrorKind::AddrNotAvailable => foreign = Some(error),
             _ if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => foreign = Some(error),
             ErrorKind::AddrInUse => {
-                let text = format!("{cannot}: another process listens there (under torchrun its own store has MASTER_PORT); choose another port");
+                let text = format!(
+                    "{cannot}: another process listens there (under torchrun its \
+                    own store has MASTER_PORT); choose another port"
+                );
                 return Err(Error::new(Status::BUSY, text));
             }
             ErrorKind::PermissionDenied => {
@@ -68,8 +77,8 @@ fn listen(root: &str, addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
     }
     if let (true, Some(cause)) = (listeners.is_empty(), foreign) {
         let text = format!(
-            "root: rank 0 cannot listen at {root}, which is no address of this machine ({cause}): name the machine on which rank 0 \
-             runs"
+            "root: rank 0 cannot listen at {root}, which is no address of this machine ({cause}): \
+             name the machine on which rank 0 runs"
         );
         return Err(Error::new(Status::INVALID_ADDR, text));
     }
@@ -77,25 +86,39 @@ fn listen(root: &str, addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
 }
 
 /// Meets the others at `root`. There are at least two.
-pub(crate) fn open(rank: u32, size: u32, root: &str, secret: &[u8], timeout: u64) -> Result<Box<dyn Bootstrap>> {
+pub(crate) fn open(
+    rank: u32,
+    size: u32,
+    root: &str,
+    secret: &[u8],
+    timeout: u64,
+) -> Result<Box<dyn Bootstrap>> {
     let (host, port) = split_root(root)?;
     let addresses = match socket_address::resolve(host, port) {
         Ok(addresses) => addresses,
-        // A member may start before rank 0's name is known (Kubernetes); with a secret that can wait.
+        // A member may start before rank 0's name is known (Kubernetes); with a secret that can
+        // wait.
         Err(_) if rank > 0 && !secret.is_empty() => Vec::new(),
         Err(error) => return Err(Error::new(error.status(), format!("root: {}", error.message()))),
     };
     if secret.is_empty() && !is_local(&addresses) {
         let text = format!(
-            "secret: without one a group can meet on a loopback address alone, and root is {root:?}: give all members the same secret, in \
-             the parameters or (ENV) in {SECRET_VARIABLE}"
+            "secret: without one a group can meet on a loopback address alone, and root is \
+             {root:?}: give all members the same secret, in the parameters or (ENV) in \
+             {SECRET_VARIABLE}"
         );
         return Err(Error::invalid(text));
     }
     if rank == 0 {
         return Ok(Box::new(Root::gather(listen(root, &addresses)?, size, secret, timeout)?));
     }
-    Ok(Box::new(Member::join(Target { name: root, host, port, addresses }, rank, size, secret, timeout)?))
+    Ok(Box::new(Member::join(
+        Target { name: root, host, port, addresses },
+        rank,
+        size,
+        secret,
+        timeout,
+    )?))
 }
 
 #[cfg(test)]
@@ -142,7 +165,10 @@ mod tests {
         }
         assert!(is_local(&["127.3.2.1:1".parse().unwrap(), "[::1]:1".parse().unwrap()]));
         assert!(is_local(&["[::ffff:127.0.0.1]:1".parse().unwrap()]));
-        assert!(!is_local(&["127.0.0.1:1".parse().unwrap(), "10.0.0.1:1".parse().unwrap()]) && !is_local(&[]));
+        assert!(
+            !is_local(&["127.0.0.1:1".parse().unwrap(), "10.0.0.1:1".parse().unwrap()])
+                && !is_local(&[])
+        );
     }
 
     #[test]

@@ -1,8 +1,11 @@
-//! One connection of a rendezvous over TCP: messages of a known length while nothing is proved, sealed frames afterwards. Never blocks.
+//! One connection of a rendezvous over TCP: messages of a known length while nothing is proved,
+//! sealed frames afterwards. Never blocks.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::wire::bootstrap::{self as wire, Block, Direction, FrameHeader, Kind, Session, SECRET_SIZE};
+use crate::engine::wire::bootstrap::{
+    self as wire, Block, Direction, FrameHeader, Kind, Session, SECRET_SIZE,
+};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -46,8 +49,9 @@ pub(crate) struct Link {
 /// Fresh random bytes.
 pub(crate) fn nonce() -> Result<Block> {
     let mut nonce = [0; SECRET_SIZE];
-    getrandom::fill(&mut nonce)
-        .map_err(|cause| Error::new(Status::IO_ERROR, format!("the system gave no random bytes: {cause}")))?;
+    getrandom::fill(&mut nonce).map_err(|cause| {
+        Error::new(Status::IO_ERROR, format!("the system gave no random bytes: {cause}"))
+    })?;
     Ok(nonce)
 }
 
@@ -88,7 +92,8 @@ impl Link {
         self.sealing = Some(Sealing { session, outward, sent: 0, received: 0 });
     }
 
-    /// Reads until so many bytes are there, and no further. The buffer grows with what comes, whatever was announced.
+    /// Reads until so many bytes are there, and no further. The buffer grows with what comes,
+    /// whatever was announced.
     fn fill(&mut self, wanted: usize) -> io::Result<bool> {
         if self.inward.len() < wanted {
             let missing = wanted - self.inward.len();
@@ -111,7 +116,9 @@ impl Link {
 
     /// The next frame, when all of it is there and its seal is right.
     pub(crate) fn frame(&mut self, longest: u64) -> io::Result<Option<(Kind, Vec<u8>)>> {
-        let Some(sealing) = &self.sealing else { return Err(broken("a frame before the handshake")) };
+        let Some(sealing) = &self.sealing else {
+            return Err(broken("a frame before the handshake"));
+        };
         let sequence = sealing.received;
         let direction = match sealing.outward {
             Direction::Up => Direction::Down,
@@ -120,7 +127,8 @@ impl Link {
         if !self.fill(FrameHeader::LENGTH)? {
             return Ok(None);
         }
-        let header = FrameHeader::decode(&self.inward[..FrameHeader::LENGTH], longest).map_err(broken)?;
+        let header =
+            FrameHeader::decode(&self.inward[..FrameHeader::LENGTH], longest).map_err(broken)?;
         let end = usize::try_from(header.length)
             .ok()
             .and_then(|length| length.checked_add(FrameHeader::LENGTH))
@@ -133,7 +141,8 @@ impl Link {
         let seal = payload.split_off(end);
         payload.drain(..FrameHeader::LENGTH);
         let Some(sealing) = &mut self.sealing else { return Ok(None) };
-        if !sealing.session.is_sealed(direction, sequence, &header, &wire::digest(&payload), &seal) {
+        if !sealing.session.is_sealed(direction, sequence, &header, &wire::digest(&payload), &seal)
+        {
             return Err(broken("a frame whose seal is wrong"));
         }
         sealing.received += 1;
@@ -152,7 +161,8 @@ impl Link {
         let seal = sealing.session.seal(sealing.outward, sealing.sent, &header, &payload.digest);
         sealing.sent += 1;
         if payload.bytes.len() <= SMALL {
-            self.outward.push_back(Arc::new([&header.encode()[..], &payload.bytes, &seal].concat()));
+            self.outward
+                .push_back(Arc::new([&header.encode()[..], &payload.bytes, &seal].concat()));
             return;
         }
         self.outward.push_back(Arc::new(header.encode().to_vec()));

@@ -1,4 +1,5 @@
-//! Every rank but 0 of a rendezvous over TCP: finds rank 0, proves itself and has rank 0 prove itself, and exchanges through it.
+//! Every rank but 0 of a rendezvous over TCP: finds rank 0, proves itself and has rank 0 prove
+//! itself, and exchanges through it.
 #![deny(unsafe_code)]
 
 use crate::engine::base::clock;
@@ -8,7 +9,8 @@ use crate::engine::group::bootstrap::tcp_connection::{self as link, Link, Payloa
 use crate::engine::group::bootstrap::tcp_socket as socket;
 use crate::engine::os::socket_address;
 use crate::engine::wire::bootstrap::{
-    self as wire, Answer, Challenge, Claim, Direction, Failure, Kind, Meeting, Verdict, LONGEST_PART,
+    self as wire, Answer, Challenge, Claim, Direction, Failure, Kind, Meeting, Verdict,
+    LONGEST_PART,
 };
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -85,8 +87,15 @@ fn message(link: &mut Link, length: usize, deadline: u64) -> std::result::Result
 }
 
 impl Member {
-    /// Finds rank 0 and waits until everybody has. `timeout` is for this, and for each exchange afterwards.
-    pub(crate) fn join(mut target: Target<'_>, rank: u32, size: u32, secret: &[u8], timeout: u64) -> Result<Self> {
+    /// Finds rank 0 and waits until everybody has. `timeout` is for this, and for each exchange
+    /// afterwards.
+    pub(crate) fn join(
+        mut target: Target<'_>,
+        rank: u32,
+        size: u32,
+        secret: &[u8],
+        timeout: u64,
+    ) -> Result<Self> {
         let deadline = clock::deadline_after(timeout);
         let mut pause = PAUSES.0;
         let name = target.name;
@@ -116,7 +125,8 @@ impl Member {
             }
             let left = clock::remaining(deadline).unwrap_or(Duration::MAX);
             if left.is_zero() {
-                let text = format!("root: rank {rank} could not reach rank 0 at {name} in time: {last}");
+                let text =
+                    format!("root: rank {rank} could not reach rank 0 at {name} in time: {last}");
                 return Err(Error::new(Status::TIMED_OUT, text));
             }
             std::thread::sleep(pause.min(left));
@@ -137,17 +147,19 @@ impl Member {
         let time = clock::remaining(until).unwrap_or_default().max(Duration::from_millis(1));
         let passing = |cause: io::Error| Setback::Passing(cause.to_string());
         let stream = TcpStream::connect_timeout(&address, time).map_err(passing)?;
-        // On one host a port that nobody listens at can be the one that the connection itself was given: it is then connected to itself,
-        // and would keep rank 0 from listening there.
+        // On one host a port that nobody listens at can be the one that the connection itself was
+        // given: it is then connected to itself, and would keep rank 0 from listening there.
         if stream.local_addr().is_ok_and(|own| own == address) {
             return Err(Setback::Passing("connection refused".into()));
         }
         let mut link = Link::new(stream).map_err(passing)?;
-        Self::shake_hands(&mut link, name, rank, size, secret, deadline).map_err(|setback| match setback {
-            Setback::Final(error) if error.message().is_empty() => {
-                refused(format!("root: what listens at {name} is not rank 0 of a group of this library"))
+        Self::shake_hands(&mut link, name, rank, size, secret, deadline).map_err(|setback| {
+            match setback {
+                Setback::Final(error) if error.message().is_empty() => refused(format!(
+                    "root: what listens at {name} is not rank 0 of a group of this library"
+                )),
+                other => other,
             }
-            other => other,
         })?;
         Self::wait_for_all(&mut link, name, rank, deadline)?;
         Ok(link)
@@ -163,10 +175,14 @@ impl Member {
     ) -> std::result::Result<(), Setback> {
         let until = deadline.min(clock::deadline_after(HANDSHAKE));
         let foreign = |_| Setback::Final(Error::new(Status::REJECTED, ""));
-        let challenge = Challenge::decode(&message(link, Challenge::LENGTH, until)?).map_err(foreign)?;
+        let challenge =
+            Challenge::decode(&message(link, Challenge::LENGTH, until)?).map_err(foreign)?;
         if challenge.version != wire::VERSION {
             let (theirs, ours) = (challenge.version, wire::VERSION);
-            let text = format!("root: rank 0 at {name} speaks version {theirs} of the rendezvous, this member {ours}");
+            let text = format!(
+                "root: rank 0 at {name} speaks version {theirs} of the rendezvous, \
+                this member {ours}"
+            );
             return Err(Setback::Final(Error::new(Status::UNSUPPORTED, text)));
         }
         let nonce = link::nonce()?;
@@ -175,7 +191,9 @@ impl Member {
         link.send_message(Claim { rank, size, nonce, proof }.encode());
         let answer = Answer::decode(&message(link, Answer::LENGTH, until)?).map_err(foreign)?;
         if answer.verdict == Verdict::WrongSecret {
-            return Err(refused(format!("secret: rank 0 at {name} has another secret than rank {rank}")));
+            return Err(refused(format!(
+                "secret: rank 0 at {name} has another secret than rank {rank}"
+            )));
         }
         if !meeting.is_from_root(secret, &answer) {
             return Err(refused(format!(
@@ -188,9 +206,13 @@ impl Member {
                 return Ok(());
             }
             Verdict::OtherSize(theirs) => {
-                format!("size: this member (rank {rank}) says {size}, rank 0 at {name} says {theirs}")
+                format!(
+                    "size: this member (rank {rank}) says {size}, rank 0 at {name} says {theirs}"
+                )
             }
-            Verdict::NoSuchRank(theirs) => format!("rank: {rank} is none of rank 0's {theirs} members at {name}"),
+            Verdict::NoSuchRank(theirs) => {
+                format!("rank: {rank} is none of rank 0's {theirs} members at {name}")
+            }
             Verdict::RankTaken | Verdict::WrongSecret => {
                 format!("rank: another member of the group at {name} has rank {rank} already")
             }
@@ -198,9 +220,15 @@ impl Member {
         Err(Setback::Final(Error::invalid(text)))
     }
 
-    fn wait_for_all(link: &mut Link, name: &str, rank: u32, deadline: u64) -> std::result::Result<(), Setback> {
+    fn wait_for_all(
+        link: &mut Link,
+        name: &str,
+        rank: u32,
+        deadline: u64,
+    ) -> std::result::Result<(), Setback> {
         // Lost before all are there: rank 0 forgets this member, which may come again.
-        let lost = |error: io::Error| Setback::Passing(format!("rank 0 {}", link::describe(&error)));
+        let lost =
+            |error: io::Error| Setback::Passing(format!("rank 0 {}", link::describe(&error)));
         let (mut until, mut leaving) = (deadline, false);
         loop {
             link.flush().map_err(lost)?;
@@ -214,7 +242,9 @@ impl Member {
                 continue;
             }
             if leaving {
-                let text = format!("root: rank {rank} reached rank 0 at {name}, but others did not in time");
+                let text = format!(
+                    "root: rank {rank} reached rank 0 at {name}, but others did not in time"
+                );
                 return Err(Setback::Final(Error::new(Status::TIMED_OUT, text)));
             }
             // Rank 0 knows who is missing.
@@ -232,10 +262,15 @@ impl Member {
     fn try_exchange(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         let (rank, size) = (self.rank, self.size);
         if mine.len() > LONGEST_PART {
-            let text = format!("rank {rank} has {} bytes to exchange; at most {LONGEST_PART} are possible", mine.len());
+            let text = format!(
+                "rank {rank} has {} bytes to exchange; at most {LONGEST_PART} are possible",
+                mine.len()
+            );
             return Err(Error::new(Status::EXCEEDS_LIMIT, text));
         }
-        let Some(link) = &mut self.link else { return Err(Error::new(Status::CLOSED, "the group is closed")) };
+        let Some(link) = &mut self.link else {
+            return Err(Error::new(Status::CLOSED, "the group is closed"));
+        };
         // Rank 0, whose time runs out at about the same moment, knows whom it waits for.
         let deadline = clock::deadline_after(self.timeout.saturating_add(LAST_WORD));
         let lost = |error: io::Error| {
@@ -252,7 +287,10 @@ impl Member {
             match link.frame(wire::longest_all(size).max(Failure::LONGEST)) {
                 Ok(Some((Kind::All, bytes))) => {
                     return wire::split(&bytes, size).map_err(|what| {
-                        lost(io::Error::new(io::ErrorKind::InvalidData, format!("an exchange that is {what}")))
+                        lost(io::Error::new(
+                            io::ErrorKind::InvalidData,
+                            format!("an exchange that is {what}"),
+                        ))
                     })
                 }
                 Ok(Some((Kind::Failure, bytes))) => return Err(told(&bytes)),
@@ -265,7 +303,10 @@ impl Member {
                 Some(error) => return Err(lost(error)),
             };
             if !waited.map_err(lost)? {
-                let text = format!("rank {rank} got nothing from rank 0 at {} in an exchange in time", self.root);
+                let text = format!(
+                    "rank {rank} got nothing from rank 0 at {} in an exchange in time",
+                    self.root
+                );
                 return Err(Error::new(Status::TIMED_OUT, text));
             }
         }

@@ -1,7 +1,8 @@
-//! Rank 0 of a rendezvous over TCP: lets in those who prove the secret, and hands everybody's bytes to everybody.
+//! Rank 0 of a rendezvous over TCP: lets in those who prove the secret, and hands everybody's bytes
+//! to everybody.
 //!
-//! Whoever connects is a guest until its proof has been compared. Guests have little time and little room, and whatever they do costs none but
-//! themselves.
+//! Whoever connects is a guest until its proof has been compared. Guests have little time and
+//! little room, and whatever they do costs none but themselves.
 #![deny(unsafe_code)]
 
 use crate::engine::base::clock;
@@ -11,7 +12,8 @@ use crate::engine::group::bootstrap::bootstrap::Bootstrap;
 use crate::engine::group::bootstrap::tcp_connection::{self as link, Link, Payload};
 use crate::engine::group::bootstrap::tcp_socket as socket;
 use crate::engine::wire::bootstrap::{
-    self as wire, Answer, Block, Challenge, Claim, Direction, Failure, Kind, Meeting, Verdict, LONGEST_PART,
+    self as wire, Answer, Block, Challenge, Claim, Direction, Failure, Kind, Meeting, Verdict,
+    LONGEST_PART,
 };
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, ErrorKind};
@@ -20,7 +22,8 @@ use std::net::{SocketAddr, TcpListener};
 const SECOND: u64 = 1_000_000_000;
 /// A guest is to have proved itself by then.
 const HANDSHAKE: u64 = 5 * SECOND;
-/// So many guests at a time, beside the members that are still missing; the oldest goes when there are more.
+/// So many guests at a time, beside the members that are still missing; the oldest goes when there
+/// are more.
 const GUESTS: usize = 256;
 /// Accepted at a time, before those who are there already get their turn.
 const ACCEPTED_AT_ONCE: usize = 64;
@@ -43,7 +46,8 @@ pub(crate) fn ranks(list: impl IntoIterator<Item = u32>) -> String {
     let mut text = String::new();
     for (at, (first, last)) in runs.iter().enumerate() {
         if text.len() > 160 {
-            let more: u64 = runs[at..].iter().map(|(first, last)| u64::from(last - first) + 1).sum();
+            let more: u64 =
+                runs[at..].iter().map(|(first, last)| u64::from(last - first) + 1).sum();
             return format!("{text} and {more} more");
         }
         let comma = if text.is_empty() { "" } else { ", " };
@@ -135,7 +139,12 @@ impl<'a> Gathering<'a> {
             if !link.flush().unwrap_or(false) {
                 continue;
             }
-            self.guests.push_back(Guest { link, nonce, from, until: clock::deadline_after(HANDSHAKE) });
+            self.guests.push_back(Guest {
+                link,
+                nonce,
+                from,
+                until: clock::deadline_after(HANDSHAKE),
+            });
             if self.guests.len() > GUESTS + self.missing as usize {
                 self.guests.pop_front();
             }
@@ -202,13 +211,14 @@ impl<'a> Gathering<'a> {
             }
             Verdict::Welcome => {}
             Verdict::WrongSecret => self.refuse(format!("{from} has another secret")),
-            Verdict::RankTaken => self.refuse(format!("{from} says that it is rank {rank}, which is there already")),
-            Verdict::OtherSize(own) => {
-                self.refuse(format!("rank {rank} at {from} says that the group has {size} members, not {own}"))
+            Verdict::RankTaken => {
+                self.refuse(format!("{from} says that it is rank {rank}, which is there already"))
             }
-            Verdict::NoSuchRank(own) => {
-                self.refuse(format!("{from} says that it is rank {rank} of {own}, which there is not"))
-            }
+            Verdict::OtherSize(own) => self.refuse(format!(
+                "rank {rank} at {from} says that the group has {size} members, not {own}"
+            )),
+            Verdict::NoSuchRank(own) => self
+                .refuse(format!("{from} says that it is rank {rank} of {own}, which there is not")),
         }
         (Step::Goes, None)
     }
@@ -216,7 +226,8 @@ impl<'a> Gathering<'a> {
     /// Why not all are there, for rank 0 and for those who are.
     fn failure(&self) -> Failure {
         let (missing, left) = self.absent();
-        let mut text = format!("rank 0 waits for {} of {} members", missing.len() + left.len(), self.size);
+        let mut text =
+            format!("rank 0 waits for {} of {} members", missing.len() + left.len(), self.size);
         for (what, absent) in [("have not come", missing), ("came and gave up", left)] {
             if !absent.is_empty() {
                 text += &format!("; {what}: rank {}", ranks(absent.into_iter()));
@@ -232,10 +243,12 @@ impl<'a> Gathering<'a> {
     fn give_up(&mut self, listeners: &[TcpListener]) -> Error {
         let mut failure = self.failure();
         tell(&mut self.members, &failure);
-        let places: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        let places: Vec<_> =
+            listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let joined = places.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" and ");
         failure.text += &format!("; it listened at {joined}");
-        if !places.is_empty() && places.iter().all(|place| place.ip().to_canonical().is_loopback()) {
+        if !places.is_empty() && places.iter().all(|place| place.ip().to_canonical().is_loopback())
+        {
             failure.text += ", where only processes of its own host can reach it";
         }
         Error::new(Status::TIMED_OUT, failure.text)
@@ -252,8 +265,11 @@ impl<'a> Gathering<'a> {
         if !accepting {
             until = until.min(self.paused_until);
         }
-        let mut entries: Vec<_> = listeners.iter().map(|listener| socket::entry(listener, accepting, false)).collect();
-        entries.extend(self.guests.iter().map(|guest| socket::entry(guest.link.stream(), true, false)));
+        let mut entries: Vec<_> =
+            listeners.iter().map(|listener| socket::entry(listener, accepting, false)).collect();
+        entries.extend(
+            self.guests.iter().map(|guest| socket::entry(guest.link.stream(), true, false)),
+        );
         let mut there = Vec::new();
         for (rank, link) in (0..).zip(&self.members) {
             let Some(link) = link else { continue };
@@ -291,7 +307,10 @@ impl<'a> Gathering<'a> {
 }
 
 fn no_poll(cause: io::Error) -> Error {
-    Error::new(Status::IO_ERROR, format!("rank 0 cannot wait for its members: poll failed: {cause}"))
+    Error::new(
+        Status::IO_ERROR,
+        format!("rank 0 cannot wait for its members: poll failed: {cause}"),
+    )
 }
 
 /// Rank 0, once all are there.
@@ -306,12 +325,17 @@ pub(crate) struct Root {
 
 impl Root {
     /// Waits for everybody. `timeout` is for this, and for each exchange afterwards.
-    pub(crate) fn gather(listeners: Vec<TcpListener>, size: u32, secret: &[u8], timeout: u64) -> Result<Self> {
+    pub(crate) fn gather(
+        listeners: Vec<TcpListener>,
+        size: u32,
+        secret: &[u8],
+        timeout: u64,
+    ) -> Result<Self> {
         let limit = socket::descriptor_limit();
         if u64::from(size) + SPARE_DESCRIPTORS > limit {
             let text = format!(
-                "size: rank 0 needs a descriptor for each of {size} members, and may have {limit}: raise the limit on open files \
-                 (ulimit -n) where rank 0 starts"
+                "size: rank 0 needs a descriptor for each of {size} members, and may have {limit}: \
+                 raise the limit on open files (ulimit -n) where rank 0 starts"
             );
             return Err(Error::new(Status::NO_RESOURCE, text));
         }
@@ -335,7 +359,8 @@ impl Root {
         Error::new(status, text)
     }
 
-    /// Sends all members the same; every one that can take it gets it, whatever becomes of the others.
+    /// Sends all members the same; every one that can take it gets it, whatever becomes of the
+    /// others.
     fn send_all(&mut self, kind: Kind, bytes: Vec<u8>, deadline: u64) -> Result<()> {
         let payload = Payload::new(bytes);
         for link in self.members.iter_mut().flatten() {
@@ -359,7 +384,9 @@ impl Root {
                 break;
             }
             if clock::now_ns() >= deadline {
-                let slow = |rank: &u32| self.members[*rank as usize].as_ref().is_some_and(Link::is_sending);
+                let slow = |rank: &u32| {
+                    self.members[*rank as usize].as_ref().is_some_and(Link::is_sending)
+                };
                 let slow: Vec<u32> = (1..self.size).filter(slow).collect();
                 // Cut off in the middle of a frame: nothing else can be told to them.
                 slow.iter().for_each(|rank| self.members[*rank as usize] = None);
@@ -403,7 +430,10 @@ impl Root {
             }
             if clock::now_ns() >= deadline {
                 let late = ranks((1..self.size).filter(|rank| parts[*rank as usize].is_none()));
-                return Err(self.fail(Status::TIMED_OUT, format!("rank {late} gave nothing to an exchange in time")));
+                return Err(self.fail(
+                    Status::TIMED_OUT,
+                    format!("rank {late} gave nothing to an exchange in time"),
+                ));
             }
             let watched: Vec<(u32, libc::pollfd)> = (1..self.size)
                 .filter_map(|rank| {
@@ -430,7 +460,8 @@ fn tell(members: &mut [Option<Link>], failure: &Failure) {
         let mut entries = Vec::new();
         for member in members.iter_mut() {
             let Some(link) = member else { continue };
-            // What a member has sent is read: closed over it, the connection would be reset, and the news lost.
+            // What a member has sent is read: closed over it, the connection would be reset, and
+            // the news lost.
             let done = match link.flush() {
                 Ok(true) => {
                     link.finish();
@@ -445,7 +476,10 @@ fn tell(members: &mut [Option<Link>], failure: &Failure) {
                 entries.push(socket::entry(link.stream(), true, link.is_sending()));
             }
         }
-        if entries.is_empty() || clock::now_ns() >= deadline || socket::wait(&mut entries, deadline).is_err() {
+        if entries.is_empty()
+            || clock::now_ns() >= deadline
+            || socket::wait(&mut entries, deadline).is_err()
+        {
             break;
         }
     }
@@ -466,7 +500,10 @@ impl Bootstrap for Root {
             return Err(Error::new(*status, text.clone()));
         }
         if mine.len() > LONGEST_PART {
-            let text = format!("rank 0 has {} bytes to exchange; at most {LONGEST_PART} are possible", mine.len());
+            let text = format!(
+                "rank 0 has {} bytes to exchange; at most {LONGEST_PART} are possible",
+                mine.len()
+            );
             return Err(self.fail(Status::EXCEEDS_LIMIT, text));
         }
         let deadline = clock::deadline_after(self.timeout);
@@ -484,7 +521,12 @@ mod tests {
     use std::net::TcpStream;
 
     fn join(address: SocketAddr, rank: u32) -> Result<Member> {
-        let target = Target { name: "it", host: "127.0.0.1", port: address.port(), addresses: vec![address] };
+        let target = Target {
+            name: "it",
+            host: "127.0.0.1",
+            port: address.port(),
+            addresses: vec![address],
+        };
         Member::join(target, rank, 10, b"s", 60 * SECOND)
     }
 
@@ -492,7 +534,8 @@ mod tests {
     fn those_who_came_are_told_who_did_not() {
         let listeners = [socket::listen("127.0.0.1:0".parse().unwrap()).unwrap()];
         let address = listeners[0].local_addr().unwrap();
-        let members = [1, 3].map(|rank| std::thread::spawn(move || join(address, rank).err().expect("an error")));
+        let members = [1, 3]
+            .map(|rank| std::thread::spawn(move || join(address, rank).err().expect("an error")));
         let mut gathering = Gathering::new(10, b"s");
         while gathering.missing > 7 {
             gathering.round(&listeners, u64::MAX).unwrap();
@@ -500,7 +543,10 @@ mod tests {
         let own = gathering.give_up(&listeners);
         for error in [own].into_iter().chain(members.map(|member| member.join().unwrap())) {
             assert_eq!(error.status(), Status::TIMED_OUT);
-            assert!(error.message().contains("7 of 10 members; have not come: rank 2, 4-9"), "{error}");
+            assert!(
+                error.message().contains("7 of 10 members; have not come: rank 2, 4-9"),
+                "{error}"
+            );
         }
     }
 

@@ -1,12 +1,13 @@
-//! What a rendezvous over TCP needs of sockets beyond Rust's standard library: waiting for many at once, a long queue of
-//! connections, and how many there can be.
+//! What a rendezvous over TCP needs of sockets beyond Rust's standard library: waiting for many at
+//! once, a long queue of connections, and how many there can be.
 
 use crate::engine::base::clock;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
 
-/// Connections that the kernel keeps until they are accepted; it may have a limit of its own (net.core.somaxconn).
+/// Connections that the kernel keeps until they are accepted; it may have a limit of its own
+/// (net.core.somaxconn).
 const QUEUE: libc::c_int = 4096;
 
 /// One socket to wait for.
@@ -15,7 +16,8 @@ pub(crate) fn entry(socket: &impl AsRawFd, read: bool, write: bool) -> libc::pol
     libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 }
 }
 
-/// Waits until something can be done with one of them, or until the deadline; `u64::MAX` is never. What can be done is in `revents`.
+/// Waits until something can be done with one of them, or until the deadline; `u64::MAX` is never.
+/// What can be done is in `revents`.
 pub(crate) fn wait(entries: &mut [libc::pollfd], deadline: u64) -> io::Result<()> {
     loop {
         let timeout = match clock::remaining(deadline) {
@@ -24,7 +26,8 @@ pub(crate) fn wait(entries: &mut [libc::pollfd], deadline: u64) -> io::Result<()
             None => -1,
         };
         // SAFETY: valid entries, as many as is said.
-        let found = unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, timeout) };
+        let found =
+            unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, timeout) };
         if found >= 0 {
             return Ok(());
         }

@@ -1,20 +1,26 @@
 //! A hub in its plainest form, and how it goes without the lock.
 //!
-//! Most hubs are two queues: one kind of host memory, producers, and consumers that compete. There a lease and its end are an exchange on one word each (`hub::lockfree::queue_pair`), where
-//! the lock costs two and the tables behind it as much again. Whatever else is asked of a hub asks under the lock, and taking the lock closes the lane: what was in it is
-//! entered in the tables, and everything goes on there as if it always had. After some leases that ended under the lock, and nothing else that stands against it, the lane is
-//! opened again: with those that have not ended, as two threads that are busy hardly ever have none. Both take a few instructions for each envelope, so they wait the
-//! longer the less the lane was used last time.
+//! Most hubs are two queues: one kind of host memory, producers, and consumers that compete. There
+//! a lease and its end are an exchange on one word each (`hub::lockfree::queue_pair`), where the
+//! lock costs two and the tables behind it as much again. Whatever else is asked of a hub asks
+//! under the lock, and taking the lock closes the lane: what was in it is entered in the tables,
+//! and everything goes on there as if it always had. After some leases that ended under the lock,
+//! and nothing else that stands against it, the lane is opened again: with those that have not
+//! ended, as two threads that are busy hardly ever have none. Both take a few instructions for each
+//! envelope, so they wait the longer the less the lane was used last time.
 //!
-//! **Who owns what.** While the lane is open the tables are what they were when it was opened, and nobody reads them. An envelope has one handle, of its own number, and
-//! is in one of the lane's queues, or is whose who has taken it; that one alone touches it, its memory and its handle. `tenure` and `taken` say of the handle
-//! who has it and in which place of the queue it was, written before it is known that it has been taken; so who has closed the lane finds it there.
+//! **Who owns what.** While the lane is open the tables are what they were when it was opened, and
+//! nobody reads them. An envelope has one handle, of its own number, and is in one of the lane's
+//! queues, or is whose who has taken it; that one alone touches it, its memory and its handle.
+//! `tenure` and `taken` say of the handle who has it and in which place of the queue it was,
+//! written before it is known that it has been taken; so who has closed the lane finds it there.
 //!
-//! **Nobody sleeps, and nobody is to be told,** while it is open: who wants to says so under the lock. So there is nothing to look for when something has
-//! come or gone.
+//! **Nobody sleeps, and nobody is to be told,** while it is open: who wants to says so under the
+//! lock. So there is nothing to look for when something has come or gone.
 //!
-//! **When it is worth it.** The free envelope that is taken is the one that has been free longest, which under the lock is the one that was used last. So it is opened only where all
-//! envelopes together stay in a core's cache: with longer ones it is the bytes that cost, and not the calls.
+//! **When it is worth it.** The free envelope that is taken is the one that has been free longest,
+//! which under the lock is the one that was used last. So it is opened only where all envelopes
+//! together stay in a core's cache: with longer ones it is the bytes that cost, and not the calls.
 
 use crate::engine::base::spin_lock::{Brief, Held};
 use crate::engine::core::worker::deferred;
@@ -35,7 +41,8 @@ const LATE: u32 = 1 << 16;
 /// And before it is tried again where somebody was asleep, or the like.
 const AGAIN: u32 = 16;
 
-/// In `tenure`: what the holder does, and whether its release commits; above, the number of its link.
+/// In `tenure`: what the holder does, and whether its release commits; above, the number of its
+/// link.
 const PRODUCES: u64 = 1;
 const CONSUMES: u64 = 2;
 const COMMITS: u64 = 4;
@@ -47,12 +54,14 @@ pub(crate) struct Tables(Brief<State>);
 
 /// What the tables know of the lane.
 pub(crate) struct Plain {
-    /// The last one is in use. The others may still be looked at by who found them closed, and have become too small.
+    /// The last one is in use. The others may still be looked at by who found them closed, and have
+    /// become too small.
     // They are found by their address, so they do not move when there is another one.
     #[allow(clippy::vec_box)]
     lanes: Vec<Box<Lane<Lease>>>,
     pub(crate) is_open: bool,
-    /// Leases that have ended since there was last something that stood against it, and how many it takes.
+    /// Leases that have ended since there was last something that stood against it, and how many it
+    /// takes.
     pub(crate) calm: u32,
     pub(crate) patience: u32,
     /// `SOON`, but in tests.
@@ -97,10 +106,14 @@ impl Tables {
         state
     }
 
-    /// The same for what could be done without the lock, where that has failed: it is tried again if another thread has opened the lane meanwhile, which would
-    /// be in vain otherwise. Err: what that has given.
+    /// The same for what could be done without the lock, where that has failed: it is tried again
+    /// if another thread has opened the lane meanwhile, which would be in vain otherwise. Err: what
+    /// that has given.
     #[inline(always)]
-    pub(crate) fn lock_unless<T>(&self, plainly: impl FnOnce() -> Option<T>) -> Result<Held<'_, State>, T> {
+    pub(crate) fn lock_unless<T>(
+        &self,
+        plainly: impl FnOnce() -> Option<T>,
+    ) -> Result<Held<'_, State>, T> {
         let state = self.0.lock();
         if !state.plain.is_open {
             return Ok(state);
@@ -158,8 +171,13 @@ impl Hub {
         None
     }
 
-    /// The same for as long as it takes. Err: it is to be asked for under the lock; Ok(None): there is none now, and who asks does not wait.
-    pub(crate) fn lease_plainly(&self, tenure: u64, timeout_ns: u64) -> Result<Option<*const Lease>, ()> {
+    /// The same for as long as it takes. Err: it is to be asked for under the lock; Ok(None): there
+    /// is none now, and who asks does not wait.
+    pub(crate) fn lease_plainly(
+        &self,
+        tenure: u64,
+        timeout_ns: u64,
+    ) -> Result<Option<*const Lease>, ()> {
         let Some(lane) = self.lane() else { return Err(()) };
         if timeout_ns != 0 && deferred::in_callback() {
             return Err(());
@@ -179,7 +197,8 @@ impl Hub {
         take(lane, tenure).map(Some).map_err(|_| ())
     }
 
-    /// Ends a lease without the lock, at the first look: a commit of so many bytes, or a release. False says nothing yet.
+    /// Ends a lease without the lock, at the first look: a commit of so many bytes, or a release.
+    /// False says nothing yet.
     #[inline(always)]
     pub(crate) fn try_end_plainly(&self, lease: &Lease, length: Option<u64>) -> bool {
         let Some(lane) = self.lane() else { return false };
@@ -193,10 +212,12 @@ impl Hub {
         )
     }
 
-    /// The same for as long as it takes. False: it is to be done under the lock, and nothing has been.
+    /// The same for as long as it takes. False: it is to be done under the lock, and nothing has
+    /// been.
     pub(crate) fn end_plainly(&self, lease: &Lease, length: Option<u64>) -> bool {
-        self.lane()
-            .is_some_and(|lane| self.end_by(lease, length, |item| lane.push_ready(item), |item| lane.push_free(item)))
+        self.lane().is_some_and(|lane| {
+            self.end_by(lease, length, |item| lane.push_ready(item), |item| lane.push_free(item))
+        })
     }
 
     #[inline(always)]
@@ -241,7 +262,8 @@ impl Hub {
         self.lane().is_some_and(|lane| lane.has_some(0).is_ok())
     }
 
-    /// Is it one with short chunks, for which it pays to look a little longer before going to sleep, of as long as there is to wait?
+    /// Is it one with short chunks, for which it pays to look a little longer before going to
+    /// sleep, of as long as there is to wait?
     pub(crate) fn is_brisk(&self, timeout_ns: u64) -> bool {
         self.lane().is_some() && is_long(timeout_ns)
     }
@@ -251,7 +273,8 @@ impl Hub {
         self.lane().is_some_and(|lane| lane.has_some(side) == Ok(true))
     }
 
-    /// Under the lock, when there are more envelopes: makes all that the lane needs, so that nothing has to be made when it is opened.
+    /// Under the lock, when there are more envelopes: makes all that the lane needs, so that
+    /// nothing has to be made when it is opened.
     pub(crate) fn prepare_lane(&self, state: &mut State) {
         let count = state.envelopes.len();
         if !state.is_warm() {
@@ -315,16 +338,25 @@ impl State {
             && self.size.saturating_mul(count as u64) <= WARM
     }
 
-    /// Is there nothing but producers and consumers that compete, none of whom waits, or is to be told?
+    /// Is there nothing but producers and consumers that compete, none of whom waits, or is to be
+    /// told?
     fn is_plain(&self) -> bool {
         let count = self.envelopes.len() as u64;
         let in_tables = self.copies == 0 && self.calls == 0;
-        let waits = self.asleep != 0 || self.distant != 0 || self.watched != 0 || self.pools[0].demand != 0;
+        let waits =
+            self.asleep != 0 || self.distant != 0 || self.watched != 0 || self.pools[0].demand != 0;
         let joined = self.sources != 0 || self.drains != 0 || self.lent != 0 || self.source_ended;
         let competes = self.units == COMPETING && self.broadcast == 0 && !self.flow;
         let bounded = count > self.max_chunks || count * self.size > self.max_bytes;
         let has_all = u64::from(self.pools[0].free_count) + self.queued + self.reserved == count;
-        in_tables && !waits && !joined && competes && !bounded && has_all && !self.marked && !self.closed
+        in_tables
+            && !waits
+            && !joined
+            && competes
+            && !bounded
+            && has_all
+            && !self.marked
+            && !self.closed
     }
 
     /// Leases that are to end before it is worth it.
@@ -332,14 +364,16 @@ impl State {
         self.plain.soon * (1 + self.envelopes.len() as u32 / 32)
     }
 
-    /// Somebody goes to sleep, which is what the lane was closed for, if it was: that does not count against one that was used.
+    /// Somebody goes to sleep, which is what the lane was closed for, if it was: that does not
+    /// count against one that was used.
     pub(crate) fn interrupt(&mut self) {
         if self.plain.was_used {
             self.plain.patience = self.plain.patience.min(self.needed());
         }
     }
 
-    /// After the end of a lease, when that has been long enough ago that something stood against it.
+    /// After the end of a lease, when that has been long enough ago that something stood against
+    /// it.
     #[cold]
     #[inline(never)]
     pub(crate) fn open_lane(&mut self) {
@@ -363,7 +397,8 @@ impl State {
             } else if handle.tenure.load(Ordering::Relaxed) == IN_TABLES {
                 handle.tenure.store(self.tenure_of(number as u32), Ordering::Relaxed);
             }
-            // Else it has been in the lane before, and its holder, who may be trying to end it there just now, is the only one to write that.
+            // Else it has been in the lane before, and its holder, who may be trying to end it
+            // there just now, is the only one to write that.
         }
         let state = &*self;
         let item = |number: u32| std::ptr::from_ref(Hub::handle(state, number)).cast_mut();
@@ -391,19 +426,25 @@ impl State {
         self.forget_leases();
     }
 
-    /// How many chunks are consumed just now, by leases that can go on in the lane, as those of the producers; None where there is anything else with any chunk or
-    /// envelope. Those that are consumed are the oldest: the lane does not know of any that were given back behind them.
+    /// How many chunks are consumed just now, by leases that can go on in the lane, as those of the
+    /// producers; None where there is anything else with any chunk or envelope. Those that are
+    /// consumed are the oldest: the lane does not know of any that were given back behind them.
     fn count_taken(&self) -> Option<usize> {
         let (mut place, mut taken, mut fresh) = (self.head, 0, false);
         while place != NONE {
             let chunk = &self.chunks[place as usize];
             let envelope = &self.envelopes[chunk.first as usize];
-            let apart = chunk.passed == 0 && chunk.filling | chunk.failed == 0 && !chunk.hidden && !chunk.changed;
+            let apart = chunk.passed == 0
+                && chunk.filling | chunk.failed == 0
+                && !chunk.hidden
+                && !chunk.changed;
             if !apart || chunk.replicas != 1 || envelope.next != NONE {
                 return None;
             }
             if chunk.taken != 0 {
-                let goes_on = chunk.leases == 1 && envelope.leases == 1 && self.tenure_of(chunk.first) & CONSUMES != 0;
+                let goes_on = chunk.leases == 1
+                    && envelope.leases == 1
+                    && self.tenure_of(chunk.first) & CONSUMES != 0;
                 if fresh || !goes_on {
                     return None;
                 }
@@ -415,15 +456,20 @@ impl State {
         let produces = |number: &usize| {
             let envelope = &self.envelopes[*number];
             // What a swap has brought it has said how long it is, which the lane does not ask.
-            let new = envelope.stage == Stage::Producing && envelope.leases == 1 && envelope.length == UNSET;
+            let new = envelope.stage == Stage::Producing
+                && envelope.leases == 1
+                && envelope.length == UNSET;
             new && self.tenure_of(*number as u32) & PRODUCES != 0
         };
         // Most often it is enough to have looked at the chunks.
-        let producing = if self.reserved == 0 { 0 } else { (0..self.envelopes.len()).filter(produces).count() };
-        (producing as u64 == self.reserved && producing + taken == self.leases as usize).then_some(taken)
+        let producing =
+            if self.reserved == 0 { 0 } else { (0..self.envelopes.len()).filter(produces).count() };
+        (producing as u64 == self.reserved && producing + taken == self.leases as usize)
+            .then_some(taken)
     }
 
-    /// Of the lease that has this envelope's number, if it is one of a link that the lane serves; else 0.
+    /// Of the lease that has this envelope's number, if it is one of a link that the lane serves;
+    /// else 0.
     fn tenure_of(&self, number: u32) -> u64 {
         let Some(terms) = self.terms.get(number as usize) else { return 0 };
         let Some(role) = terms.role else { return 0 };
@@ -461,7 +507,8 @@ impl State {
         self.empty_tables();
         // SAFETY: handles of the hub's, which are there as long as it is.
         let number = |lease: *mut Lease| unsafe { &*lease }.number();
-        // By a mistake of the caller's an envelope may be there twice: where it is found first counts.
+        // By a mistake of the caller's an envelope may be there twice: where it is found first
+        // counts.
         for number in closed.free().map(number) {
             if self.envelopes[number as usize].stage == Stage::Producing {
                 self.put_back(number);
@@ -487,7 +534,8 @@ impl State {
         self.plain.lanes = lanes;
         let (used, needed) = (traffic.produced + traffic.consumed, self.needed());
         let later = self.plain.patience.saturating_mul(2).clamp(needed, LATE.max(needed));
-        self.plain.patience = if used >= u64::from(self.plain.patience) * 2 { needed } else { later };
+        self.plain.patience =
+            if used >= u64::from(self.plain.patience) * 2 { needed } else { later };
         self.plain.was_used = used >= self.envelopes.len() as u64;
         self.plain.calm = 0;
     }
@@ -517,10 +565,12 @@ impl State {
             }
             let tenure = holder(Hub::handle(self, number));
             let lease = Hub::handle(self, number);
-            let (length, taken) = (lease.length.load(Ordering::Relaxed), lease.taken.load(Ordering::Relaxed));
+            let (length, taken) =
+                (lease.length.load(Ordering::Relaxed), lease.taken.load(Ordering::Relaxed));
             if tenure & CONSUMES != 0 {
                 self.envelopes[number as usize].length = length;
-                // Not to be read once more: who gives it back just now has nothing there until it finds the lane closed.
+                // Not to be read once more: who gives it back just now has nothing there until it
+                // finds the lane closed.
                 consumed.push((taken, number, tenure));
                 continue;
             }
@@ -556,7 +606,8 @@ impl State {
     }
 }
 
-/// Who has an envelope that is in neither queue. Whoever has found the lane closed when giving it back is about to say that it has it still.
+/// Who has an envelope that is in neither queue. Whoever has found the lane closed when giving it
+/// back is about to say that it has it still.
 fn holder(lease: &Lease) -> u64 {
     let mut patience = Patience::new();
     loop {

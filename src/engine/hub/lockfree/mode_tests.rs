@@ -1,4 +1,5 @@
-//! A hub that goes without the lock whenever it can, against a plain model, and with threads that disturb it.
+//! A hub that goes without the lock whenever it can, against a plain model, and with threads that
+//! disturb it.
 
 use crate::engine::base::seed::{seed, Random};
 use crate::engine::base::status::Status;
@@ -29,7 +30,8 @@ unsafe impl Sync for Handle {}
 
 impl Handle {
     fn new(hub: &Arc<Hub>, role: Role, autocommit: bool) -> Self {
-        let params = LinkParams { broadcast: false, autocommit, on_ready: None, on_ready_arg: null_mut() };
+        let params =
+            LinkParams { broadcast: false, autocommit, on_ready: None, on_ready_arg: null_mut() };
         let mut link = null_mut();
         Link::make(hub, role, HERE, &params, |made| link = made).unwrap();
         Handle(NonNull::new(link).unwrap())
@@ -61,7 +63,11 @@ impl Held {
         assert_eq!((view.length, view.capacity), (0, SIZE));
         // SAFETY: as long as it is leased, this is ours.
         unsafe {
-            assert_eq!(view.metadata.cast::<[u64; 8]>().read(), [0; 8], "metadata of another chunk");
+            assert_eq!(
+                view.metadata.cast::<[u64; 8]>().read(),
+                [0; 8],
+                "metadata of another chunk"
+            );
             view.data.cast::<u64>().write(word);
             view.metadata.cast::<u64>().write(word);
         }
@@ -90,11 +96,22 @@ fn new_hub(envelopes: usize, soon: u32) -> Arc<Hub> {
 }
 
 fn new_hub_of(size: u64, envelopes: usize, soon: u32) -> Arc<Hub> {
-    let params = ContextParams { features: feature::TAG, config: Vec::new(), local_network: true, name: None };
+    let params = ContextParams {
+        features: feature::TAG,
+        config: Vec::new(),
+        local_network: true,
+        name: None,
+    };
     let context = Context::new(&params).unwrap();
     let (max_queue_chunks, max_queue_bytes, retain, transfers_in_flight) = (0, 0, Retain::Auto, 0);
-    let hub =
-        HubParams { envelope_size: size, max_queue_chunks, max_queue_bytes, retain, transfers_in_flight, worker: None };
+    let hub = HubParams {
+        envelope_size: size,
+        max_queue_chunks,
+        max_queue_bytes,
+        retain,
+        transfers_in_flight,
+        worker: None,
+    };
     let hub = Hub::new(&context, &hub).unwrap();
     hub.add_envelopes(HERE, envelopes).unwrap();
     let mut state = hub.state.lock();
@@ -125,7 +142,8 @@ struct World {
     consumed: u64,
     most: u64,
     word: u64,
-    /// Steps that found the lane open, and that opened it while there were leases of producers, and of consumers.
+    /// Steps that found the lane open, and that opened it while there were leases of producers, and
+    /// of consumers.
     plainly: u64,
     opened_with: [u64; 2],
 }
@@ -134,7 +152,9 @@ impl World {
     fn new(mut random: Random) -> Self {
         let envelopes = 1 + random.below(6);
         let hub = new_hub(envelopes, random.below(3) as u32);
-        let links = |role| [false, true].map(|commits| (Handle::new(&hub, role, commits), commits)).to_vec();
+        let links = |role| {
+            [false, true].map(|commits| (Handle::new(&hub, role, commits), commits)).to_vec()
+        };
         let (producers, consumers) = (links(Role::Produce), links(Role::Consume));
         World {
             random,
@@ -176,11 +196,16 @@ impl World {
     }
 
     fn end_production(&mut self) {
-        let Some((at, (held, commits, word))) = self.any(|world| &mut world.producing) else { return };
+        let Some((at, (held, commits, word))) = self.any(|world| &mut world.producing) else {
+            return;
+        };
         let how = self.random.below(4).saturating_sub(1);
         let length = 8 + self.random.below(SIZE as usize - 7) as u64;
         if self.random.below(16) == 0 {
-            assert_eq!(held.lease().commit(SIZE + 1, null_mut()).err().unwrap().status(), Status::INVALID_PARAM);
+            assert_eq!(
+                held.lease().commit(SIZE + 1, null_mut()).err().unwrap().status(),
+                Status::INVALID_PARAM
+            );
         }
         held.end(how, length);
         self.producing.swap_remove(at);
@@ -205,7 +230,9 @@ impl World {
     }
 
     fn end_consumption(&mut self) {
-        let Some((at, (held, commits, word))) = self.any(|world| &mut world.consuming) else { return };
+        let Some((at, (held, commits, word))) = self.any(|world| &mut world.consuming) else {
+            return;
+        };
         let how = self.random.below(4).saturating_sub(1);
         held.end(how, 0);
         self.consuming.swap_remove(at);
@@ -221,7 +248,10 @@ impl World {
     fn check(&mut self) {
         let stats = self.hub.stats().unwrap();
         assert_eq!((stats.chunks_produced, stats.chunks_consumed), (self.produced, self.consumed));
-        assert_eq!((stats.queued_chunks, stats.free_envelopes), (self.queue.len() as u64, self.free() as u64));
+        assert_eq!(
+            (stats.queued_chunks, stats.free_envelopes),
+            (self.queue.len() as u64, self.free() as u64)
+        );
         assert_eq!(stats.leased_envelopes, (self.producing.len() + self.consuming.len()) as u64);
         assert_eq!((stats.queue_high_water, stats.trashed_envelopes), (self.most, 0));
     }
@@ -232,7 +262,10 @@ impl World {
             1 => assert_eq!(self.hub.length(), self.queue.len()),
             2 => {
                 let held = self.hub.peek(HERE, 0).unwrap().map(Held);
-                assert_eq!(held.map(|held| held.read().0), self.queue.front().map(|chunk| chunk.word));
+                assert_eq!(
+                    held.map(|held| held.read().0),
+                    self.queue.front().map(|chunk| chunk.word)
+                );
                 if let Some(held) = held {
                     held.end(self.random.below(3), 0);
                 }
@@ -326,10 +359,14 @@ fn nobody_can_tell_whether_it_goes_without_the_lock() {
         plainly += world.wind_up();
     }
     assert!(plainly > 10_000, "the lane was open before {plainly} steps only");
-    assert!(opened_with.iter().all(|times| *times > 500), "opened with leases {opened_with:?} times only");
+    assert!(
+        opened_with.iter().all(|times| *times > 500),
+        "opened with leases {opened_with:?} times only"
+    );
 }
 
-/// Two who produce, two who consume, and one who asks for what only the tables know, by turns rarely and all the time.
+/// Two who produce, two who consume, and one who asks for what only the tables know, by turns
+/// rarely and all the time.
 fn with_threads(random: &mut Random, aborts: bool, soon: u32) -> u64 {
     const EACH: u32 = 8_000;
     let hub = new_hub(2 + random.below(8), soon);
@@ -391,9 +428,16 @@ fn with_threads(random: &mut Random, aborts: bool, soon: u32) -> u64 {
         consuming.into_iter().for_each(|thread| thread.join().unwrap());
         over.store(true, Ordering::Relaxed);
     });
-    let wrong: Vec<_> =
-        seen.iter().map(|count| count.load(Ordering::Relaxed)).enumerate().filter(|(_, count)| *count != 1).collect();
-    assert!(wrong.is_empty(), "lost, or twice, of {EACH} each: {wrong:?}; aborts {aborts}, soon {soon}");
+    let wrong: Vec<_> = seen
+        .iter()
+        .map(|count| count.load(Ordering::Relaxed))
+        .enumerate()
+        .filter(|(_, count)| *count != 1)
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "lost, or twice, of {EACH} each: {wrong:?}; aborts {aborts}, soon {soon}"
+    );
     producers.iter().chain(&consumers).for_each(|link| link.destroy());
     hub.destroy();
     plainly.load(Ordering::Relaxed)
@@ -416,13 +460,19 @@ fn threads_lose_nothing_when_it_opens_and_closes() {
 fn only_a_warm_hub_is_plain() {
     for (envelopes, plain) in [(4, true), (4096, true), (4097, false)] {
         let hub = new_hub(envelopes, 0);
-        let (producer, consumer) = (Handle::new(&hub, Role::Produce, true), Handle::new(&hub, Role::Consume, true));
+        let (producer, consumer) =
+            (Handle::new(&hub, Role::Produce, true), Handle::new(&hub, Role::Consume, true));
         for _ in 0..3 {
             producer.lease(0).unwrap().unwrap().end(1, 0);
             consumer.lease(0).unwrap().unwrap().end(1, 0);
         }
         assert_eq!(hub.is_plain_now(), plain, "{envelopes} envelopes");
-        let params = LinkParams { broadcast: true, autocommit: false, on_ready: None, on_ready_arg: null_mut() };
+        let params = LinkParams {
+            broadcast: true,
+            autocommit: false,
+            on_ready: None,
+            on_ready_arg: null_mut(),
+        };
         let mut broadcast = null_mut();
         Link::make(&hub, Role::Consume, HERE, &params, |made| broadcast = made).unwrap();
         assert!(!hub.is_plain_now());
@@ -432,11 +482,13 @@ fn only_a_warm_hub_is_plain() {
     }
 }
 
-/// Who has waited for the lock while another thread opened it leaves it open: else two that are busy would hardly ever have it open.
+/// Who has waited for the lock while another thread opened it leaves it open: else two that are
+/// busy would hardly ever have it open.
 #[test]
 fn who_comes_late_to_the_lock_leaves_it_open() {
     let hub = new_hub(4, 0);
-    let (producer, consumer) = (Handle::new(&hub, Role::Produce, true), Handle::new(&hub, Role::Consume, true));
+    let (producer, consumer) =
+        (Handle::new(&hub, Role::Produce, true), Handle::new(&hub, Role::Consume, true));
     for _ in 0..3 {
         producer.lease(0).unwrap().unwrap().end(1, 0);
         consumer.lease(0).unwrap().unwrap().end(1, 0);
@@ -455,15 +507,18 @@ fn who_comes_late_to_the_lock_leaves_it_open() {
     hub.destroy();
 }
 
-/// The numbers of leases that were taken back have no handles yet, and are an envelope's own numbers.
+/// The numbers of leases that were taken back have no handles yet, and are an envelope's own
+/// numbers.
 #[test]
 fn what_a_refused_call_has_taken_may_be_leased() {
     // More than stay in a cache, so nothing is made in advance.
     let hub = new_hub_of(32 << 10, 100, 0);
-    let (producer, consumer) = (Handle::new(&hub, Role::Produce, true), Handle::new(&hub, Role::Consume, true));
+    let (producer, consumer) =
+        (Handle::new(&hub, Role::Produce, true), Handle::new(&hub, Role::Consume, true));
     let held: Vec<_> = (0..32).map(|_| producer.lease(0).unwrap().unwrap()).collect();
     // SAFETY: not destroyed yet.
-    let links: Vec<_> = [producer; 36].iter().chain([&consumer]).map(|link| unsafe { link.0.as_ref() }).collect();
+    let links: Vec<_> =
+        [producer; 36].iter().chain([&consumer]).map(|link| unsafe { link.0.as_ref() }).collect();
     assert!(!lease_many(&links, 0, &mut [null(); 37]).unwrap());
     let more: Vec<_> = (0..68).map(|_| producer.lease(0).unwrap().unwrap()).collect();
     assert!(producer.lease(0).unwrap().is_none());

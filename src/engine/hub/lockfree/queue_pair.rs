@@ -1,17 +1,22 @@
-//! What a hub in its plainest form is: a queue of envelopes that are free and one of chunks that are ready, without a lock. It can be closed, and then tells what is
-//! in it.
+//! What a hub in its plainest form is: a queue of envelopes that are free and one of chunks that
+//! are ready, without a lock. It can be closed, and then tells what is in it.
 //!
-//! **Who owns what.** A queue is a ring of places. Each position, counted up for ever, belongs to one place at a time; who moves `head` or `tail` on by one owns that
-//! position, and the item with it, until it has turned the place. `turn` says whose the place is: `position`, of who is to push there; `position + 1`, of
-//! who is to pop there; `position + capacity`, of the next round's pusher. (D. Vyukov's bounded queue.)
+//! **Who owns what.** A queue is a ring of places. Each position, counted up for ever, belongs to
+//! one place at a time; who moves `head` or `tail` on by one owns that position, and the item with
+//! it, until it has turned the place. `turn` says whose the place is: `position`, of who is to push
+//! there; `position + 1`, of who is to pop there; `position + capacity`, of the next round's
+//! pusher. (D. Vyukov's bounded queue.)
 //!
-//! **What publishes what.** `turn` is stored with Release and read with Acquire: what a pusher has done to an item is seen by who pops it, and what that has noted
-//! of the item by who closes the lane.
+//! **What publishes what.** `turn` is stored with Release and read with Acquire: what a pusher has
+//! done to an item is seen by who pops it, and what that has noted of the item by who closes the
+//! lane.
 //!
-//! **Closing.** One thread at a time closes and opens, under the hub's lock. A bit in `head` and in `tail` has every later exchange on them fail, also one
-//! that began before. Those that went through before are between their exchange and their turn, a few instructions, for which the closer
-//! waits as for a lock. Then nothing moves, and an item is in one of the queues or with who has popped it. Positions are never used twice, also
-//! not when the lane is opened again, so an exchange that began before the closing fails afterwards, too.
+//! **Closing.** One thread at a time closes and opens, under the hub's lock. A bit in `head` and in
+//! `tail` has every later exchange on them fail, also one that began before. Those that went
+//! through before are between their exchange and their turn, a few instructions, for which the
+//! closer waits as for a lock. Then nothing moves, and an item is in one of the queues or with who
+//! has popped it. Positions are never used twice, also not when the lane is opened again, so an
+//! exchange that began before the closing fails afterwards, too.
 #![deny(unsafe_code)]
 
 use crate::engine::base::cache_line::{fetch_to_write, CacheLine};
@@ -20,7 +25,8 @@ use std::ptr::null_mut;
 
 /// In `head` and `tail`.
 const CLOSED: u64 = 1 << 63;
-/// Looks at a place that another thread has not turned yet, before others are let run, and before this thread sleeps between two looks.
+/// Looks at a place that another thread has not turned yet, before others are let run, and before
+/// this thread sleeps between two looks.
 const LOOKS: u32 = 64;
 const YIELDS: u32 = 64;
 
@@ -52,7 +58,8 @@ struct Ring<T> {
 pub(crate) struct Lane<T> {
     free: Ring<T>,
     ready: Ring<T>,
-    /// The most chunks that there were, and how many had gone when that was last looked at. Written by those who produce.
+    /// The most chunks that there were, and how many had gone when that was last looked at. Written
+    /// by those who produce.
     most: AtomicU64,
     seen: AtomicU64,
     /// Where both tails were when it was opened. Under the lock.
@@ -110,7 +117,8 @@ impl<T> Ring<T> {
         &self.places[self.index(position)]
     }
 
-    /// `mark` notes whose the item is, before anybody else can learn that it has been popped. Err: what the head is now.
+    /// `mark` notes whose the item is, before anybody else can learn that it has been popped. Err:
+    /// what the head is now.
     #[inline(always)]
     fn try_pop(&self, head: u64, mark: &impl Fn(*mut T, u64)) -> Result<*mut T, u64> {
         // It is always there: this way nothing here can panic.
@@ -169,7 +177,8 @@ impl<T> Ring<T> {
         }
     }
 
-    /// `mark` is told the item's position before anybody else can have it: afterwards the lane may be gone with its hub. Err: what the tail is now.
+    /// `mark` is told the item's position before anybody else can have it: afterwards the lane may
+    /// be gone with its hub. Err: what the tail is now.
     #[inline(always)]
     fn try_push(&self, tail: u64, item: *mut T, mark: &impl Fn(u64)) -> Result<(), u64> {
         let place = self.places.get(self.index(tail)).ok_or(tail)?;
@@ -199,7 +208,8 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Another tail to try. There is room for all items, but not for one that a mistake of the caller's has pushed twice.
+    /// Another tail to try. There is room for all items, but not for one that a mistake of the
+    /// caller's has pushed twice.
     fn room(&self, tail: u64) -> Option<u64> {
         let mut patience = Patience::new();
         loop {
@@ -255,7 +265,9 @@ impl<T> Ring<T> {
             end += 1;
         }
         for position in first..first + self.places.len() as u64 {
-            self.place(position).turn.store(position + u64::from(position < end), Ordering::Relaxed);
+            self.place(position)
+                .turn
+                .store(position + u64::from(position < end), Ordering::Relaxed);
         }
         end
     }
@@ -370,13 +382,16 @@ impl<T> Lane<T> {
         self.free.push(item, |_| {})
     }
 
-    /// With so many produced, are there as many chunks as never before, for all that is known? The tails are counted so that what is between them is in the queue.
+    /// With so many produced, are there as many chunks as never before, for all that is known? The
+    /// tails are counted so that what is between them is in the queue.
     #[inline(always)]
     fn may_be_most(&self, produced: u64) -> bool {
-        produced.saturating_sub(self.seen.load(Ordering::Relaxed)) > self.most.load(Ordering::Relaxed)
+        produced.saturating_sub(self.seen.load(Ordering::Relaxed))
+            > self.most.load(Ordering::Relaxed)
     }
 
-    /// No more often than it takes to know that there are not: to look at the other tail disturbs its owner.
+    /// No more often than it takes to know that there are not: to look at the other tail disturbs
+    /// its owner.
     #[inline(always)]
     fn see_consumed(&self) -> u64 {
         let consumed = self.free.tail.load(Ordering::Relaxed) & !CLOSED;
@@ -398,14 +413,16 @@ impl<T> Lane<T> {
 
     /// Under the lock.
     pub(crate) fn close(&self) -> Closed<'_, T> {
-        // Those that are free last: what goes from one to the other meanwhile is not to be missed, nor counted as gone before it came.
+        // Those that are free last: what goes from one to the other meanwhile is not to be missed,
+        // nor counted as gone before it came.
         let ready = self.ready.close();
         let free = self.free.close();
         Closed { lane: self, free, ready }
     }
 
-    /// Under the lock: those that are free and those that are ready, in the order in which they are to be taken. Of those that have been taken, and are chunks still,
-    /// `mark` notes the order, as of all that are taken later.
+    /// Under the lock: those that are free and those that are ready, in the order in which they are
+    /// to be taken. Of those that have been taken, and are chunks still, `mark` notes the order, as
+    /// of all that are taken later.
     pub(crate) fn open(
         &self,
         free: impl Iterator<Item = *mut T>,
@@ -414,10 +431,13 @@ impl<T> Lane<T> {
         mark: impl Fn(*mut T, u64),
     ) {
         let rings = [&self.free, &self.ready];
-        let positions = |ring: &Ring<T>| ring.head.load(Ordering::Relaxed).max(ring.tail.load(Ordering::Relaxed));
+        let positions = |ring: &Ring<T>| {
+            ring.head.load(Ordering::Relaxed).max(ring.tail.load(Ordering::Relaxed))
+        };
         let begin = rings.map(|ring| positions(ring) & !CLOSED).into_iter().max().unwrap_or(0) + 1;
         let free_end = self.free.fill(begin, free);
-        // So that the queue is as long as the one tail is before the other, with those that have been taken.
+        // So that the queue is as long as the one tail is before the other, with those that have
+        // been taken.
         let mut ready_begin = free_end;
         for item in taken {
             mark(item, ready_begin);

@@ -1,5 +1,6 @@
-//! Random calls on hubs, each of which has to answer what `hub::model::rules` says: served and with which chunk, not now, never, no more, or not so. One thread, and no
-//! memory of a GPU: so all that a call has made possible is done when it returns.
+//! Random calls on hubs, each of which has to answer what `hub::model::rules` says: served and with
+//! which chunk, not now, never, no more, or not so. One thread, and no memory of a GPU: so all that
+//! a call has made possible is done when it returns.
 
 use crate::engine::base::seed::{given_seed, seed, Random};
 use crate::engine::base::status::{Result, Status};
@@ -31,7 +32,8 @@ struct World {
     before: HubStats,
     next_word: u64,
     step: Step,
-    /// The top chunk, and where it was said that it never comes: until a link comes or goes, somebody pops it, or there are more envelopes.
+    /// The top chunk, and where it was said that it never comes: until a link comes or goes,
+    /// somebody pops it, or there are more envelopes.
     stuck: Option<(u64, usize)>,
     /// How often which answer was due.
     outcomes: Outcomes,
@@ -66,7 +68,8 @@ impl World {
         let mut random = Random::new(seed);
         let mut limit = || if random.below(2) == 0 { 0 } else { 1 + random.below(4) as u64 };
         let (max_queue_chunks, max_queue_bytes) = (limit(), SIZE * limit());
-        let retain = [Retain::Auto, Retain::Auto, Retain::Always, Retain::UntilCopied][random.below(4)];
+        let retain =
+            [Retain::Auto, Retain::Auto, Retain::Always, Retain::UntilCopied][random.below(4)];
         let transfers_in_flight = random.below(3) as u32;
         let params = HubParams {
             envelope_size: SIZE,
@@ -81,8 +84,8 @@ impl World {
         let mut state = hub.state.lock();
         (state.plain.soon, state.plain.patience) = (soon, soon);
         drop(state);
-        let kinds =
-            [(HOST, 0), (DUMMY, 0), (DUMMY, 1)].map(|(memory_type, device_id)| MemoryKind { memory_type, device_id });
+        let kinds = [(HOST, 0), (DUMMY, 0), (DUMMY, 1)]
+            .map(|(memory_type, device_id)| MemoryKind { memory_type, device_id });
         let kinds = kinds[..[1, 2, 2, 3, 3][random.below(5)]].to_vec();
         let unless = |limit: u64| if limit == 0 { u64::MAX } else { limit };
         let model = Model {
@@ -154,8 +157,15 @@ impl World {
     }
 
     fn add_link(&mut self) {
-        let roles =
-            [Role::Produce, Role::Produce, Role::Consume, Role::Consume, Role::Consume, Role::Peek, Role::Modify];
+        let roles = [
+            Role::Produce,
+            Role::Produce,
+            Role::Consume,
+            Role::Consume,
+            Role::Consume,
+            Role::Peek,
+            Role::Modify,
+        ];
         let role = roles[self.random.below(roles.len())];
         let kind = self.some_kind();
         let broadcast = role == Role::Consume && self.random.below(2) == 0;
@@ -165,8 +175,10 @@ impl World {
         Link::make(&self.hub, role, kind, &params, |made| handle = made).unwrap();
         let pool = self.pool(kind);
         let number = self.model.links.len();
-        // SAFETY: just made. Which bit a broadcast consumer has is no matter, but that one which is used again is forgotten by the chunks.
-        let group = if broadcast { unsafe { &*handle }.seeker.unit.trailing_zeros() } else { COMPETE };
+        let group =
+            // SAFETY: just made. Which bit a broadcast consumer has is no matter, but that one
+            // which is used again is forgotten by the chunks.
+            if broadcast { unsafe { &*handle }.seeker.unit.trailing_zeros() } else { COMPETE };
         if broadcast {
             self.model.queue.iter_mut().for_each(|chunk| chunk.had &= !(1 << group));
         }
@@ -190,7 +202,8 @@ impl World {
     }
 
     fn any_link(&mut self) -> Option<usize> {
-        let alive: Vec<_> = (0..self.handles.len()).filter(|number| self.model.links[*number].alive).collect();
+        let alive: Vec<_> =
+            (0..self.handles.len()).filter(|number| self.model.links[*number].alive).collect();
         (!alive.is_empty()).then(|| alive[self.random.below(alive.len())])
     }
 
@@ -229,8 +242,12 @@ impl World {
         let view = lease_of(handle as usize).view().unwrap();
         assert_eq!((view.kind, view.capacity), (self.pools[ask.pool], SIZE));
         let data = view.data as usize;
-        let shared =
-            self.model.held.iter().find(|held| held.data == data).map(|held| (held.ask.role, held.word, held.length));
+        let shared = self
+            .model
+            .held
+            .iter()
+            .find(|held| held.data == data)
+            .map(|held| (held.ask.role, held.word, held.length));
         assert!(
             shared.is_none_or(|(role, ..)| role != Role::Produce && ask.role != Role::Produce),
             "one envelope for two"
@@ -247,7 +264,12 @@ impl World {
         if ask.role != Role::Produce {
             assert_eq!(view.length, length, "the length of another one");
         }
-        self.check_words(data, view.metadata, expected, if ask.role == Role::Produce { 0 } else { length });
+        self.check_words(
+            data,
+            view.metadata,
+            expected,
+            if ask.role == Role::Produce { 0 } else { length },
+        );
         if matches!(ask.role, Role::Produce | Role::Modify) {
             self.next_word += 1;
             let word = self.next_word;
@@ -256,7 +278,11 @@ impl World {
                 view.data.write_bytes(word as u8, SIZE as usize);
                 view.metadata.cast::<u64>().write(word);
             }
-            self.model.held.iter_mut().filter(|held| held.data == data).for_each(|held| held.word = word);
+            self.model
+                .held
+                .iter_mut()
+                .filter(|held| held.data == data)
+                .for_each(|held| held.word = word);
         }
     }
 
@@ -265,7 +291,10 @@ impl World {
         unsafe {
             assert_eq!(metadata.cast::<u64>().read(), word, "stale");
             let bytes = std::slice::from_raw_parts(data as *const u8, length as usize);
-            assert!(bytes.iter().all(|byte| *byte == word as u8), "the metadata of one, the data of another");
+            assert!(
+                bytes.iter().all(|byte| *byte == word as u8),
+                "the metadata of one, the data of another"
+            );
         }
     }
 
@@ -278,9 +307,16 @@ impl World {
         self.served(ask, due, found);
     }
 
-    fn served(&mut self, ask: Ask, due: rules::Answer, found: std::result::Result<*const Lease, Status>) {
+    fn served(
+        &mut self,
+        ask: Ask,
+        due: rules::Answer,
+        found: std::result::Result<*const Lease, Status>,
+    ) {
         self.outcomes[0][place_of(due.err())] += 1;
-        if due == Err(Status::STARVED) && self.model.totals.get(ask.pool).is_some_and(|total| *total > 0) {
+        if due == Err(Status::STARVED)
+            && self.model.totals.get(ask.pool).is_some_and(|total| *total > 0)
+        {
             self.stuck = Some((self.model.queue[0].id, ask.pool));
         }
         match (due, found) {
@@ -297,7 +333,11 @@ impl World {
         let due = if pool.is_some() { self.model.lease(&ask) } else { Err(Status::STARVED) };
         self.say(format_args!("{role:?} by hand, pool {pool:?}: {due:?}"));
         self.step.asked = pool.filter(|_| role == Role::Peek);
-        let found = answer(if role == Role::Produce { self.hub.push(kind) } else { self.hub.peek(kind, 0) });
+        let found = answer(if role == Role::Produce {
+            self.hub.push(kind)
+        } else {
+            self.hub.peek(kind, 0)
+        });
         self.served(ask, due, found);
     }
 
@@ -327,7 +367,10 @@ impl World {
         self.check_words(held.data, view.metadata, held.word, 0);
         let how = self.random.below(8);
         let length = self.random.next() % (SIZE + 3);
-        self.say(format_args!("end {how} of {:?} {:?}, link {:?}: {length}", held.ask.role, held.chunk, held.ask.link));
+        self.say(format_args!(
+            "end {how} of {:?} {:?}, link {:?}: {length}",
+            held.ask.role, held.chunk, held.ask.link
+        ));
         let commit = match how {
             0..=3 => {
                 if matches!(held.ask.role, Role::Produce | Role::Modify) {
@@ -359,14 +402,21 @@ impl World {
             return;
         }
         let one = self.random.below(self.model.held.len());
-        let other = (one + 1 + self.random.below(self.model.held.len() - 1)) % self.model.held.len();
+        let other =
+            (one + 1 + self.random.below(self.model.held.len() - 1)) % self.model.held.len();
         let refusals = self.model.swap_refusals(one, other);
         let [a, b] = [one, other].map(|at| lease_of(self.model.held[at].handle));
         let what = [one, other].map(|at| (self.model.held[at].ask.role, self.model.held[at].chunk));
         self.say(format_args!("swap of {what:?}: {refusals:?}"));
         match a.swap(b) {
             Ok(()) => assert!(refusals.is_empty(), "{refusals:?} was due"),
-            Err(error) => return assert!(refusals.contains(&error.status()), "{}: {refusals:?}", error.message()),
+            Err(error) => {
+                return assert!(
+                    refusals.contains(&error.status()),
+                    "{}: {refusals:?}",
+                    error.message()
+                )
+            }
         }
         self.model.swap(one, other);
         for at in [one, other] {
@@ -423,8 +473,11 @@ impl World {
             5 if self.random.below(40) == 0 => self.close(),
             6 => {
                 let kind = self.some_kind();
-                let there =
-                    self.pools.iter().position(|known| *known == kind).map_or(0, |pool| self.model.totals[pool]);
+                let there = self
+                    .pools
+                    .iter()
+                    .position(|known| *known == kind)
+                    .map_or(0, |pool| self.model.totals[pool]);
                 let count = usize::from(there < MOST_THERE);
                 self.add_envelopes(kind, count);
             }
@@ -445,10 +498,15 @@ impl World {
         assert_eq!(self.hub.length(), model.queue.len());
         assert_eq!(self.hub.drain(0).unwrap(), model.queue.is_empty() && model.producing() == 0);
         let verdict = self.hub.validate().map_err(|error| error.status());
-        assert_eq!(verdict, if model.is_sound() { Ok(()) } else { Err(Status::STARVED) }, "of the whole");
+        assert_eq!(
+            verdict,
+            if model.is_sound() { Ok(()) } else { Err(Status::STARVED) },
+            "of the whole"
+        );
     }
 
-    /// How it lies now. Of a hub with one kind of memory that is known, and to look would keep it from going without its lock.
+    /// How it lies now. Of a hub with one kind of memory that is known, and to look would keep it
+    /// from going without its lock.
     fn see(&mut self) {
         let looks = self.pools.len() > 1 || self.random.below(16) == 0;
         if !looks {
@@ -464,7 +522,11 @@ impl World {
             while number != NONE {
                 let envelope = &state.envelopes[number as usize];
                 let span = envelope.block.span();
-                replicas.push(((envelope.pool as usize, span.data as usize), span.metadata, envelope.length));
+                replicas.push((
+                    (envelope.pool as usize, span.data as usize),
+                    span.metadata,
+                    envelope.length,
+                ));
                 number = envelope.next;
             }
             chunks.push(replicas);
@@ -472,16 +534,25 @@ impl World {
         }
         let free: Vec<_> = state.pools.iter().map(|pool| pool.free_count as usize).collect();
         drop(state);
-        let places = chunks.iter().map(|replicas| replicas.iter().map(|replica| replica.0).collect()).collect();
+        let places = chunks
+            .iter()
+            .map(|replicas| replicas.iter().map(|replica| replica.0).collect())
+            .collect();
         let copies = self.model.see(places, &self.step);
         if let Some((top, pool)) = self.stuck {
             let first = &self.model.queue[0];
-            assert!(first.id == top && first.places.iter().all(|place| place.0 != pool), "it was to stand still");
+            assert!(
+                first.id == top && first.places.iter().all(|place| place.0 != pool),
+                "it was to stand still"
+            );
         }
         for (chunk, replicas) in self.model.queue.iter().zip(&chunks) {
             for (place, metadata, length) in replicas {
-                let is_written =
-                    self.model.held.iter().any(|held| held.data == place.1 && held.ask.role == Role::Modify);
+                let is_written = self
+                    .model
+                    .held
+                    .iter()
+                    .any(|held| held.data == place.1 && held.ask.role == Role::Modify);
                 if !is_written {
                     assert_eq!(*length, chunk.length);
                     self.check_words(place.1, *metadata, chunk.word, *length);
@@ -540,7 +611,10 @@ impl World {
         for (number, held) in held.iter().enumerate() {
             let lease = lease_of(held.handle);
             assert_eq!(lease.commit(0, null_mut()).map(drop).unwrap_err().status(), Status::CLOSED);
-            drop(if number % 2 == 0 { lease.abort(null_mut()) } else { lease.release(null_mut()) }.unwrap());
+            drop(
+                if number % 2 == 0 { lease.abort(null_mut()) } else { lease.release(null_mut()) }
+                    .unwrap(),
+            );
         }
         drop(self.context);
         self.outcomes
@@ -549,7 +623,12 @@ impl World {
 
 #[test]
 fn each_call_answers_what_it_must() {
-    let params = ContextParams { features: feature::TAG, config: Vec::new(), local_network: true, name: None };
+    let params = ContextParams {
+        features: feature::TAG,
+        config: Vec::new(),
+        local_network: true,
+        name: None,
+    };
     let context = Context::new(&params).unwrap();
     let (first, rounds) = (seed(), if given_seed().is_some() { 1 } else { 2000 });
     let mut outcomes: Outcomes = [[0; 5]; 2];
@@ -559,7 +638,9 @@ fn each_call_answers_what_it_must() {
         let run = std::panic::AssertUnwindSafe(|| (0..400).for_each(|_| world.step()));
         let ended = std::panic::catch_unwind(run);
         let trace = std::mem::take(&mut world.trace);
-        let ended = ended.and_then(|()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.wind_up())));
+        let ended = ended.and_then(|()| {
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.wind_up()))
+        });
         match ended {
             Ok(counted) => {
                 let sums = outcomes.iter_mut().flatten();
@@ -567,12 +648,19 @@ fn each_call_answers_what_it_must() {
             }
             Err(panic) => {
                 let last = trace.len().saturating_sub(80);
-                eprintln!("UCXX_TEST_SEED=0x{seed:x}; {}\nthe last steps:\n{}", trace[0], trace[last..].join("\n"));
+                eprintln!(
+                    "UCXX_TEST_SEED=0x{seed:x}; {}\nthe last steps:\n{}",
+                    trace[0],
+                    trace[last..].join("\n")
+                );
                 std::panic::resume_unwind(panic);
             }
         }
     }
     println!("served, not now, never, no more, not so: {outcomes:?}");
     let each = outcomes[0][..4].iter().chain(&outcomes[1]);
-    assert!(rounds == 1 || each.into_iter().all(|count| *count > 0), "an answer that was never due: {outcomes:?}");
+    assert!(
+        rounds == 1 || each.into_iter().all(|count| *count > 0),
+        "an answer that was never due: {outcomes:?}"
+    );
 }

@@ -1,7 +1,9 @@
-//! What a hub must do, as its documentation says it and in the plainest form: for each call what its outcome has to be, and what is so after it.
+//! What a hub must do, as its documentation says it and in the plainest form: for each call what
+//! its outcome has to be, and what is so after it.
 //!
-//! It is told one thing, and only after the hub has come to rest: in which envelopes the chunks lie by then. When something is copied, and which of several
-//! envelopes is given up, is the hub's own to choose; what it may not copy or give up, and what it must, is looked at in `see`.
+//! It is told one thing, and only after the hub has come to rest: in which envelopes the chunks lie
+//! by then. When something is copied, and which of several envelopes is given up, is the hub's own
+//! to choose; what it may not copy or give up, and what it must, is looked at in `see`.
 
 use crate::engine::base::status::Status;
 use crate::engine::hub::state::{Retain, Role};
@@ -100,7 +102,8 @@ impl Model {
 
     /// Is what it looks at still where the chunk lies?
     pub(crate) fn is_replica(&self, held: &Held) -> bool {
-        self.chunk(held.chunk).is_some_and(|chunk| chunk.places.contains(&(held.ask.pool, held.data)))
+        self.chunk(held.chunk)
+            .is_some_and(|chunk| chunk.places.contains(&(held.ask.pool, held.data)))
     }
 
     pub(crate) fn producing(&self) -> u64 {
@@ -121,9 +124,12 @@ impl Model {
 
     pub(crate) fn free(&self, pool: usize) -> usize {
         let here = |place: &&Place| place.0 == pool;
-        let chunks: usize = self.queue.iter().map(|chunk| chunk.places.iter().filter(here).count()).sum();
+        let chunks: usize =
+            self.queue.iter().map(|chunk| chunk.places.iter().filter(here).count()).sum();
         let makes = |held: &&Held| held.ask.role == Role::Produce && held.ask.pool == pool;
-        let used = chunks + self.trashed().iter().filter(here).count() + self.held.iter().filter(makes).count();
+        let used = chunks
+            + self.trashed().iter().filter(here).count()
+            + self.held.iter().filter(makes).count();
         self.totals[pool].checked_sub(used).expect("more than there are")
     }
 
@@ -159,19 +165,28 @@ impl Model {
 
     /// By anybody but those that compete.
     pub(crate) fn is_wanted_by_others(&self, chunk: &Chunk, pool: usize) -> bool {
-        self.readers(chunk, pool).any(|link| link.ask.role != Role::Consume || link.ask.group != COMPETE)
+        self.readers(chunk, pool)
+            .any(|link| link.ask.role != Role::Consume || link.ask.group != COMPETE)
     }
 
-    /// The youngest chunk that has to give up its envelope there, if somebody needs one: a producer, or a copy of the chunk at this place in the queue.
+    /// The youngest chunk that has to give up its envelope there, if somebody needs one: a
+    /// producer, or a copy of the chunk at this place in the queue.
     fn can_give(&self, pool: usize, copy_of: Option<usize>) -> Option<usize> {
         (0..self.queue.len()).rev().find(|place| {
             let chunk = &self.queue[*place];
-            let Some(here) = chunk.places.iter().find(|there| there.0 == pool) else { return false };
+            let Some(here) = chunk.places.iter().find(|there| there.0 == pool) else {
+                return false;
+            };
             let leased = |held: &Held| self.is_replica(held) && (held.ask.pool, held.data) == *here;
             let is_looked_at = self.held.iter().any(leased) || self.copying.contains(here);
             let is_changed = self.holders(chunk, Role::Modify).next().is_some();
-            let unwanted = !self.is_wanted(chunk, pool) || copy_of.is_some_and(|older| older < *place);
-            self.retain != Retain::Always && chunk.places.len() > 1 && unwanted && !is_looked_at && !is_changed
+            let unwanted =
+                !self.is_wanted(chunk, pool) || copy_of.is_some_and(|older| older < *place);
+            self.retain != Retain::Always
+                && chunk.places.len() > 1
+                && unwanted
+                && !is_looked_at
+                && !is_changed
         })
     }
 
@@ -190,7 +205,9 @@ impl Model {
         if ask.role != Role::Consume {
             return self.queue.first();
         }
-        let holds = |chunk: &Chunk| self.holders(chunk, Role::Consume).any(|held| held.ask.group == ask.group);
+        let holds = |chunk: &Chunk| {
+            self.holders(chunk, Role::Consume).any(|held| held.ask.group == ask.group)
+        };
         self.queue.iter().find(|chunk| chunk.had & (1 << ask.group) == 0 && !holds(chunk))
     }
 
@@ -200,7 +217,8 @@ impl Model {
             let competes = held.ask.role == Role::Consume && held.ask.group == COMPETE;
             // What is imagined is of the same call, which gives nothing back to itself.
             let is_anothers = held.handle != 0 && held.ask.link != ask.link;
-            let offered = self.chunk(held.chunk).is_some_and(|chunk| chunk.had & (1 << COMPETE) == 0);
+            let offered =
+                self.chunk(held.chunk).is_some_and(|chunk| chunk.had & (1 << COMPETE) == 0);
             competes && is_anothers && offered && ask.role == Role::Consume && ask.group == COMPETE
         };
         !self.closed || self.producing() > 0 || self.held.iter().any(gives_back)
@@ -208,9 +226,9 @@ impl Model {
 
     /// Does it wait in vain for the oldest chunk, as younger ones have all envelopes?
     pub(crate) fn stands_still(&self, ask: &Ask) -> bool {
-        let Some(top) =
-            self.queue.first().filter(|_| self.held.is_empty() && self.copying.is_empty() && ask.role != Role::Produce)
-        else {
+        let Some(top) = self.queue.first().filter(|_| {
+            self.held.is_empty() && self.copying.is_empty() && ask.role != Role::Produce
+        }) else {
             return false;
         };
         let lone = self.queue.iter().all(|chunk| chunk.places.len() == 1);
@@ -227,12 +245,19 @@ impl Model {
             return false;
         }
         let mut takers = self.links.iter().filter(takes).peekable();
-        waits(ask) && is_far(ask.pool) && takers.peek().is_some() && takers.all(|link| is_far(link.ask.pool))
+        waits(ask)
+            && is_far(ask.pool)
+            && takers.peek().is_some()
+            && takers.all(|link| is_far(link.ask.pool))
     }
 
     /// What a call must answer that does not wait.
     pub(crate) fn lease(&self, ask: &Ask) -> Answer {
-        let later = if self.totals[ask.pool] == 0 { Err(Status::STARVED) } else { Err(Status::NO_RESOURCE) };
+        let later = if self.totals[ask.pool] == 0 {
+            Err(Status::STARVED)
+        } else {
+            Err(Status::NO_RESOURCE)
+        };
         if ask.role == Role::Produce {
             if self.closed {
                 return Err(Status::CLOSED);
@@ -260,7 +285,8 @@ impl Model {
                 later.map_err(|_| if never { Status::STARVED } else { later.unwrap_err() })
             };
         };
-        let mut same = self.held.iter().filter(|held| held.chunk == Some(chunk.id) && self.is_replica(held));
+        let mut same =
+            self.held.iter().filter(|held| held.chunk == Some(chunk.id) && self.is_replica(held));
         let in_use = match ask.role {
             Role::Peek => same.any(|held| held.ask.role == Role::Modify && held.data == here.1),
             Role::Modify => {
@@ -289,7 +315,8 @@ impl Model {
     pub(crate) fn take(&mut self, ask: Ask, chunk: Option<u64>, data: usize) -> &mut Held {
         let there = self.chunk(chunk);
         let (word, length) = there.map_or((0, None), |chunk| (chunk.word, Some(chunk.length)));
-        let autocommit = ask.link.is_some_and(|link| self.links[link].autocommit) && ask.role != Role::Peek;
+        let autocommit =
+            ask.link.is_some_and(|link| self.links[link].autocommit) && ask.role != Role::Peek;
         self.held.push(Held { handle: 0, ask, autocommit, chunk, word, length, data });
         self.held.last_mut().expect("just pushed")
     }
@@ -303,13 +330,26 @@ impl Model {
         if held.ask.role == Role::Produce {
             let Some(length) = commit else { return };
             let (id, word, places) = (self.next_id, held.word, vec![own]);
-            self.queue.push(Chunk { id, word, length, had: 0, places, changed: false, hidden: false });
+            self.queue.push(Chunk {
+                id,
+                word,
+                length,
+                had: 0,
+                places,
+                changed: false,
+                hidden: false,
+            });
             (self.next_id, self.produced) = (id + 1, self.produced + 1);
             self.most = self.most.max(self.queue.len());
             return;
         }
-        let shared = self.held.iter().any(|other| other.chunk == held.chunk && other.ask.role == Role::Modify);
-        if let (Role::Modify, Some(length), true) = (held.ask.role, commit, self.chunk(held.chunk).is_some()) {
+        let shared = self
+            .held
+            .iter()
+            .any(|other| other.chunk == held.chunk && other.ask.role == Role::Modify);
+        if let (Role::Modify, Some(length), true) =
+            (held.ask.role, commit, self.chunk(held.chunk).is_some())
+        {
             let same = self.held.iter_mut().filter(|other| other.data == held.data);
             same.for_each(|other| other.length = Some(length));
         }
@@ -353,7 +393,9 @@ impl Model {
             }
             let looked_at = self.held.iter().filter(|other| other.data == held.data).count() > 1;
             let others = self.everybody() & !(1 << COMPETE);
-            let alone = self.chunk(held.chunk).is_some_and(|chunk| chunk.places.len() == 1 && others & !chunk.had != 0);
+            let alone = self
+                .chunk(held.chunk)
+                .is_some_and(|chunk| chunk.places.len() == 1 && others & !chunk.had != 0);
             if looked_at || (consumes && alone && self.is_replica(held)) {
                 refusals.push(Status::BUSY);
             }
@@ -366,7 +408,8 @@ impl Model {
 
     pub(crate) fn swap(&mut self, one: usize, other: usize) {
         let was_replica = [one, other].map(|at| self.is_replica(&self.held[at]));
-        let [a, b] = [one, other].map(|at| (self.held[at].word, self.held[at].length, self.held[at].data));
+        let [a, b] =
+            [one, other].map(|at| (self.held[at].word, self.held[at].length, self.held[at].data));
         for (at, new, was_replica) in [(one, b, was_replica[0]), (other, a, was_replica[1])] {
             let size = self.size;
             let held = &mut self.held[at];
@@ -377,7 +420,8 @@ impl Model {
             }
             let held = held.clone();
             let Some(chunk) = self.chunk_mut(held.chunk).filter(|_| was_replica) else { continue };
-            let place = chunk.places.iter().position(|place| *place == before).expect("it was there");
+            let place =
+                chunk.places.iter().position(|place| *place == before).expect("it was there");
             if held.ask.role == Role::Consume && chunk.places.len() > 1 {
                 chunk.places.remove(place);
                 continue;
@@ -398,7 +442,8 @@ impl Model {
         self.consumed += (before - self.queue.len()) as u64;
     }
 
-    /// How the chunks lie now that the hub is at rest, after this step. How many new replicas there are.
+    /// How the chunks lie now that the hub is at rest, after this step. How many new replicas there
+    /// are.
     pub(crate) fn see(&mut self, places: Vec<Vec<Place>>, step: &Step) -> u64 {
         assert_eq!(places.len(), self.queue.len(), "chunks in the queue");
         let before: Vec<_> = self.queue.iter().map(|chunk| chunk.places.clone()).collect();
@@ -414,30 +459,53 @@ impl Model {
             let mut copied = false;
             for (pool, _) in chunk.places.iter().filter(|place| gained(number, place.0)) {
                 let by_hand = number == 0 && step.asked == Some(*pool);
-                assert!(self.is_wanted(chunk, *pool) || by_hand, "copied to pool {pool}, where nobody reads it");
+                assert!(
+                    self.is_wanted(chunk, *pool) || by_hand,
+                    "copied to pool {pool}, where nobody reads it"
+                );
                 assert!(!chunk.hidden && !is_changed, "copied while it is changed");
                 (copied, copies) = (true, copies + 1);
             }
             for (pool, _) in before[number].iter().filter(|place| !chunk.places.contains(place)) {
                 assert_ne!(self.retain, Retain::Always, "an envelope of pool {pool} was given up");
                 let for_older = (0..number).any(|older| gained(older, *pool));
-                assert!(for_older || !self.is_wanted(chunk, *pool), "given up in pool {pool}, where it is to be read");
+                assert!(
+                    for_older || !self.is_wanted(chunk, *pool),
+                    "given up in pool {pool}, where it is to be read"
+                );
                 let needed = self.free(*pool) == 0 || step.given.contains(pool);
-                assert!(needed || self.retain == Retain::UntilCopied, "given up in pool {pool}, and nobody needed it");
+                assert!(
+                    needed || self.retain == Retain::UntilCopied,
+                    "given up in pool {pool}, and nobody needed it"
+                );
             }
             if copied && self.retain == Retain::UntilCopied && !is_changed && !step.flowed {
-                let kept = |place: &Place| gained(number, place.0) || self.is_wanted(chunk, place.0);
-                assert!(chunk.places.iter().all(kept), "kept after it was copied, and nobody is to read it there");
+                let kept =
+                    |place: &Place| gained(number, place.0) || self.is_wanted(chunk, place.0);
+                assert!(
+                    chunk.places.iter().all(kept),
+                    "kept after it was copied, and nobody is to read it there"
+                );
             }
         }
         for (number, chunk) in self.queue.iter().enumerate() {
             let taker = self.holders(chunk, Role::Consume).find(|held| held.ask.group == COMPETE);
-            for pool in (0..self.totals.len()).filter(|pool| !chunk.places.iter().any(|place| place.0 == *pool)) {
-                // Where its consumer has swapped it away only the competitors are left, who cannot have it.
+            for pool in (0..self.totals.len())
+                .filter(|pool| !chunk.places.iter().any(|place| place.0 == *pool))
+            {
+                // Where its consumer has swapped it away only the competitors are left, who cannot
+                // have it.
                 let is_away = taker.is_some_and(|held| held.ask.pool == pool);
-                let is_missed =
-                    if is_away { self.is_wanted_by_others(chunk, pool) } else { self.is_wanted(chunk, pool) };
-                assert!(!is_missed || !self.can_be_copied(number, pool), "chunk {} was not copied to {pool}", chunk.id);
+                let is_missed = if is_away {
+                    self.is_wanted_by_others(chunk, pool)
+                } else {
+                    self.is_wanted(chunk, pool)
+                };
+                assert!(
+                    !is_missed || !self.can_be_copied(number, pool),
+                    "chunk {} was not copied to {pool}",
+                    chunk.id
+                );
             }
         }
         copies
@@ -446,12 +514,11 @@ impl Model {
     /// Can each link that is served be, for all that is known?
     pub(crate) fn is_sound(&self) -> bool {
         let is_lost = self.flow && !self.links.iter().any(|link| link.alive && link.in_flow);
-        let is_starved = |link: &Link| self.totals[link.ask.pool] == 0 || self.stands_still(&link.ask);
-        let served = self
-            .links
-            .iter()
-            .enumerate()
-            .filter(|(number, link)| link.alive && (link.ask.role == Role::Produce || self.is_served(*number)));
+        let is_starved =
+            |link: &Link| self.totals[link.ask.pool] == 0 || self.stands_still(&link.ask);
+        let served = self.links.iter().enumerate().filter(|(number, link)| {
+            link.alive && (link.ask.role == Role::Produce || self.is_served(*number))
+        });
         !is_lost && !served.into_iter().any(|(_, link)| is_starved(link))
     }
 
@@ -467,8 +534,9 @@ impl Model {
                 Err(refusal) if !is_final => refusals.push(Some(refusal)),
                 Ok(chunk) if refusals.is_empty() => {
                     chunks.push(chunk);
-                    let here =
-                        then.chunk(chunk).and_then(|chunk| chunk.places.iter().find(|place| place.0 == ask.pool));
+                    let here = then
+                        .chunk(chunk)
+                        .and_then(|chunk| chunk.places.iter().find(|place| place.0 == ask.pool));
                     let data = here.map_or(usize::MAX - chunks.len(), |place| place.1);
                     if ask.role == Role::Produce && then.free(ask.pool) == 0 {
                         let place = then.can_give(ask.pool, None).expect("it was to be served");
@@ -494,7 +562,8 @@ impl Model {
             None if refusals.is_empty() => refusals.push(Some(Status::NO_RESOURCE)),
             None => {}
         }
-        // Which ones are given up is the hub's choice, and another choice may leave too few elsewhere.
+        // Which ones are given up is the hub's choice, and another choice may leave too few
+        // elsewhere.
         if given.iter().any(|pool| *pool != given[0]) {
             refusals.push(Some(Status::NO_RESOURCE));
         }
@@ -516,7 +585,9 @@ impl Model {
             }
         }
         let chunks = |among: &dyn Fn(&Ask) -> bool| {
-            let of_group = |group: u32| of(Role::Consume).filter(|ask| ask.group == group && among(ask)).count();
+            let of_group = |group: u32| {
+                of(Role::Consume).filter(|ask| ask.group == group && among(ask)).count()
+            };
             let consumed = of(Role::Consume).map(|ask| of_group(ask.group)).max().unwrap_or(0);
             let top = usize::from(of(Role::Peek).chain(of(Role::Modify)).any(among));
             if modifies.is_some() {
@@ -531,11 +602,16 @@ impl Model {
             produced + chunks(&|ask| ask.pool == pool) > self.totals[pool]
         });
         let room = produced as u64 * self.size;
-        if too_few || (produced + chunks(&|_| true)) as u64 > self.max_chunks || room > self.max_bytes {
+        if too_few
+            || (produced + chunks(&|_| true)) as u64 > self.max_chunks
+            || room > self.max_bytes
+        {
             return Some((Status::STARVED, true));
         }
         // What is read and stays meanwhile is weighed, where that is certain.
-        let is_heavy = produced > 0 && produced < asks.len() && room.saturating_add(self.bytes()) > self.max_bytes;
+        let is_heavy = produced > 0
+            && produced < asks.len()
+            && room.saturating_add(self.bytes()) > self.max_bytes;
         is_heavy.then_some((Status::STARVED, false))
     }
 }
@@ -547,7 +623,8 @@ pub(crate) struct Step {
     pub(crate) asked: Option<usize>,
     /// Other links are served than before.
     pub(crate) flowed: bool,
-    /// Pools where a call for several links has made room for one of them, and was refused another one.
+    /// Pools where a call for several links has made room for one of them, and was refused another
+    /// one.
     pub(crate) given: Vec<usize>,
 }
 

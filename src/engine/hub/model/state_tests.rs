@@ -1,5 +1,6 @@
-//! The tables of a hub against a plain model: random steps, with transfers that end in any order and at any time. What each lease has to get, and which copy
-//! has to begin, is what `hub::model::rules` says. The seed is told when a test fails; UCXX_TEST_SEED repeats it.
+//! The tables of a hub against a plain model: random steps, with transfers that end in any order
+//! and at any time. What each lease has to get, and which copy has to begin, is what
+//! `hub::model::rules` says. The seed is told when a test fails; UCXX_TEST_SEED repeats it.
 
 use crate::engine::base::seed::{given_seed, seed, Random};
 use crate::engine::base::status::Status;
@@ -42,7 +43,8 @@ struct World {
     transfers: Vec<Transfer>,
     limit: u64,
     next_word: u64,
-    /// The top chunk, and the pool to which it was said that it never comes: until a link comes or goes, or somebody pops it.
+    /// The top chunk, and the pool to which it was said that it never comes: until a link comes or
+    /// goes, or somebody pops it.
     stuck: Option<(u64, u32)>,
     has_been_stuck: bool,
     /// Calls for several links that were said to be for never, and that were served.
@@ -77,7 +79,8 @@ impl World {
         let mut random = Random::new(seed);
         let retain = [Retain::Auto, Retain::Always, Retain::UntilCopied][random.below(3)];
         let limit = if random.below(2) == 0 { u64::MAX } else { 1 + random.below(4) as u64 };
-        let bytes = if random.below(2) == 0 { u64::MAX } else { SIZE * (1 + random.below(4) as u64) };
+        let bytes =
+            if random.below(2) == 0 { u64::MAX } else { SIZE * (1 + random.below(4) as u64) };
         let mut state = State::new(SIZE, limit, bytes, retain, 1 + random.below(2) as u32);
         let kinds = [(HOST, 0), (DUMMY, 0), (DUMMY, 1)];
         for (memory_type, device_id) in &kinds[..1 + random.below(3)] {
@@ -106,23 +109,38 @@ impl World {
     }
 
     fn add_link(&mut self) {
-        let role = [Role::Produce, Role::Consume, Role::Peek, Role::Modify, Role::Consume][self.random.below(5)];
+        let role = [Role::Produce, Role::Consume, Role::Peek, Role::Modify, Role::Consume]
+            [self.random.below(5)];
         let pool = self.random.below(self.state.pools.len()) as u32;
         let broadcast = role == Role::Consume && self.random.below(2) == 0;
-        let Some(unit) = crate::engine::hub::link::new_unit(&mut self.state, role, broadcast) else { return };
+        let Some(unit) = crate::engine::hub::link::new_unit(&mut self.state, role, broadcast)
+        else {
+            return;
+        };
         if broadcast {
             self.queue.iter_mut().for_each(|chunk| chunk.passed &= !unit);
         }
         let (alive, autocommit, in_flow, leases) = (true, false, false, 0);
         let watch = crate::engine::hub::ready::Watch::default();
         self.state.competing += u32::from(role == Role::Consume && unit == COMPETING);
-        self.state.links.push(state::Link { alive, role, pool, unit, autocommit, in_flow, leases, watch, handle: 0 });
+        self.state.links.push(state::Link {
+            alive,
+            role,
+            pool,
+            unit,
+            autocommit,
+            in_flow,
+            leases,
+            watch,
+            handle: 0,
+        });
         self.state.count_wants();
         self.trace.push(format!("link {role:?} pool {pool} unit {unit}"));
     }
 
     fn any_link(&mut self) -> Option<Seeker> {
-        let alive: Vec<_> = (0..self.state.links.len()).filter(|link| self.state.links[*link].alive).collect();
+        let alive: Vec<_> =
+            (0..self.state.links.len()).filter(|link| self.state.links[*link].alive).collect();
         if alive.is_empty() {
             return None;
         }
@@ -135,7 +153,14 @@ impl World {
             0 => {
                 let role = if self.random.below(2) == 0 { Role::Produce } else { Role::Peek };
                 let pool = self.random.below(self.state.pools.len()) as u32;
-                Seeker { role, pool, unit: COMPETING, link: NONE, autocommit: false, settled: false }
+                Seeker {
+                    role,
+                    pool,
+                    unit: COMPETING,
+                    link: NONE,
+                    autocommit: false,
+                    settled: false,
+                }
             }
             _ => match self.any_link() {
                 Some(seeker) => seeker,
@@ -144,7 +169,10 @@ impl World {
         };
         let due = self.rules().lease(&ask(&seeker));
         let found = self.state.look(&seeker);
-        self.trace.push(format!("lease {:?} pool {} link {}: {found:?}", seeker.role, seeker.pool, seeker.link));
+        self.trace.push(format!(
+            "lease {:?} pool {} link {}: {found:?}",
+            seeker.role, seeker.pool, seeker.link
+        ));
         let expected = self.expected(&seeker);
         let answer = match found {
             Ok(_) if seeker.role == Role::Produce => Ok(None),
@@ -171,9 +199,13 @@ impl World {
                     self.next_word += 1;
                     // SAFETY: leased to us.
                     unsafe { *place = self.next_word };
-                    let producing = self.held.iter().filter(|held| held.order.is_none()).count() as u64;
+                    let producing =
+                        self.held.iter().filter(|held| held.order.is_none()).count() as u64;
                     assert!(self.queue.len() as u64 + producing < self.limit);
-                    assert!(self.state.queued_bytes + self.state.reserved * SIZE <= self.state.max_bytes);
+                    assert!(
+                        self.state.queued_bytes + self.state.reserved * SIZE
+                            <= self.state.max_bytes
+                    );
                     let word = self.next_word;
                     self.held.push(Held { number, seeker, order: None, word, hidden: false });
                     return;
@@ -181,7 +213,10 @@ impl World {
                 let order = self.state.chunks[found.0 as usize].order;
                 assert_eq!(Some(order), expected, "the wrong chunk");
                 let model = self.queue.iter().find(|chunk| chunk.order == order).unwrap();
-                let shared = self.held.iter().any(|held| held.order == Some(order) && held.seeker.role == Role::Modify);
+                let shared = self
+                    .held
+                    .iter()
+                    .any(|held| held.order == Some(order) && held.seeker.role == Role::Modify);
                 // SAFETY: leased to us.
                 let there = unsafe { *place };
                 if seeker.role != Role::Modify || !shared {
@@ -225,7 +260,8 @@ impl World {
         let state = &self.state;
         let there = |number: u32| state.envelopes[number as usize].block.span().data as usize;
         let chunk = |model: &Model| {
-            let hidden = self.held.iter().any(|held| held.hidden && held.order == Some(model.order));
+            let hidden =
+                self.held.iter().any(|held| held.hidden && held.order == Some(model.order));
             let places = self
                 .replicas(model.order)
                 .map(|number| (state.envelopes[number as usize].pool as usize, there(number)));
@@ -240,7 +276,15 @@ impl World {
         let held = |held: &Held| {
             let data = there(state.terms[held.number as usize].envelope);
             let (handle, ask, chunk) = (1 + held.number as usize, ask(&held.seeker), held.order);
-            rules::Held { handle, ask, autocommit: false, chunk, word: held.word, length: None, data }
+            rules::Held {
+                handle,
+                ask,
+                autocommit: false,
+                chunk,
+                word: held.word,
+                length: None,
+                data,
+            }
         };
         let ends = |transfer: &Transfer| -> [Place; 2] {
             let (from, to) = (transfer.from.data as usize, transfer.to.data as usize);
@@ -267,27 +311,38 @@ impl World {
 
     fn replicas(&self, order: u64) -> impl Iterator<Item = u32> + '_ {
         let chunk = self.state.chunks.iter().find(|chunk| chunk.order == order);
-        let next = |number: &u32| Some(self.state.envelopes[*number as usize].next).filter(|next| *next != NONE);
+        let next = |number: &u32| {
+            Some(self.state.envelopes[*number as usize].next).filter(|next| *next != NONE)
+        };
         std::iter::successors(chunk.map(|chunk| chunk.first), next)
     }
 
-    /// A copy begins if one can: of the oldest chunk that is to be read where it is not, and from the host if it is there.
+    /// A copy begins if one can: of the oldest chunk that is to be read where it is not, and from
+    /// the host if it is there.
     fn copy(&mut self) {
         let rules = self.rules();
         let pools = 0..self.state.pools.len();
         let (in_flight, depth) = (self.state.in_flight.clone(), self.state.depth);
         let is_open = |from: usize, to: usize| in_flight[from * pools.len() + to] < depth;
         let due = rules.queue.iter().enumerate().find_map(|(place, chunk)| {
-            let filling = self.state.chunks.iter().find(|known| known.order == chunk.id).unwrap().filling;
-            let taker = rules
-                .held
-                .iter()
-                .find(|held| held.chunk == Some(chunk.id) && held.ask.role == Role::Consume && held.ask.group == 0);
+            let filling =
+                self.state.chunks.iter().find(|known| known.order == chunk.id).unwrap().filling;
+            let taker = rules.held.iter().find(|held| {
+                held.chunk == Some(chunk.id)
+                    && held.ask.role == Role::Consume
+                    && held.ask.group == 0
+            });
             let can_begin = |to: &usize| {
-                let is_there = chunk.places.iter().any(|there| there.0 == *to) || filling & (1 << to) != 0;
+                let is_there =
+                    chunk.places.iter().any(|there| there.0 == *to) || filling & (1 << to) != 0;
                 let is_source = chunk.places.iter().any(|there| is_open(there.0, *to));
-                let is_away = taker.is_some_and(|held| held.ask.pool == *to) && !rules.is_wanted_by_others(chunk, *to);
-                rules.is_wanted(chunk, *to) && !is_there && is_source && !is_away && rules.can_be_copied(place, *to)
+                let is_away = taker.is_some_and(|held| held.ask.pool == *to)
+                    && !rules.is_wanted_by_others(chunk, *to);
+                rules.is_wanted(chunk, *to)
+                    && !is_there
+                    && is_source
+                    && !is_away
+                    && rules.can_be_copied(place, *to)
             };
             let targets: Vec<_> = pools.clone().filter(can_begin).collect();
             (!targets.is_empty()).then_some((chunk, targets))
@@ -300,11 +355,19 @@ impl World {
             due.map(|(chunk, _)| chunk.id)
         );
         let (Some(begun), Some((chunk, targets))) = (begun, due) else { return };
-        let (from, to) = (pool_of(&self.state, begun.from_kind), pool_of(&self.state, begun.to_kind));
-        assert!(chunk.places.contains(&(from, begun.from.data as usize)), "not of the oldest chunk, {}", chunk.id);
+        let (from, to) =
+            (pool_of(&self.state, begun.from_kind), pool_of(&self.state, begun.to_kind));
+        assert!(
+            chunk.places.contains(&(from, begun.from.data as usize)),
+            "not of the oldest chunk, {}",
+            chunk.id
+        );
         assert!(targets.contains(&to) && begun.length == chunk.length);
         let host = chunk.places.iter().find(|place| self.state.pools[place.0].kind.is_host());
-        assert!(host.is_none_or(|place| place.0 == from || !is_open(place.0, to)), "not from the host");
+        assert!(
+            host.is_none_or(|place| place.0 == from || !is_open(place.0, to)),
+            "not from the host"
+        );
         self.transfers.push(begun);
     }
 
@@ -315,7 +378,9 @@ impl World {
             Role::Peek | Role::Modify => self.queue.first().map(|chunk| chunk.order),
             Role::Consume => {
                 let taken = |order: u64| {
-                    let same = |held: &&Held| held.seeker.role == Role::Consume && held.seeker.unit == seeker.unit;
+                    let same = |held: &&Held| {
+                        held.seeker.role == Role::Consume && held.seeker.unit == seeker.unit
+                    };
                     self.held.iter().filter(same).any(|held| held.order == Some(order))
                 };
                 let free = |chunk: &&Model| chunk.passed & seeker.unit == 0 && !taken(chunk.order);
@@ -331,9 +396,14 @@ impl World {
         let at = self.random.below(self.held.len());
         let held = self.held.swap_remove(at);
         let length = self.random.next() % (SIZE + 1);
-        let end = [End::Commit(length), End::Commit(length), End::Abort, End::Undo][self.random.below(4)];
+        let end =
+            [End::Commit(length), End::Commit(length), End::Abort, End::Undo][self.random.below(4)];
         // To undo is for leases that nobody has used.
-        let end = if end == End::Undo && (held.seeker.role == Role::Modify || held.hidden) { End::Abort } else { end };
+        let end = if end == End::Undo && (held.seeker.role == Role::Modify || held.hidden) {
+            End::Abort
+        } else {
+            end
+        };
         let commits = matches!(end, End::Commit(_));
         self.trace.push(format!("end {:?} of {:?}: {end:?}", held.seeker.role, held.order));
         let terms = self.state.terms[held.number as usize];
@@ -343,7 +413,10 @@ impl World {
             assert_eq!(there, held.word, "it changed under a reader");
         }
         let only = held.order.is_some() && {
-            let others = self.held.iter().any(|other| other.order == held.order && other.seeker.role == Role::Modify);
+            let others = self
+                .held
+                .iter()
+                .any(|other| other.order == held.order && other.seeker.role == Role::Modify);
             let there = self.state.is_there(terms.chunk, terms.order);
             there && !others && self.state.chunks[terms.chunk as usize].replicas.count_ones() == 1
         };
@@ -351,10 +424,14 @@ impl World {
         let length_there = self.state.envelopes[terms.envelope as usize].length;
         self.state.end(held.number, end);
         match (held.seeker.role, held.order) {
-            (Role::Produce, _) if commits => self.queue.push(Model { order, word: held.word, length, passed: 0 }),
+            (Role::Produce, _) if commits => {
+                self.queue.push(Model { order, word: held.word, length, passed: 0 })
+            }
             (Role::Consume, Some(order)) if commits => {
                 let everybody = self.state.consumers();
-                let Some(at) = self.queue.iter().position(|chunk| chunk.order == order) else { return };
+                let Some(at) = self.queue.iter().position(|chunk| chunk.order == order) else {
+                    return;
+                };
                 self.queue[at].passed |= held.seeker.unit;
                 if held.hidden || everybody & !self.queue[at].passed == 0 {
                     self.queue.remove(at);
@@ -362,11 +439,14 @@ impl World {
             }
             (Role::Modify, Some(order)) => {
                 // It may be gone with the last consumer that was still to have it.
-                let Some(chunk) = self.queue.iter_mut().find(|chunk| chunk.order == order) else { return };
+                let Some(chunk) = self.queue.iter_mut().find(|chunk| chunk.order == order) else {
+                    return;
+                };
                 if commits {
                     (chunk.word, chunk.length) = (there, length);
                 } else if only {
-                    // The replica is all there is: what was written stays, or what a swap has brought.
+                    // The replica is all there is: what was written stays, or what a swap has
+                    // brought.
                     (chunk.word, chunk.length) = (there, length_there);
                 }
             }
@@ -382,11 +462,14 @@ impl World {
         let one = self.random.below(self.held.len());
         let other = (one + 1 + self.random.below(self.held.len() - 1)) % self.held.len();
         let [a, b] = [one, other].map(|at| self.held[at].number);
-        let (Ok(first), Ok(second)) = (self.state.exchanged(a), self.state.exchanged(b)) else { return };
+        let (Ok(first), Ok(second)) = (self.state.exchanged(a), self.state.exchanged(b)) else {
+            return;
+        };
         if self.state.envelopes[first as usize].pool != self.state.envelopes[second as usize].pool {
             return;
         }
-        self.trace.push(format!("swap of {:?} and {:?}", self.held[one].order, self.held[other].order));
+        self.trace
+            .push(format!("swap of {:?} and {:?}", self.held[one].order, self.held[other].order));
         // What is consumed and nowhere else has to be shown to nobody.
         let alone = |at: &usize| {
             let terms = self.state.terms[self.held[*at].number as usize];
@@ -423,13 +506,24 @@ impl World {
             let seeker = link.seeker(number as u32);
             let others = self.held.iter().any(|held| {
                 let same = held.seeker.role == Role::Consume && held.seeker.unit == COMPETING;
-                let there =
-                    self.queue.iter().any(|chunk| Some(chunk.order) == held.order && chunk.passed & COMPETING == 0);
-                role == Role::Consume && seeker.unit == COMPETING && same && there && held.seeker.link != seeker.link
+                let there = self
+                    .queue
+                    .iter()
+                    .any(|chunk| Some(chunk.order) == held.order && chunk.passed & COMPETING == 0);
+                role == Role::Consume
+                    && seeker.unit == COMPETING
+                    && same
+                    && there
+                    && held.seeker.link != seeker.link
             });
-            let comes = role != Role::Produce && (producing || others || self.expected(&seeker).is_some());
+            let comes =
+                role != Role::Produce && (producing || others || self.expected(&seeker).is_some());
             let found = self.state.look(&seeker);
-            assert_eq!(found == Err(Refusal::Closed), !comes, "{role:?} of link {number}: {found:?}");
+            assert_eq!(
+                found == Err(Refusal::Closed),
+                !comes,
+                "{role:?} of link {number}: {found:?}"
+            );
         }
     }
 
@@ -520,8 +614,13 @@ impl World {
         }
         assert_eq!(place, NONE);
         assert_eq!((state.queued, state.queued_bytes), (self.queue.len() as u64, held_here));
-        let count = |stage| state.envelopes.iter().filter(|envelope| envelope.stage == stage).count() as u64;
-        assert_eq!(count(Stage::Free), state.pools.iter().map(|pool| u64::from(pool.free_count)).sum());
+        let count = |stage| {
+            state.envelopes.iter().filter(|envelope| envelope.stage == stage).count() as u64
+        };
+        assert_eq!(
+            count(Stage::Free),
+            state.pools.iter().map(|pool| u64::from(pool.free_count)).sum()
+        );
         assert_eq!(count(Stage::Trashed), state.stats.trashed_envelopes);
         assert_eq!(count(Stage::Filling), self.transfers.len() as u64);
         assert_eq!(count(Stage::Producing), state.reserved);
@@ -577,11 +676,17 @@ fn the_tables_are_what_the_model_says() {
             }
             Err(panic) => {
                 let last = world.trace.len().saturating_sub(60);
-                eprintln!("UCXX_TEST_SEED=0x{seed:x}; the last steps:\n{}", world.trace[last..].join("\n"));
+                eprintln!(
+                    "UCXX_TEST_SEED=0x{seed:x}; the last steps:\n{}",
+                    world.trace[last..].join("\n")
+                );
                 std::panic::resume_unwind(panic);
             }
         }
     }
     assert!(rounds == 1 || stuck > 0, "none of them stood still");
-    assert!(rounds == 1 || together.iter().all(|calls| *calls > 0), "for never, and served: {together:?}");
+    assert!(
+        rounds == 1 || together.iter().all(|calls| *calls > 0),
+        "for never, and served: {together:?}"
+    );
 }

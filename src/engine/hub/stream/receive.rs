@@ -1,4 +1,5 @@
-//! The receiving end of a stream: what comes goes into envelopes of a link that produces, and becomes chunks in the order in which it was sent.
+//! The receiving end of a stream: what comes goes into envelopes of a link that produces, and
+//! becomes chunks in the order in which it was sent.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::request::buffer::Part;
@@ -12,14 +13,16 @@ use crate::engine::wire::hub_stream::{StreamHeader, Tells};
 const PLENTY: u64 = 2;
 
 impl HubStream {
-    /// Makes chunks of what has come, and tells of it, and of the envelopes that there are for more.
+    /// Makes chunks of what has come, and tells of it, and of the envelopes that there are for
+    /// more.
     pub(crate) fn receive(&self, work: &mut Work) {
         self.produce(work);
         if work.stage != Stage::Joined {
             return;
         }
         if self.is_given_up() {
-            // An end that has come meanwhile is not that of this hub: who takes the place is told it again.
+            // An end that has come meanwhile is not that of this hub: who takes the place is told
+            // it again.
             return self.close(work, Status::CANCELED, true);
         }
         if let Some((count, last)) = work.end {
@@ -50,9 +53,11 @@ impl HubStream {
         self.tell(work);
     }
 
-    /// What has become a chunk frees its envelope at the sender, and there is one more here after a while. Each such message costs as much of the sender's time as the beginning of a
-    /// chunk. So it waits for the next chunk that comes through, as long as the sender has plenty of credit, and twice as many chunks are on their way as it does not
-    /// know to have come through: then it has something to send whatever it waits for.
+    /// What has become a chunk frees its envelope at the sender, and there is one more here after a
+    /// while. Each such message costs as much of the sender's time as the beginning of a chunk. So
+    /// it waits for the next chunk that comes through, as long as the sender has plenty of credit,
+    /// and twice as many chunks are on their way as it does not know to have come through: then it
+    /// has something to send whatever it waits for.
     fn tell(&self, work: &mut Work) {
         if work.told == (work.first, work.granted) {
             return;
@@ -65,7 +70,11 @@ impl HubStream {
             return;
         }
         work.told = (work.first, work.granted);
-        let header = StreamHeader { count: work.first, size: work.granted, ..self.header(work, Tells::Credit) };
+        let header = StreamHeader {
+            count: work.first,
+            size: work.granted,
+            ..self.header(work, Tells::Credit)
+        };
         self.say(work, header);
     }
 
@@ -77,7 +86,8 @@ impl HubStream {
                 None => return,
                 Some(Status::OK) => {
                     if !place.end(true) {
-                        // There is no hub any more to have it: it is not counted, and so is offered again.
+                        // There is no hub any more to have it: it is not counted, and so is offered
+                        // again.
                         return self.close(work, Status::CANCELED, true);
                     }
                     work.first += 1;
@@ -101,7 +111,9 @@ impl HubStream {
         let header = &mail.header;
         match header.tells {
             Tells::Chunk => self.take_in(work, mail),
-            Tells::End if work.end.is_some() || header.count != work.next => Err("an end that is none"),
+            Tells::End if work.end.is_some() || header.count != work.next => {
+                Err("an end that is none")
+            }
             Tells::End => {
                 work.end = Some((header.count, header.mark));
                 Ok(())
@@ -131,7 +143,10 @@ impl HubStream {
         let place = self.place(work.next);
         // SAFETY: a lease of ours, which lasts until `place` ends it.
         let view = unsafe { &*place.lease.get() }.view().map_err(|_| "there is no hub any more")?;
-        let metadata = message.header().get(StreamHeader::LENGTH..).filter(|metadata| metadata.len() == METADATA);
+        let metadata = message
+            .header()
+            .get(StreamHeader::LENGTH..)
+            .filter(|metadata| metadata.len() == METADATA);
         let metadata = metadata.ok_or("a chunk without metadata")?;
         // SAFETY: so many bytes, of an envelope that is ours to write.
         unsafe { view.metadata.copy_from_nonoverlapping(metadata.as_ptr(), METADATA) };
@@ -142,8 +157,11 @@ impl HubStream {
             // No data came, nor waits for its being fetched: the place is as `hold` has left it.
             return Ok(());
         }
-        let part =
-            [Part { data: view.data.cast(), length: message.length() as usize, memory_type: view.kind.to_network() }];
+        let part = [Part {
+            data: view.data.cast(),
+            length: message.length() as usize,
+            memory_type: view.kind.to_network(),
+        }];
         let received = self.begin(place, |params| {
             // SAFETY: the lease keeps the envelope until the transfer has ended.
             unsafe { message.receive(&part, params, Out::NOWHERE) }

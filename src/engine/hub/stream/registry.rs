@@ -1,7 +1,9 @@
-//! The streams of a worker: which there are, who is to be told what has come for them, and when they have their turn.
+//! The streams of a worker: which there are, who is to be told what has come for them, and when
+//! they have their turn.
 //!
-//! A stream does something only inside a pass of its worker, after UCP's part. Whatever concerns it, on whichever thread, marks it and the worker, and
-//! wakes who sleeps on the worker. So chunks move when, and where, the worker is progressed, as all else that it does.
+//! A stream does something only inside a pass of its worker, after UCP's part. Whatever concerns
+//! it, on whichever thread, marks it and the worker, and wakes who sleeps on the worker. So chunks
+//! move when, and where, the worker is progressed, as all else that it does.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
@@ -18,7 +20,8 @@ use crate::engine::wire::hub_stream::{StreamHeader, Tells};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Who has so much waiting in its send queue is told no more of streams that it asks for in vain: twice what the queue holds where nothing else was asked for.
+/// Who has so much waiting in its send queue is told no more of streams that it asks for in vain:
+/// twice what the queue holds where nothing else was asked for.
 const MOST_WAITING: u64 = 1 << 15;
 /// Ends that peers have told of before there was one here, of one endpoint.
 const MOST_UNMET: usize = 256;
@@ -74,7 +77,9 @@ impl HubStreams {
     pub(crate) fn meet(&self, stream: &HubStream) -> Option<Peer> {
         let mut table = self.table.lock();
         let wanted = |unmet: &Unmet| {
-            unmet.id == stream.id && unmet.takes != stream.takes() && is_same_peer(&unmet.endpoint, &stream.endpoint)
+            unmet.id == stream.id
+                && unmet.takes != stream.takes()
+                && is_same_peer(&unmet.endpoint, &stream.endpoint)
         };
         let place = table.unmet.iter().position(wanted)?;
         Some(table.unmet.remove(place).peer)
@@ -89,7 +94,8 @@ impl HubStreams {
     pub(crate) fn leave(&self, stream: &HubStream) {
         let left = {
             let mut table = self.table.lock();
-            let place = table.streams.iter().position(|other| std::ptr::eq(Arc::as_ptr(other), stream));
+            let place =
+                table.streams.iter().position(|other| std::ptr::eq(Arc::as_ptr(other), stream));
             place.map(|place| table.streams.swap_remove(place))
         };
         drop(left);
@@ -127,7 +133,8 @@ impl Worker {
 
     /// The progress thread has gone: who waits for a hub progresses from now on.
     pub(crate) fn change_over_hubs(&self) {
-        let hubs: Vec<_> = self.hub_streams().hubs.lock().iter().filter_map(Weak::upgrade).collect();
+        let hubs: Vec<_> =
+            self.hub_streams().hubs.lock().iter().filter_map(Weak::upgrade).collect();
         hubs.iter().for_each(|hub| hub.change_over());
     }
 
@@ -142,7 +149,10 @@ impl Worker {
             };
             let mut table = streams.table.lock();
             if table.streams.iter().any(|other| same(other)) {
-                let text = format!("stream_id: {} is the number of another stream to this peer", stream.id);
+                let text = format!(
+                    "stream_id: {} is the number of another stream to this peer",
+                    stream.id
+                );
                 return Err(Error::new(Status::ALREADY_EXISTS, text));
             }
             table.streams.push(stream.clone());
@@ -178,7 +188,8 @@ impl Worker {
             }
             let of_these = |stream: &&Arc<HubStream>| ended(Arc::as_ptr(&stream.endpoint));
             let streams: Vec<_> = table.streams.iter().filter(of_these).cloned().collect();
-            let (gone, unmet) = table.unmet.drain(..).partition(|unmet| ended(Arc::as_ptr(&unmet.endpoint)));
+            let (gone, unmet) =
+                table.unmet.drain(..).partition(|unmet| ended(Arc::as_ptr(&unmet.endpoint)));
             table.unmet = unmet;
             let gone: Vec<Unmet> = gone;
             (streams, gone)
@@ -205,16 +216,26 @@ impl Worker {
         self.drain_foreign();
     }
 
-    fn take_in_for_hub(&self, mail: Mail, endpoint: Arc<Endpoint>) -> std::result::Result<(), &'static str> {
+    fn take_in_for_hub(
+        &self,
+        mail: Mail,
+        endpoint: Arc<Endpoint>,
+    ) -> std::result::Result<(), &'static str> {
         let (header, _) = StreamHeader::decode(mail.message().header())?;
         let is_of_peer = |other: &Endpoint| is_same_peer(other, &endpoint);
         let mut table = self.hub_streams().table.lock();
         if (header.tells, header.to) == (Tells::Close, 0) {
-            table.unmet.retain(|unmet| unmet.peer.number != header.from || !is_of_peer(&unmet.endpoint));
+            table
+                .unmet
+                .retain(|unmet| unmet.peer.number != header.from || !is_of_peer(&unmet.endpoint));
             return Ok(());
         }
         let is_for = |stream: &&Arc<HubStream>| match header.to {
-            0 => stream.id == header.count && stream.takes() != header.mark && is_of_peer(&stream.endpoint),
+            0 => {
+                stream.id == header.count
+                    && stream.takes() != header.mark
+                    && is_of_peer(&stream.endpoint)
+            }
             to => stream.is_numbered(to) && is_of_peer(&stream.endpoint),
         };
         if let Some(stream) = table.streams.iter().find(is_for).cloned() {
@@ -231,7 +252,8 @@ impl Worker {
                 if endpoint.window.queued_ops.get() >= MOST_WAITING {
                     return Err("it asks for streams that are not here, and takes no answers");
                 }
-                // An endpoint that takes nothing is about to end, and all that was joined over it with it.
+                // An endpoint that takes nothing is about to end, and all that was joined over it
+                // with it.
                 let _ = endpoint.say_for_hub(&header.turned_away());
                 Ok(())
             }
@@ -242,15 +264,23 @@ impl Worker {
 }
 
 impl Table {
-    fn keep_unmet(&mut self, endpoint: Arc<Endpoint>, header: &StreamHeader) -> std::result::Result<(), &'static str> {
+    fn keep_unmet(
+        &mut self,
+        endpoint: Arc<Endpoint>,
+        header: &StreamHeader,
+    ) -> std::result::Result<(), &'static str> {
         let (id, takes, peer) = (header.count, header.mark, Peer::of(header));
-        let same = |unmet: &Unmet| unmet.id == id && unmet.takes == takes && is_same_peer(&unmet.endpoint, &endpoint);
+        let same = |unmet: &Unmet| {
+            unmet.id == id && unmet.takes == takes && is_same_peer(&unmet.endpoint, &endpoint)
+        };
         if let Some(known) = self.unmet.iter_mut().find(|unmet| same(unmet)) {
             // It has begun anew.
             known.peer = peer;
             return Ok(());
         }
-        if self.unmet.iter().filter(|unmet| is_same_peer(&unmet.endpoint, &endpoint)).count() >= MOST_UNMET {
+        if self.unmet.iter().filter(|unmet| is_same_peer(&unmet.endpoint, &endpoint)).count()
+            >= MOST_UNMET
+        {
             return Err("more ends of streams than anybody has that none here has answered");
         }
         self.unmet.push(Unmet { endpoint, id, takes, peer });

@@ -1,4 +1,5 @@
-//! The sending end of a stream: chunks of a link that consumes go out, and are consumed when the other side has them.
+//! The sending end of a stream: chunks of a link that consumes go out, and are consumed when the
+//! other side has them.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::request::buffer::Part;
@@ -8,7 +9,8 @@ use crate::engine::hub::stream::stream::{HubStream, Stage, Work};
 use crate::engine::wire::hub_stream::METADATA;
 use crate::engine::wire::hub_stream::{StreamHeader, Tells};
 
-/// From here on a chunk waits at its sender until UCX puts it straight into its envelope; what is shorter is copied on its way. See docs/hub.md.
+/// From here on a chunk waits at its sender until UCX puts it straight into its envelope; what is
+/// shorter is copied on its way. See docs/hub.md.
 const PULLED_FROM: u64 = 16 << 10;
 
 impl HubStream {
@@ -22,7 +24,10 @@ impl HubStream {
         if self.is_given_up() {
             return self.say_end(work, false);
         }
-        while work.stage == Stage::Joined && work.end.is_none() && work.next - work.first < self.window(work) {
+        while work.stage == Stage::Joined
+            && work.end.is_none()
+            && work.next - work.first < self.window(work)
+        {
             if work.next == work.granted {
                 return self.note_stall(work);
             }
@@ -37,7 +42,11 @@ impl HubStream {
                     return self.say_end(work, last);
                 }
                 Err(Refusal::Failed { .. }) => {
-                    return self.broken(work, "a chunk cannot be had where the link is", Status::IO_ERROR);
+                    return self.broken(
+                        work,
+                        "a chunk cannot be had where the link is",
+                        Status::IO_ERROR,
+                    );
                 }
                 Err(_) => return,
             }
@@ -53,7 +62,8 @@ impl HubStream {
         };
         if work.peer.is_none_or(|peer| peer.size < view.length) {
             place.end(false);
-            let why = format!("a chunk of {} bytes is longer than the envelopes there", view.length);
+            let why =
+                format!("a chunk of {} bytes is longer than the envelopes there", view.length);
             self.complain(&why);
             work.is_last = true;
             return self.say_end(work, false);
@@ -65,7 +75,11 @@ impl HubStream {
         let metadata = unsafe { std::slice::from_raw_parts(view.metadata, METADATA) };
         bytes[StreamHeader::LENGTH..].copy_from_slice(metadata);
         place.length.set(0);
-        let part = [Part { data: view.data.cast(), length: view.length as usize, memory_type: view.kind.to_network() }];
+        let part = [Part {
+            data: view.data.cast(),
+            length: view.length as usize,
+            memory_type: view.kind.to_network(),
+        }];
         let data: &[Part] = if view.length == 0 { &[] } else { &part };
         // The processor does not copy to a device.
         let is_pulled = view.length >= PULLED_FROM || work.peer.is_some_and(|peer| peer.device);
@@ -74,7 +88,9 @@ impl HubStream {
         work.next += 1;
         let sent = self.begin(place, |params| {
             // SAFETY: the lease keeps the envelope until the transfer has ended.
-            unsafe { self.endpoint.send_for_hub(&bytes, data, &OpParams { flags: waits, ..*params }) }
+            unsafe {
+                self.endpoint.send_for_hub(&bytes, data, &OpParams { flags: waits, ..*params })
+            }
         });
         if let Err(error) = sent {
             self.cannot(work, &error);
@@ -107,7 +123,11 @@ impl HubStream {
     }
 
     /// What the receiving end has said.
-    pub(crate) fn hear_receiver(&self, work: &mut Work, header: &StreamHeader) -> Result<(), &'static str> {
+    pub(crate) fn hear_receiver(
+        &self,
+        work: &mut Work,
+        header: &StreamHeader,
+    ) -> Result<(), &'static str> {
         let StreamHeader { count, size, .. } = *header;
         match header.tells {
             Tells::Credit => {
@@ -128,7 +148,8 @@ impl HubStream {
                     return Err("it has taken in what was not sent");
                 }
                 work.taken = count;
-                let heard = work.end.is_some_and(|(all, _)| all == count) && header.status == Status::OK.0;
+                let heard =
+                    work.end.is_some_and(|(all, _)| all == count) && header.status == Status::OK.0;
                 work.stage = Stage::Clearing { over: heard };
                 Ok(())
             }

@@ -1,4 +1,5 @@
-//! What a stream has on its way: a place for each chunk, with the lease on its envelope; and what it has been sent and has not read yet.
+//! What a stream has on its way: a place for each chunk, with the lease on its envelope; and what
+//! it has been sent and has not read yet.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::message::{self, Message};
@@ -85,7 +86,8 @@ impl Place {
         (status != Status::INPROGRESS).then_some(status)
     }
 
-    /// Ends the lease, if there is one. Whether it has been committed: a hub that has been destroyed takes nothing in.
+    /// Ends the lease, if there is one. Whether it has been committed: a hub that has been
+    /// destroyed takes nothing in.
     pub(crate) fn end(&self, commit: bool) -> bool {
         // SAFETY: a lease of the stream's own, which nobody else ends; the hub outlives it.
         let Some(lease) = (unsafe { self.lease.replace(null()).as_ref() }) else { return false };
@@ -99,7 +101,11 @@ impl Place {
 
 impl HubStream {
     /// Begins a transfer of the place's, which keeps the stream until it has ended.
-    pub(crate) fn begin(&self, place: &Place, submit: impl FnOnce(&OpParams) -> Result<Submitted>) -> Result<()> {
+    pub(crate) fn begin(
+        &self,
+        place: &Place,
+        submit: impl FnOnce(&OpParams) -> Result<Submitted>,
+    ) -> Result<()> {
         place.status.store(Status::INPROGRESS.0, Ordering::Relaxed);
         let arg = std::ptr::from_ref(place).cast_mut().cast();
         let params = OpParams { callback: Some(on_ended), callback_arg: arg, ..OpParams::DEFAULT };
@@ -124,12 +130,19 @@ impl Endpoint {
         unsafe { self.send_for_hub(&header.encode(), &[], &OpParams::DEFAULT) }
     }
 
-    /// Sends a message about a stream. It is owed to the other end, whatever the user has waiting in the queue: chunks are no more than that has given credit for,
-    /// and an end that missed any of the others would wait for ever. Refused only by an endpoint that takes nothing, and so will end.
+    /// Sends a message about a stream. It is owed to the other end, whatever the user has waiting
+    /// in the queue: chunks are no more than that has given credit for, and an end that missed any
+    /// of the others would wait for ever. Refused only by an endpoint that takes nothing, and so
+    /// will end.
     ///
     /// # Safety
     /// The data is readable until the operation has completed.
-    pub(crate) unsafe fn send_for_hub(&self, header: &[u8], data: &[Part], params: &OpParams) -> Result<Submitted> {
+    pub(crate) unsafe fn send_for_hub(
+        &self,
+        header: &[u8],
+        data: &[Part],
+        params: &OpParams,
+    ) -> Result<Submitted> {
         let params = OpParams { flags: params.flags | flag::HUB | flag::OWED, ..*params };
         let front = Front { header, table: &[] };
         // SAFETY: as for this function.

@@ -1,17 +1,24 @@
-//! Streams: a link that consumes here feeds one that produces in another process, or the other way round.
+//! Streams: a link that consumes here feeds one that produces in another process, or the other way
+//! round.
 //!
-//! **Who does what.** The receiving end leases envelopes before anything comes, and tells how many: that is the credit. The sending end leases a chunk for each,
-//! and sends it as an active message, whose data UCX puts straight into the envelope where it is long enough to be pulled. What has come becomes a chunk in the
-//! order in which it was sent, and is told; then it is consumed at its sender. Until then it is not gone there: when the stream breaks, it
-//! is offered again.
+//! **Who does what.** The receiving end leases envelopes before anything comes, and tells how many:
+//! that is the credit. The sending end leases a chunk for each, and sends it as an active message,
+//! whose data UCX puts straight into the envelope where it is long enough to be pulled. What has
+//! come becomes a chunk in the order in which it was sent, and is told; then it is consumed at its
+//! sender. Until then it is not gone there: when the stream breaks, it is offered again.
 //!
-//! **How two ends find each other.** Each has a number, and says Open with the stream's. Whichever is first waits: its Open is kept by the peer's worker. An
-//! end that the other one has left in peace gets a new number, says Open again, and waits for the next. Messages name both ends by
-//! their numbers, so that what is late is known as such. Opens cross, and either end may go at any time, so one can have joined an end that is joined with
-//! another one, or gone. It has named that end in its own Open then, which is answered by Close: it waits anew, and nobody is left alone with what was.
+//! **How two ends find each other.** Each has a number, and says Open with the stream's. Whichever
+//! is first waits: its Open is kept by the peer's worker. An end that the other one has left in
+//! peace gets a new number, says Open again, and waits for the next. Messages name both ends by
+//! their numbers, so that what is late is known as such. Opens cross, and either end may go at any
+//! time, so one can have joined an end that is joined with another one, or gone. It has named that
+//! end in its own Open then, which is answered by Close: it waits anew, and nobody is left alone
+//! with what was.
 //!
-//! **Threads.** What a stream knows belongs to whoever has its turn, which is one thread at a time, in a pass of the worker (`hub::stream::registry`). It calls the hub, and so the
-//! user's callbacks, without a lock. Others only leave a mark: a place whose transfer has ended, mail, a link that is gone, an endpoint that has ended.
+//! **Threads.** What a stream knows belongs to whoever has its turn, which is one thread at a time,
+//! in a pass of the worker (`hub::stream::registry`). It calls the hub, and so the user's
+//! callbacks, without a lock. Others only leave a mark: a place whose transfer has ended, mail, a
+//! link that is gone, an endpoint that has ended.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::log;
@@ -84,7 +91,8 @@ pub(crate) struct Work {
     pub(crate) next: u64,
     /// Envelopes there have been for them at the receiver.
     pub(crate) granted: u64,
-    /// Those that have become chunks at the receiver, or, there, that have been told: with what was granted then.
+    /// Those that have become chunks at the receiver, or, there, that have been told: with what was
+    /// granted then.
     pub(crate) taken: u64,
     pub(crate) told: (u64, u64),
     /// How many there are, and whether they are all of the hub.
@@ -136,7 +144,9 @@ impl Link {
     pub fn connect(&self, endpoint: &Arc<Endpoint>, id: u64, window: u32) -> Result<()> {
         self.hub.check_fork()?;
         if !matches!(self.seeker.role, Role::Consume | Role::Produce) {
-            return Err(Error::invalid("link: is one that looks; those that consume or produce can be connected"));
+            return Err(Error::invalid(
+                "link: is one that looks; those that consume or produce can be connected",
+            ));
         }
         let Some(worker) = self.hub.worker.as_ref() else {
             return Err(Error::invalid("link: its hub was made without a worker"));
@@ -148,7 +158,10 @@ impl Link {
             return Err(Error::invalid("window: with 0 chunks on their way none would ever come"));
         }
         if window > MOST {
-            return Err(Error::new(Status::EXCEEDS_LIMIT, format!("window: {window} chunks are more than {MOST}")));
+            return Err(Error::new(
+                Status::EXCEEDS_LIMIT,
+                format!("window: {window} chunks are more than {MOST}"),
+            ));
         }
         worker.check_usable()?;
         worker.need(feature::AM)?;
@@ -257,7 +270,9 @@ impl HubStream {
 
     /// Does what there is to do, unless somebody is about it, who will then.
     pub(crate) fn take_turn(&self) {
-        if !self.marked.swap(false, Ordering::SeqCst) || self.turns.fetch_add(1, Ordering::AcqRel) != 0 {
+        if !self.marked.swap(false, Ordering::SeqCst)
+            || self.turns.fetch_add(1, Ordering::AcqRel) != 0
+        {
             return;
         }
         loop {
@@ -301,7 +316,8 @@ impl HubStream {
             return self.meet(work, header);
         }
         // Of an end that has been left, or for one.
-        let current = work.stage == Stage::Joined && work.peer.is_some_and(|peer| peer.number == header.from);
+        let current =
+            work.stage == Stage::Joined && work.peer.is_some_and(|peer| peer.number == header.from);
         if !current || !(header.to == 0 || self.is_numbered(header.to)) {
             return Ok(());
         }
@@ -313,7 +329,11 @@ impl HubStream {
     }
 
     /// The other end has told of itself.
-    fn meet(&self, work: &mut Work, header: &StreamHeader) -> std::result::Result<(), &'static str> {
+    fn meet(
+        &self,
+        work: &mut Work,
+        header: &StreamHeader,
+    ) -> std::result::Result<(), &'static str> {
         let names = header.to != 0;
         if names && !self.is_numbered(header.to) {
             // It was this end's when the message came.
@@ -341,7 +361,8 @@ impl HubStream {
         Ok(())
     }
 
-    /// Who has joined a number of this end's at which it waits for nobody, or not any more, begins anew.
+    /// Who has joined a number of this end's at which it waits for nobody, or not any more, begins
+    /// anew.
     fn turn_away(&self, work: &mut Work, header: &StreamHeader) {
         self.say(work, header.turned_away());
     }
@@ -373,7 +394,9 @@ impl HubStream {
             }
             return self.finish(work, false);
         }
-        if let Some(peer) = work.next_peer.take().or_else(|| self.endpoint.worker.hub_streams().meet(self)) {
+        if let Some(peer) =
+            work.next_peer.take().or_else(|| self.endpoint.worker.hub_streams().meet(self))
+        {
             return self.join(work, peer);
         }
         if !work.said {
@@ -415,7 +438,9 @@ impl HubStream {
 
     fn lost(&self, work: &mut Work) {
         work.stage = match work.stage {
-            Stage::Waiting | Stage::Joined | Stage::Clearing { .. } => Stage::Clearing { over: true },
+            Stage::Waiting | Stage::Joined | Stage::Clearing { .. } => {
+                Stage::Clearing { over: true }
+            }
             Stage::Over => Stage::Over,
         };
     }
@@ -430,7 +455,8 @@ impl HubStream {
     }
 
     pub(crate) fn complain(&self, why: &str) {
-        let text = format!("stream {} with {}: {why}: given up", self.id, self.endpoint.peer_text());
+        let text =
+            format!("stream {} with {}: {why}: given up", self.id, self.endpoint.peer_text());
         log::write(log::ERROR, c"hub", &text);
     }
 
@@ -450,7 +476,8 @@ impl HubStream {
     pub(crate) fn lease(&self, credit: bool) -> std::result::Result<*const Lease, Refusal> {
         let mut state = self.hub.state.lock();
         if !state.is_joined_by(self.seeker.link, self) {
-            // The link went a moment ago, and what is known of it may be another one's by now: its turn comes again.
+            // The link went a moment ago, and what is known of it may be another one's by now: its
+            // turn comes again.
             return Err(Refusal::NotNow);
         }
         let lease = self.hub.try_lease(&mut state, &self.seeker);
@@ -459,7 +486,8 @@ impl HubStream {
         lease
     }
 
-    /// Gives back what UCX has done with: all that are acknowledged are consumed, the others offered again.
+    /// Gives back what UCX has done with: all that are acknowledged are consumed, the others
+    /// offered again.
     fn clear(&self, work: &mut Work, over: bool) {
         let end = if self.takes() { work.granted } else { work.next };
         let mut left = false;
@@ -502,7 +530,9 @@ impl HubStream {
         self.endpoint.worker.hub_streams().leave(self);
         self.part_from_hub(Some(all));
         let rest = std::mem::take(&mut *self.mail.lock());
-        for mail in rest.iter().filter(|mail| mail.header.tells == Tells::Open && mail.header.to != 0) {
+        for mail in
+            rest.iter().filter(|mail| mail.header.tells == Tells::Open && mail.header.to != 0)
+        {
             self.turn_away(work, &mail.header);
         }
     }

@@ -1,4 +1,5 @@
-//! What the other end of a stream may say that means no good: at most the stream is over, and no chunk and no envelope is lost with it.
+//! What the other end of a stream may say that means no good: at most the stream is over, and no
+//! chunk and no envelope is lost with it.
 
 use crate::engine::base::seed::Random;
 use crate::engine::base::status::Status;
@@ -42,7 +43,12 @@ struct Pair {
 const HERE: MemoryKind = MemoryKind { memory_type: HOST, device_id: 0 };
 
 fn new_link(hub: &Arc<Hub>, role: Role) -> NonNull<Link> {
-    let params = LinkParams { broadcast: false, autocommit: false, on_ready: None, on_ready_arg: null_mut() };
+    let params = LinkParams {
+        broadcast: false,
+        autocommit: false,
+        on_ready: None,
+        on_ready_arg: null_mut(),
+    };
     let mut link = null_mut();
     Link::make(hub, role, HERE, &params, |made| link = made).unwrap();
     NonNull::new(link).unwrap()
@@ -70,7 +76,8 @@ impl Pair {
     /// With a link of this role that is connected, and has met the attacker's end.
     fn new(role: Role) -> Self {
         let features = feature::AM | feature::TAG;
-        let context = ContextParams { features, config: Vec::new(), local_network: true, name: None };
+        let context =
+            ContextParams { features, config: Vec::new(), local_network: true, name: None };
         let context = Context::new(&context).unwrap();
         let (attacker, worker) = (new_worker(&context), new_worker(&context));
         let (to_worker, to_attacker) = (connect(&attacker, &worker), connect(&worker, &attacker));
@@ -82,7 +89,8 @@ impl Pair {
             produce_in(&pair.hub);
         }
         pair.link().connect(&pair.to_attacker, STREAM, WINDOW).unwrap();
-        // It knows the number, so nothing is asked of its worker, which would not know that of the attacker's end.
+        // It knows the number, so nothing is asked of its worker, which would not know that of the
+        // attacker's end.
         pair.say(&StreamHeader { to: pair.number(), ..pair.open(role) }, &[]);
         pair.pass();
         pair
@@ -95,7 +103,13 @@ impl Pair {
 
     fn open(&self, role: Role) -> StreamHeader {
         let (mark, size) = (role == Role::Consume, SIZE as u64);
-        StreamHeader { mark, window: WINDOW, count: STREAM, size, ..StreamHeader::new(Tells::Open, 0, THEIRS) }
+        StreamHeader {
+            mark,
+            window: WINDOW,
+            count: STREAM,
+            size,
+            ..StreamHeader::new(Tells::Open, 0, THEIRS)
+        }
     }
 
     /// The number of this side's end.
@@ -124,7 +138,8 @@ impl Pair {
     }
 
     fn say_bytes(&self, header: &[u8], data: &[u8]) {
-        let part = [Part { data: data.as_ptr().cast_mut().cast(), length: data.len(), memory_type: HOST }];
+        let part =
+            [Part { data: data.as_ptr().cast_mut().cast(), length: data.len(), memory_type: HOST }];
         let parts: &[Part] = if data.is_empty() { &[] } else { &part };
         // SAFETY: so short that it is copied inside the call.
         unsafe { self.to_worker.send_for_hub(header, parts, &OpParams::DEFAULT) }.unwrap();
@@ -144,7 +159,11 @@ impl Pair {
     /// So many chunks are in the queue, and everything else is free.
     fn check(&self, queued: u64) {
         let stats = self.hub.stats().unwrap();
-        assert_eq!((stats.queued_chunks, stats.free_envelopes), (queued, ENVELOPES - queued), "{stats:?}");
+        assert_eq!(
+            (stats.queued_chunks, stats.free_envelopes),
+            (queued, ENVELOPES - queued),
+            "{stats:?}"
+        );
         assert_eq!((stats.leased_envelopes, stats.trashed_envelopes), (0, 0), "{stats:?}");
         assert_eq!(self.hub.state.lock().lent, 0);
     }
@@ -243,7 +262,8 @@ fn a_sender_believes_what_can_be_so() {
     pair.ends_by(&pair.chunk(0), &[1; 5], 1);
 }
 
-/// The link goes when everything has come, and the end that is told then is not that of its hub: the next one brings it.
+/// The link goes when everything has come, and the end that is told then is not that of its hub:
+/// the next one brings it.
 #[test]
 fn an_end_is_told_to_who_takes_the_place() {
     for chunks in [1, 0] {
@@ -282,7 +302,8 @@ fn an_end_is_told_to_who_takes_the_place() {
     }
 }
 
-/// Where the receiver's envelopes are on a device, a chunk waits at its sender until it is pulled there, however short it is; but for one without data.
+/// Where the receiver's envelopes are on a device, a chunk waits at its sender until it is pulled
+/// there, however short it is; but for one without data.
 #[test]
 fn what_goes_to_a_device_is_pulled() {
     for (device, length, waits) in [(true, 5, true), (false, 5, false), (true, 0, false)] {
@@ -299,7 +320,10 @@ fn what_goes_to_a_device_is_pulled() {
         let stream = hub.state.lock().links[0].watch.stream.clone().unwrap();
         let from = THEIRS + 1;
         let to = stream.own_number();
-        pair.say(&StreamHeader { device, count: number, from, to, ..pair.open(Role::Consume) }, &[]);
+        pair.say(
+            &StreamHeader { device, count: number, from, to, ..pair.open(Role::Consume) },
+            &[],
+        );
         pair.pass();
         pair.say(&StreamHeader { size: 1, ..StreamHeader::new(Tells::Credit, to, from) }, &[]);
         for _ in 0..PASSES {
@@ -309,7 +333,11 @@ fn what_goes_to_a_device_is_pulled() {
             pair.worker.progress().unwrap();
         }
         assert_eq!(hub.stats().unwrap().leased_envelopes, 1, "it has been sent");
-        assert_eq!(stream.place(0).outcome().is_none(), waits, "{length} bytes, to a device: {device}");
+        assert_eq!(
+            stream.place(0).outcome().is_none(),
+            waits,
+            "{length} bytes, to a device: {device}"
+        );
         // SAFETY: once.
         unsafe { Link::destroy(link.as_ptr()) };
         pair.pass();
@@ -321,8 +349,10 @@ fn what_goes_to_a_device_is_pulled() {
 #[test]
 fn what_a_hub_that_goes_has_not_got_is_offered_again() {
     let pair = Pair::new(Role::Consume);
-    let (source, target) =
-        (Hub::new(&pair.context, &hub_params(&pair.attacker)), Hub::new(&pair.context, &hub_params(&pair.worker)));
+    let (source, target) = (
+        Hub::new(&pair.context, &hub_params(&pair.attacker)),
+        Hub::new(&pair.context, &hub_params(&pair.worker)),
+    );
     let (source, target) = (source.unwrap(), target.unwrap());
     for hub in [&source, &target] {
         hub.add_envelopes(HERE, ENVELOPES as usize).unwrap();
@@ -344,7 +374,11 @@ fn what_a_hub_that_goes_has_not_got_is_offered_again() {
     target.destroy();
     pair.pass();
     let stats = source.stats().unwrap();
-    assert_eq!((stats.chunks_consumed, stats.queued_chunks, stats.leased_envelopes), (1, 1, 0), "{stats:?}");
+    assert_eq!(
+        (stats.chunks_consumed, stats.queued_chunks, stats.leased_envelopes),
+        (1, 1, 0),
+        "{stats:?}"
+    );
     for link in [out, into] {
         // SAFETY: once.
         unsafe { Link::destroy(link.as_ptr()) };
@@ -352,11 +386,13 @@ fn what_a_hub_that_goes_has_not_got_is_offered_again() {
     source.destroy();
 }
 
-/// A stream whose turn is under way when its link goes takes nothing in the name of the link that comes in its place.
+/// A stream whose turn is under way when its link goes takes nothing in the name of the link that
+/// comes in its place.
 #[test]
 fn a_link_that_is_gone_takes_nothing() {
     let pair = Pair::new(Role::Consume);
-    let params = LinkParams { broadcast: true, autocommit: false, on_ready: None, on_ready_arg: null_mut() };
+    let params =
+        LinkParams { broadcast: true, autocommit: false, on_ready: None, on_ready_arg: null_mut() };
     let broadcast = || {
         let mut link = null_mut();
         Link::make(&pair.hub, Role::Consume, HERE, &params, |made| link = made).unwrap();
@@ -387,7 +423,8 @@ enum Fate {
     LosesItsLink,
 }
 
-/// A hub with two streams into it, whose links have numbers from 1 on; `gone` are not there any more.
+/// A hub with two streams into it, whose links have numbers from 1 on; `gone` are not there any
+/// more.
 struct Fed {
     pair: Pair,
     links: [NonNull<Link>; 2],
@@ -411,9 +448,12 @@ impl Fed {
     fn connect(&self, number: usize, time: u32) {
         let stream = STREAM + 1 + number as u64;
         // SAFETY: alive as long as it is not gone.
-        unsafe { self.links[number].as_ref() }.connect(&self.pair.to_attacker, stream, WINDOW).unwrap();
+        unsafe { self.links[number].as_ref() }
+            .connect(&self.pair.to_attacker, stream, WINDOW)
+            .unwrap();
         let (from, to) = (Self::theirs(number, time), self.own(number));
-        self.pair.say(&StreamHeader { count: stream, from, to, ..self.pair.open(Role::Produce) }, &[]);
+        self.pair
+            .say(&StreamHeader { count: stream, from, to, ..self.pair.open(Role::Produce) }, &[]);
         self.pair.pass();
     }
 
@@ -424,7 +464,10 @@ impl Fed {
 
     fn meets(&mut self, number: usize, time: u32, fate: Fate) {
         let to = self.own(number);
-        let end = StreamHeader { mark: true, ..StreamHeader::new(Tells::End, to, Self::theirs(number, time)) };
+        let end = StreamHeader {
+            mark: true,
+            ..StreamHeader::new(Tells::End, to, Self::theirs(number, time))
+        };
         match fate {
             Fate::Ends => self.pair.say(&end, &[]),
             Fate::Breaks => self.pair.say(&StreamHeader { count: 5, ..end }, &[]),
@@ -451,7 +494,8 @@ impl Drop for Fed {
     }
 }
 
-/// It is at its end when all streams into it are that have not gone with their links. What was cut off is none, in whatever order that came, and can be replaced.
+/// It is at its end when all streams into it are that have not gone with their links. What was cut
+/// off is none, in whatever order that came, and can be replaced.
 #[test]
 fn a_hub_that_several_feed_ends_when_all_of_them_have() {
     use Fate::{Breaks, Ends, LosesItsLink};
@@ -524,7 +568,8 @@ fn whatever_comes_nothing_is_lost() {
         let role = if round % 2 == 0 { Role::Produce } else { Role::Consume };
         let pair = Pair::new(role);
         for _ in 0..40 {
-            let tells = [Tells::Open, Tells::Chunk, Tells::Credit, Tells::End, Tells::Close][chance(5) as usize];
+            let tells = [Tells::Open, Tells::Chunk, Tells::Credit, Tells::End, Tells::Close]
+                [chance(5) as usize];
             let number = pair.number();
             let (count, size) = (chance(4), chance(5));
             let header = StreamHeader {

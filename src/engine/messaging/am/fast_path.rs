@@ -14,7 +14,8 @@ use crate::engine::wire::header::{self, Header};
 use std::ffi::c_void;
 
 impl Endpoint {
-    /// For plain active messages of so many bytes, header and data, which go out as one piece; None to go the long way.
+    /// For plain active messages of so many bytes, header and data, which go out as one piece; None
+    /// to go the long way.
     #[inline(always)]
     pub fn quick_for_message(&self, length: usize) -> Option<Quick<'_>> {
         if self.credits.is_short_for(credit::LEAST) {

@@ -1,9 +1,12 @@
-//! Multi-buffer transfer in one active message: a table of the frames goes in front of the user's header, and the frames are its data.
+//! Multi-buffer transfer in one active message: a table of the frames goes in front of the user's
+//! header, and the frames are its data.
 //!
-//! The message comes in as every other does, in its place and at its price. Then buffers are made for its frames, by the allocator of its
-//! handler and all at once, and filled: copied where the data came along, pulled straight into them where it waits at its
-//! sender. The handler runs when they are full: in the order in which the messages of an endpoint came, so that a short
-//! one does not overtake a long one that is still being pulled. Until then, and as long as it waits its turn, a message holds its credit.
+//! The message comes in as every other does, in its place and at its price. Then buffers are made
+//! for its frames, by the allocator of its handler and all at once, and filled: copied where the
+//! data came along, pulled straight into them where it waits at its sender. The handler runs when
+//! they are full: in the order in which the messages of an endpoint came, so that a short one does
+//! not overtake a long one that is still being pulled. Until then, and as long as it waits its
+//! turn, a message holds its credit.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::log;
@@ -31,7 +34,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// `ucxx_multi_handler_t`: argument, endpoint, header, its length, buffers, status.
-pub type MultiFunction = unsafe extern "C" fn(*mut c_void, *const Endpoint, *const c_void, usize, *mut Buffers, i32);
+pub type MultiFunction =
+    unsafe extern "C" fn(*mut c_void, *const Endpoint, *const c_void, usize, *mut Buffers, i32);
 
 /// What is registered for an id.
 #[derive(Clone, Copy)]
@@ -88,7 +92,8 @@ static PULLED: Work = Work {
 };
 
 impl Endpoint {
-    /// Sends a header, of which a copy is made, and the parts as one message whose receiver gets each part in a buffer of its own.
+    /// Sends a header, of which a copy is made, and the parts as one message whose receiver gets
+    /// each part in a buffer of its own.
     ///
     /// # Safety
     /// The parts are readable until the operation has completed, and `out` is valid.
@@ -106,7 +111,8 @@ impl Endpoint {
         let prefix = Prefix::new(parts.len(), most.saturating_sub(header.len()));
         if prefix.in_data && parts.iter().any(|part| part.length > 0 && self.may_be_device(part)) {
             let text = format!(
-                "count: {} frames are too many for one message from memory that may be a device's (see memory_type)",
+                "count: {} frames are too many for one message from memory that may be a device's \
+                (see memory_type)",
                 parts.len()
             );
             return Err(Error::new(Status::UNSUPPORTED, text));
@@ -118,12 +124,16 @@ impl Endpoint {
         let told = if prefix.in_data { &mut table } else { &mut front };
         for part in parts {
             memory_type::check(part.memory_type)?;
-            multi_table::describe(Described { length: part.length, memory_type: part.memory_type }, told);
+            multi_table::describe(
+                Described { length: part.length, memory_type: part.memory_type },
+                told,
+            );
         }
         front.extend_from_slice(header);
         let message = Front { header: &front, table: &table };
         // SAFETY: as for this function.
-        let sent = unsafe { self.send_message(header::Kind::Multi, id, message, parts, params, out) };
+        let sent =
+            unsafe { self.send_message(header::Kind::Multi, id, message, parts, params, out) };
         if front.capacity() + table.capacity() <= MOST_KEPT {
             let _ = FRONT.try_with(|kept| kept.replace((front, table)));
         }
@@ -149,7 +159,9 @@ impl Endpoint {
 
     /// Where the message with this number is being pulled to: not the message's any more.
     pub(crate) fn memory_of_multi(&self, number: u64) -> Option<(Vec<u8>, Option<Buffers>)> {
-        let take = |arriving: &mut Arriving| (std::mem::take(&mut arriving.scratch), arriving.buffers.take());
+        let take = |arriving: &mut Arriving| {
+            (std::mem::take(&mut arriving.scratch), arriving.buffers.take())
+        };
         self.arrivals().with(number, take)
     }
 
@@ -176,7 +188,8 @@ impl Arrivals {
 
 /// Inside the gate.
 impl Worker {
-    /// Has `function` called for multi-buffer messages with this id from now on, or nobody; see `set_am_handler`.
+    /// Has `function` called for multi-buffer messages with this id from now on, or nobody; see
+    /// `set_am_handler`.
     pub fn set_multi_handler(
         &self,
         id: u16,
@@ -192,7 +205,11 @@ impl Worker {
         let inbound = slot.inbound();
         let Some(handler) = self.multi_handlers().find(inbound.id) else {
             self.stats.am_unhandled.add(1);
-            log::write(log::INFO, c"worker", &format!("a multi-buffer message has no handler: id {}", inbound.id));
+            log::write(
+                log::INFO,
+                c"worker",
+                &format!("a multi-buffer message has no handler: id {}", inbound.id),
+            );
             return self.message_gone(slot);
         };
         let replies = inbound.flags & header::flag::REPLY != 0;
@@ -200,11 +217,22 @@ impl Worker {
     }
 
     /// A message for this handler is due, which can answer it. After UCP's pass.
-    pub(crate) fn arrive(&self, slot: &Slot, endpoint: &Arc<Endpoint>, handler: Rc<Handler<MultiHandler>>) {
+    pub(crate) fn arrive(
+        &self,
+        slot: &Slot,
+        endpoint: &Arc<Endpoint>,
+        handler: Rc<Handler<MultiHandler>>,
+    ) {
         self.arrive_with(slot, endpoint, handler, true);
     }
 
-    fn arrive_with(&self, slot: &Slot, endpoint: &Arc<Endpoint>, handler: Rc<Handler<MultiHandler>>, replies: bool) {
+    fn arrive_with(
+        &self,
+        slot: &Slot,
+        endpoint: &Arc<Endpoint>,
+        handler: Rc<Handler<MultiHandler>>,
+        replies: bool,
+    ) {
         if replies {
             slot.inbound.set(Inbound { reply: Arc::into_raw(endpoint.clone()), ..*slot.inbound() });
         }
@@ -212,8 +240,14 @@ impl Worker {
         let number = endpoint.arrivals().numbers.get() + 1;
         endpoint.arrivals().numbers.set(number);
         let message = SlotPointer(slot);
-        let mut arriving =
-            Arriving { message, handler, buffers: None, scratch: Vec::new(), status: Status::OK, number };
+        let mut arriving = Arriving {
+            message,
+            handler,
+            buffers: None,
+            scratch: Vec::new(),
+            status: Status::OK,
+            number,
+        };
         arriving.status = self.make_ready(slot, &mut arriving).unwrap_or_else(|status| status);
         let pulls = arriving.status == Status::INPROGRESS;
         endpoint.arrivals().list.borrow_mut().push_back(arriving);
@@ -223,9 +257,14 @@ impl Worker {
         endpoint.deliver_multis();
     }
 
-    /// Makes buffers for the frames of a message, and fills them where its data is here: OK. INPROGRESS where it has to be pulled: into them, or, with the table that
-    /// says what to make, into memory of our own.
-    fn make_ready(&self, slot: &Slot, arriving: &mut Arriving) -> std::result::Result<Status, Status> {
+    /// Makes buffers for the frames of a message, and fills them where its data is here: OK.
+    /// INPROGRESS where it has to be pulled: into them, or, with the table that says what to make,
+    /// into memory of our own.
+    fn make_ready(
+        &self,
+        slot: &Slot,
+        arriving: &mut Arriving,
+    ) -> std::result::Result<Status, Status> {
         let (inbound, length) = (slot.inbound(), slot.length.get() as usize);
         let allocator = arriving.handler.function.allocator;
         let prefix = prefix_of(slot).map_err(|_| Status::IO_ERROR)?;
@@ -253,7 +292,8 @@ impl Worker {
             self.make_frames(allocator, table)
         } else {
             // SAFETY: the message's data, which is here, and its until it is gone.
-            let data = unsafe { crate::engine::core::channel::dispatch::bytes(inbound.data, length) };
+            let data =
+                unsafe { crate::engine::core::channel::dispatch::bytes(inbound.data, length) };
             let in_data = if prefix.in_data { prefix.count * multi_table::ENTRY } else { 0 };
             let (table_in_data, data) = data.split_at(in_data);
             self.fill_frames(allocator, if prefix.in_data { table_in_data } else { table }, data)
@@ -263,13 +303,19 @@ impl Worker {
     }
 
     fn make_frames(&self, allocator: Allocator, table: &[u8]) -> Result<Buffers> {
-        self.make_buffers(allocator, multi_table::frames(table).map(|frame| (frame.length, frame.memory_type)))
+        self.make_buffers(
+            allocator,
+            multi_table::frames(table).map(|frame| (frame.length, frame.memory_type)),
+        )
     }
 
     /// The same, and fills them.
     fn fill_frames(&self, allocator: Allocator, table: &[u8], data: &[u8]) -> Result<Buffers> {
         if multi_table::check_table(table, data.len()).is_err() {
-            return Err(Error::new(Status::IO_ERROR, "a multi-buffer message whose frames are not its data"));
+            return Err(Error::new(
+                Status::IO_ERROR,
+                "a multi-buffer message whose frames are not its data",
+            ));
         }
         if multi_table::frames(table).any(|frame| is_on_device(frame.length, frame.memory_type)) {
             // Senders have it wait, so that UCX puts it there.
@@ -280,7 +326,8 @@ impl Worker {
         for index in 0..buffers.count() {
             let frame = buffers.get(index)?;
             if frame.length > 0 {
-                // SAFETY: the frames are as long as the data together, as was checked; each has been made for its length.
+                // SAFETY: the frames are as long as the data together, as was checked; each has
+                // been made for its length.
                 unsafe {
                     frame.data.cast::<u8>().copy_from_nonoverlapping(from, frame.length);
                     from = from.add(frame.length);
@@ -303,7 +350,10 @@ impl Worker {
         let mut device = false;
         let described = endpoint.arrivals().with(number, |arriving| match &arriving.buffers {
             Some(buffers) => {
-                device = buffers.frames().iter().any(|frame| is_on_device(frame.length, frame.memory_type));
+                device = buffers
+                    .frames()
+                    .iter()
+                    .any(|frame| is_on_device(frame.length, frame.memory_type));
                 let parts: Vec<_> = buffers.frames().iter().map(part_of).collect();
                 describe_parts(slot, &parts)
             }
@@ -314,7 +364,12 @@ impl Worker {
         let memory_type = if device { memory_type::AUTO } else { memory_type::HOST };
         let memory_type = memory_type::to_ucx(&self.context, memory_type).unwrap_or(None);
         let queued = Queued { buffer, count, scattered, memory_type, ..Queued::NOTHING };
-        let posted = self.post_pull(slot, inbound.data, &queued, crate::engine::core::channel::message::on_pulled);
+        let posted = self.post_pull(
+            slot,
+            inbound.data,
+            &queued,
+            crate::engine::core::channel::message::on_pulled,
+        );
         let Some(ended) = self.part_posted(slot, posted) else {
             slot.begin(Kind::MultiPull, &OpParams::DEFAULT, message.length.get(), 0, false);
             slot.part.set(Of::Pull(number));
@@ -353,9 +408,11 @@ impl Worker {
         }
         let header = slot.front().get(prefix.map_or(0, |prefix| prefix.length)..).unwrap_or(&[]);
         let reply = slot.inbound().reply;
-        let buffers = buffers.map_or(std::ptr::null_mut(), |buffers| Box::into_raw(Box::new(buffers)));
+        let buffers =
+            buffers.map_or(std::ptr::null_mut(), |buffers| Box::into_raw(Box::new(buffers)));
         let (function, arg) = (handler.function.function, handler.arg);
-        // SAFETY: a handler and its argument as they were registered; the header is the message's, which is there until after this.
+        // SAFETY: a handler and its argument as they were registered; the header is the message's,
+        // which is there until after this.
         self.outside(|| unsafe {
             function.call_out((arg, reply, header.as_ptr().cast(), header.len(), buffers, status.0))
         });

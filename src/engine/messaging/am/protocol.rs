@@ -23,13 +23,18 @@ const OPERATIONS: &[Operation] = &[
         post: post_message,
         describe: |slot, status| match status {
             Status::NO_ELEM => {
-                format!("active message of {} bytes, id {}", slot.length.get(), slot.queued.get().outgoing.id)
+                format!(
+                    "active message of {} bytes, id {}",
+                    slot.length.get(),
+                    slot.queued.get().outgoing.id
+                )
             }
             _ => slot.kind.get().describe().to_owned(),
         },
         cause: |_, status| {
             (status == Status::NO_ELEM).then(|| {
-                "the peer has no handler for this id (ucxx_worker_set_am_handler, or _set_multi_handler for several buffers)"
+                "the peer has no handler for this id (ucxx_worker_set_am_handler, or \
+                _set_multi_handler for several buffers)"
                     .to_owned()
             })
         },
@@ -58,8 +63,10 @@ const OPERATIONS: &[Operation] = &[
     },
     Operation {
         abandoned: |worker, slot| {
-            // SAFETY: the worker keeps the endpoint alive while something in flight names it.
-            if let (Of::Pull(number), Some(endpoint)) = (slot.part.get(), unsafe { slot.endpoint.get().as_ref() }) {
+            if let (Of::Pull(number), Some(endpoint)) =
+                // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+                (slot.part.get(), unsafe { slot.endpoint.get().as_ref() })
+            {
                 if let Some(memory) = endpoint.memory_of_multi(number) {
                     worker.leave_to_ucp(Box::new(memory));
                 }

@@ -1,8 +1,11 @@
-//! The queue form of active messages, in UCXX's format: messages wait at their endpoint until they are received.
+//! The queue form of active messages, in UCXX's format: messages wait at their endpoint until they
+//! are received.
 //!
-//! What comes in is taken over in UCP's handler, put in its endpoint's queue after the pass, by when that knows its sender, and given to receives, each in the order of
-//! its side: buffers are made by the user's code. A receive that was cancelled meanwhile leaves its message where it was. A message that names a handler goes to that
-//! instead, as a multi-buffer message of one frame does (see `messaging::am::multi`). There is no credit: as UCXX's, the queue has no bound.
+//! What comes in is taken over in UCP's handler, put in its endpoint's queue after the pass, by
+//! when that knows its sender, and given to receives, each in the order of its side: buffers are
+//! made by the user's code. A receive that was cancelled meanwhile leaves its message where it was.
+//! A message that names a handler goes to that instead, as a multi-buffer message of one frame does
+//! (see `messaging::am::multi`). There is no credit: as UCXX's, the queue has no bound.
 
 use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
@@ -142,25 +145,35 @@ impl Endpoint {
             let worker = &self.worker;
             let memory_type = memory_type::to_ucx(&worker.context, params.memory_type)?;
             let told = memory_type.unwrap_or(sys::UCS_MEMORY_TYPE_HOST) as i32;
-            let envelope = Envelope { memory_type: told, callback: cover.callback, user_header: cover.header };
+            let envelope =
+                Envelope { memory_type: told, callback: cover.callback, user_header: cover.header };
             self.check_envelope(&envelope)?;
             // The tag's place says how it is sent.
             let tag = u64::from(protocol);
             let describe = |slot: &Slot| {
                 let outgoing = Outgoing::with_header(envelope.length() as u16);
                 // SAFETY: room for as much, which is nobody's but ours.
-                let room = unsafe { std::slice::from_raw_parts_mut(slot.room(envelope.length()), envelope.length()) };
+                let room = unsafe {
+                    std::slice::from_raw_parts_mut(slot.room(envelope.length()), envelope.length())
+                };
                 envelope.encode(room);
                 let buffer = buffer.cast_mut();
-                Queued { buffer, count: length, tag, memory_type, outgoing, endpoint: self, ..Queued::NOTHING }
+                Queued {
+                    buffer,
+                    count: length,
+                    tag,
+                    memory_type,
+                    outgoing,
+                    endpoint: self,
+                    ..Queued::NOTHING
+                }
             };
             if worker.goes_through_ring(params) {
                 self.check_open_outside()?;
                 worker.need(feature::AM)?;
                 let promised = self.promise(params, Need::of(length))?;
-                return worker.delay(Kind::AmQueueSend, length as u64, params, out, |slot| Queued {
-                    promise: promised.keep(),
-                    ..describe(slot)
+                return worker.delay(Kind::AmQueueSend, length as u64, params, out, |slot| {
+                    Queued { promise: promised.keep(), ..describe(slot) }
                 });
             }
             let inside = worker.enter()?;
@@ -168,7 +181,13 @@ impl Endpoint {
             inside.need(feature::AM)?;
             if self.must_wait() {
                 self.check_queue(params, length)?;
-                return Ok(self.queue_described(Kind::AmQueueSend, length as u64, params, out, describe));
+                return Ok(self.queue_described(
+                    Kind::AmQueueSend,
+                    length as u64,
+                    params,
+                    out,
+                    describe,
+                ));
             }
             let slot = inside.take_slot();
             slot.prepare(Kind::AmQueueSend);
@@ -191,7 +210,9 @@ impl Endpoint {
         }
         let most = most.saturating_sub(envelope.length() - envelope.user_header.len());
         let length = envelope.user_header.len();
-        Err(Error::invalid(format!("header_length: {length} bytes are more than the {most} that the transports carry")))
+        Err(Error::invalid(format!(
+            "header_length: {length} bytes are more than the {most} that the transports carry"
+        )))
     }
 
     /// Gives UCP such a message, whose slot has its header. Inside the gate.
@@ -203,15 +224,24 @@ impl Endpoint {
         // UCXX finds its endpoint by this.
         param.flags(sys::UCP_AM_SEND_FLAG_REPLY | queued.tag as u32);
         let (ucp, buffer, count) = (self.ucp.get(), queued.buffer, queued.count);
-        // SAFETY: a live endpoint inside its worker's gate; the caller keeps the buffer, the worker the slot.
-        unsafe { sys::ucp_am_send_nbx(ucp, UCXX_ID, room.cast(), length, buffer, count, param.as_ptr()) }
+        // SAFETY: a live endpoint inside its worker's gate; the caller keeps the buffer, the worker
+        // the slot.
+        unsafe {
+            sys::ucp_am_send_nbx(ucp, UCXX_ID, room.cast(), length, buffer, count, param.as_ptr())
+        }
     }
 
-    /// Receives the oldest message that nobody has received, now or when it comes, into a buffer that is made for it.
+    /// Receives the oldest message that nobody has received, now or when it comes, into a buffer
+    /// that is made for it.
     ///
     /// # Safety
     /// `params.recv_info` is valid until the operation has completed; `out` is valid.
-    pub unsafe fn am_queue_recv(&self, allocator: Allocator, params: &OpParams, out: Out) -> Result<Submitted> {
+    pub unsafe fn am_queue_recv(
+        &self,
+        allocator: Allocator,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
         params.check(&self.worker.context, "receive from a queue", 0)?;
         let making = || Some(Making::by(allocator));
         if self.worker.goes_through_ring(params) {
@@ -244,19 +274,23 @@ impl Endpoint {
     }
 
     fn match_later(&self) {
-        if let (false, Some(endpoint)) = (self.message_queue().messages.borrow().is_empty(), self.registered()) {
+        if let (false, Some(endpoint)) =
+            (self.message_queue().messages.borrow().is_empty(), self.registered())
+        {
             self.worker.push_event(Event::Work(&WAITS, Payload::Endpoint(endpoint)));
         }
     }
 
-    /// The length of the oldest message that nobody has received; none if there is none. Any thread.
+    /// The length of the oldest message that nobody has received; none if there is none. Any
+    /// thread.
     pub fn am_queue_probe(&self) -> Option<u64> {
         Some(self.message_queue().front.load(Ordering::Relaxed)).filter(|length| *length != NONE)
     }
 
     /// Gives messages to handlers and receives. After UCP's pass.
     pub(crate) fn match_queue(&self) {
-        // One thread at a time, which goes on with what comes meanwhile: another would have them overtake each other while this one makes buffers.
+        // One thread at a time, which goes on with what comes meanwhile: another would have them
+        // overtake each other while this one makes buffers.
         if !self.message_queue().naming.replace(true) {
             self.match_named();
             self.message_queue().naming.set(false);
@@ -334,14 +368,19 @@ impl Worker {
         let handler = envelope.callback.map(|name| self.queue_handlers().find(&name));
         if let Some(None) = handler {
             self.stats.am_unhandled.add(1);
-            log::write(log::INFO, c"worker", "a message to a callback by owner and number has no handler");
+            log::write(
+                log::INFO,
+                c"worker",
+                "a message to a callback by owner and number has no handler",
+            );
             return dropped(sys::UCS_ERR_NO_ELEM);
         }
         if envelope.user_header.len() > u16::MAX.into() {
             complain("a message of UCXX's with a header that is too long");
             return dropped(sys::UCS_ERR_INVALID_PARAM);
         }
-        let gone = self.endpoint_of(arrived.from).is_some_and(|endpoint| endpoint.phase() != Phase::Open);
+        let gone =
+            self.endpoint_of(arrived.from).is_some_and(|endpoint| endpoint.phase() != Phase::Open);
         if gone || arrived.from.is_null() {
             complain(NOBODY);
             return dropped(sys::UCS_ERR_CANCELED);
@@ -357,7 +396,10 @@ impl Worker {
             slot.inbound.set(Inbound { sort: Sort::Named, ..slot.inbound.get() });
         }
         let handler = handler.map(|handler| handler as Rc<dyn Any>);
-        self.push_event(Event::Work(&CAME, Payload::MessageFor(SlotPointer(slot), handler, Reply(arrived.from))));
+        self.push_event(Event::Work(
+            &CAME,
+            Payload::MessageFor(SlotPointer(slot), handler, Reply(arrived.from)),
+        ));
         keeps
     }
 
@@ -369,7 +411,9 @@ impl Worker {
         from: Reply,
     ) {
         let endpoint = self.endpoint_of(from.0);
-        let Some(endpoint) = endpoint.filter(|endpoint| endpoint.phase() == Phase::Open && !self.is_over.get()) else {
+        let Some(endpoint) =
+            endpoint.filter(|endpoint| endpoint.phase() == Phase::Open && !self.is_over.get())
+        else {
             complain(NOBODY);
             // SAFETY: a message of this worker's that nobody else has.
             self.message_gone(unsafe { &*message.0 });
@@ -377,7 +421,9 @@ impl Worker {
         };
         endpoint.heard();
         match handler {
-            Some(handler) => endpoint.message_queue().named.borrow_mut().push_back((message.0, handler)),
+            Some(handler) => {
+                endpoint.message_queue().named.borrow_mut().push_back((message.0, handler))
+            }
             None => {
                 endpoint.message_queue().messages.borrow_mut().push_back(message.0);
                 endpoint.message_queue().show_front();
@@ -389,7 +435,8 @@ impl Worker {
     /// Ends a receive that has got no message.
     pub(crate) fn cancel_queue_receive(&self, slot: &Slot, reason: Status) {
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
-        let waits = unsafe { slot.endpoint.get().as_ref() }.is_some_and(|endpoint| endpoint.forget_queue_receive(slot));
+        let waits = unsafe { slot.endpoint.get().as_ref() }
+            .is_some_and(|endpoint| endpoint.forget_queue_receive(slot));
         if waits {
             slot.reason.set(reason.0);
             self.complete(slot, reason);
@@ -407,8 +454,10 @@ pub(crate) unsafe extern "C" fn on_foreign(
     param: *const sys::ucp_am_recv_param_t,
 ) -> sys::ucs_status_t {
     let answer = std::panic::catch_unwind(|| {
-        // SAFETY: the worker, which outlives UCP's, whose gate we are in, and a message that is valid during the call.
-        let (worker, param, header) = unsafe { (&*arg.cast::<Worker>(), &*param, bytes(header, header_length)) };
+        // SAFETY: the worker, which outlives UCP's, whose gate we are in, and a message that is
+        // valid during the call.
+        let (worker, param, header) =
+            unsafe { (&*arg.cast::<Worker>(), &*param, bytes(header, header_length)) };
         worker.queued_came(header, &Arrived::new(data, length, param))
     });
     answer.unwrap_or(sys::UCS_OK)

@@ -20,7 +20,11 @@ impl QueueHandlers {
         self.0.borrow().get(name).cloned()
     }
 
-    fn set(&self, name: CallbackName, handler: Option<Handler<MultiHandler>>) -> Option<Rc<Handler<MultiHandler>>> {
+    fn set(
+        &self,
+        name: CallbackName,
+        handler: Option<Handler<MultiHandler>>,
+    ) -> Option<Rc<Handler<MultiHandler>>> {
         let mut handlers = self.0.borrow_mut();
         match handler {
             Some(handler) => handlers.insert(name, Rc::new(handler)),
@@ -35,7 +39,8 @@ impl QueueHandlers {
 }
 
 impl Worker {
-    /// Has `handler` called for messages that name it so from now on, or nobody; see `set_am_handler`.
+    /// Has `handler` called for messages that name it so from now on, or nobody; see
+    /// `set_am_handler`.
     pub fn set_queue_handler(
         &self,
         name: CallbackName,
@@ -45,8 +50,9 @@ impl Worker {
     ) -> Result<()> {
         self.on_owner(|inside| {
             inside.need(feature::AM)?;
-            let before =
-                inside.queue_handlers().set(name, handler.map(|function| Handler::new(function, arg, destroy)));
+            let before = inside
+                .queue_handlers()
+                .set(name, handler.map(|function| Handler::new(function, arg, destroy)));
             before.into_iter().for_each(|before| inside.drop_handler(before));
             Ok(())
         })

@@ -1,7 +1,9 @@
-//! Sending active messages: a short header and data for the handler that the peer has registered under an id.
+//! Sending active messages: a short header and data for the handler that the peer has registered
+//! under an id.
 //!
-//! Cost of the inline path beyond UCP's own: as for a tag send, and the 24 bytes of the library's header, written into the slot, with the
-//! user's copied behind them. No allocation, no lock, no read-modify-write, no system call.
+//! Cost of the inline path beyond UCP's own: as for a tag send, and the 24 bytes of the library's
+//! header, written into the slot, with the user's copied behind them. No allocation, no lock, no
+//! read-modify-write, no system call.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::send::Outgoing;
@@ -51,7 +53,16 @@ impl Endpoint {
         const ALLOWED: u64 = flag::NO_WAIT | flag::EAGER | flag::RNDV | flag::AM_REPLY;
         params.check(&self.worker.context, "active message", ALLOWED)?;
         // SAFETY: as for this function.
-        unsafe { self.send_message(header::Kind::Message, id, Front { header, table: &[] }, parts, params, out) }
+        unsafe {
+            self.send_message(
+                header::Kind::Message,
+                id,
+                Front { header, table: &[] },
+                parts,
+                params,
+                out,
+            )
+        }
     }
 
     /// The same for any kind that has data, with parameters that are checked.
@@ -71,8 +82,11 @@ impl Endpoint {
         wait::submit(params, out, |params, out| {
             let length = front.length_with(parts);
             let number = front.table.len() as u32;
-            let mut outgoing = Outgoing { kind, number, ..Outgoing::message(id, front.header, length, params) };
-            if kind == header::Kind::Multi && parts.iter().any(|part| part.length > 0 && self.may_be_device(part)) {
+            let mut outgoing =
+                Outgoing { kind, number, ..Outgoing::message(id, front.header, length, params) };
+            if kind == header::Kind::Multi
+                && parts.iter().any(|part| part.length > 0 && self.may_be_device(part))
+            {
                 outgoing.wait_for_receiver();
             }
             if self.worker.goes_through_ring(params) {
@@ -129,7 +143,12 @@ impl Endpoint {
         slot.prepare(Kind::AmSend);
         let queued = self.describe(slot, outgoing, front, parts, memory_type);
         let posted = self.post_message(slot, &queued);
-        inside.submitted(slot, posted, Submission { endpoint: Some(self), params, length: length as u64, tag: 0 }, out)
+        inside.submitted(
+            slot,
+            posted,
+            Submission { endpoint: Some(self), params, length: length as u64, tag: 0 },
+            out,
+        )
     }
 
     #[cold]
@@ -173,14 +192,23 @@ impl Endpoint {
             describe_parts(slot, &parts)
         };
         if outgoing.protocol != sys::UCP_AM_SEND_FLAG_EAGER {
-            // A peer without a handler refuses what waits for it, as UCX may have it do: then its id is told.
-            // SAFETY: the slot was taken a moment ago: nobody else has it.
+            // A peer without a handler refuses what waits for it, as UCX may have it do: then its
+            // id is told. SAFETY: the slot was taken a moment ago: nobody else has it.
             unsafe { (*slot.queued.as_ptr()).outgoing = outgoing };
         }
-        Queued { buffer, count, scattered, memory_type, outgoing, endpoint: self, ..Queued::NOTHING }
+        Queued {
+            buffer,
+            count,
+            scattered,
+            memory_type,
+            outgoing,
+            endpoint: self,
+            ..Queued::NOTHING
+        }
     }
 
-    /// Refuses a header that UCX could not carry, which it does not check, and a peer that could not read it.
+    /// Refuses a header that UCX could not carry, which it does not check, and a peer that could
+    /// not read it.
     #[inline(always)]
     pub(crate) fn check_am_header(&self, header: &[u8]) -> Result<()> {
         self.check_length_of_header(header)?;
@@ -201,13 +229,17 @@ impl Endpoint {
     #[cold]
     fn header_too_long(&self, length: usize) -> Error {
         let most = self.worker.longest_am_header();
-        Error::invalid(format!("header_length: {length} bytes are more than the {most} that the transports carry"))
+        Error::invalid(format!(
+            "header_length: {length} bytes are more than the {most} that the transports carry"
+        ))
     }
 
     #[cold]
     fn speaks_another_language(&self) -> Error {
-        let text =
-            format!("endpoint: {} does not use this library, whose format active messages have", self.peer_text());
+        let text = format!(
+            "endpoint: {} does not use this library, whose format active messages have",
+            self.peer_text()
+        );
         Error::new(Status::UNSUPPORTED, text)
     }
 }

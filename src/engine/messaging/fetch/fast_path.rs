@@ -1,5 +1,6 @@
-//! The quick way of a fetch, both sides of it, on a worker of one thread and manual progress: see `core::request::fast_path`. Questions and answers that go
-//! out as one piece, and come in as one, between peers that know each other.
+//! The quick way of a fetch, both sides of it, on a worker of one thread and manual progress: see
+//! `core::request::fast_path`. Questions and answers that go out as one piece, and come in as one,
+//! between peers that know each other.
 
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::dispatch::{on_message_otherwise, on_short};
@@ -52,7 +53,8 @@ impl Fetch {
         endpoint.quick_for_piece(length)
     }
 
-    /// Lets go of a question that was answered, on the thread of a SINGLE worker. False: nothing has happened, go the long way.
+    /// Lets go of a question that was answered, on the thread of a SINGLE worker. False: nothing
+    /// has happened, go the long way.
     ///
     /// # Safety
     /// The caller has the question, and does not use it again when this is true.
@@ -107,7 +109,8 @@ impl Quick<'_> {
             sequence: to.credits.sequence.get(),
             ..Header::of(header::Kind::Ask)
         };
-        let (words, last) = compact_header::question(&asked, &Question { number, capacity: capacity as u64 });
+        let (words, last) =
+            compact_header::question(&asked, &Question { number, capacity: capacity as u64 });
         let room = ask.room(INLINE);
         // SAFETY: room for all three, as `quick_for_question` has seen; the caller's is readable.
         unsafe {
@@ -196,7 +199,8 @@ impl Slot {
     #[inline(always)]
     fn go_into(&self, id: u16, buffer: *mut c_void, capacity: usize, params: &OpParams) {
         let host = params.memory_type == memory_type::HOST;
-        // SAFETY: the slot was taken a moment ago: nobody else has it. Piece by piece, as the whole is large.
+        // SAFETY: the slot was taken a moment ago: nobody else has it. Piece by piece, as the whole
+        // is large.
         let queued = unsafe { &mut *self.queued.as_ptr() };
         queued.buffer = buffer;
         queued.count = capacity;
@@ -207,8 +211,9 @@ impl Slot {
 }
 
 impl Worker {
-    /// As `answer_came`, of an answer in its short form that comes as nearly all do; `EIGHT` as in `core::channel::fast_receive`, of a fetch of whose end only its request
-    /// tells. False: nothing has happened, go the next longer way.
+    /// As `answer_came`, of an answer in its short form that comes as nearly all do; `EIGHT` as in
+    /// `core::channel::fast_receive`, of a fetch of whose end only its request tells. False:
+    /// nothing has happened, go the next longer way.
     #[inline(always)]
     pub(crate) fn answer_came_quickly<const EIGHT: bool>(&self, short: Short<'_>) -> bool {
         let (number, data) = (short.answers(), short.rest());
@@ -218,7 +223,8 @@ impl Worker {
         let Some(slot) = self.fetches().find(number) else { return false };
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
         let Some(endpoint) = (unsafe { slot.endpoint.get().as_ref() }) else { return false };
-        // One that has gone out in `Quick::fetch` and waits for nothing else, as it has that number: that says all that has to be asked of others.
+        // One that has gone out in `Quick::fetch` and waits for nothing else, as it has that
+        // number: that says all that has to be asked of others.
         let plain = slot.is_plain() && slot.kind.get() == Kind::Fetch;
         let usual = plain
             || !EIGHT
@@ -244,7 +250,8 @@ impl Worker {
         self.fetches().remove(number);
         slot.number.set(0);
         slot.length.set(data.len() as u64);
-        // SAFETY: UCX's data is valid during its handler, and the processor reaches where it goes, where there is room: a plain fetch has one buffer.
+        // SAFETY: UCX's data is valid during its handler, and the processor reaches where it goes,
+        // where there is room: a plain fetch has one buffer.
         unsafe {
             if EIGHT {
                 copy_short(data.as_ptr(), (*slot.queued.as_ptr()).buffer.cast(), 8);

@@ -1,7 +1,7 @@
 //! Which fetch an answer belongs to: by a number that goes out with the question and comes back.
 //!
-//! A number is never given to two fetches at a time, and to another one after 2^28 uses of its place at the earliest, so an answer
-//! that comes late finds nothing.
+//! A number is never given to two fetches at a time, and to another one after 2^28 uses of its
+//! place at the earliest, so an answer that comes late finds nothing.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::request::request::Slot;
@@ -18,8 +18,8 @@ struct Entry {
     next_free: Cell<u32>,
 }
 
-/// The fetches of a worker that wait for their answers. Belongs to whoever is inside its gate. Its functions call nobody, so that nothing comes in between while they
-/// look at the entries.
+/// The fetches of a worker that wait for their answers. Belongs to whoever is inside its gate. Its
+/// functions call nobody, so that nothing comes in between while they look at the entries.
 pub(crate) struct Fetches {
     entries: UnsafeCell<Vec<Entry>>,
     free: Cell<u32>,
@@ -35,7 +35,8 @@ impl Fetches {
     /// Not to be kept.
     #[inline(always)]
     fn entries(&self) -> &[Entry] {
-        // SAFETY: see the type: `add_place` alone changes the list itself, and nobody has kept this until then.
+        // SAFETY: see the type: `add_place` alone changes the list itself, and nobody has kept this
+        // until then.
         unsafe { &*self.entries.get() }
     }
 
@@ -54,7 +55,8 @@ impl Fetches {
     #[inline(always)]
     fn entry(&self, number: u64) -> Option<(u32, &Entry)> {
         let place = (number % PLACES).checked_sub(1)?;
-        let entry = self.entries().get(place as usize).filter(|entry| entry.number.get() == number)?;
+        let entry =
+            self.entries().get(place as usize).filter(|entry| entry.number.get() == number)?;
         Some((place as u32, entry))
     }
 
@@ -83,6 +85,10 @@ fn add_place(entries: &mut Vec<Entry>, slot: &Slot) -> Result<u64> {
         let text = format!("endpoint: {place} fetches of its worker wait for answers");
         return Err(Error::new(Status::NO_RESOURCE, text));
     }
-    entries.push(Entry { slot: Cell::new(slot), number: Cell::new(place + 1), next_free: Cell::new(NONE) });
+    entries.push(Entry {
+        slot: Cell::new(slot),
+        number: Cell::new(place + 1),
+        next_free: Cell::new(NONE),
+    });
     Ok(place + 1)
 }

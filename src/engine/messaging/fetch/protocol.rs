@@ -38,7 +38,10 @@ const OPERATIONS: &[Operation] = &[
     FETCH,
     Operation {
         post: post_message,
-        part: Some(PartOf { is_unwatched: |_| false, ended: |worker, ask, _, status| worker.asked(ask, status) }),
+        part: Some(PartOf {
+            is_unwatched: |_| false,
+            ended: |worker, ask, _, status| worker.asked(ask, status),
+        }),
         ..Operation::of(Kind::FetchAsk)
     },
     Operation {
@@ -59,14 +62,26 @@ fn cause_of_fetch(slot: &Slot, status: Status) -> Option<String> {
     }
     let text = match status {
         Status::NO_ELEM => {
-            "the peer has no handler for this id (ucxx_worker_set_fetch_handler), or that has rejected the question with UCXX_ERR_NO_ELEM".to_owned()
+            "the peer has no handler for this id (ucxx_worker_set_fetch_handler), or that has \
+            rejected the question with UCXX_ERR_NO_ELEM"
+                .to_owned()
         }
         Status::MESSAGE_TRUNCATED => {
-            format!("the answer has {} bytes, and there is room for {}", slot.length.get(), room_for_answer(slot))
+            format!(
+                "the answer has {} bytes, and there is room for {}",
+                slot.length.get(),
+                room_for_answer(slot)
+            )
         }
-        Status::BUSY | Status::REJECTED => format!("the peer's handler has rejected it with {status}"),
+        Status::BUSY | Status::REJECTED => format!(
+            "the peer's handler has rejected it with \
+            {status}"
+        ),
         status if status.0 <= Status::APPLICATION.0 => {
-            format!("the peer's handler has rejected it with a status of the application's, {}", status.0)
+            format!(
+                "the peer's handler has rejected it with a status of the application's, {}",
+                status.0
+            )
         }
         _ => return None,
     };

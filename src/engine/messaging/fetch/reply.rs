@@ -1,8 +1,10 @@
-//! Fetch, on the side that answers: a question in its handler's hands, answered once, now or later, from any thread.
+//! Fetch, on the side that answers: a question in its handler's hands, answered once, now or later,
+//! from any thread.
 //!
-//! A question is a message, and lies in a slot as one. It keeps the endpoint that it came on, to answer there. Answers need no
-//! credit, and the bound of the send queue does not hold for them, but a far larger one, at which a peer is given up that asks on and takes no answers. Refusals wait
-//! for the send window when there are many.
+//! A question is a message, and lies in a slot as one. It keeps the endpoint that it came on, to
+//! answer there. Answers need no credit, and the bound of the send queue does not hold for them,
+//! but a far larger one, at which a peer is given up that asks on and takes no answers. Refusals
+//! wait for the send window when there are many.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::status::{Error, Result, Status};
@@ -37,7 +39,8 @@ pub type FetchHandler = unsafe extern "C" fn(*mut c_void, *mut Fetch);
 pub struct FetchTo {
     /// Takes each.
     pub function: FetchHandler,
-    /// Credit comes back when a question is destroyed, and not when it is handed over: the number of those that wait has no other bound.
+    /// Credit comes back when a question is destroyed, and not when it is handed over: the number
+    /// of those that wait has no other bound.
     pub keeps_credit: bool,
 }
 
@@ -61,7 +64,8 @@ impl Fetch {
         unsafe { &*std::ptr::from_ref(self).cast() }
     }
 
-    /// Bytes that there is room for at the side that asks; `u64::MAX` if it makes room for what comes.
+    /// Bytes that there is room for at the side that asks; `u64::MAX` if it makes room for what
+    /// comes.
     pub fn capacity(&self) -> u64 {
         self.0.inbound().capacity
     }
@@ -73,14 +77,19 @@ impl Fetch {
         unsafe { &*self.0.inbound().reply }
     }
 
-    /// Sends the parts as the answer. What is longer than there is room for stays here, and the side that asks is told its length.
+    /// Sends the parts as the answer. What is longer than there is room for stays here, and the
+    /// side that asks is told its length.
     ///
     /// # Safety
     /// The parts are readable until the operation has completed, and `out` is valid.
     pub unsafe fn reply(&self, parts: &[Part], params: &OpParams, out: Out) -> Result<Submitted> {
         self.message().check_fork()?;
         let endpoint = self.endpoint();
-        params.check(&endpoint.worker.context, "answer to a fetch", flag::NO_WAIT | flag::EAGER | flag::RNDV)?;
+        params.check(
+            &endpoint.worker.context,
+            "answer to a fetch",
+            flag::NO_WAIT | flag::EAGER | flag::RNDV,
+        )?;
         memory_type_of(&endpoint.worker, parts, params)?;
         let length: usize = parts.iter().map(|part| part.length).sum();
         self.begin_answer()?;
@@ -97,7 +106,13 @@ impl Fetch {
         submitted
     }
 
-    fn send_parts(&self, parts: &[Part], length: usize, params: &OpParams, out: Out) -> Result<Submitted> {
+    fn send_parts(
+        &self,
+        parts: &[Part],
+        length: usize,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
         let endpoint = self.endpoint();
         let number = self.0.number.get();
         if length as u64 > self.capacity() {
@@ -105,7 +120,13 @@ impl Fetch {
             return endpoint.send_answer(told, &[], false, params, out);
         }
         let waits = self.0.inbound.get().flags & header::flag::WAITING != 0;
-        endpoint.send_answer(Told { number, status: Status::OK, length: None }, parts, waits, params, out)
+        endpoint.send_answer(
+            Told { number, status: Status::OK, length: None },
+            parts,
+            waits,
+            params,
+            out,
+        )
     }
 
     /// Answers with a status alone.
@@ -114,7 +135,8 @@ impl Fetch {
         let own = [Status::NO_ELEM, Status::REJECTED, Status::BUSY, Status::CANCELED];
         if !own.contains(&status) && status.0 > Status::APPLICATION.0 {
             let text = format!(
-                "status: {status} is none of NO_ELEM, REJECTED, BUSY, CANCELED and UCXX_ERR_APPLICATION and below"
+                "status: {status} is none of NO_ELEM, REJECTED, BUSY, CANCELED and \
+                UCXX_ERR_APPLICATION and below"
             );
             return Err(Error::invalid(text));
         }
@@ -166,10 +188,15 @@ impl Worker {
     /// Gives a question to its handler.
     #[inline(always)]
     pub(crate) fn hand_over_question<const ALONE: bool>(&self, slot: &Slot) {
-        let Some(handler) = self.fetch_handlers().find(slot.inbound().id) else { return self.answer_unhandled(slot) };
+        let Some(handler) = self.fetch_handlers().find(slot.inbound().id) else {
+            return self.answer_unhandled(slot);
+        };
         let lent = self.endpoint_named(slot.inbound().connection).map(Endpoint::lend);
-        // SAFETY: a reference, which is the question's own from here on, to be given back when that is destroyed.
-        let Some(endpoint) = (unsafe { lent.and_then(|lent| lent.as_ref()) }) else { return self.message_gone(slot) };
+        // SAFETY: a reference, which is the question's own from here on, to be given back when that
+        // is destroyed.
+        let Some(endpoint) = (unsafe { lent.and_then(|lent| lent.as_ref()) }) else {
+            return self.message_gone(slot);
+        };
         let FetchTo { function, keeps_credit } = handler.function;
         // SAFETY: nobody else has the slot.
         let inbound = unsafe { &mut *slot.inbound.as_ptr() };
@@ -183,7 +210,8 @@ impl Worker {
         slot.outside.store(0, Ordering::Relaxed);
         slot.hold.set(USER);
         let (arg, fetch) = (handler.arg, Fetch::of(slot));
-        // SAFETY: a handler and its argument as they were registered; the question is the handler's from here on.
+        // SAFETY: a handler and its argument as they were registered; the question is the handler's
+        // from here on.
         self.outside_as::<ALONE>(|| unsafe { function.call_out((arg, fetch)) });
         self.drain_foreign();
         self.drop_handler(handler);
@@ -251,19 +279,41 @@ impl Endpoint {
         }
     }
 
-    fn send_answer(&self, told: Told, parts: &[Part], waits: bool, params: &OpParams, out: Out) -> Result<Submitted> {
+    fn send_answer(
+        &self,
+        told: Told,
+        parts: &[Part],
+        waits: bool,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
         let worker = &self.worker;
         let length: usize = parts.iter().map(|part| part.length).sum();
         let describe = |slot: &Slot| {
             let (header, header_length) = told.header();
-            let outgoing =
-                Outgoing::answer(told.number, told.status.0, header_length, length, waits, self.is_remote(), params);
+            let outgoing = Outgoing::answer(
+                told.number,
+                told.status.0,
+                header_length,
+                length,
+                waits,
+                self.is_remote(),
+                params,
+            );
             let room = slot.room(HEADER + header_length);
             // SAFETY: room for as much, which is nobody's but ours.
             unsafe { room.add(HEADER).copy_from_nonoverlapping(header.as_ptr(), header_length) };
             let memory_type = memory_type_of(worker, parts, params).unwrap_or(None);
             let (buffer, count, scattered) = describe_parts(slot, parts);
-            Queued { buffer, count, scattered, memory_type, outgoing, endpoint: self, ..Queued::NOTHING }
+            Queued {
+                buffer,
+                count,
+                scattered,
+                memory_type,
+                outgoing,
+                endpoint: self,
+                ..Queued::NOTHING
+            }
         };
         let may_wait = params.flags & flag::NO_WAIT == 0;
         if worker.goes_through_ring(params) {
@@ -282,12 +332,23 @@ impl Endpoint {
             } else if self.takes_no_answers() {
                 self.check_open()?;
             }
-            return Ok(self.queue_described(Kind::FetchReply, length as u64, params, out, describe));
+            return Ok(self.queue_described(
+                Kind::FetchReply,
+                length as u64,
+                params,
+                out,
+                describe,
+            ));
         }
         let slot = inside.take_slot();
         slot.prepare(Kind::FetchReply);
         let posted = self.post_message(slot, &describe(slot));
-        inside.submitted(slot, posted, Submission { endpoint: Some(self), params, length: length as u64, tag: 0 }, out)
+        inside.submitted(
+            slot,
+            posted,
+            Submission { endpoint: Some(self), params, length: length as u64, tag: 0 },
+            out,
+        )
     }
 
     /// Answers a question without data. Inside the gate.
@@ -307,14 +368,17 @@ impl Endpoint {
                 room.add(HEADER).copy_from_nonoverlapping(data.as_ptr(), data.len());
                 room.add(HEADER)
             };
-            let outgoing = Outgoing::answer(number, status.0, 0, data.len(), false, true, &OpParams::DEFAULT);
+            let outgoing =
+                Outgoing::answer(number, status.0, 0, data.len(), false, true, &OpParams::DEFAULT);
             let memory_type = Some(sys::UCS_MEMORY_TYPE_HOST);
             let (buffer, count) = (copy.cast(), data.len());
             Queued { buffer, count, memory_type, outgoing, endpoint: self, ..Queued::NOTHING }
         };
         let worker = &self.worker;
         if self.sayings.get() < AT_ONCE {
-            self.start_part(request::Part::Nothing, |slot| self.post_message(slot, &describe(slot)));
+            self.start_part(request::Part::Nothing, |slot| {
+                self.post_message(slot, &describe(slot))
+            });
             return;
         }
         let (length, params) = (data.len() as u64, &OpParams::DEFAULT);
@@ -334,7 +398,8 @@ impl Endpoint {
         }
     }
 
-    /// There are so many answers that wait that the peer is given up: it asks on, and takes none. Inside the gate.
+    /// There are so many answers that wait that the peer is given up: it asks on, and takes none.
+    /// Inside the gate.
     pub(crate) fn takes_no_answers(&self) -> bool {
         let given_up = self.window.queued_ops.get() >= MOST_OWED;
         if given_up {
@@ -352,7 +417,9 @@ pub unsafe fn destroy(fetch: *const Fetch) {
     // SAFETY: the caller has it.
     let question = unsafe { &*fetch };
     let unanswered = || question.0.outside.swap(ANSWERED, Ordering::AcqRel) != ANSWERED;
-    let unsaid = || question.say_later(Status::CANCELED).is_err_and(|error| error.status() != Status::CLOSED);
+    let unsaid = || {
+        question.say_later(Status::CANCELED).is_err_and(|error| error.status() != Status::CLOSED)
+    };
     if question.message().check_fork().is_ok() && unanswered() && unsaid() {
         // The worker's own thread says it, when it takes the slot back.
         question.0.outside.store(message::LEFT, Ordering::Release);
@@ -384,8 +451,15 @@ unsafe fn drop_question(question: *mut c_void) {
 
 impl Worker {
     /// Has questions with this id handed out by a notifier from now on, or dropped.
-    pub fn set_fetch_notifier(&self, id: u16, notifier: Option<&Notifier>, user_data: *mut c_void) -> Result<()> {
-        let Some(notifier) = notifier else { return self.set_fetch_handler(id, None, user_data, None) };
+    pub fn set_fetch_notifier(
+        &self,
+        id: u16,
+        notifier: Option<&Notifier>,
+        user_data: *mut c_void,
+    ) -> Result<()> {
+        let Some(notifier) = notifier else {
+            return self.set_fetch_handler(id, None, user_data, None);
+        };
         notifier.check(&self.context)?;
         let target = Target::new(notifier, user_data);
         let to = FetchTo { function: on_question, keeps_credit: true };

@@ -1,9 +1,11 @@
-//! Fetch, on the side that asks: a question goes out, and its answer comes straight into the buffers that wait for it.
+//! Fetch, on the side that asks: a question goes out, and its answer comes straight into the
+//! buffers that wait for it.
 //!
-//! The request is the answer's; the question is a send of its own, of which only a failure is told. An answer that came along with its
-//! message is copied by the handler of UCX's in which it came, and one that waits at its sender is pulled, with the request as UCX's:
-//! two messages and one round trip, and no allocation, but for buffers that are made for an answer, which the user's code
-//! does after the pass.
+//! The request is the answer's; the question is a send of its own, of which only a failure is told.
+//! An answer that came along with its message is copied by the handler of UCX's in which it came,
+//! and one that waits at its sender is pulled, with the request as UCX's: two messages and one
+//! round trip, and no allocation, but for buffers that are made for an answer, which the user's
+//! code does after the pass.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::dispatch::complain;
@@ -19,7 +21,9 @@ use crate::engine::core::request::completion::ended;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::inline_buffer::copy_short;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
-use crate::engine::core::request::request::{mark, Kind, Part as Of, Slot, SlotPointer, Ticket, UCP};
+use crate::engine::core::request::request::{
+    mark, Kind, Part as Of, Slot, SlotPointer, Ticket, UCP,
+};
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::deferred::{Payload, Work};
 use crate::engine::core::worker::submission_ring::Queued;
@@ -70,7 +74,8 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    pub(crate) const FETCH: Asked = Asked { kind: Kind::Fetch, feature: feature::AM, id: 0, flags: 0 };
+    pub(crate) const FETCH: Asked =
+        Asked { kind: Kind::Fetch, feature: feature::AM, id: 0, flags: 0 };
     pub(crate) const ATOMIC: Asked =
         Asked { kind: Kind::Atomic, feature: feature::ATOMIC, id: 0, flags: header::flag::ATOMIC };
 }
@@ -92,7 +97,8 @@ impl Endpoint {
     /// Asks the peer's handler for what it has to say.
     ///
     /// # Safety
-    /// The room is writable, and the question's data readable, until the operation has completed; `out` is valid.
+    /// The room is writable, and the question's data readable, until the operation has completed;
+    /// `out` is valid.
     pub unsafe fn fetch(
         &self,
         id: u16,
@@ -120,7 +126,8 @@ impl Endpoint {
     ) -> Result<Submitted> {
         if room.data_length() > LONGEST_QUESTION {
             let text = format!(
-                "data_length: {} bytes are more than the {LONGEST_QUESTION} that go along with a question; let the peer fetch them",
+                "data_length: {} bytes are more than the {LONGEST_QUESTION} that go along with a \
+                question; let the peer fetch them",
                 room.data_length()
             );
             return Err(Error::new(Status::EXCEEDS_LIMIT, text));
@@ -164,7 +171,8 @@ impl Endpoint {
             self.check_length_of_header(header)?;
         }
         let queued = self.describe_fetch(asked, header, room)?;
-        let promised = self.promise(params, Need::of_message(room.data_length(), queued.outgoing.charge))?;
+        let promised =
+            self.promise(params, Need::of_message(room.data_length(), queued.outgoing.charge))?;
         self.worker.delay(asked.kind, room.capacity(), params, out, |slot| {
             let place = slot.room(header.len());
             // SAFETY: room for as much, which is nobody's but ours.
@@ -191,13 +199,15 @@ impl Endpoint {
         let (memory_type, flags) = match room {
             Room::Parts(parts) => {
                 let memory_type = memory_type_of(&self.worker, parts, &plain)?;
-                let on_device = parts.iter().any(|part| part.length > 0 && self.may_be_device(part));
+                let on_device =
+                    parts.iter().any(|part| part.length > 0 && self.may_be_device(part));
                 (memory_type, if on_device { header::flag::WAITING } else { 0 })
             }
             Room::Made(_, data) => (memory_type_of(&self.worker, &[data], &plain)?, 0),
         };
         let header_length = header.len() + Question::LENGTH;
-        let outgoing = Outgoing::question(asked.id, header_length, flags | asked.flags, room.data_length());
+        let outgoing =
+            Outgoing::question(asked.id, header_length, flags | asked.flags, room.data_length());
         Ok(Queued { memory_type, outgoing, endpoint: self, ..Queued::NOTHING })
     }
 
@@ -230,7 +240,14 @@ impl Endpoint {
         let (buffer, memory_type) =
             if made { (queued.buffer, queued.memory_type) } else { (std::ptr::null_mut(), None) };
         let outgoing = queued.outgoing;
-        let message = Queued { buffer, count: length, memory_type, outgoing, endpoint: self, ..Queued::NOTHING };
+        let message = Queued {
+            buffer,
+            count: length,
+            memory_type,
+            outgoing,
+            endpoint: self,
+            ..Queued::NOTHING
+        };
         let sent = self.send_question(slot, ask, &message, params);
         if sent.is_err() {
             worker.fetches().remove(number);
@@ -241,7 +258,13 @@ impl Endpoint {
         sent
     }
 
-    fn send_question(&self, slot: &Slot, ask: &Slot, message: &Queued, params: Option<&OpParams>) -> Result<()> {
+    fn send_question(
+        &self,
+        slot: &Slot,
+        ask: &Slot,
+        message: &Queued,
+        params: Option<&OpParams>,
+    ) -> Result<()> {
         if self.must_wait() || !self.pay_from_ring(message.outgoing.charge) {
             params.map_or(Ok(()), |params| self.check_queue(params, message.count))?;
             begin_asking(slot, ask, message.count);
@@ -265,7 +288,10 @@ impl Endpoint {
         match Posted::from_pointer(posted) {
             Posted::Failed(status) => {
                 let status = worker.status_from_ucx(Status(status.into()), Some(self));
-                return Err(Error::new(status, format!("endpoint: UCX refused a question to {}", self.peer_text())));
+                return Err(Error::new(
+                    status,
+                    format!("endpoint: UCX refused a question to {}", self.peer_text()),
+                ));
             }
             Posted::Pending if !ask.has_mark(mark::INLINE) => {
                 begin_asking(slot, ask, length);
@@ -283,7 +309,8 @@ impl Endpoint {
 }
 
 impl Worker {
-    /// A question has left, or has not. Its fetch waits for that only where its data went along, or the answer can no longer come.
+    /// A question has left, or has not. Its fetch waits for that only where its data went along, or
+    /// the answer can no longer come.
     pub(crate) fn asked(&self, ask: &Slot, status: Status) {
         let Of::Ask(fetch) = ask.part.get() else { return };
         let Some(fetch) = fetch.current() else { return };
@@ -326,8 +353,14 @@ impl Worker {
         self.complete(slot, status);
     }
 
-    /// In UCP's handler, which it answers. What is not taken is dropped, and its sender learns nothing of it.
-    pub(crate) fn answer_came(&self, header: &Header, user_header: &[u8], arrived: &Arrived) -> sys::ucs_status_t {
+    /// In UCP's handler, which it answers. What is not taken is dropped, and its sender learns
+    /// nothing of it.
+    pub(crate) fn answer_came(
+        &self,
+        header: &Header,
+        user_header: &[u8],
+        arrived: &Arrived,
+    ) -> sys::ucs_status_t {
         let answer = match Answer::decode(header, user_header) {
             Ok(answer) => answer,
             Err(why) => {
@@ -335,7 +368,8 @@ impl Worker {
                 return sys::UCS_OK;
             }
         };
-        // What it says of the credit holds, whoever still waits for it: the peer does not say it again.
+        // What it says of the credit holds, whoever still waits for it: the peer does not say it
+        // again.
         let on = match header.connection {
             0 => self.endpoint_of(arrived.from),
             number => self.endpoint_numbered(number),
@@ -361,7 +395,9 @@ impl Worker {
             self.answered(slot, status);
             return sys::UCS_OK;
         }
-        if slot.kind.get() == Kind::Atomic && (arrived.waits || arrived.length as u64 != slot.length.get()) {
+        if slot.kind.get() == Kind::Atomic
+            && (arrived.waits || arrived.length as u64 != slot.length.get())
+        {
             complain("an answer to an atomic operation that is none");
             slot.reason.set(Status::IO_ERROR.0);
             self.answered(slot, Status::IO_ERROR);
@@ -369,7 +405,10 @@ impl Worker {
         }
         if slot.is_making() {
             let (message, keeps) = self.keep_arrived(header, &[], arrived);
-            self.push_event(Event::Work(&ANSWERED, Payload::Message(slot.ticket(), SlotPointer(message))));
+            self.push_event(Event::Work(
+                &ANSWERED,
+                Payload::Message(slot.ticket(), SlotPointer(message)),
+            ));
             return keeps;
         }
         let room = slot.length.replace(arrived.length as u64);
@@ -407,8 +446,8 @@ impl Worker {
         }
     }
 
-    /// A message for which buffers have to be made: an answer, or one that waited in a queue. After UCP's pass. False: who wanted it has
-    /// ended meanwhile, and nothing has become of it.
+    /// A message for which buffers have to be made: an answer, or one that waited in a queue. After
+    /// UCP's pass. False: who wanted it has ended meanwhile, and nothing has become of it.
     pub(crate) fn make_room(&self, fetch: Ticket, message: &Slot) -> bool {
         let Some(slot) = fetch.current() else { return false };
         let Some(mut making) = slot.making.take() else { return false };
@@ -450,14 +489,19 @@ impl Worker {
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
         let endpoint = unsafe { slot.endpoint.get().as_ref() };
         let status = match endpoint {
-            Some(endpoint) if status == Status::OK && !endpoint.takes_messages() => endpoint.status(),
+            Some(endpoint) if status == Status::OK && !endpoint.takes_messages() => {
+                endpoint.status()
+            }
             _ => status,
         };
         if status.is_error() {
             slot.reason.set(status.0);
             self.answered(slot, status);
         } else if waits && length > 0 {
-            message.inbound.set(crate::engine::core::channel::message::Inbound { form: Form::Gone, ..inbound });
+            message.inbound.set(crate::engine::core::channel::message::Inbound {
+                form: Form::Gone,
+                ..inbound
+            });
             let memory_type = memory_type::to_ucx(&self.context, wanted).unwrap_or(None);
             self.pull_answer(
                 slot,
@@ -517,10 +561,14 @@ unsafe extern "C" fn on_pulled(
     _user_data: *mut c_void,
 ) {
     let _ = std::panic::catch_unwind(|| {
-        // SAFETY: the request memory that UCP was given is a slot, and stays one until it completes, here. UCP calls back
-        // inside progress or another call of ours, hence inside the gate.
+        // SAFETY: the request memory that UCP was given is a slot, and stays one until it
+        // completes, here. UCP calls back inside progress or another call of ours, hence inside the
+        // gate.
         let slot = unsafe { &*request.cast::<Slot>() };
-        if slot.has_mark(mark::SUBMITTING) || slot.hold.get() & UCP != 0 || slot.worker().is_over.get() {
+        if slot.has_mark(mark::SUBMITTING)
+            || slot.hold.get() & UCP != 0
+            || slot.worker().is_over.get()
+        {
             ended(slot, Status(status.into()));
         } else {
             slot.worker().answered(slot, Status(status.into()));

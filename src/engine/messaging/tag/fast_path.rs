@@ -35,7 +35,8 @@ impl Endpoint {
         }
         let quick = self.worker.quick_for_tag()?;
         if self.peering.own.get() {
-            // What a worker sends to itself ends other operations within UCP's call, which may have slots taken.
+            // What a worker sends to itself ends other operations within UCP's call, which may have
+            // slots taken.
             self.worker.gate.leave_quickly();
             return None;
         }
@@ -63,7 +64,8 @@ impl Quick<'_> {
         slot.length.set(length as u64);
         slot.tag.set(tag);
         let param = worker.templates.send(slot, params.plain_index());
-        // SAFETY: a live endpoint, its worker entered; the caller keeps the buffer, the worker the slot.
+        // SAFETY: a live endpoint, its worker entered; the caller keeps the buffer, the worker the
+        // slot.
         let posted = unsafe { sys::ucp_tag_send_nbx(to.ucp.get(), buffer, length, tag, param) };
         if !posted.is_null() {
             return worker.submitted_otherwise(slot, posted, Some(to), params, out);
@@ -88,7 +90,8 @@ impl Quick<'_> {
         slot.prepare(Kind::TagRecv);
         let param = worker.templates.receive(slot, params.plain_index());
         // SAFETY: a live worker, entered; the caller keeps the buffer, the worker the slot.
-        let posted = unsafe { sys::ucp_tag_recv_nbx(worker.ucp(), buffer, length, tag, tag_mask, param) };
+        let posted =
+            unsafe { sys::ucp_tag_recv_nbx(worker.ucp(), buffer, length, tag, tag_mask, param) };
         if !sys::is_pending(posted) || slot.has_mark(mark::INLINE) {
             return worker.submitted_otherwise(slot, posted, None, params, out);
         }

@@ -1,9 +1,10 @@
 //! Multi-buffer transfer in its tag form: what both directions have in common.
 //!
-//! One operation of the caller's stands for many of UCP's: headers, which announce frames, and the frames (`wire::ucxx_multi`). Each of these is a
-//! slot of its own, which knows the operation it is part of; the operation ends when the last of them has, with the first
-//! failure among them. What an operation needs beside its slot is kept for the next one, so that none allocates in
-//! steady state.
+//! One operation of the caller's stands for many of UCP's: headers, which announce frames, and the
+//! frames (`wire::ucxx_multi`). Each of these is a slot of its own, which knows the operation it is
+//! part of; the operation ends when the last of them has, with the first failure among them. What
+//! an operation needs beside its slot is kept for the next one, so that none allocates in steady
+//! state.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::request::buffer::Part;
@@ -70,7 +71,8 @@ pub(crate) struct Incoming {
 pub(crate) struct Multis {
     /// Any thread.
     unused: ArrayQueue<Box<Multi>>,
-    /// Receives that have not posted all their frames, in the order of their submission. Belongs to whoever is inside the gate.
+    /// Receives that have not posted all their frames, in the order of their submission. Belongs to
+    /// whoever is inside the gate.
     pub(crate) receives: RefCell<Vec<Ticket>>,
 }
 
@@ -100,7 +102,8 @@ impl Multis {
 }
 
 impl Slot {
-    /// Looks at, or changes, what the operation needs beside its slot. None where it has nothing of that.
+    /// Looks at, or changes, what the operation needs beside its slot. None where it has nothing of
+    /// that.
     pub(crate) fn with_multi<T>(&self, look: impl FnOnce(&mut Multi) -> T) -> Option<T> {
         let mut multi = self.take_multi()?;
         let result = look(&mut multi);
@@ -151,7 +154,8 @@ impl Worker {
         }
     }
 
-    /// UCP may go on writing where this part receives: what of that is the library's own memory stays until the end of the worker.
+    /// UCP may go on writing where this part receives: what of that is the library's own memory
+    /// stays until the end of the worker.
     pub(crate) fn keep_for_ucp(&self, part: &Slot) {
         if let Of::Heading(of) | Of::Frame(of, _) = part.part.get() {
             if let Some(operation) = of.current() {
@@ -164,7 +168,9 @@ impl Worker {
     /// Nobody is told of this part's failure but by a flush.
     pub(crate) fn is_unwatched_part(part: &Slot) -> bool {
         let Of::Frame(of, _) = part.part.get() else { return false };
-        of.current().is_none_or(|operation| operation.callback.get().is_none() && operation.hold.get() & USER == 0)
+        of.current().is_none_or(|operation| {
+            operation.callback.get().is_none() && operation.hold.get() & USER == 0
+        })
     }
 
     /// The operation has its result.

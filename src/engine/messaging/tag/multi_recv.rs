@@ -1,12 +1,15 @@
-//! Multi-buffer receive in its tag form: a header is awaited, buffers are made for what it announces, and the frames received into them.
+//! Multi-buffer receive in its tag form: a header is awaited, buffers are made for what it
+//! announces, and the frames received into them.
 //!
-//! Nothing on the wire says which frame belongs to which header: UCP's order does, in which receives match what comes. So of two receives that
-//! could match the same messages the later one posts its header only when the earlier has posted all its frames; and from its first header
-//! on a receive takes only messages with exactly that header's tag. Two senders that use one tag at the same time cannot be told
-//! apart: frames of the wrong length show it, and fail the receive.
+//! Nothing on the wire says which frame belongs to which header: UCP's order does, in which
+//! receives match what comes. So of two receives that could match the same messages the later one
+//! posts its header only when the earlier has posted all its frames; and from its first header on a
+//! receive takes only messages with exactly that header's tag. Two senders that use one tag at the
+//! same time cannot be told apart: frames of the wrong length show it, and fail the receive.
 //!
-//! A header is looked at after UCP's pass, as the buffers are made by the user's code. What cannot be had (too much, no memory) is received
-//! into nothing, so that its sender goes on and the tag stays usable.
+//! A header is looked at after UCP's pass, as the buffers are made by the user's code. What cannot
+//! be had (too much, no memory) is received into nothing, so that its sender goes on and the tag
+//! stays usable.
 
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::receive_buffers::Allocator;
@@ -31,7 +34,8 @@ use std::sync::atomic::Ordering;
 
 /// Messages that are dropped are awaited so many at a time.
 const DROPS: u64 = 64;
-/// A sender that goes on announcing so many headers beyond what is allowed does not mean to end: what else it sends is left where it is.
+/// A sender that goes on announcing so many headers beyond what is allowed does not mean to end:
+/// what else it sends is left where it is.
 const MOST_HEADERS_DROPPED: usize = 1024;
 
 /// How a message ended that was there already.
@@ -121,7 +125,8 @@ impl Worker {
         let mut receives = self.multis().receives.borrow_mut();
         let pattern = Pattern::of(slot);
         // SAFETY: slots live as long as their worker.
-        let free = !receives.iter().any(|before| Pattern::of(unsafe { &*before.slot }).meets(&pattern));
+        let free =
+            !receives.iter().any(|before| Pattern::of(unsafe { &*before.slot }).meets(&pattern));
         receives.push(slot.ticket());
         drop(receives);
         if free && waits(slot) && !self.closed.load(Ordering::Relaxed) {
@@ -142,7 +147,8 @@ impl Worker {
 
     /// Posts the headers of the receives that wait for no other one.
     pub(crate) fn post_headers(&self) {
-        while let Some(slot) = self.next_receive().filter(|_| !self.closed.load(Ordering::Relaxed)) {
+        while let Some(slot) = self.next_receive().filter(|_| !self.closed.load(Ordering::Relaxed))
+        {
             self.begin_receive(slot);
         }
     }
@@ -155,7 +161,8 @@ impl Worker {
         }
     }
 
-    /// The first that waits and may begin. Of those that wait for the same tag only the first is looked at: the others come after it.
+    /// The first that waits and may begin. Of those that wait for the same tag only the first is
+    /// looked at: the others come after it.
     fn next_receive(&self) -> Option<&Slot> {
         let receives = self.multis().receives.borrow();
         let mut before = HashSet::new();
@@ -170,8 +177,11 @@ impl Worker {
             if waits(slot) {
                 // Without a mask it meets its equals alone, and those that have one.
                 let meets = |other: &Pattern| other.meets(&pattern);
-                let waits_on =
-                    if pattern.tag_mask == u64::MAX { masked.iter().any(meets) } else { before.iter().any(meets) };
+                let waits_on = if pattern.tag_mask == u64::MAX {
+                    masked.iter().any(meets)
+                } else {
+                    before.iter().any(meets)
+                };
                 if !waits_on {
                     return Some(slot);
                 }
@@ -191,7 +201,13 @@ impl Worker {
             multi.headers.as_mut_ptr()
         })?;
         slot.remaining.set(1);
-        self.post_part(slot, Of::Heading(slot.ticket()), (room.cast(), HEADER), (tag, tag_mask), memory_type::HOST)
+        self.post_part(
+            slot,
+            Of::Heading(slot.ticket()),
+            (room.cast(), HEADER),
+            (tag, tag_mask),
+            memory_type::HOST,
+        )
     }
 
     fn post_part(
@@ -211,8 +227,11 @@ impl Worker {
         let mut param = Param::new(slot);
         param.receive(Some(on_received));
         param.memory_type(memory_type);
-        // SAFETY: a live worker inside its gate; the operation keeps the header's room and the buffers, the worker the slot.
-        let posted = unsafe { sys::ucp_tag_recv_nbx(self.ucp(), buffer, length, tag, tag_mask, param.as_ptr()) };
+        // SAFETY: a live worker inside its gate; the operation keeps the header's room and the
+        // buffers, the worker the slot.
+        let posted = unsafe {
+            sys::ucp_tag_recv_nbx(self.ucp(), buffer, length, tag, tag_mask, param.as_ptr())
+        };
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
         let from = unsafe { operation.endpoint.get().as_ref() };
         let Some(status) = self.part_posted(slot, posted) else {
@@ -245,7 +264,9 @@ impl Worker {
 
     /// Looks at a header. After UCP's pass.
     pub(crate) fn announced(&self, ticket: Ticket) {
-        let Some(slot) = ticket.current().filter(|_| !self.closed.load(Ordering::Relaxed)) else { return };
+        let Some(slot) = ticket.current().filter(|_| !self.closed.load(Ordering::Relaxed)) else {
+            return;
+        };
         let limits = match slot.making.take() {
             Some(making) => {
                 let limits = making.allocator;
@@ -277,7 +298,9 @@ impl Worker {
         });
         match read {
             Some(Ok(true)) => {
-                if let Some((status, length, tag)) = self.post_header(slot, slot.tag.get(), u64::MAX) {
+                if let Some((status, length, tag)) =
+                    self.post_header(slot, slot.tag.get(), u64::MAX)
+                {
                     self.header_came(slot, status, length, tag);
                 }
             }
@@ -300,7 +323,8 @@ impl Worker {
             return;
         };
         if slot.with_multi(|multi| multi.incoming.refusal.is_none()) == Some(true) {
-            let wanted = |frame: &Announced| (frame.length as usize, memory_type::of_frame(frame.device));
+            let wanted =
+                |frame: &Announced| (frame.length as usize, memory_type::of_frame(frame.device));
             let made = self.make_buffers(allocator, frames.iter().map(wanted));
             let Some(slot) = ticket.current() else {
                 // It has ended while the gate was open.
@@ -314,7 +338,9 @@ impl Worker {
                         slot.making.set(Some(making));
                     }
                 }
-                Err(error) => self.refuse_frames(slot, error.status(), Some(error.message().to_owned())),
+                Err(error) => {
+                    self.refuse_frames(slot, error.status(), Some(error.message().to_owned()))
+                }
             }
         }
         let Some(slot) = ticket.current() else { return };
@@ -335,17 +361,23 @@ impl Worker {
     }
 
     fn post_frames(&self, slot: &Slot) {
-        let (count, tag) = (slot.with_multi(|multi| multi.announced.len()).unwrap_or(0), slot.tag.get());
+        let (count, tag) =
+            (slot.with_multi(|multi| multi.announced.len()).unwrap_or(0), slot.tag.get());
         slot.length.set(slot.with_multi(|multi| multi.incoming.bytes).unwrap_or(0));
         // What ends meanwhile does not end the operation.
         slot.remaining.set(1);
         for index in 0..count {
             let Some(frame) = slot.made_frame(index) else { break };
             // Where the allocator has put what was on a device is for UCX to find out.
-            let kind = if memory_type::is_cuda(frame.memory_type) { memory_type::AUTO } else { frame.memory_type };
+            let kind = if memory_type::is_cuda(frame.memory_type) {
+                memory_type::AUTO
+            } else {
+                frame.memory_type
+            };
             slot.remaining.set(slot.remaining.get() + 1);
             let what = Of::Frame(slot.ticket(), index as u32);
-            let came = self.post_part(slot, what, (frame.data, frame.length), (tag, u64::MAX), kind);
+            let came =
+                self.post_part(slot, what, (frame.data, frame.length), (tag, u64::MAX), kind);
             if let Some((status, length, _)) = came {
                 self.frame_came(slot, index as u32, status, length);
             }
@@ -369,7 +401,8 @@ impl Worker {
             }
             slot.remaining.set(slot.remaining.get() + 1);
             let (what, nowhere) = (Of::Frame(slot.ticket(), u32::MAX), (std::ptr::null_mut(), 0));
-            let came = self.post_part(slot, what, nowhere, (slot.tag.get(), u64::MAX), memory_type::HOST);
+            let came =
+                self.post_part(slot, what, nowhere, (slot.tag.get(), u64::MAX), memory_type::HOST);
             if let Some((status, length, _)) = came {
                 self.frame_came(slot, u32::MAX, status, length);
             }
@@ -389,10 +422,14 @@ impl Worker {
                 return;
             }
             let announced = multi.announced.get(index as usize).map_or(0, |frame| frame.length);
-            if status == Status::MESSAGE_TRUNCATED || (status == Status::OK && length != announced) {
+            if status == Status::MESSAGE_TRUNCATED || (status == Status::OK && length != announced)
+            {
                 status = Status::IO_ERROR;
                 multi.trouble.get_or_insert_with(|| {
-                    format!("frame {index} was announced with {announced} bytes and has {length}: another sender uses the tag")
+                    format!(
+                        "frame {index} was announced with {announced} bytes and has {length}: \
+                        another sender uses the tag"
+                    )
                 });
             }
         });
@@ -426,10 +463,18 @@ impl Worker {
 
 impl Incoming {
     /// Notes down what the header announces, unless that is too much.
-    fn take_header(&mut self, header: &Announcement<'_>, limits: &Allocator, announced: &mut Vec<Announced>) {
+    fn take_header(
+        &mut self,
+        header: &Announcement<'_>,
+        limits: &Allocator,
+        announced: &mut Vec<Announced>,
+    ) {
         self.headers += 1;
         self.frames += header.count() as u64;
-        let bytes = header.total().and_then(|total| self.bytes.checked_add(total)).filter(|total| *total >> 47 == 0);
+        let bytes = header
+            .total()
+            .and_then(|total| self.bytes.checked_add(total))
+            .filter(|total| *total >> 47 == 0);
         self.bytes = bytes.unwrap_or(u64::MAX);
         if self.frames > limits.max_frames as u64 || self.bytes > limits.max_total_bytes as u64 {
             self.refusal = Some(Status::EXCEEDS_LIMIT);
@@ -442,7 +487,10 @@ impl Incoming {
 }
 
 impl Slot {
-    fn made_frame(&self, index: usize) -> Option<crate::engine::core::channel::receive_buffers::Frame> {
+    fn made_frame(
+        &self,
+        index: usize,
+    ) -> Option<crate::engine::core::channel::receive_buffers::Frame> {
         let making = self.making.take()?;
         let frame = making.buffers.as_ref().and_then(|buffers| buffers.get(index).ok());
         self.making.set(Some(making));

@@ -1,7 +1,8 @@
-//! Multi-buffer send in its tag form: headers, and then the frames, each a message of its own under one tag.
+//! Multi-buffer send in its tag form: headers, and then the frames, each a message of its own under
+//! one tag.
 //!
-//! All of them are given to UCP, or to the endpoint's queue, in one go inside the gate, so that nothing of this endpoint comes between
-//! them.
+//! All of them are given to UCP, or to the endpoint's queue, in one go inside the gate, so that
+//! nothing of this endpoint comes between them.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::admission::Need;
@@ -23,8 +24,10 @@ use std::ffi::c_void;
 impl Multi {
     fn describe(&mut self, parts: &[Part]) {
         self.parts.extend_from_slice(parts);
-        let announced =
-            |part: &Part| Announced { length: part.length as u64, device: memory_type::is_cuda(part.memory_type) };
+        let announced = |part: &Part| Announced {
+            length: part.length as u64,
+            device: memory_type::is_cuda(part.memory_type),
+        };
         ucxx_multi::encode(parts.iter().map(announced), &mut self.headers);
     }
 
@@ -43,7 +46,13 @@ impl Endpoint {
     ///
     /// # Safety
     /// The parts are readable until the operation has completed, and `out` is valid.
-    pub unsafe fn tag_send_multi(&self, parts: &[Part], tag: u64, params: &OpParams, out: Out) -> Result<Submitted> {
+    pub unsafe fn tag_send_multi(
+        &self,
+        parts: &[Part],
+        tag: u64,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
         params.check(&self.worker.context, "multi-buffer send", flag::NO_WAIT)?;
         for part in parts {
             memory_type::to_ucx(&self.worker.context, part.memory_type)?;
@@ -120,8 +129,9 @@ impl Endpoint {
         }
     }
 
-    /// Gives UCP, or the queue, all of it; `remaining` says how many of them have not ended. An error: nothing has gone out. Where
-    /// one fails later, the rest is not sent, and the operation fails when those before it have ended.
+    /// Gives UCP, or the queue, all of it; `remaining` says how many of them have not ended. An
+    /// error: nothing has gone out. Where one fails later, the rest is not sent, and the operation
+    /// fails when those before it have ended.
     fn send_frames(&self, slot: &Slot) -> Result<()> {
         let Some(multi) = slot.take_multi() else { return Err(Error::invalid("buffers: none")) };
         // What ends meanwhile does not end the operation.
@@ -149,7 +159,8 @@ impl Endpoint {
 
     fn send_part(&self, operation: &Slot, index: u32, part: &Part) -> Result<()> {
         let worker = &self.worker;
-        let (tag, memory_type) = (operation.tag.get(), memory_type::to_ucx(&worker.context, part.memory_type)?);
+        let (tag, memory_type) =
+            (operation.tag.get(), memory_type::to_ucx(&worker.context, part.memory_type)?);
         let slot = worker.take_slot();
         let begin = |slot: &Slot| {
             slot.begin(Kind::TagSendPart, &OpParams::DEFAULT, part.length as u64, tag, false);
@@ -159,7 +170,14 @@ impl Endpoint {
         if self.must_wait() {
             begin(slot);
             let (buffer, count) = (part.data, part.length);
-            slot.queued.set(Queued { buffer, count, tag, memory_type, endpoint: self, ..Queued::NOTHING });
+            slot.queued.set(Queued {
+                buffer,
+                count,
+                tag,
+                memory_type,
+                endpoint: self,
+                ..Queued::NOTHING
+            });
             self.enqueue(slot, &OpParams::DEFAULT, Out::NOWHERE);
             return Ok(());
         }
@@ -167,8 +185,11 @@ impl Endpoint {
         let mut param = Param::new(slot);
         param.memory_type(memory_type);
         let buffer: *const c_void = part.data;
-        // SAFETY: a live endpoint inside its worker's gate; the caller keeps the frames, the operation its headers, the worker the slot.
-        let posted = unsafe { sys::ucp_tag_send_nbx(self.ucp.get(), buffer, part.length, tag, param.as_ptr()) };
+        // SAFETY: a live endpoint inside its worker's gate; the caller keeps the frames, the
+        // operation its headers, the worker the slot.
+        let posted = unsafe {
+            sys::ucp_tag_send_nbx(self.ucp.get(), buffer, part.length, tag, param.as_ptr())
+        };
         let Some(ended) = worker.part_posted(slot, posted) else {
             begin(slot);
             worker.start(slot, Some(self), &OpParams::DEFAULT, Out::NOWHERE);
@@ -176,7 +197,10 @@ impl Endpoint {
         };
         if ended.is_error() {
             let status = worker.status_from_ucx(ended, Some(self));
-            return Err(Error::new(status, format!("endpoint: UCX refused a frame to {}", self.peer_text())));
+            return Err(Error::new(
+                status,
+                format!("endpoint: UCX refused a frame to {}", self.peer_text()),
+            ));
         }
         worker.stats.bytes_sent.add(part.length as u64);
         self.count_sent(part.length as u64);

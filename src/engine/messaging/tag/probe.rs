@@ -1,4 +1,5 @@
-//! Looking for messages that have arrived and were not received: with a handle that takes one out of matching.
+//! Looking for messages that have arrived and were not received: with a handle that takes one out
+//! of matching.
 
 use crate::engine::base::status::{Error, Result};
 use crate::engine::core::request::buffer::Part;
@@ -23,7 +24,8 @@ pub struct TagMessage {
 }
 
 impl Worker {
-    /// Looks for a message whose tag matches; with `take` the message is removed from matching and handed out.
+    /// Looks for a message whose tag matches; with `take` the message is removed from matching and
+    /// handed out.
     #[allow(clippy::type_complexity)]
     pub fn tag_probe(
         self: &Arc<Self>,
@@ -45,12 +47,21 @@ impl Worker {
         inside.need(feature::TAG)?;
         let mut found = sys::ucp_tag_recv_info_t { sender_tag: 0, length: 0 };
         // SAFETY: a live worker inside its gate, and a valid out-pointer.
-        let message = unsafe { sys::ucp_tag_probe_nb(inside.ucp(), tag, tag_mask, take.into(), &mut found) };
+        let message =
+            unsafe { sys::ucp_tag_probe_nb(inside.ucp(), tag, tag_mask, take.into(), &mut found) };
         if message.is_null() {
             return Ok(None);
         }
-        let info = RecvInfo { length: found.length as u64, sender_tag: found.sender_tag, reserved: [0; 2] };
-        let message = take.then(|| TagMessage { worker: self.clone(), message: AtomicPtr::new(message), info });
+        let info = RecvInfo {
+            length: found.length as u64,
+            sender_tag: found.sender_tag,
+            reserved: [0; 2],
+        };
+        let message = take.then(|| TagMessage {
+            worker: self.clone(),
+            message: AtomicPtr::new(message),
+            info,
+        });
         Ok(Some((info, message)))
     }
 }
@@ -60,7 +71,13 @@ impl TagMessage {
     ///
     /// # Safety
     /// As for `Worker::tag_recv`.
-    pub unsafe fn receive(&self, buffer: *mut c_void, length: usize, params: &OpParams, out: Out) -> Result<Submitted> {
+    pub unsafe fn receive(
+        &self,
+        buffer: *mut c_void,
+        length: usize,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
         params.check(&self.worker.context, "receive of a probed message", 0)?;
         let submit = |params: &OpParams, out: Out| {
             let part = [Part { data: buffer, length, memory_type: params.memory_type }];
@@ -70,7 +87,14 @@ impl TagMessage {
                 if message.is_null() {
                     return Err(received());
                 }
-                let submitted = self.worker.receive_later(Kind::TagMessageRecv, &part, (0, 0), message, params, out);
+                let submitted = self.worker.receive_later(
+                    Kind::TagMessageRecv,
+                    &part,
+                    (0, 0),
+                    message,
+                    params,
+                    out,
+                );
                 if submitted.is_err() {
                     self.message.store(message, Ordering::Release);
                 }
@@ -83,7 +107,8 @@ impl TagMessage {
             }
             let call = |buffer, count, param: *const sys::ucp_request_param_t| {
                 self.message.store(std::ptr::null_mut(), Ordering::Release);
-                // SAFETY: a live worker inside its gate; a message that UCP handed out and that was not received yet.
+                // SAFETY: a live worker inside its gate; a message that UCP handed out and that was
+                // not received yet.
                 unsafe { sys::ucp_tag_msg_recv_nbx(inside.ucp(), buffer, count, message, param) }
             };
             inside.receive(Kind::TagMessageRecv, &part, params, out, call)
@@ -106,7 +131,8 @@ impl TagMessage {
 }
 
 impl Drop for TagMessage {
-    /// UCP has no call that drops a message: it is received into nothing, and the sender completes as if it had arrived.
+    /// UCP has no call that drops a message: it is received into nothing, and the sender completes
+    /// as if it had arrived.
     fn drop(&mut self) {
         let message = *self.message.get_mut();
         if message.is_null() || self.worker.generation.is_past() {
@@ -132,7 +158,15 @@ impl Worker {
             let mut param = Param::new(slot);
             param.receive(Some(on_dropped));
             // SAFETY: as in `receive`; no byte is written into a buffer of length 0.
-            unsafe { sys::ucp_tag_msg_recv_nbx(self.ucp(), std::ptr::null_mut(), 0, message, param.as_ptr()) }
+            unsafe {
+                sys::ucp_tag_msg_recv_nbx(
+                    self.ucp(),
+                    std::ptr::null_mut(),
+                    0,
+                    message,
+                    param.as_ptr(),
+                )
+            }
         });
     }
 }
@@ -143,6 +177,7 @@ unsafe extern "C" fn on_dropped(
     _info: *const sys::ucp_tag_recv_info_t,
     user_data: *mut c_void,
 ) {
-    // SAFETY: the request is a slot of ours that UCP was given; the tail of the two kinds of callback is the same.
+    // SAFETY: the request is a slot of ours that UCP was given; the tail of the two kinds of
+    // callback is the same.
     unsafe { crate::engine::core::request::completion::on_sent(request, status, user_data) };
 }

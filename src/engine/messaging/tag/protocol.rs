@@ -68,7 +68,12 @@ const OPERATIONS: &[Operation] = &[
     },
 ];
 
-fn post_local(_: &Worker, slot: &Slot, queued: &Queued, to: Option<&Endpoint>) -> sys::ucs_status_ptr_t {
+fn post_local(
+    _: &Worker,
+    slot: &Slot,
+    queued: &Queued,
+    to: Option<&Endpoint>,
+) -> sys::ucs_status_ptr_t {
     tag::post_send(Mode::Local, slot, queued, to)
 }
 
@@ -78,7 +83,12 @@ const PART: PartOf = PartOf {
 };
 
 fn describe_tagged(slot: &Slot, _status: Status) -> String {
-    format!("{} of {} bytes, tag 0x{:x}", slot.kind.get().describe(), slot.length.get(), slot.tag.get())
+    format!(
+        "{} of {} bytes, tag 0x{:x}",
+        slot.kind.get().describe(),
+        slot.length.get(),
+        slot.tag.get()
+    )
 }
 
 fn describe_truncated(slot: &Slot, status: Status) -> String {
@@ -95,8 +105,12 @@ fn describe_multi(slot: &Slot, _status: Status) -> String {
     format!("{}, tag 0x{:x}{trouble}", slot.kind.get().describe(), slot.tag.get())
 }
 
-pub(crate) static PROTOCOL: Protocol =
-    Protocol { place: 0, of_worker: || Box::new(Multis::default()), operations: OPERATIONS, ..Protocol::NOTHING };
+pub(crate) static PROTOCOL: Protocol = Protocol {
+    place: 0,
+    of_worker: || Box::new(Multis::default()),
+    operations: OPERATIONS,
+    ..Protocol::NOTHING
+};
 
 impl Worker {
     pub(crate) fn multis(&self) -> &Multis {

@@ -1,12 +1,15 @@
 //! Tag transfer: send, synchronous send, receive; contiguous and scattered.
 //!
-//! Cost of the inline path, beyond UCP's own: one thread check, one load for fork and one for the endpoint, a slot from the
-//! free list, and three counters. No allocation, no lock (but MULTI's own), no read-modify-write, no system call.
+//! Cost of the inline path, beyond UCP's own: one thread check, one load for fork and one for the
+//! endpoint, a slot from the free list, and three counters. No allocation, no lock (but MULTI's
+//! own), no read-modify-write, no system call.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::Endpoint;
-use crate::engine::core::request::buffer::{common_memory_type, describe_parts, memory_type_of, Part};
+use crate::engine::core::request::buffer::{
+    common_memory_type, describe_parts, memory_type_of, Part,
+};
 use crate::engine::core::request::completion::on_received;
 use crate::engine::core::request::inflight::{Out, Submission};
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
@@ -17,10 +20,11 @@ use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
-use crate::sys;
+use crate::sys::{self, ucp_request_param_t, ucs_status_ptr_t};
 use std::ffi::c_void;
 
-/// Local completion of a send: the buffer is free again. A synchronous send also waits until the message was matched.
+/// Local completion of a send: the buffer is free again. A synchronous send also waits until the
+/// message was matched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Mode {
@@ -40,7 +44,8 @@ impl Mode {
     }
 
     /// # Safety
-    /// An open endpoint of a live worker, inside its gate; the caller keeps the buffer, the worker the slot that `param` names.
+    /// An open endpoint of a live worker, inside its gate; the caller keeps the buffer, the worker
+    /// the slot that `param` names.
     #[inline(always)]
     unsafe fn give_to_ucp(
         self,
@@ -54,7 +59,9 @@ impl Mode {
         unsafe {
             match self {
                 Mode::Local => sys::ucp_tag_send_nbx(to, buffer, count, tag, param.as_ptr()),
-                Mode::Synchronous => sys::ucp_tag_send_sync_nbx(to, buffer, count, tag, param.as_ptr()),
+                Mode::Synchronous => {
+                    sys::ucp_tag_send_sync_nbx(to, buffer, count, tag, param.as_ptr())
+                }
             }
         }
     }
@@ -64,7 +71,8 @@ impl Endpoint {
     /// Sends `length` bytes.
     ///
     /// # Safety
-    /// `buffer` is readable for `length` bytes until the operation has completed, and `out` is valid.
+    /// `buffer` is readable for `length` bytes until the operation has completed, and `out` is
+    /// valid.
     #[inline(always)]
     pub unsafe fn tag_send(
         &self,
@@ -80,7 +88,8 @@ impl Endpoint {
         unsafe { self.tag_send_from(buffer, length, tag, mode, params, out) }
     }
 
-    /// The same for the library's own, which has checked the parameters, and may have both a callback and a notifier.
+    /// The same for the library's own, which has checked the parameters, and may have both a
+    /// callback and a notifier.
     ///
     /// # Safety
     /// As for `tag_send`.
@@ -96,7 +105,8 @@ impl Endpoint {
     ) -> Result<Submitted> {
         wait::submit(params, out, |params, out| {
             if self.worker.goes_through_ring(params) {
-                let part = [Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }];
+                let part =
+                    [Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }];
                 return self.send_later(mode, &part, tag, params, out);
             }
             // SAFETY: as for this function.
@@ -105,7 +115,14 @@ impl Endpoint {
     }
 
     #[inline(never)]
-    fn send_later(&self, mode: Mode, parts: &[Part], tag: u64, params: &OpParams, out: Out) -> Result<Submitted> {
+    fn send_later(
+        &self,
+        mode: Mode,
+        parts: &[Part],
+        tag: u64,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
         self.check_open_outside()?;
         self.worker.need(feature::TAG)?;
         let memory_type = memory_type_of(&self.worker, parts, params)?;
@@ -114,7 +131,16 @@ impl Endpoint {
         self.worker.delay(mode.kind(), length as u64, params, out, |slot| {
             let (buffer, count, scattered) = describe_parts(slot, parts);
             let promise = promised.keep();
-            Queued { buffer, count, scattered, tag, memory_type, endpoint: self, promise, ..Queued::NOTHING }
+            Queued {
+                buffer,
+                count,
+                scattered,
+                tag,
+                memory_type,
+                endpoint: self,
+                promise,
+                ..Queued::NOTHING
+            }
         })
     }
 
@@ -139,16 +165,28 @@ impl Endpoint {
         let slot = inside.take_slot();
         slot.prepare(mode.kind());
         let param = Param::of_buffer(slot, memory_type, false);
-        // SAFETY: a live endpoint inside its worker's gate; the caller keeps the buffer, the worker the slot.
+        // SAFETY: a live endpoint inside its worker's gate; the caller keeps the buffer, the worker
+        // the slot.
         let posted = unsafe { mode.give_to_ucp(self.ucp.get(), buffer, length, tag, &param) };
-        inside.submitted(slot, posted, Submission { endpoint: Some(self), params, length: length as u64, tag }, out)
+        inside.submitted(
+            slot,
+            posted,
+            Submission { endpoint: Some(self), params, length: length as u64, tag },
+            out,
+        )
     }
 
     /// Sends the parts as one message.
     ///
     /// # Safety
     /// The parts are readable until the operation has completed, and `out` is valid.
-    pub unsafe fn tag_send_iov(&self, parts: &[Part], tag: u64, params: &OpParams, out: Out) -> Result<Submitted> {
+    pub unsafe fn tag_send_iov(
+        &self,
+        parts: &[Part],
+        tag: u64,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
         params.check(&self.worker.context, "tag send", flag::NO_WAIT)?;
         let submit = |params: &OpParams, out: Out| {
             if self.worker.goes_through_ring(params) {
@@ -167,8 +205,15 @@ impl Endpoint {
             let (buffer, count, scattered) = describe_parts(slot, parts);
             let param = Param::of_buffer(slot, memory_type, scattered);
             // SAFETY: as in send_now; the list of parts lies in the slot.
-            let posted = unsafe { sys::ucp_tag_send_nbx(self.ucp.get(), buffer, count, tag, param.as_ptr()) };
-            inside.submitted(slot, posted, Submission { endpoint: Some(self), params, length: length as u64, tag }, out)
+            let posted = unsafe {
+                sys::ucp_tag_send_nbx(self.ucp.get(), buffer, count, tag, param.as_ptr())
+            };
+            inside.submitted(
+                slot,
+                posted,
+                Submission { endpoint: Some(self), params, length: length as u64, tag },
+                out,
+            )
         };
         wait::submit(params, out, submit)
     }
@@ -178,8 +223,8 @@ impl Worker {
     /// Receives one message whose tag matches.
     ///
     /// # Safety
-    /// `buffer` is writable for `length` bytes, and `params.recv_info` is valid, until the operation has completed; `out` is
-    /// valid.
+    /// `buffer` is writable for `length` bytes, and `params.recv_info` is valid, until the
+    /// operation has completed; `out` is valid.
     #[inline(always)]
     pub unsafe fn tag_recv(
         &self,
@@ -231,14 +276,29 @@ impl Worker {
     }
 
     #[inline(always)]
-    fn receive_now(&self, parts: &[Part], tag: u64, tag_mask: u64, params: &OpParams, out: Out) -> Result<Submitted> {
+    fn receive_now(
+        &self,
+        parts: &[Part],
+        tag: u64,
+        tag_mask: u64,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
         if self.goes_through_ring(params) {
-            return self.receive_later(Kind::TagRecv, parts, (tag, tag_mask), std::ptr::null_mut(), params, out);
+            return self.receive_later(
+                Kind::TagRecv,
+                parts,
+                (tag, tag_mask),
+                std::ptr::null_mut(),
+                params,
+                out,
+            );
         }
         let inside = self.enter()?;
         inside.need(feature::TAG)?;
         let call = |buffer, count, param: *const sys::ucp_request_param_t| {
-            // SAFETY: a live worker inside its gate; the caller of the public functions keeps the buffers, the worker the slot.
+            // SAFETY: a live worker inside its gate; the caller of the public functions keeps the
+            // buffers, the worker the slot.
             unsafe { sys::ucp_tag_recv_nbx(inside.ucp(), buffer, count, tag, tag_mask, param) }
         };
         inside.receive(Kind::TagRecv, parts, params, out, call)
@@ -270,7 +330,17 @@ impl Worker {
         let endpoint = params.source;
         self.delay(kind, 0, params, out, |slot| {
             let (buffer, count, scattered) = describe_parts(slot, parts);
-            Queued { buffer, count, scattered, tag, tag_mask, memory_type, endpoint, message, ..Queued::NOTHING }
+            Queued {
+                buffer,
+                count,
+                scattered,
+                tag,
+                tag_mask,
+                memory_type,
+                endpoint,
+                message,
+                ..Queued::NOTHING
+            }
         })
     }
 
@@ -282,7 +352,7 @@ impl Worker {
         parts: &[Part],
         params: &OpParams,
         out: Out,
-        call: impl FnOnce(*mut c_void, usize, *const sys::ucp_request_param_t) -> sys::ucs_status_ptr_t,
+        call: impl FnOnce(*mut c_void, usize, *const ucp_request_param_t) -> ucs_status_ptr_t,
     ) -> Result<Submitted> {
         self.check_from(params)?;
         let memory_type = memory_type_of(self, parts, params)?;
@@ -292,16 +362,28 @@ impl Worker {
         let mut param = Param::of_buffer(slot, memory_type, scattered);
         param.receive(Some(on_received));
         let posted = call(buffer, count, param.as_ptr());
-        self.submitted(slot, posted, Submission { endpoint: params.source(), params, length: 0, tag: 0 }, out)
+        self.submitted(
+            slot,
+            posted,
+            Submission { endpoint: params.source(), params, length: 0, tag: 0 },
+            out,
+        )
     }
 }
 
-// What the core calls for tag messages that come out of the ring, or out of a queue: see `Operation`.
+// What the core calls for tag messages that come out of the ring, or out of a queue: see
+// `Operation`.
 
-pub(crate) fn post_send(mode: Mode, slot: &Slot, queued: &Queued, to: Option<&Endpoint>) -> sys::ucs_status_ptr_t {
+pub(crate) fn post_send(
+    mode: Mode,
+    slot: &Slot,
+    queued: &Queued,
+    to: Option<&Endpoint>,
+) -> sys::ucs_status_ptr_t {
     let param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
     let to = to.map_or(std::ptr::null_mut(), |to| to.ucp.get());
-    // SAFETY: inside the gate of a live worker, on an open endpoint; the caller keeps the buffer, the worker the slot.
+    // SAFETY: inside the gate of a live worker, on an open endpoint; the caller keeps the buffer,
+    // the worker the slot.
     unsafe { mode.give_to_ucp(to, queued.buffer, queued.count, queued.tag, &param) }
 }
 
@@ -327,11 +409,20 @@ pub(crate) fn post_message_receive(
     let mut param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
     param.receive(Some(on_received));
     // SAFETY: as in `post_send`; a message is handed over once.
-    unsafe { sys::ucp_tag_msg_recv_nbx(worker.ucp(), queued.buffer, queued.count, queued.message, param.as_ptr()) }
+    unsafe {
+        sys::ucp_tag_msg_recv_nbx(
+            worker.ucp(),
+            queued.buffer,
+            queued.count,
+            queued.message,
+            param.as_ptr(),
+        )
+    }
 }
 
 pub(crate) fn cancel_receive(worker: &Worker, slot: &Slot, reason: Status) {
     slot.reason.set(reason.0);
-    // SAFETY: a live worker and a request of its own that has not completed. One that is matched already is left alone.
+    // SAFETY: a live worker and a request of its own that has not completed. One that is matched
+    // already is left alone.
     unsafe { sys::ucp_request_cancel(worker.ucp(), std::ptr::from_ref(slot).cast_mut().cast()) };
 }

@@ -1,5 +1,6 @@
-//! How the accumulates of a window are kept apart, at memory that is here: each element by an instruction of the processor's, very many of them alone, or all under the target's update
-//! lock. One way for all elements of a kind at a target, whoever executes it.
+//! How the accumulates of a window are kept apart, at memory that is here: each element by an
+//! instruction of the processor's, very many of them alone, or all under the target's update lock.
+//! One way for all elements of a kind at a target, whoever executes it.
 
 use crate::engine::base::status::Result;
 use crate::engine::os::process_identity;
@@ -36,7 +37,9 @@ impl Window {
         if !self.has_bulk {
             return None;
         }
-        Some(target.control().bulk().single(self.rank, thread_lane::own(), &|rank| self.lives(rank)))
+        Some(
+            target.control().bulk().single(self.rank, thread_lane::own(), &|rank| self.lives(rank)),
+        )
     }
 
     /// Is it worth being alone? What is only stored, or read, takes no time as it is.
@@ -48,7 +51,8 @@ impl Window {
             && target.control().bulk().is_worth(elements)
     }
 
-    /// Does some of such work, which is told how: alone, or where the kernel does not allow that after all, element by element.
+    /// Does some of such work, which is told how: alone, or where the kernel does not allow that
+    /// after all, element by element.
     #[inline]
     pub(crate) fn in_bulk(&self, target: &Target, work: impl FnOnce(Domain)) {
         match target.control().bulk().alone(self.rank, &|rank| self.lives(rank)) {
@@ -60,7 +64,8 @@ impl Window {
         }
     }
 
-    /// Does this one of its update lock live? Behind the ranks that is the target, on behalf of others.
+    /// Does this one of its update lock live? Behind the ranks that is the target, on behalf of
+    /// others.
     pub(crate) fn may_update(&self, target: &Target, rank: u32) -> bool {
         match rank as usize == self.targets.len() {
             true => process_identity::lives(&target.process),
@@ -69,7 +74,11 @@ impl Window {
     }
 
     #[inline(never)]
-    pub(crate) fn under_lock(&self, target: &Target, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub(crate) fn under_lock(
+        &self,
+        target: &Target,
+        work: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         store_fence::stored();
         // The other processes know this one as a whole.
         let _threads = target.updates.lock();
@@ -84,7 +93,8 @@ impl Window {
     /// A compare-and-swap.
     ///
     /// # Safety
-    /// One element of the target's memory, in the way that the window has for it; operand and comparand are readable, and the result writable, for one.
+    /// One element of the target's memory, in the way that the window has for it; operand and
+    /// comparand are readable, and the result writable, for one.
     #[inline]
     pub(crate) unsafe fn swap_at(
         &self,
@@ -112,8 +122,14 @@ impl Window {
     /// Updates of this process's memory that a message asks for; see `under_lock_as_service`.
     ///
     /// # Safety
-    /// Elements inside it, in the way that the window has for them; operands are readable, and results writable.
-    pub(crate) unsafe fn apply(&self, domain: Domain, updates: &[Update], granted: bool) -> Result<()> {
+    /// Elements inside it, in the way that the window has for them; operands are readable, and
+    /// results writable.
+    pub(crate) unsafe fn apply(
+        &self,
+        domain: Domain,
+        updates: &[Update],
+        granted: bool,
+    ) -> Result<()> {
         let own = self.own();
         let elements: usize = updates.iter().map(|update| update.count).sum();
         let execute = |domain| {
@@ -127,7 +143,9 @@ impl Window {
                     Ok(())
                 })
             }
-            Domain::Element if self.is_in_bulk(own, updates[0].op, elements as u64) => self.in_bulk(own, execute),
+            Domain::Element if self.is_in_bulk(own, updates[0].op, elements as u64) => {
+                self.in_bulk(own, execute)
+            }
             Domain::Element => {
                 let _single = self.single(own);
                 execute(Domain::Element);

@@ -1,17 +1,23 @@
 //! Data calls of windows: put, get, and the accumulates (MPI-4.1, 12.3).
 //!
-//! What is mapped here is read and written by this thread; what is not goes through the kernel, where accumulates read, combine and write under the lock
-//! of their target. Both are done when the call returns. What the kernel does not reach is asked of the target (see `window::remote::remote`).
+//! What is mapped here is read and written by this thread; what is not goes through the kernel,
+//! where accumulates read, combine and write under the lock of their target. Both are done when the
+//! call returns. What the kernel does not reach is asked of the target (see
+//! `window::remote::remote`).
 //!
-//! What keeps accumulates apart (see `window::data::atomicity`) is the same for all members, as element and window decide alone: for memory that is mapped and elements that the
-//! processor can change at once, its atomic operations; for everything else the lock.
+//! What keeps accumulates apart (see `window::data::atomicity`) is the same for all members, as
+//! element and window decide alone: for memory that is mapped and elements that the processor can
+//! change at once, its atomic operations; for everything else the lock.
 //!
-//! Here is the long way, for every layout and all errors; what is contiguous, right, and at memory that is mapped mostly goes by `window::data::fast_path`.
+//! Here is the long way, for every layout and all errors; what is contiguous, right, and at memory
+//! that is mapped mostly goes by `window::data::fast_path`.
 //!
-//! Very many elements are not worth as many atomic operations: who has them is alone with the target's memory for a while (see `window::data::exclusive_bulk`).
+//! Very many elements are not worth as many atomic operations: who has them is alone with the
+//! target's memory for a while (see `window::data::exclusive_bulk`).
 //!
-//! Cost of a contiguous one on mapped memory: the checks, some ten loads, and the copy or the atomic operation itself. No allocation, no lock, no
-//! system call. On memory that is not mapped two system calls, and for accumulates three and the lock.
+//! Cost of a contiguous one on mapped memory: the checks, some ten loads, and the copy or the
+//! atomic operation itself. No allocation, no lock, no system call. On memory that is not mapped
+//! two system calls, and for accumulates three and the lock.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::os::own_memory::Way;
@@ -66,7 +72,9 @@ pub struct Side<'a> {
 impl Side<'_> {
     fn check(&self, argument: &str) -> Result<()> {
         if self.place.is_null() && self.layout.bytes() > 0 {
-            return Err(Error::invalid(format!("{argument}: is NULL, and its layout is not empty")));
+            return Err(Error::invalid(format!(
+                "{argument}: is NULL, and its layout is not empty"
+            )));
         }
         Ok(())
     }
@@ -88,8 +96,8 @@ pub struct Destination<'a> {
 pub(crate) enum Place<'a> {
     Here(*mut u8),
     There(&'a Process, u64),
-    /// Where the target looks itself: bytes from the beginning of its window on, or an address in dynamic ones; and its address there, as far as it is
-    /// known.
+    /// Where the target looks itself: bytes from the beginning of its window on, or an address in
+    /// dynamic ones; and its address there, as far as it is known.
     Asked(u64, u64),
 }
 
@@ -115,11 +123,16 @@ impl Window {
         match &target.reach {
             Reach::Mapped(base) => {
                 layout.range_in(disp, target.unit, target.size)?;
-                Ok(Place::Here(base.wrapping_offset((disp as isize).wrapping_mul(target.unit as isize))))
+                Ok(Place::Here(
+                    base.wrapping_offset((disp as isize).wrapping_mul(target.unit as isize)),
+                ))
             }
             Reach::Process(process, base) => {
                 layout.range_in(disp, target.unit, target.size)?;
-                Ok(Place::There(process, base.wrapping_add_signed(disp.wrapping_mul(target.unit.into()))))
+                Ok(Place::There(
+                    process,
+                    base.wrapping_add_signed(disp.wrapping_mul(target.unit.into())),
+                ))
             }
             Reach::AttachedHere => {
                 check_attached(target, disp as u64, layout)?;
@@ -129,7 +142,9 @@ impl Window {
                 check_attached(target, disp as u64, layout)?;
                 Ok(Place::There(process, disp as u64))
             }
-            Reach::Messages if self.flavor == Flavor::Dynamic => Ok(Place::Asked(disp as u64, disp as u64)),
+            Reach::Messages if self.flavor == Flavor::Dynamic => {
+                Ok(Place::Asked(disp as u64, disp as u64))
+            }
             Reach::Messages => {
                 layout.range_in(disp, target.unit, target.size)?;
                 let at = 0_u64.wrapping_add_signed(disp.wrapping_mul(target.unit.into()));
@@ -145,7 +160,12 @@ impl Window {
     /// # Safety
     /// The origin is readable as its layout says.
     #[inline]
-    pub unsafe fn put(&self, origin: &Side<'_>, to: &Destination<'_>, access: Access) -> Result<()> {
+    pub unsafe fn put(
+        &self,
+        origin: &Side<'_>,
+        to: &Destination<'_>,
+        access: Access,
+    ) -> Result<()> {
         // SAFETY: as for this function.
         unsafe { self.transfer(Way::Write, origin, to, access) }
     }
@@ -155,13 +175,24 @@ impl Window {
     /// # Safety
     /// The origin is writable as its layout says.
     #[inline]
-    pub unsafe fn get(&self, origin: &Side<'_>, to: &Destination<'_>, access: Access) -> Result<()> {
+    pub unsafe fn get(
+        &self,
+        origin: &Side<'_>,
+        to: &Destination<'_>,
+        access: Access,
+    ) -> Result<()> {
         // SAFETY: as for this function.
         unsafe { self.transfer(Way::Read, origin, to, access) }
     }
 
     #[inline]
-    unsafe fn transfer(&self, way: Way, origin: &Side<'_>, to: &Destination<'_>, access: Access) -> Result<()> {
+    unsafe fn transfer(
+        &self,
+        way: Way,
+        origin: &Side<'_>,
+        to: &Destination<'_>,
+        access: Access,
+    ) -> Result<()> {
         let Destination { rank, disp, layout } = to;
         let (rank, disp) = (*rank, *disp);
         let target = self.target(rank)?;
@@ -173,7 +204,11 @@ impl Window {
             store_fence::stored();
         }
         let copy = |here: *mut u8, there: *mut u8, length: usize| {
-            let (from, to) = if way == Way::Write { (here.cast_const(), there) } else { (there.cast_const(), here) };
+            let (from, to) = if way == Way::Write {
+                (here.cast_const(), there)
+            } else {
+                (there.cast_const(), here)
+            };
             // SAFETY: inside the target's memory, as was looked at; and as for this function.
             unsafe { put_get::copy(from, to, there, length) };
         };
@@ -182,7 +217,11 @@ impl Window {
             (Place::Here(at), None) => {
                 for ([here, there], bytes) in together([&origin.layout, layout])? {
                     let (here, there) = (here as isize, there as isize);
-                    copy(origin.place.wrapping_offset(here), at.wrapping_offset(there), bytes as usize);
+                    copy(
+                        origin.place.wrapping_offset(here),
+                        at.wrapping_offset(there),
+                        bytes as usize,
+                    );
                 }
             }
             (Place::There(..) | Place::Asked(..), Some(0)) => {}
@@ -191,7 +230,11 @@ impl Window {
                     Way::Write => (What::Put, Some(origin), None),
                     Way::Read => (What::Get, None, Some(origin)),
                 };
-                let ask = Ask { header: WindowHeader { at, ..self.header(what) }, whole: false, call: access.call() };
+                let ask = Ask {
+                    header: WindowHeader { at, ..self.header(what) },
+                    whole: false,
+                    call: access.call(),
+                };
                 // SAFETY: as for this function.
                 unsafe { self.operate(rank, &ask, origin, result, layout) }?;
             }
@@ -218,8 +261,8 @@ impl Window {
         Ok(())
     }
 
-    /// Combines the origin into a target, and stores what was there before in the result's place, if there is one. Without an origin NO_OP, which
-    /// needs none.
+    /// Combines the origin into a target, and stores what was there before in the result's place,
+    /// if there is one. Without an origin NO_OP, which needs none.
     ///
     /// # Safety
     /// The origin is readable, and the result writable, as the layouts say.
@@ -237,7 +280,10 @@ impl Window {
         let kind = layout.kind();
         for side in [Some(origin), result].into_iter().flatten() {
             if side.layout.kind() != kind {
-                let text = format!("layouts: of type {:?} here, and {kind:?} at the target", side.layout.kind());
+                let text = format!(
+                    "layouts: of type {:?} here, and {kind:?} at the target",
+                    side.layout.kind()
+                );
                 return Err(Error::new(Status::RMA_TYPE, text));
             }
         }
@@ -263,7 +309,10 @@ impl Window {
             // In one piece there, what is to be updated as one.
             let whole = self.granularity.load(Ordering::Relaxed) > 0;
             if whole && layout.bytes() > target.most_whole() {
-                let text = format!("layouts: {} bytes cannot be updated as one by messages", layout.bytes());
+                let text = format!(
+                    "layouts: {} bytes cannot be updated as one by messages",
+                    layout.bytes()
+                );
                 return Err(Error::new(Status::EXCEEDS_LIMIT, text));
             }
             let ask = Ask { header, whole, call: access.call() };
@@ -277,13 +326,17 @@ impl Window {
             op,
             target: there,
             operand: origin.place.cast_const().wrapping_offset(here as isize),
-            result: result.map_or(std::ptr::null_mut(), |side| side.place.wrapping_offset(fetched_at as isize)),
+            result: result.map_or(std::ptr::null_mut(), |side| {
+                side.place.wrapping_offset(fetched_at as isize)
+            }),
             count: bytes as usize / size,
         };
         let mut done = 0;
         if let (Place::There(_, at), Some(bytes)) = (place, piece) {
             // SAFETY: as for this function.
-            done = unsafe { self.hand_over_update(rank, at, &update(0, std::ptr::null_mut(), 0, bytes)) }?;
+            done = unsafe {
+                self.hand_over_update(rank, at, &update(0, std::ptr::null_mut(), 0, bytes))
+            }?;
             if done as u64 == bytes {
                 return Ok(());
             }
@@ -298,19 +351,26 @@ impl Window {
                         let mut now = left.min(ALONE_AT_ONCE);
                         left -= now;
                         self.in_bulk(target, |domain| {
-                            while let Some(([here, fetched, there], bytes)) = pieces.next_up_to(now) {
+                            while let Some(([here, fetched, there], bytes)) = pieces.next_up_to(now)
+                            {
                                 let there = at.wrapping_offset(there as isize);
-                                // SAFETY: inside the target's memory, in the way that is asked for; and as for this function.
+                                // SAFETY: inside the target's memory, in the way that is asked for;
+                                // and as for this function.
                                 unsafe { update(here, there, fetched, bytes).execute(domain) };
                                 now -= bytes;
                             }
                         });
                     }
                 }
-                // SAFETY: inside the target's memory, in the way its window has for such elements; and as for this function.
-                (Place::Here(at), Some(bytes)) => unsafe { update(0, at, 0, bytes).execute(domain) },
+                // SAFETY: inside the target's memory, in the way its window has for such elements;
+                // and as for this function.
+                (Place::Here(at), Some(bytes)) => unsafe {
+                    update(0, at, 0, bytes).execute(domain)
+                },
                 (Place::Here(at), None) => {
-                    for ([here, fetched, there], bytes) in together([&origin.layout, &fetched.layout, layout])? {
+                    for ([here, fetched, there], bytes) in
+                        together([&origin.layout, &fetched.layout, layout])?
+                    {
                         let there = at.wrapping_offset(there as isize);
                         // SAFETY: as above.
                         unsafe { update(here, there, fetched, bytes).execute(domain) };
@@ -321,7 +381,9 @@ impl Window {
                     let mut pieces = together([&origin.layout, &fetched.layout, layout])?;
                     let blocks = std::iter::from_fn(|| {
                         let ([here, fetched, there], bytes) = pieces.next_up_to(most as u64)?;
-                        let there = std::ptr::without_provenance_mut(at.wrapping_add_signed(there) as usize);
+                        let there = std::ptr::without_provenance_mut(
+                            at.wrapping_add_signed(there) as usize
+                        );
                         Some(update(here, there, fetched, bytes))
                     });
                     // SAFETY: as for this function, with the lock held.
@@ -331,11 +393,16 @@ impl Window {
                     let most = AT_ONCE - AT_ONCE % size;
                     let mut pieces = together([&origin.layout, &fetched.layout, layout])?;
                     pieces.skip_bytes(done as u64);
-                    while let Some(([here, fetched, there], bytes)) = pieces.next_up_to(most as u64) {
+                    while let Some(([here, fetched, there], bytes)) = pieces.next_up_to(most as u64)
+                    {
                         let there = at.wrapping_add_signed(there);
                         // SAFETY: as for this function, with the lock held.
                         unsafe {
-                            self.combine_there(process, there, &update(here, std::ptr::null_mut(), fetched, bytes))
+                            self.combine_there(
+                                process,
+                                there,
+                                &update(here, std::ptr::null_mut(), fetched, bytes),
+                            )
                         }?;
                     }
                 }
@@ -356,7 +423,8 @@ impl Window {
     /// One element.
     ///
     /// # Safety
-    /// The operand is readable, unless the operation is NO_OP, and the result writable, for one element.
+    /// The operand is readable, unless the operation is NO_OP, and the result writable, for one
+    /// element.
     #[inline]
     pub unsafe fn fetch_and_op(
         &self,
@@ -393,15 +461,26 @@ impl Window {
                 // SAFETY: as for this function.
                 if unsafe { self.hand_over_update(rank, at, &update) }? == 0 {
                     // SAFETY: as above, with the lock held.
-                    self.under_lock(target, || unsafe { self.combine_there(process, at, &update) })?;
+                    self.under_lock(target, || unsafe {
+                        self.combine_there(process, at, &update)
+                    })?;
                 }
             }
             (Place::Asked(at, _), _) => {
                 let header = WindowHeader { at, op, kind, ..self.header(What::Fetch) };
-                let (origin, result) = (Side { place: operand.cast_mut(), layout }, Side { place: result, layout });
+                let (origin, result) =
+                    (Side { place: operand.cast_mut(), layout }, Side { place: result, layout });
                 let ask = Ask { header, whole: true, call: Asking::NONE };
                 // SAFETY: as for this function.
-                unsafe { self.operate(rank, &ask, (op != Reduce::NoOp).then_some(&origin), Some(&result), &layout) }?;
+                unsafe {
+                    self.operate(
+                        rank,
+                        &ask,
+                        (op != Reduce::NoOp).then_some(&origin),
+                        Some(&result),
+                        &layout,
+                    )
+                }?;
             }
         }
         Ok(())
@@ -422,7 +501,9 @@ impl Window {
         let target = self.target(rank)?;
         kind.check_compare_and_swap()?;
         let layout = Layout::contiguous(kind, 1)?;
-        for (place, argument) in [(operand, "origin"), (compare, "compare"), (result.cast_const(), "result")] {
+        for (place, argument) in
+            [(operand, "origin"), (compare, "compare"), (result.cast_const(), "result")]
+        {
             if place.is_null() {
                 return Err(Error::invalid(format!("{argument}: is NULL")));
             }
@@ -431,10 +512,14 @@ impl Window {
         let domain = self.domain(place, kind, layout.bytes())?;
         self.epoch.check_access(rank)?;
         match place {
-            // SAFETY: inside the target's memory, in the way its window has for such elements; and as for this function.
-            Place::Here(at) => unsafe { self.swap_at(target, kind, domain, at, (operand, compare, result)) }?,
-            // SAFETY: as for this function.
-            Place::There(_, at) if unsafe { self.hand_over_swap(rank, kind, at, (operand, compare, result)) }? => {}
+            Place::Here(at) => {
+                // SAFETY: inside the target's memory, in the way its window has for such elements;
+                // and as for this function.
+                unsafe { self.swap_at(target, kind, domain, at, (operand, compare, result)) }?
+            }
+            Place::There(_, at)
+                // SAFETY: as for this function.
+                if unsafe { self.hand_over_swap(rank, kind, at, (operand, compare, result)) }? => {}
             Place::There(process, at) => self.under_lock(target, || {
                 // SAFETY: as for this function, with the lock held.
                 unsafe { swap_there(process, at, kind.size(), (operand, compare, result)) }
@@ -454,8 +539,8 @@ impl Window {
         Ok(())
     }
 
-    /// An update that is worth it, in one piece. By reference: a copy would be read in larger words than it has just been written in, for which the
-    /// processor waits.
+    /// An update that is worth it, in one piece. By reference: a copy would be read in larger words
+    /// than it has just been written in, for which the processor waits.
     ///
     /// # Safety
     /// As for `Update::execute_atomically`.
@@ -480,7 +565,8 @@ impl Window {
     pub(crate) unsafe fn combine_own(&self, own: &Process, updates: &[Update]) -> Result<()> {
         let blocks = |update| pieces_of(update, AT_ONCE / update.kind.size());
         // SAFETY: as for this function.
-        let one = |piece: Update| unsafe { self.combine_there(own, piece.target.addr() as u64, &piece) };
+        let one =
+            |piece: Update| unsafe { self.combine_there(own, piece.target.addr() as u64, &piece) };
         match updates {
             [update] => blocks(update).try_for_each(one),
             // SAFETY: as above.
@@ -491,7 +577,8 @@ impl Window {
     /// Elements of another process, which are fetched, combined, and written back.
     ///
     /// # Safety
-    /// The operand and the result of the update, as for `Update::execute_locked`; its target is not looked at.
+    /// The operand and the result of the update, as for `Update::execute_locked`; its target is not
+    /// looked at.
     unsafe fn combine_there(&self, process: &Process, at: u64, update: &Update) -> Result<()> {
         let bytes = update.count * update.kind.size();
         let combine = |room: &mut [u64]| {
@@ -515,8 +602,10 @@ impl Window {
 fn pieces_of(update: &Update, most: usize) -> impl Iterator<Item = Update> + '_ {
     (0..update.count).step_by(most).map(move |done| {
         let bytes = done * update.kind.size();
-        let result = if update.result.is_null() { update.result } else { update.result.wrapping_add(bytes) };
-        let (target, operand) = (update.target.wrapping_add(bytes), update.operand.wrapping_add(bytes));
+        let result =
+            if update.result.is_null() { update.result } else { update.result.wrapping_add(bytes) };
+        let (target, operand) =
+            (update.target.wrapping_add(bytes), update.operand.wrapping_add(bytes));
         Update { target, operand, result, count: (update.count - done).min(most), ..*update }
     })
 }
@@ -553,14 +642,17 @@ pub(crate) fn check_attached(target: &Target, address: u64, layout: &Layout<'_>)
     }
     let extent = layout.extent();
     let attached = match edges_of(address, layout) {
-        Some((begin, end)) => {
-            target.control().has_attached(begin, end, &|| process_identity::lives(&target.process))?
-        }
+        Some((begin, end)) => target
+            .control()
+            .has_attached(begin, end, &|| process_identity::lives(&target.process))?,
         None => false,
     };
     if attached {
         return Ok(());
     }
-    let text = format!("disp: bytes {} to {} from address {address:#x} on are not attached", extent.start, extent.end);
+    let text = format!(
+        "disp: bytes {} to {} from address {address:#x} on are not attached",
+        extent.start, extent.end
+    );
     Err(Error::new(Status::RMA_ATTACH, text))
 }

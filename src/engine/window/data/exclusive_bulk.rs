@@ -1,29 +1,38 @@
-//! Atomic operations on elements, and now and then one process that does very many of them by plain instructions: what keeps the two apart.
+//! Atomic operations on elements, and now and then one process that does very many of them by plain
+//! instructions: what keeps the two apart.
 //!
-//! The processor changes one element at a time, for some 5 ns each, where a loop over vectors takes a tenth of a nanosecond, but for that
-//! nobody else may be at these elements. A lock for all would do, and would make each single operation wait for whoever holds it, stopped or not. Here it is
-//! who has a great many elements that pays, at first: it says that it is about to begin, has the kernel make a barrier for everybody (see
-//! `asymmetric`), and waits for those that are in the midst of something. From then on the single ones make a barrier each, so that the next one that wants to
-//! be alone needs none but its own; and when it has not come for long enough they leave that off.
+//! The processor changes one element at a time, for some 5 ns each, where a loop over vectors takes
+//! a tenth of a nanosecond, but for that nobody else may be at these elements. A lock for all would
+//! do, and would make each single operation wait for whoever holds it, stopped or not. Here it is
+//! who has a great many elements that pays, at first: it says that it is about to begin, has the
+//! kernel make a barrier for everybody (see `asymmetric`), and waits for those that are in the
+//! midst of something. From then on the single ones make a barrier each, so that the next one that
+//! wants to be alone needs none but its own; and when it has not come for long enough they leave
+//! that off.
 //!
-//! What it costs (AMD EPYC, Zen 5, a busy machine; `cargo test --release --lib engine::window::data::exclusive_bulk -- --ignored --nocapture figures`): a single operation two plain
-//! stores and a load more, 0.3 to 0.8 ns on top of 5.3; 7 ns where they make barriers. To be alone 0.45 us for the first time, where nobody else runs, and
-//! 13 ns from then on, among three members; each further one is a cache line to look at.
+//! What it costs (AMD EPYC, Zen 5, a busy machine; `cargo test --release --lib
+//! engine::window::data::exclusive_bulk -- --ignored --nocapture figures`): a single operation two
+//! plain stores and a load more, 0.3 to 0.8 ns on top of 5.3; 7 ns where they make barriers. To be
+//! alone 0.45 us for the first time, where nobody else runs, and 13 ns from then on, among three
+//! members; each further one is a cache line to look at.
 
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::futex::{look_in_turns, look_shortly};
 use crate::engine::base::membarrier::{everywhere, store_then_load};
-use crate::engine::base::sync::{fence, in_one_order, spin_loop, yield_now, AtomicU32, AtomicU64, Ordering};
+use crate::engine::base::sync::{
+    fence, in_one_order, spin_loop, yield_now, AtomicU32, AtomicU64, Ordering,
+};
 use std::cell::Cell;
 
-/// Lanes of each process: as many threads have one to themselves, but for the last, which the others share (see `thread_lane`). The model checker
-/// has two.
+/// Lanes of each process: as many threads have one to themselves, but for the last, which the
+/// others share (see `thread_lane`). The model checker has two.
 pub(crate) const LANES: usize = if cfg!(loom) { 2 } else { 8 };
 pub(crate) const SHARED: usize = LANES - 1;
 /// A thread's own lane is this or 0; the shared one counts as many as are under way.
 const BUSY: u32 = 1;
 
-/// Of `state`: one more than the rank of who is alone, or is about to be. All of `state` is 0 at first.
+/// Of `state`: one more than the rank of who is alone, or is about to be. All of `state` is 0 at
+/// first.
 const OWNER: u64 = (1 << 32) - 1;
 /// Single operations make a barrier of their own: who wants to be alone needs none for them.
 const FENCED: u64 = 1 << 32;
@@ -32,10 +41,12 @@ const USED: u64 = 1 << 33;
 /// Somebody has waited for the owner for some time.
 const WANTED: u64 = 1 << 34;
 
-/// Single operations of a thread with barriers, which cost as much as being alone for the first time, before it asks whether they are still worth it. One
-/// is enough to see it under the model checker.
+/// Single operations of a thread with barriers, which cost as much as being alone for the first
+/// time, before it asks whether they are still worth it. One is enough to see it under the model
+/// checker.
 const PATIENCE: u32 = if cfg!(loom) { 1 } else { 64 };
-/// Elements that are worth being alone, where that is for the first time, and where it has been prepared.
+/// Elements that are worth being alone, where that is for the first time, and where it has been
+/// prepared.
 const MANY: u64 = 128;
 const SOME: u64 = 16;
 
@@ -52,35 +63,44 @@ pub struct Head {
 #[repr(C)]
 pub struct Lanes {
     lanes: [AtomicU32; LANES],
-    /// Operations with a barrier, by lane, since somebody asked. A number that is lost does not matter.
+    /// Operations with a barrier, by lane, since somebody asked. A number that is lost does not
+    /// matter.
     fenced: [AtomicU32; LANES],
     _alone: CacheLine,
 }
 
 /// A view of both, for one target.
 ///
-/// **The two sides.** Who changes single elements writes its lane, then looks at `state`, and goes on if there is no owner. Who changes many makes
-/// itself the owner, then looks at the lanes. If both could miss each other's store they would meet; a barrier between store and look on both sides
-/// forbids that (Dekker). At first the one side has none: whoever becomes the owner has the kernel make it for all (`everywhere`). So a lane that
-/// was written before is seen by the owner, and whoever writes its lane after sees the owner.
+/// **The two sides.** Who changes single elements writes its lane, then looks at `state`, and goes
+/// on if there is no owner. Who changes many makes itself the owner, then looks at the lanes. If
+/// both could miss each other's store they would meet; a barrier between store and look on both
+/// sides forbids that (Dekker). At first the one side has none: whoever becomes the owner has the
+/// kernel make it for all (`everywhere`). So a lane that was written before is seen by the owner,
+/// and whoever writes its lane after sees the owner.
 ///
-/// **Fenced.** When such an owner leaves, it leaves `FENCED` behind. From its barrier on nobody has gone on without having seen its store or a later one: each
-/// single operation that finds `FENCED` makes a barrier and looks once more. So the next owner's own barrier, which its read-modify-write of `state` is, will do.
-/// Somebody who takes `FENCED` away makes all as it was at first: it does not matter who still makes barriers then, and the next owner has the kernel
-/// make one. Who dies as the owner that was to bring `FENCED` may not have come so far: it is taken out with nothing left behind. Each store to `state` behind that
-/// barrier is a read-modify-write, so that whoever reads `FENCED`, by acquire, has the first one's barrier behind it.
+/// **Fenced.** When such an owner leaves, it leaves `FENCED` behind. From its barrier on nobody has
+/// gone on without having seen its store or a later one: each single operation that finds `FENCED`
+/// makes a barrier and looks once more. So the next owner's own barrier, which its
+/// read-modify-write of `state` is, will do. Somebody who takes `FENCED` away makes all as it was
+/// at first: it does not matter who still makes barriers then, and the next owner has the kernel
+/// make one. Who dies as the owner that was to bring `FENCED` may not have come so far: it is taken
+/// out with nothing left behind. Each store to `state` behind that barrier is a read-modify-write,
+/// so that whoever reads `FENCED`, by acquire, has the first one's barrier behind it.
 ///
-/// **When.** A barrier costs a single operation about what the kernel's costs for one that is alone, divided by `PATIENCE`. So a thread that has made as many asks
-/// whether somebody was alone meanwhile (`USED`, which it takes away), and if not takes `FENCED` away: nobody pays more than about twice what would
-/// have been best for him.
+/// **When.** A barrier costs a single operation about what the kernel's costs for one that is
+/// alone, divided by `PATIENCE`. So a thread that has made as many asks whether somebody was alone
+/// meanwhile (`USED`, which it takes away), and if not takes `FENCED` away: nobody pays more than
+/// about twice what would have been best for him.
 ///
-/// **Waiting.** A lane is given back while its thread waits for the owner, who may be waiting for it. Who has waited for some time says so (`WANTED`), and
-/// an owner that finds that gives way to others when it leaves: it might be back before anybody sees that it had gone.
+/// **Waiting.** A lane is given back while its thread waits for the owner, who may be waiting for
+/// it. Who has waited for some time says so (`WANTED`), and an owner that finds that gives way to
+/// others when it leaves: it might be back before anybody sees that it had gone.
 ///
 /// **Data.** A lane is given back by a release, which the owner acquires, and so is `state`.
 ///
-/// **Death.** Every element is whole at any time, whoever dies: the lanes of a dead process count as free, and a dead owner is
-/// replaced. The processes are asked for by whoever waits, once in a while.
+/// **Death.** Every element is whole at any time, whoever dies: the lanes of a dead process count
+/// as free, and a dead owner is replaced. The processes are asked for by whoever waits, once in a
+/// while.
 #[derive(Clone, Copy)]
 pub struct Bulk<'a> {
     head: &'a Head,
@@ -106,14 +126,20 @@ impl<'a> Bulk<'a> {
     /// Is it worth being alone with so many elements?
     #[inline]
     pub fn is_worth(&self, elements: u64) -> bool {
-        elements >= SOME && (elements >= MANY || self.head.state.load(Ordering::Relaxed) & FENCED != 0)
+        elements >= SOME
+            && (elements >= MANY || self.head.state.load(Ordering::Relaxed) & FENCED != 0)
     }
 
-    /// Begins single operations of that rank, by a thread that has this lane. Waits while there is an owner.
+    /// Begins single operations of that rank, by a thread that has this lane. Waits while there is
+    /// an owner.
     #[inline(always)]
     pub fn single(&self, rank: u32, lane: usize, lives: &dyn Fn(u32) -> bool) -> Single<'a> {
         let member = &self.members[rank as usize];
-        let single = Single { lane: &member.lanes[lane], fenced: &member.fenced[lane], is_shared: lane == SHARED };
+        let single = Single {
+            lane: &member.lanes[lane],
+            fenced: &member.fenced[lane],
+            is_shared: lane == SHARED,
+        };
         let state = single.begin(self.head);
         if state != 0 {
             self.begin_slowly(&single, state, lives);
@@ -148,7 +174,8 @@ impl<'a> Bulk<'a> {
         single.fenced.store(if is_enough { 0 } else { number }, Ordering::Relaxed);
         if is_enough {
             let next = if state & USED != 0 { state & !USED } else { state & !FENCED };
-            let _ = self.head.state.compare_exchange(state, next, Ordering::AcqRel, Ordering::Relaxed);
+            let _ =
+                self.head.state.compare_exchange(state, next, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
@@ -160,7 +187,12 @@ impl<'a> Bulk<'a> {
         }
         let state = self.head.state.load(Ordering::Relaxed);
         if state & OWNER != 0 {
-            let _ = self.head.state.compare_exchange(state, state | WANTED, Ordering::AcqRel, Ordering::Relaxed);
+            let _ = self.head.state.compare_exchange(
+                state,
+                state | WANTED,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
         }
         patiently(&is_free, &|| self.replace_dead(lives));
     }
@@ -170,7 +202,12 @@ impl<'a> Bulk<'a> {
         let state = self.head.state.load(Ordering::Acquire);
         let owner = state & OWNER;
         if owner != 0 && !lives((owner - 1) as u32) {
-            let _ = self.head.state.compare_exchange(state, state & FENCED, Ordering::AcqRel, Ordering::Relaxed);
+            let _ = self.head.state.compare_exchange(
+                state,
+                state & FENCED,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
         }
     }
 
@@ -186,14 +223,16 @@ impl<'a> Bulk<'a> {
             }
             // SeqCst, and so are the looks at the lanes: the barrier of this side.
             let next = state & FENCED | own;
-            match self.head.state.compare_exchange(state, next, Ordering::SeqCst, Ordering::Relaxed) {
+            match self.head.state.compare_exchange(state, next, Ordering::SeqCst, Ordering::Relaxed)
+            {
                 Ok(_) => return state,
                 Err(now) => state = now,
             }
         }
     }
 
-    /// Gets the elements for one thread of that rank alone. None if the kernel refuses what it had offered.
+    /// Gets the elements for one thread of that rank alone. None if the kernel refuses what it had
+    /// offered.
     #[inline]
     pub fn alone(&self, rank: u32, lives: &dyn Fn(u32) -> bool) -> Option<Alone<'a>> {
         let state = self.own(rank, lives);
@@ -291,7 +330,8 @@ mod tests {
         (Head::default(), Default::default())
     }
 
-    /// Threads in the place of processes add to elements one by one, and others to all of them: nothing is lost.
+    /// Threads in the place of processes add to elements one by one, and others to all of them:
+    /// nothing is lost.
     #[test]
     fn nothing_is_lost_between_single_operations_and_one_that_is_alone() {
         if !take_part() {
@@ -325,7 +365,8 @@ mod tests {
             while rounds < 100 || (rounds < 3000 && start.elapsed().as_millis() < 300) {
                 let _alone = bulk.alone(0, &|_| true).unwrap();
                 // What an atomic addition would not lose: read, and written later.
-                let seen: Vec<u64> = elements.iter().map(|element| element.load(Ordering::Relaxed)).collect();
+                let seen: Vec<u64> =
+                    elements.iter().map(|element| element.load(Ordering::Relaxed)).collect();
                 for (element, seen) in elements.iter().zip(seen) {
                     element.store(seen + 1, Ordering::Relaxed);
                 }
@@ -367,12 +408,16 @@ mod tests {
         let (head, members) = memory();
         let bulk = Bulk::of(&head, &members);
         let state = || head.state.load(Ordering::Relaxed);
-        let singles = |lane, number| (0..number).for_each(|_| drop(bulk.single(1, lane, &|_| true)));
+        let singles =
+            |lane, number| (0..number).for_each(|_| drop(bulk.single(1, lane, &|_| true)));
         singles(0, 3 * PATIENCE);
         assert_eq!((state(), bulk.is_worth(MANY), bulk.is_worth(SOME)), (0, true, false));
         for _ in 0..2 {
             drop(bulk.alone(0, &|_| true).unwrap());
-            assert_eq!((state(), bulk.is_worth(SOME), bulk.is_worth(SOME - 1)), (FENCED | USED, true, false));
+            assert_eq!(
+                (state(), bulk.is_worth(SOME), bulk.is_worth(SOME - 1)),
+                (FENCED | USED, true, false)
+            );
             singles(0, PATIENCE - 1);
             singles(1, PATIENCE - 1);
             assert_eq!(state(), FENCED | USED);

@@ -1,10 +1,13 @@
-//! The plain path of data calls: elements in one piece on both sides, at a target whose memory is mapped here.
+//! The plain path of data calls: elements in one piece on both sides, at a target whose memory is
+//! mapped here.
 //!
-//! It asks what the long way in `window::data::data` asks, in the same order as far as that can be seen, and explains nothing: whatever is not plain, or not
-//! right, is left to the long way with nothing done. That is the one place for errors.
+//! It asks what the long way in `window::data::data` asks, in the same order as far as that can be
+//! seen, and explains nothing: whatever is not plain, or not right, is left to the long way with
+//! nothing done. That is the one place for errors.
 //!
-//! What is handed on fits into registers. A layout, or a result with an error in it, is written in pieces and read in larger ones, for which the
-//! processor waits longer than all else takes that is done for 8 bytes.
+//! What is handed on fits into registers. A layout, or a result with an error in it, is written in
+//! pieces and read in larger ones, for which the processor waits longer than all else takes that is
+//! done for 8 bytes.
 
 use crate::engine::rma::put_get;
 use crate::engine::window::access::Reach;
@@ -28,7 +31,8 @@ impl Window {
         inside.then(|| base.wrapping_add(begin as usize))
     }
 
-    /// A put of so many bytes, which are not 0. False if it takes the long way: nothing is done then.
+    /// A put of so many bytes, which are not 0. False if it takes the long way: nothing is done
+    /// then.
     ///
     /// # Safety
     /// They are readable at `origin`.
@@ -60,10 +64,12 @@ impl Window {
         true
     }
 
-    /// An accumulate of some elements, which fetches if the update has a result; its target is found here. The rest as for `try_put`.
+    /// An accumulate of some elements, which fetches if the update has a result; its target is
+    /// found here. The rest as for `try_put`.
     ///
     /// # Safety
-    /// As many are readable at the operand, unless the operation is NO_OP, and writable at the result, unless that is null.
+    /// As many are readable at the operand, unless the operation is NO_OP, and writable at the
+    /// result, unless that is null.
     #[inline(always)]
     pub unsafe fn try_accumulate(&self, mut update: Update, rank: u32, disp: i64) -> bool {
         let Update { kind, op, result, count, .. } = update;
@@ -86,7 +92,8 @@ impl Window {
             store_fence::stored();
         }
         let _single = self.single(target);
-        // SAFETY: inside the target's memory, in the way its window has for such elements; and as for this function.
+        // SAFETY: inside the target's memory, in the way its window has for such elements; and as
+        // for this function.
         unsafe {
             match count {
                 1 => update.execute_word(),

@@ -38,7 +38,8 @@ impl Turn<'_> {
         }
         let place = self.room.as_mut_ptr().cast::<u8>().wrapping_add(self.used);
         let has_room = self.used + bytes <= size_of_val(self.room);
-        if let Some((here, begin, length)) = next.checked_sub(1).map(|last| &mut self.pieces[last]) {
+        if let Some((here, begin, length)) = next.checked_sub(1).map(|last| &mut self.pieces[last])
+        {
             let after = *begin + *length as u64;
             if end <= after {
                 return Some(here.wrapping_add((at - *begin) as usize));
@@ -63,7 +64,8 @@ impl Turn<'_> {
     /// False if it does not go into this turn.
     fn add(&mut self, update: &Update) -> bool {
         let bytes = update.count * update.kind.size();
-        let place = (self.updates.len() < BLOCKS).then(|| self.place_for(update.target.addr() as u64, bytes));
+        let place = (self.updates.len() < BLOCKS)
+            .then(|| self.place_for(update.target.addr() as u64, bytes));
         let Some(target) = place.flatten() else { return false };
         self.updates.push(Update { target, ..*update });
         true
@@ -90,12 +92,17 @@ impl Turn<'_> {
 }
 
 impl Window {
-    /// Blocks of memory there, whose addresses the updates have as their targets, each of `AT_ONCE` bytes
-    /// at most.
+    /// Blocks of memory there, whose addresses the updates have as their targets, each of `AT_ONCE`
+    /// bytes at most.
     ///
     /// # Safety
-    /// As for `Update::execute_locked`, but for the targets, which are not looked at; under the lock.
-    pub(crate) unsafe fn combine_many(&self, process: &Process, updates: impl Iterator<Item = Update>) -> Result<()> {
+    /// As for `Update::execute_locked`, but for the targets, which are not looked at; under the
+    /// lock.
+    pub(crate) unsafe fn combine_many(
+        &self,
+        process: &Process,
+        updates: impl Iterator<Item = Update>,
+    ) -> Result<()> {
         self.group.service.windows().rooms.with(AT_ONCE, |room| {
             let (pieces, blocks) = (Vec::with_capacity(PIECES), Vec::with_capacity(PIECES));
             let mut turn = Turn { room, used: 0, pieces, updates: blocks };
@@ -145,6 +152,8 @@ mod tests {
         for (at, count) in [(92, 2), (116, 2), (42, 2), (66, 2), (0, 11), (u64::MAX - 3, 1)] {
             assert!(!turn.add(&update(at, count)), "{at}");
         }
-        assert!(turn.add(&update(200, 10)) && !turn.add(&update(300, 1)) && turn.add(&update(272, 1)));
+        assert!(
+            turn.add(&update(200, 10)) && !turn.add(&update(300, 1)) && turn.add(&update(272, 1))
+        );
     }
 }

@@ -68,8 +68,14 @@ macro_rules! combined {
         // SAFETY: two numbers and room for one.
         unsafe {
             x87!(
-                ["fld tbyte ptr [{one}]", "fld tbyte ptr [{other}]", $instruction, "fstp tbyte ptr [{room}]"],
-                one = in(reg) &raw const one, other = in(reg) &raw const other, room = in(reg) room.as_mut_ptr(),
+                [
+                    "fld tbyte ptr [{one}]",
+                    "fld tbyte ptr [{other}]",
+                    $instruction,
+                    "fstp tbyte ptr [{room}]",
+                ],
+                one = in(reg) &raw const one, other = in(reg) &raw const other,
+                room = in(reg) room.as_mut_ptr(),
             );
             LongDouble::stored(&room)
         }
@@ -119,7 +125,8 @@ impl PartialOrd for LongDouble {
                     "setb {below}",
                 ],
                 this = in(reg) self, other = in(reg) other,
-                unordered = out(reg_byte) unordered, above = out(reg_byte) above, below = out(reg_byte) below,
+                unordered = out(reg_byte) unordered,
+                above = out(reg_byte) above, below = out(reg_byte) below,
             );
         }
         (unordered == 0).then(|| above.cmp(&below))
@@ -152,7 +159,8 @@ pub(crate) fn complex_product(one: [LongDouble; 2], other: [LongDouble; 2]) -> [
                 "faddp st(1), st",
                 "fstp tbyte ptr [{rooms} + 16]",
             ],
-            one = in(reg) &raw const one, other = in(reg) &raw const other, rooms = in(reg) &raw mut rooms,
+            one = in(reg) &raw const one, other = in(reg) &raw const other,
+            rooms = in(reg) &raw mut rooms,
         );
         [LongDouble::stored(&rooms[0]), LongDouble::stored(&rooms[1])]
     }

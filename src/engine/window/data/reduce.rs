@@ -1,16 +1,20 @@
 //! Executes accumulates on memory that processes share.
 //!
-//! Two ways, one for each `Domain`. An element that is a word is changed by one atomic operation of the processor, or by compare-and-swap
-//! until nobody came in between; whoever does so, by whatever operation on the same type, is atomic to all others, and nothing is ever held.
-//! Everything else is read, changed and written under a lock that the caller holds, in loops of vectors
-//! (see `window::data::simd`).
+//! Two ways, one for each `Domain`. An element that is a word is changed by one atomic operation of
+//! the processor, or by compare-and-swap until nobody came in between; whoever does so, by whatever
+//! operation on the same type, is atomic to all others, and nothing is ever held. Everything else
+//! is read, changed and written under a lock that the caller holds, in loops of vectors (see
+//! `window::data::simd`).
 //!
-//! Each atomic update acquires and releases: what its origin wrote before is seen by whoever reads the update by another one.
+//! Each atomic update acquires and releases: what its origin wrote before is seen by whoever reads
+//! the update by another one.
 //!
-//! Measured on one of two cores of an AMD EPYC (Zen 5), nobody else at the memory, the best of seven rounds (`cargo test --release --lib
-//! engine::window::data::reduce -- --ignored --nocapture figures`): fetch-and-op of 8 bytes 5.5 ns, 0.6 for NO_OP; compare-and-swap 5.6. Sums of doubles: one
-//! element 7 ns atomically and 3 under a lock; 512 take 2.6 us and 0.05; 128 Ki take 0.68 ms (5.2 ns each) and 0.020 ms (0.15 ns each). So a
-//! lock of 15 ns is won back from the third element on, as far as nobody else wants it.
+//! Measured on one of two cores of an AMD EPYC (Zen 5), nobody else at the memory, the best of
+//! seven rounds (`cargo test --release --lib engine::window::data::reduce -- --ignored --nocapture
+//! figures`): fetch-and-op of 8 bytes 5.5 ns, 0.6 for NO_OP; compare-and-swap 5.6. Sums of doubles:
+//! one element 7 ns atomically and 3 under a lock; 512 take 2.6 us and 0.05; 128 Ki take 0.68 ms
+//! (5.2 ns each) and 0.020 ms (0.15 ns each). So a lock of 15 ns is won back from the third element
+//! on, as far as nobody else wants it.
 
 #[cfg(target_arch = "x86_64")]
 use crate::engine::window::data::long_double::{complex_product, LongDouble};
@@ -18,10 +22,12 @@ use crate::engine::window::data::simd::combine_all;
 use crate::engine::wire::element_type::{Domain, ElementType, Reduce};
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
-/// Bytes that go into `result` at a time: what was copied is still in the first cache when it is combined.
+/// Bytes that go into `result` at a time: what was copied is still in the first cache when it is
+/// combined.
 const FETCHED_AT_ONCE: usize = 8192;
 
-/// One update of elements that follow each other: `target[i] = op(target[i], operand[i])`, and what was there before to `result[i]`.
+/// One update of elements that follow each other: `target[i] = op(target[i], operand[i])`, and what
+/// was there before to `result[i]`.
 #[derive(Clone, Copy)]
 pub struct Update {
     /// Of the elements.
@@ -107,7 +113,8 @@ unsafe fn dispatch(kind: ElementType, op: Reduce, visitor: impl Visitor) {
             }
         };
     }
-    // Of a NaN and a number MIN and MAX are the number (fmin, fmax of C), so that it does not matter which came first.
+    // Of a NaN and a number MIN and MAX are the number (fmin, fmax of C), so that it does not
+    // matter which came first.
     macro_rules! float {
         ($number:ty) => {
             match op {
@@ -123,7 +130,10 @@ unsafe fn dispatch(kind: ElementType, op: Reduce, visitor: impl Visitor) {
         ($number:ty) => {
             match op {
                 Sum => visit!([$number; 2], |a, b| [a[0] + b[0], a[1] + b[1]]),
-                Prod => visit!([$number; 2], |a, b| [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]]),
+                Prod => visit!([$number; 2], |a, b| [
+                    a[0] * b[0] - a[1] * b[1],
+                    a[0] * b[1] + a[1] * b[0]
+                ]),
                 _ => unreachable!("checked by the caller"),
             }
         };
@@ -132,8 +142,16 @@ unsafe fn dispatch(kind: ElementType, op: Reduce, visitor: impl Visitor) {
     macro_rules! pair {
         ($pair:ty) => {
             match op {
-                Minloc => visit!($pair, |a, b| if b.value() < a.value() || is_earlier(&b, &a) { b } else { a }),
-                Maxloc => visit!($pair, |a, b| if b.value() > a.value() || is_earlier(&b, &a) { b } else { a }),
+                Minloc => visit!($pair, |a, b| if b.value() < a.value() || is_earlier(&b, &a) {
+                    b
+                } else {
+                    a
+                }),
+                Maxloc => visit!($pair, |a, b| if b.value() > a.value() || is_earlier(&b, &a) {
+                    b
+                } else {
+                    a
+                }),
                 _ => unreachable!("checked by the caller"),
             }
         };
@@ -214,13 +232,18 @@ impl Visitor for ByCompareAndSwap<'_> {
         let Update { target, operand, result, count, .. } = *self.0;
         with_word!(size_of::<T>(), |Atomic, Word| {
             for at in 0..count {
-                // SAFETY: elements of this size, aligned to it, that are changed by atomic operations alone; an operand for each.
+                // SAFETY: elements of this size, aligned to it, that are changed by atomic
+                // operations alone; an operand for each.
                 let (word, operand) = unsafe {
-                    (Atomic::from_ptr(target.cast::<Word>().add(at)), operand.cast::<T>().add(at).read_unaligned())
+                    (
+                        Atomic::from_ptr(target.cast::<Word>().add(at)),
+                        operand.cast::<T>().add(at).read_unaligned(),
+                    )
                 };
                 let mut before = word.load(Ordering::Acquire);
                 loop {
-                    // SAFETY: as large as each other, which chose the word, and every pattern of bytes is a value of either.
+                    // SAFETY: as large as each other, which chose the word, and every pattern of
+                    // bytes is a value of either.
                     let after = unsafe {
                         let after = combine(std::mem::transmute_copy::<Word, T>(&before), operand);
                         std::mem::transmute_copy::<T, Word>(&after)
@@ -229,7 +252,12 @@ impl Visitor for ByCompareAndSwap<'_> {
                     if after == before {
                         break;
                     }
-                    match word.compare_exchange_weak(before, after, Ordering::AcqRel, Ordering::Acquire) {
+                    match word.compare_exchange_weak(
+                        before,
+                        after,
+                        Ordering::AcqRel,
+                        Ordering::Acquire,
+                    ) {
                         Ok(_) => break,
                         Err(now) => before = now,
                     }
@@ -258,8 +286,9 @@ impl Update {
     /// Element by element, each by an atomic operation.
     ///
     /// # Safety
-    /// `count` elements at `target` whose domain is `Domain::Element`, which others change by atomic operations alone meanwhile; as many at
-    /// `operand`, unless the operation is NO_OP, and room for as many at `result`, unless that is null. The operation is one that the type has.
+    /// `count` elements at `target` whose domain is `Domain::Element`, which others change by
+    /// atomic operations alone meanwhile; as many at `operand`, unless the operation is NO_OP, and
+    /// room for as many at `result`, unless that is null. The operation is one that the type has.
     pub unsafe fn execute_atomically(&self) {
         let Update { kind, op, target, operand, result, count } = *self;
         macro_rules! words {
@@ -286,7 +315,9 @@ impl Update {
                 0
             }),
             Reduce::Replace => words!(|word, operand| word.swap(operand(), order)),
-            Reduce::Sum if kind.is_integer() => words!(|word, operand| word.fetch_add(operand(), order)),
+            Reduce::Sum if kind.is_integer() => {
+                words!(|word, operand| word.fetch_add(operand(), order))
+            }
             Reduce::Band => words!(|word, operand| word.fetch_and(operand(), order)),
             Reduce::Bor => words!(|word, operand| word.fetch_or(operand(), order)),
             Reduce::Bxor => words!(|word, operand| word.fetch_xor(operand(), order)),
@@ -298,8 +329,8 @@ impl Update {
     /// All of them in one go, where nobody else changes them.
     ///
     /// # Safety
-    /// As for `execute_atomically`, for elements of any size aligned as C aligns them, and with the lock held that all other accumulates on
-    /// them are done under.
+    /// As for `execute_atomically`, for elements of any size aligned as C aligns them, and with the
+    /// lock held that all other accumulates on them are done under.
     pub unsafe fn execute_locked(&self) {
         if self.result.is_null() {
             // SAFETY: as for this function.
@@ -324,7 +355,9 @@ impl Update {
         match self.op {
             Reduce::NoOp => {}
             // SAFETY: as for `execute_locked`.
-            Reduce::Replace => unsafe { std::ptr::copy(self.operand, self.target, self.count * self.kind.size()) },
+            Reduce::Replace => unsafe {
+                std::ptr::copy(self.operand, self.target, self.count * self.kind.size())
+            },
             // SAFETY: as above.
             _ => unsafe { dispatch(self.kind, self.op, InOrder(self)) },
         }
@@ -344,7 +377,8 @@ impl Update {
         }
     }
 
-    /// One element, by an atomic operation. What counters, sums and locks are made of goes without a search for its function.
+    /// One element, by an atomic operation. What counters, sums and locks are made of goes without
+    /// a search for its function.
     ///
     /// # Safety
     /// As for `execute_atomically`, with one element.
@@ -358,10 +392,16 @@ impl Update {
         let before = match op {
             Reduce::Sum if kind == ElementType::Double => {
                 // SAFETY: as for this function.
-                return unsafe { ByCompareAndSwap(&Update { count: 1, ..*self }).visit::<f64>(|a, b| a + b) };
+                return unsafe {
+                    ByCompareAndSwap(&Update { count: 1, ..*self }).visit::<f64>(|a, b| a + b)
+                };
             }
-            Reduce::Sum if kind.is_integer() && kind.size() == 8 => word().fetch_add(operand(), Ordering::AcqRel),
-            Reduce::Replace if !result.is_null() && kind.size() == 8 => word().swap(operand(), Ordering::AcqRel),
+            Reduce::Sum if kind.is_integer() && kind.size() == 8 => {
+                word().fetch_add(operand(), Ordering::AcqRel)
+            }
+            Reduce::Replace if !result.is_null() && kind.size() == 8 => {
+                word().swap(operand(), Ordering::AcqRel)
+            }
             Reduce::NoOp if kind.size() == 8 => word().load(Ordering::Acquire),
             // SAFETY: as for this function.
             _ => return unsafe { self.execute_atomically() },
@@ -373,7 +413,8 @@ impl Update {
     }
 }
 
-/// Puts `operand` there if what is there equals `compare`, byte for byte, and what was there into `result`.
+/// Puts `operand` there if what is there equals `compare`, byte for byte, and what was there into
+/// `result`.
 ///
 /// # Safety
 /// As for `Update::execute_atomically`, with one element of a type that has compare-and-swap.
@@ -388,7 +429,8 @@ pub unsafe fn compare_and_swap(
     with_word!(kind.size(), |Atomic, Word| {
         // SAFETY: as for this function.
         unsafe {
-            let (operand, compare) = (operand.cast::<Word>().read_unaligned(), compare.cast::<Word>().read_unaligned());
+            let (operand, compare) =
+                (operand.cast::<Word>().read_unaligned(), compare.cast::<Word>().read_unaligned());
             let word = Atomic::from_ptr(target.cast());
             let (Ok(before) | Err(before)) =
                 word.compare_exchange(compare, operand, Ordering::AcqRel, Ordering::Acquire);
@@ -397,7 +439,8 @@ pub unsafe fn compare_and_swap(
     });
 }
 
-/// Compare-and-swap of the bytes of one element, where nobody else changes them. True if it was replaced.
+/// Compare-and-swap of the bytes of one element, where nobody else changes them. True if it was
+/// replaced.
 ///
 /// # Safety
 /// All are valid for so many bytes.

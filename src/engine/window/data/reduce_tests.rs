@@ -18,7 +18,8 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 
 /// Extended precision, as far as it is also a double's value.
 fn from_extended(bytes: &[u8]) -> f64 {
-    let (significand, top) = (u64::from_ne_bytes(part(bytes, 0)), u16::from_ne_bytes(part(bytes, 8)));
+    let (significand, top) =
+        (u64::from_ne_bytes(part(bytes, 0)), u16::from_ne_bytes(part(bytes, 8)));
     let size = significand as f64 * 2_f64.powi(i32::from(top & 0x7fff) - 16383 - 63);
     let number = if significand == 0 { 0.0 } else { size };
     if top >> 15 == 1 {
@@ -32,7 +33,8 @@ fn from_extended(bytes: &[u8]) -> f64 {
 fn to_extended(number: f64) -> [u8; 16] {
     let bits = number.to_bits();
     let (exponent, fraction) = ((bits >> 52 & 0x7ff) as u16, bits << 12 >> 1);
-    let (significand, biased) = if number == 0.0 { (0, 0) } else { (1 << 63 | fraction, exponent + (16383 - 1023)) };
+    let (significand, biased) =
+        if number == 0.0 { (0, 0) } else { (1 << 63 | fraction, exponent + (16383 - 1023)) };
     let top = biased | (bits >> 63 << 15) as u16;
     (u128::from(significand) | u128::from(top) << 64 | 0xdb_dbdb << 80).to_ne_bytes()
 }
@@ -52,8 +54,13 @@ fn read(kind: ElementType, bytes: &[u8]) -> Number {
         Uint64 => Whole(u64::from_ne_bytes(part(bytes, 0)).into()),
         Float => Real(f32::from_ne_bytes(part(bytes, 0)).into()),
         Double => Real(f64::from_ne_bytes(part(bytes, 0))),
-        ComplexFloat => Complex(f32::from_ne_bytes(part(bytes, 0)).into(), f32::from_ne_bytes(part(bytes, 4)).into()),
-        ComplexDouble => Complex(f64::from_ne_bytes(part(bytes, 0)), f64::from_ne_bytes(part(bytes, 8))),
+        ComplexFloat => Complex(
+            f32::from_ne_bytes(part(bytes, 0)).into(),
+            f32::from_ne_bytes(part(bytes, 4)).into(),
+        ),
+        ComplexDouble => {
+            Complex(f64::from_ne_bytes(part(bytes, 0)), f64::from_ne_bytes(part(bytes, 8)))
+        }
         FloatInt => Located(f32::from_ne_bytes(part(bytes, 0)).into(), index(4)),
         DoubleInt => Located(f64::from_ne_bytes(part(bytes, 0)), index(8)),
         Int16Int => Located(i16::from_ne_bytes(part(bytes, 0)).into(), index(4)),
@@ -138,7 +145,8 @@ fn write(kind: ElementType, number: Number) -> Vec<u8> {
     bytes
 }
 
-/// Small whole numbers now and then, whatever bits there are otherwise, so that ties and zeros come up.
+/// Small whole numbers now and then, whatever bits there are otherwise, so that ties and zeros come
+/// up.
 fn random(kind: ElementType, seed: &mut u64) -> Vec<u8> {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     let bits = (*seed >> 20) as i128;
@@ -181,17 +189,24 @@ fn every_operation_on_every_type_does_what_the_model_does() {
                 // SAFETY: as many elements everywhere, all of this thread.
                 let after = unsafe {
                     target.copy_from(initial.as_ptr(), count * size);
-                    let result = if fetches { result[1..].as_mut_ptr() } else { std::ptr::null_mut() };
-                    Update { kind, op, target, operand: operand[1..].as_ptr(), result, count }.execute(domain);
+                    let result =
+                        if fetches { result[1..].as_mut_ptr() } else { std::ptr::null_mut() };
+                    Update { kind, op, target, operand: operand[1..].as_ptr(), result, count }
+                        .execute(domain);
                     std::slice::from_raw_parts(target, count * size)
                 };
                 for at in 0..count {
                     let element = at * size..(at + 1) * size;
-                    let (now, operand) =
-                        (read(kind, &initial[element.clone()]), read(kind, &operand[1..][element.clone()]));
+                    let (now, operand) = (
+                        read(kind, &initial[element.clone()]),
+                        read(kind, &operand[1..][element.clone()]),
+                    );
                     let expected = read(kind, &write(kind, model(op, kind, now, operand)));
                     let found = read(kind, &after[element]);
-                    assert_eq!(found, expected, "{kind:?} {op:?} {domain:?}: {now:?} with {operand:?}");
+                    assert_eq!(
+                        found, expected,
+                        "{kind:?} {op:?} {domain:?}: {now:?} with {operand:?}"
+                    );
                 }
             }
             assert_eq!(result[1..], initial, "{kind:?} {op:?} {domain:?}");
@@ -206,8 +221,12 @@ fn every_operation_on_every_type_does_what_the_model_does() {
                         Domain::Lock => update.execute_locked(),
                     }
                     let after = std::slice::from_raw_parts(target, size);
-                    let expected =
-                        model(op, kind, read(kind, &initial), read(kind, std::slice::from_raw_parts(operand, size)));
+                    let expected = model(
+                        op,
+                        kind,
+                        read(kind, &initial),
+                        read(kind, std::slice::from_raw_parts(operand, size)),
+                    );
                     assert_eq!(read(kind, after), read(kind, &write(kind, expected)));
                 }
                 assert_eq!(result[1..], initial);
@@ -216,20 +235,31 @@ fn every_operation_on_every_type_does_what_the_model_does() {
     }
 }
 
-/// Whatever the bits are, and wherever in a vector: what the loops make of them is what is made of each by itself. A sum or product that is not a number
-/// may have either operand's bits.
+/// Whatever the bits are, and wherever in a vector: what the loops make of them is what is made of
+/// each by itself. A sum or product that is not a number may have either operand's bits.
 #[test]
 fn loops_and_single_operations_agree_bit_by_bit() {
     let mut seed = 11_u64;
     // Specials of both sizes, as they come up by chance too seldom.
-    let specials: Vec<u64> =
-        [f64::NAN, -f64::NAN, 0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::MIN_POSITIVE / 2.0, 1.0]
-            .into_iter()
-            .flat_map(|number| {
-                [number.to_bits(), u64::from((number as f32).to_bits()) << 32 | u64::from((-number as f32).to_bits())]
-            })
-            .chain([0x7ff0_0000_0000_0001, 0x7f80_0001_ff80_0002, u64::MAX, 1 << 63, 0x8000_0000_7fff_ffff])
-            .collect();
+    let specials: Vec<u64> = [
+        f64::NAN,
+        -f64::NAN,
+        0.0,
+        -0.0,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::MIN_POSITIVE / 2.0,
+        1.0,
+    ]
+    .into_iter()
+    .flat_map(|number| {
+        [
+            number.to_bits(),
+            u64::from((number as f32).to_bits()) << 32 | u64::from((-number as f32).to_bits()),
+        ]
+    })
+    .chain([0x7ff0_0000_0000_0001, 0x7f80_0001_ff80_0002, u64::MAX, 1 << 63, 0x8000_0000_7fff_ffff])
+    .collect();
     let mut word = || {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let chosen = (seed >> 33) as usize;
@@ -243,12 +273,16 @@ fn loops_and_single_operations_agree_bit_by_bit() {
         let size = kind.size();
         for count in [1, 2, 15, 16, 17, 31, 33, 64, 127, 1003] {
             let words = (count * size).div_ceil(8) + 1;
-            let [initial, operand]: [Vec<u64>; 2] = std::array::from_fn(|_| (0..words).map(|_| word()).collect());
+            let [initial, operand]: [Vec<u64>; 2] =
+                std::array::from_fn(|_| (0..words).map(|_| word()).collect());
             let [mut one_by_one, mut at_once] = [initial.clone(), initial.clone()];
             let update = |target: &mut Vec<u64>| {
-                // One element further, so that what follows and comes before is seen to be left alone, and the operand not aligned.
-                let (target, operand) =
-                    (target.as_mut_ptr().cast::<u8>().wrapping_add(size), operand.as_ptr().cast::<u8>());
+                // One element further, so that what follows and comes before is seen to be left
+                // alone, and the operand not aligned.
+                let (target, operand) = (
+                    target.as_mut_ptr().cast::<u8>().wrapping_add(size),
+                    operand.as_ptr().cast::<u8>(),
+                );
                 Update {
                     kind,
                     op,
@@ -278,7 +312,10 @@ fn loops_and_single_operations_agree_bit_by_bit() {
             };
             for at in 0..words {
                 let (one, other) = (one_by_one[at], at_once[at]);
-                assert!(one == other || may_differ(at), "{kind:?} {op:?} {count}: {one:x} and {other:x} in word {at}");
+                assert!(
+                    one == other || may_differ(at),
+                    "{kind:?} {op:?} {count}: {one:x} and {other:x} in word {at}"
+                );
             }
         }
     }
@@ -288,13 +325,17 @@ fn loops_and_single_operations_agree_bit_by_bit() {
 fn of_a_nan_and_a_number_the_number_is_kept() {
     for op in [Reduce::Min, Reduce::Max] {
         for domain in [Domain::Element, Domain::Lock] {
-            for (now, operand, stays) in [(f64::NAN, 1.0, false), (1.0, f64::NAN, true), (1.0, 1.0, true)] {
+            for (now, operand, stays) in
+                [(f64::NAN, 1.0, false), (1.0, f64::NAN, true), (1.0, 1.0, true)]
+            {
                 let mut place = now;
-                let (target, operand) = (std::ptr::from_mut(&mut place).cast(), std::ptr::from_ref(&operand).cast());
+                let (target, operand) =
+                    (std::ptr::from_mut(&mut place).cast(), std::ptr::from_ref(&operand).cast());
                 let result = std::ptr::null_mut();
                 // SAFETY: one element each.
                 unsafe {
-                    Update { kind: ElementType::Double, op, target, operand, result, count: 1 }.execute(domain);
+                    Update { kind: ElementType::Double, op, target, operand, result, count: 1 }
+                        .execute(domain);
                 }
                 assert_eq!(place.to_bits() == now.to_bits(), stays);
             }
@@ -308,19 +349,27 @@ fn compare_and_swap_of_every_size() {
         let size = kind.size();
         let (mut place, operand, mut result) = (0x0101_0101_0101_0101_u64, 2_u64, 0_u64);
         for (compare, before, after) in [(3_u64, 1_u8, 1_u8), (0x0101_0101_0101_0101, 1, 2)] {
-            let (target, result) = (std::ptr::from_mut(&mut place).cast(), std::ptr::from_mut(&mut result).cast());
+            let (target, result) =
+                (std::ptr::from_mut(&mut place).cast(), std::ptr::from_mut(&mut result).cast());
             let compare = std::ptr::from_ref(&compare).cast();
             // SAFETY: 8 bytes each.
-            unsafe { compare_and_swap(kind, target, std::ptr::from_ref(&operand).cast(), compare, result) };
+            unsafe {
+                compare_and_swap(kind, target, std::ptr::from_ref(&operand).cast(), compare, result)
+            };
             // SAFETY: as above; a byte of it.
             assert_eq!(unsafe { *result }, before);
             assert_eq!(place as u8, after);
-            assert_eq!(place >> 56, u64::from(size != 8 || after == 1), "what follows is left alone");
+            assert_eq!(
+                place >> 56,
+                u64::from(size != 8 || after == 1),
+                "what follows is left alone"
+            );
         }
     }
 }
 
-/// Threads that update one element: nothing is lost, and what they fetch are the states it went through.
+/// Threads that update one element: nothing is lost, and what they fetch are the states it went
+/// through.
 #[test]
 fn nothing_is_lost_when_threads_meet() {
     const THREADS: usize = 3;
@@ -342,7 +391,14 @@ fn nothing_is_lost_when_threads_meet() {
                             let operand = turn_operand(kind, op, thread, turn);
                             let mut result = vec![0; kind.size()];
                             let (target, operand) = (place as *mut u8, operand.as_ptr());
-                            let update = Update { kind, op, target, operand, result: result.as_mut_ptr(), count: 1 };
+                            let update = Update {
+                                kind,
+                                op,
+                                target,
+                                operand,
+                                result: result.as_mut_ptr(),
+                                count: 1,
+                            };
                             // SAFETY: the word outlives the threads.
                             unsafe { update.execute_word() };
                             result
@@ -390,7 +446,9 @@ fn turn_operand(kind: ElementType, op: Reduce, thread: usize, turn: usize) -> Ve
         (Reduce::Prod, Number::Complex(..)) => {
             write(kind, Number::Complex(0.0, if turn % 2 == 0 { 1.0 } else { -1.0 }))
         }
-        (_, Number::Located(..)) => write(kind, Number::Located((turn % 5) as f64 - 2.0, (3 * turn + thread) as i32)),
+        (_, Number::Located(..)) => {
+            write(kind, Number::Located((turn % 5) as f64 - 2.0, (3 * turn + thread) as i32))
+        }
         _ => random(kind, &mut ((thread * 7919 + turn) as u64)),
     }
 }
@@ -409,7 +467,8 @@ fn time(times: usize, mut work: impl FnMut()) -> f64 {
 #[ignore = "measures: see the top of the file"]
 fn figures() {
     const COUNT: usize = 128 << 10;
-    let (mut target, operand, mut result) = (vec![0_u64; COUNT], vec![1.0_f64; COUNT], vec![0_u64; COUNT]);
+    let (mut target, operand, mut result) =
+        (vec![0_u64; COUNT], vec![1.0_f64; COUNT], vec![0_u64; COUNT]);
     let mut update = |kind, op, count, fetches| Update {
         kind,
         op,
@@ -432,11 +491,13 @@ fn figures() {
         for count in [1, 8, 64, 512, 4096, COUNT] {
             let (times, update) = (10_000_000 / (count + 200), update(kind, op, count, fetches));
             // SAFETY: as many elements everywhere, all of this thread.
-            let atomic = time(times, || unsafe { std::hint::black_box(&update).execute_atomically() });
+            let atomic =
+                time(times, || unsafe { std::hint::black_box(&update).execute_atomically() });
             // SAFETY: as above.
             let locked = time(times, || unsafe { std::hint::black_box(&update).execute_locked() });
             println!(
-                "{kind:?} {op:?} fetches {fetches} count {count}: atomically {atomic:.1} ns, locked {locked:.1} ns"
+                "{kind:?} {op:?} fetches {fetches} count {count}: atomically {atomic:.1} ns, \
+                locked {locked:.1} ns"
             );
         }
     }

@@ -33,7 +33,8 @@ thread_local! {
     static LANE: Lane = Lane::take();
 }
 
-/// Nobody else's while this thread lives, unless it is `SHARED`, which those have that came too late.
+/// Nobody else's while this thread lives, unless it is `SHARED`, which those have that came too
+/// late.
 #[inline]
 pub(crate) fn own() -> usize {
     // A thread that ends has none of its own any more.

@@ -1,21 +1,31 @@
-//! Short data calls at memory of the target's own, handed to the target itself while one of its threads waits in the library.
+//! Short data calls at memory of the target's own, handed to the target itself while one of its
+//! threads waits in the library.
 //!
-//! Such memory is mapped nowhere else, and the kernel takes more than a microsecond to copy 8 bytes into it. A target that waits anyway does it in a tenth of that. Nothing
-//! depends on it: whoever finds nobody there, or is not served at once, goes through the kernel as ever.
+//! Such memory is mapped nowhere else, and the kernel takes more than a microsecond to copy 8 bytes
+//! into it. A target that waits anyway does it in a tenth of that. Nothing depends on it: whoever
+//! finds nobody there, or is not served at once, goes through the kernel as ever.
 //!
-//! There is one slot for each target, in the control words of its window, with room for one operation, and for what the next one of the same call sends: that is put there while the target
-//! is at the one before. An origin claims it, writes what it wants, and posts that. One
-//! atomic word settles who executes: a thread of the target takes it, or the origin takes it back (see `window::delegation::slot_state`). What was taken is done, or refused with nothing done; the
-//! target says which, and the origin gives the slot back when it has what was fetched. What the origin writes, what both settle, and what the target
-//! writes stand on lines of their own, so that neither takes away from the other what it is about to write.
+//! There is one slot for each target, in the control words of its window, with room for one
+//! operation, and for what the next one of the same call sends: that is put there while the target
+//! is at the one before. An origin claims it, writes what it wants, and posts that. One atomic word
+//! settles who executes: a thread of the target takes it, or the origin takes it back (see
+//! `window::delegation::slot_state`). What was taken is done, or refused with nothing done; the
+//! target says which, and the origin gives the slot back when it has what was fetched. What the
+//! origin writes, what both settle, and what the target writes stand on lines of their own, so that
+//! neither takes away from the other what it is about to write.
 //!
-//! Nobody waits for a lock in here. Whoever serves takes the update lock if that is free, and else refuses; an origin that finds the slot taken by another goes its own way. What the
-//! origin waits for without end is what was taken already, the copying of some kilobytes: if the target is stopped in the midst of that it waits until the target goes on or has ended.
+//! Nobody waits for a lock in here. Whoever serves takes the update lock if that is free, and else
+//! refuses; an origin that finds the slot taken by another goes its own way. What the origin waits
+//! for without end is what was taken already, the copying of some kilobytes: if the target is
+//! stopped in the midst of that it waits until the target goes on or has ended.
 //!
-//! Who dies. A target that has died, or is stopped, takes nothing, and the origin takes back what it has posted. An origin that has died leaves the slot to nobody, so that
-//! the others go through the kernel from then on; what it had posted last is not executed later than `FRESH_NS` after that, lest it come after all that its death has led to.
+//! Who dies. A target that has died, or is stopped, takes nothing, and the origin takes back what
+//! it has posted. An origin that has died leaves the slot to nobody, so that the others go through
+//! the kernel from then on; what it had posted last is not executed later than `FRESH_NS` after
+//! that, lest it come after all that its death has led to.
 //!
-//! What stands in a slot was written by another process: it is copied once, and checked like a message.
+//! What stands in a slot was written by another process: it is copied once, and checked like a
+//! message.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::Result;
@@ -37,22 +47,26 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Looks at what was posted before it is taken back: less than a microsecond.
 const LOOKS: u32 = 48;
-/// So many times as often where much is to be done: the kernel takes longer for that than a target between two looks.
+/// So many times as often where much is to be done: the kernel takes longer for that than a target
+/// between two looks.
 const PATIENT: usize = 8;
 /// Looks of a thread that serves, once it has served, between which it does what it is waiting for.
 const SERVING_LOOKS: u32 = 128;
 /// Of what it serves at a time.
 const MOST_AT_A_TIME: u32 = 1 << 10;
-/// Looks that find nothing, after which nothing is expected any more. Not by the clock: whoever shares its processor with others is to have looked.
+/// Looks that find nothing, after which nothing is expected any more. Not by the clock: whoever
+/// shares its processor with others is to have looked.
 const PATIENCE: u32 = 2000;
 /// The same of a thread that has served before, or could have.
 const PATIENCE_SERVING: u32 = 20_000;
 /// What was posted longer ago is not executed.
 const FRESH_NS: u64 = 20_000_000;
-/// Operations that go through the kernel after one that nobody has served: up to so many, and a longer one counts once for each `ONE_OF_PAUSE` bytes.
+/// Operations that go through the kernel after one that nobody has served: up to so many, and a
+/// longer one counts once for each `ONE_OF_PAUSE` bytes.
 const LONGEST_PAUSE: u32 = 64;
 const ONE_OF_PAUSE: usize = 64 << 10;
-/// Looks at what was taken between two that let others run, and of these between two that ask whether the target lives.
+/// Looks at what was taken between two that let others run, and of these between two that ask
+/// whether the target lives.
 const LOOKS_PER_YIELD: u32 = 1 << 10;
 const YIELDS_PER_QUESTION: u32 = 1 << 10;
 
@@ -63,7 +77,8 @@ fn now_ns() -> u64 {
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
 }
 
-/// When this process tries again at a target where nobody has served it. Of no importance, so that threads may get into each other's way.
+/// When this process tries again at a target where nobody has served it. Of no importance, so that
+/// threads may get into each other's way.
 #[derive(Default)]
 pub(crate) struct Pause {
     left: AtomicU32,
@@ -109,16 +124,29 @@ impl Window {
         bytes: usize,
     ) -> Result<bool> {
         let what = if way == Way::Write { What::Put } else { What::Get };
-        let errand = Errand { what, op: Reduce::NoOp, kind: ElementType::Byte, at: there, bytes, second: false };
+        let errand = Errand {
+            what,
+            op: Reduce::NoOp,
+            kind: ElementType::Byte,
+            at: there,
+            bytes,
+            second: false,
+        };
         // SAFETY: as for this function.
         unsafe { self.hand_over(rank, errand, [(here.cast_const(), errand.sent()), NOTHING], here) }
     }
 
-    /// An accumulate of elements that lie one behind the other, on both sides: the bytes of which it is done, from the first on.
+    /// An accumulate of elements that lie one behind the other, on both sides: the bytes of which
+    /// it is done, from the first on.
     ///
     /// # Safety
     /// As for `Update::execute_locked`; its target is not looked at.
-    pub(crate) unsafe fn hand_over_update(&self, rank: u32, there: u64, update: &Update) -> Result<usize> {
+    pub(crate) unsafe fn hand_over_update(
+        &self,
+        rank: u32,
+        there: u64,
+        update: &Update,
+    ) -> Result<usize> {
         let Update { kind, op, operand, result, .. } = *update;
         let (size, bytes) = (kind.size(), update.count * kind.size());
         let at_once = MOST - MOST % size;
@@ -175,7 +203,8 @@ impl Window {
         (operand, compare, result): (*const u8, *const u8, *mut u8),
     ) -> Result<bool> {
         let bytes = kind.size();
-        let errand = Errand { what: What::Swap, op: Reduce::NoOp, kind, at: there, bytes, second: false };
+        let errand =
+            Errand { what: What::Swap, op: Reduce::NoOp, kind, at: there, bytes, second: false };
         // SAFETY: as for this function.
         unsafe { self.hand_over(rank, errand, [(operand, bytes), (compare, bytes)], result) }
     }
@@ -207,12 +236,14 @@ impl Window {
         Ok(done)
     }
 
-    /// The slot of a target where somebody looks, if nobody else has it, to hand over so many bytes in all.
+    /// The slot of a target where somebody looks, if nobody else has it, to hand over so many bytes
+    /// in all.
     fn take_turn(&self, rank: u32, bytes: usize) -> Option<Turn<'_>> {
         let target = &self.targets[rank as usize];
         let Reach::Process(_, base) = &target.reach else { return None };
         let slot = target.control().mail()?;
-        if slot.turns.answered.attended.load(Ordering::Relaxed) == 0 || !target.pause.is_over(bytes) {
+        if slot.turns.answered.attended.load(Ordering::Relaxed) == 0 || !target.pause.is_over(bytes)
+        {
             slot.goes_another_way(bytes);
             return None;
         }
@@ -239,7 +270,10 @@ impl Window {
             spin_loop();
         }
         // The slot stays as it is: there is nobody left to be served by.
-        Err(self.failed(Ended { status: crate::engine::base::status::Status::PEER_FAILED, blamed: rank }))
+        Err(self.failed(Ended {
+            status: crate::engine::base::status::Status::PEER_FAILED,
+            blamed: rank,
+        }))
     }
 }
 
@@ -313,14 +347,16 @@ struct Served {
 
 struct Known(*const Window);
 
-// SAFETY: what it points to is used while it is in the list, under its lock; a window takes itself out before it goes.
+// SAFETY: what it points to is used while it is in the list, under its lock; a window takes itself
+// out before it goes.
 unsafe impl Send for Known {}
 
 impl Served {
     /// Has anybody done something without a slot?
     fn is_about(&mut self) -> bool {
         // SAFETY: in the list.
-        let slots = self.windows.iter().filter_map(|window| unsafe { &*window.0 }.own().control().mail());
+        let slots =
+            self.windows.iter().filter_map(|window| unsafe { &*window.0 }.own().control().mail());
         let about = slots.fold(0, |sum, slot| slot.about().wrapping_add(sum));
         std::mem::replace(&mut self.about, about) != about
     }
@@ -433,7 +469,8 @@ impl Window {
         let Some(claim) = slot.turns.take() else { return false };
         let sent = &slot.turns.sent;
         let age = now_ns().checked_sub(sent.posted.load(Ordering::Relaxed));
-        let errand = Errand::decode(sent.errand.load(Ordering::Relaxed), sent.at.load(Ordering::Relaxed));
+        let errand =
+            Errand::decode(sent.errand.load(Ordering::Relaxed), sent.at.load(Ordering::Relaxed));
         let done = match errand {
             Some(errand) if age.is_some_and(|age| age < FRESH_NS) => self.execute(slot, &errand),
             _ => false,
@@ -457,7 +494,8 @@ impl Window {
         let (sent, fetched) = (slot.place_of(errand), slot.place_of_fetched(bytes));
         match what {
             What::Put | What::Get => {
-                // SAFETY: inside this process's memory of the window, and as many bytes in the slot.
+                // SAFETY: inside this process's memory of the window, and as many bytes in the
+                // slot.
                 unsafe {
                     match what {
                         What::Put => put_get::copy(sent, place, place, bytes),
@@ -477,14 +515,28 @@ impl Window {
                 }
                 self.if_lock_is_free(own, || {
                     let operand = sent.cast_const();
-                    let result = if what == What::Accumulate { std::ptr::null_mut() } else { fetched };
+                    let result =
+                        if what == What::Accumulate { std::ptr::null_mut() } else { fetched };
                     // SAFETY: as above, with the lock held.
                     unsafe {
                         if what == What::Swap {
-                            reduce::swap_locked(bytes, place, operand, operand.wrapping_add(bytes), result);
+                            reduce::swap_locked(
+                                bytes,
+                                place,
+                                operand,
+                                operand.wrapping_add(bytes),
+                                result,
+                            );
                         } else {
-                            Update { kind, op, target: place, operand, result, count: bytes / kind.size() }
-                                .execute_locked();
+                            Update {
+                                kind,
+                                op,
+                                target: place,
+                                operand,
+                                result,
+                                count: bytes / kind.size(),
+                            }
+                            .execute_locked();
                         }
                     }
                 })

@@ -41,7 +41,9 @@ fn an_errand_is_what_was_written_or_none() {
 #[test]
 fn whoever_is_not_served_tries_less_often() {
     let pause = Pause::default();
-    let tries = |times: u32| (0..times).filter(|_| pause.is_over(8)).inspect(|_| pause.was_not_served()).count();
+    let tries = |times: u32| {
+        (0..times).filter(|_| pause.is_over(8)).inspect(|_| pause.was_not_served()).count()
+    };
     assert_eq!(tries(4), 2);
     assert!(tries(10 * LONGEST_PAUSE) < 20);
     while !pause.is_over(8) {}

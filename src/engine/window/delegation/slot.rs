@@ -1,4 +1,6 @@
-//! The slot in which something is handed over to the target of a window, as it stands in memory that processes share: see `window::delegation::delegation`, and `window::delegation::slot_state` for who may do what with it.
+//! The slot in which something is handed over to the target of a window, as it stands in memory
+//! that processes share: see `window::delegation::delegation`, and `window::delegation::slot_state`
+//! for who may do what with it.
 
 use crate::engine::window::delegation::slot_state::Turns;
 use crate::engine::wire::element_type::{ElementType, Reduce};
@@ -27,7 +29,10 @@ pub(crate) struct Errand {
 impl Errand {
     pub(crate) fn encode(&self) -> u64 {
         let half = u64::from(self.second) << 56;
-        half | (self.what as u64) << 48 | (self.op as u64) << 40 | (self.kind as u64) << 32 | self.bytes as u64
+        half | (self.what as u64) << 48
+            | (self.op as u64) << 40
+            | (self.kind as u64) << 32
+            | self.bytes as u64
     }
 
     pub(crate) fn decode(word: u64, at: u64) -> Option<Self> {
@@ -38,7 +43,9 @@ impl Errand {
         let kind = ElementType::from_number(byte(32).into()).ok()?;
         let (bytes, second) = (word as u32 as usize, word >> 56 & 1 == 1);
         let errand = Errand { what, op, kind, at, bytes, second };
-        let whole = bytes <= MOST && bytes % kind.size() == 0 && (what != What::Swap || bytes == kind.size());
+        let whole = bytes <= MOST
+            && bytes % kind.size() == 0
+            && (what != What::Swap || bytes == kind.size());
         whole.then_some(errand)
     }
 
@@ -87,7 +94,8 @@ impl Slot {
         self.turns.sent.about.load(Ordering::Relaxed)
     }
 
-    /// So much is done without the slot. That may take longer than the target looks: so that it looks for the next one.
+    /// So much is done without the slot. That may take longer than the target looks: so that it
+    /// looks for the next one.
     pub(crate) fn goes_another_way(&self, bytes: usize) {
         if bytes > MOST {
             self.turns.sent.about.fetch_add(1, Ordering::Relaxed);

@@ -1,10 +1,14 @@
-//! Who may do what with a slot in which something is handed over to another process: see `window::delegation::delegation`, and `window::delegation::slot` for what stands there.
+//! Who may do what with a slot in which something is handed over to another process: see
+//! `window::delegation::delegation`, and `window::delegation::slot` for what stands there.
 //!
-//! An origin claims the slot, which gives its turn a number, puts there what it wants, and posts it. One word settles who executes: the target takes what was posted, or
-//! the origin takes it back. What was taken is answered, and then the origin gives the slot back, or renews its claim and posts the next. What was posted belongs to the target from
-//! its taking to its answer, and to the origin at all other times of its turn.
+//! An origin claims the slot, which gives its turn a number, puts there what it wants, and posts
+//! it. One word settles who executes: the target takes what was posted, or the origin takes it
+//! back. What was taken is answered, and then the origin gives the slot back, or renews its claim
+//! and posts the next. What was posted belongs to the target from its taking to its answer, and to
+//! the origin at all other times of its turn.
 //!
-//! Each of the three words stands on a cache line with what the same side writes, or alone. All of it is zero at the beginning.
+//! Each of the three words stands on a cache line with what the same side writes, or alone. All of
+//! it is zero at the beginning.
 #![deny(unsafe_code)]
 
 use crate::engine::base::cache_line::CacheLine;
@@ -22,7 +26,8 @@ mod phase {
     pub(crate) const REFUSED: u64 = 2;
 }
 
-/// See the module. `Sent` is what the origin writes that little is of, and `Answered` what the target does.
+/// See the module. `Sent` is what the origin writes that little is of, and `Answered` what the
+/// target does.
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct Turns<Sent, Answered> {
@@ -55,7 +60,8 @@ impl<Sent, Answered> Turns<Sent, Answered> {
             return None;
         }
         let claim = before.wrapping_add(1);
-        let claimed = self.claims.compare_exchange(before, claim, Ordering::Acquire, Ordering::Relaxed);
+        let claimed =
+            self.claims.compare_exchange(before, claim, Ordering::Acquire, Ordering::Relaxed);
         claimed.is_ok().then_some(Claim(claim))
     }
 
@@ -83,12 +89,15 @@ impl<Sent, Answered> Turns<Sent, Answered> {
     /// What the target says of this turn, once it has said something: whether it was done.
     pub(crate) fn answer(&self, claim: Claim) -> Option<bool> {
         let answer = self.answer.load(Ordering::Acquire);
-        (answer >> phase::BITS == claim.0 << phase::BITS >> phase::BITS).then_some(answer == claim.with(phase::DONE))
+        (answer >> phase::BITS == claim.0 << phase::BITS >> phase::BITS)
+            .then_some(answer == claim.with(phase::DONE))
     }
 
     fn settle(&self, claim: Claim, how: u64) -> bool {
         let order = (Ordering::AcqRel, Ordering::Relaxed);
-        self.word.compare_exchange(claim.with(phase::POSTED), claim.with(how), order.0, order.1).is_ok()
+        self.word
+            .compare_exchange(claim.with(phase::POSTED), claim.with(how), order.0, order.1)
+            .is_ok()
     }
 }
 
@@ -104,7 +113,8 @@ impl<Sent, Answered> Turns<Sent, Answered> {
 
     /// It was done, or refused with nothing done.
     pub(crate) fn tell(&self, claim: Claim, done: bool) {
-        self.answer.store(claim.with(if done { phase::DONE } else { phase::REFUSED }), Ordering::Release);
+        self.answer
+            .store(claim.with(if done { phase::DONE } else { phase::REFUSED }), Ordering::Release);
     }
 }
 
@@ -136,7 +146,8 @@ mod tests {
         assert_eq!(slot.answer(third), Some(true));
     }
 
-    /// Two origins add to a sum, each by the slot or, where it takes that back, by itself. Nothing is lost, or done twice.
+    /// Two origins add to a sum, each by the slot or, where it takes that back, by itself. Nothing
+    /// is lost, or done twice.
     #[test]
     fn what_is_posted_is_done_once() {
         const ROUNDS: u64 = 20_000;

@@ -1,13 +1,17 @@
-//! The lock of a window's target: for readers and writers in several processes, in memory that they share.
+//! The lock of a window's target: for readers and writers in several processes, in memory that they
+//! share.
 //!
-//! Whoever waits serves himself: nobody is handed the lock, so nobody has to take back what was handed to one that has given up or died. All
-//! there is to know of a process stands in its own slot, or in the one word, by which it holds the lock alone: what a dead one leaves behind is
+//! Whoever waits serves himself: nobody is handed the lock, so nobody has to take back what was
+//! handed to one that has given up or died. All there is to know of a process stands in its own
+//! slot, or in the one word, by which it holds the lock alone: what a dead one leaves behind is
 //! never a number without an owner.
 //!
-//! What it costs (AMD EPYC, Zen 5, a busy machine, the best of seven rounds; `cargo test --release --lib engine::window::lock::rw_lock -- --ignored --nocapture
-//! figures`): lock and unlock, with nobody else there, 11 ns, for writers as for readers: two atomic operations. Where one follows the other the
-//! writer looks at all slots, and the reader marks that there are some: 12 ns more for both with 4 ranks, 40 with 60. Two threads that do nothing
-//! else: 40 ns each time that one of them gets it, as readers and as writers.
+//! What it costs (AMD EPYC, Zen 5, a busy machine, the best of seven rounds; `cargo test --release
+//! --lib engine::window::lock::rw_lock -- --ignored --nocapture figures`): lock and unlock, with
+//! nobody else there, 11 ns, for writers as for readers: two atomic operations. Where one follows
+//! the other the writer looks at all slots, and the reader marks that there are some: 12 ns more
+//! for both with 4 ranks, 40 with 60. Two threads that do nothing else: 40 ns each time that one of
+//! them gets it, as readers and as writers.
 
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::clock;
@@ -23,7 +27,8 @@ const OWNER: u64 = (1 << 24) - 1;
 const DRAINING: u64 = 1 << 24;
 /// Somebody waits in line, so that nobody goes past it.
 const WAITERS: u64 = 1 << 25;
-/// Slots may say that there are readers. Stays when they have gone, so that the next ones leave `state` alone.
+/// Slots may say that there are readers. Stays when they have gone, so that the next ones leave
+/// `state` alone.
 const READERS: u64 = 1 << 26;
 /// An owner has died.
 const POISONED: u64 = 1 << 27;
@@ -83,33 +88,43 @@ pub struct Slot {
 
 /// A view of the lock.
 ///
-/// **State.** `state` names who holds the lock alone, and has four marks. A reader is known by its slot alone, so that readers share no cache
-/// line. Each access to `state` and to the slots' words is SeqCst: what follows speaks of their one order.
+/// **State.** `state` names who holds the lock alone, and has four marks. A reader is known by its
+/// slot alone, so that readers share no cache line. Each access to `state` and to the slots' words
+/// is SeqCst: what follows speaks of their one order.
 ///
-/// **A reader** says in its slot that it reads, then looks at `state`: without an owner, and with nobody in line, it reads, once `READERS` is set
-/// there by it or another; else it takes back what it said. **A writer** makes itself the owner, then, if it found `READERS`, looks at every slot,
-/// and waits (`DRAINING`) until none says that its process reads. Of a reader and a writer that meet, one sees the other, as either writes
-/// first and looks afterwards; and who writes without having found `READERS` comes before the `READERS` that any reader needs.
+/// **A reader** says in its slot that it reads, then looks at `state`: without an owner, and with
+/// nobody in line, it reads, once `READERS` is set there by it or another; else it takes back what
+/// it said. **A writer** makes itself the owner, then, if it found `READERS`, looks at every slot,
+/// and waits (`DRAINING`) until none says that its process reads. Of a reader and a writer that
+/// meet, one sees the other, as either writes first and looks afterwards; and who writes without
+/// having found `READERS` comes before the `READERS` that any reader needs.
 ///
-/// **The line.** Who does not get in at once draws a place, writes it to its slot, and counts its arrival in `state` together with `WAITERS`. It gets
-/// in, as above, when there is no owner, and no slot with an earlier place (for a reader: no writer's). So the lock goes from one to the next in the
-/// order of places, readers that follow each other together. Only who had drawn a place and was slow to write it down may find that it has
-/// been overtaken, by each of the others once at most. A reader keeps its place while it enters, lest a later writer go past it. Who leaves
-/// the line, or the lock, wakes whom that lets in (`pass_on`), or takes `WAITERS` away if its slots show nobody; the count of arrivals makes
-/// that fail when somebody has come meanwhile, who had filled the slot before.
+/// **The line.** Who does not get in at once draws a place, writes it to its slot, and counts its
+/// arrival in `state` together with `WAITERS`. It gets in, as above, when there is no owner, and no
+/// slot with an earlier place (for a reader: no writer's). So the lock goes from one to the next in
+/// the order of places, readers that follow each other together. Only who had drawn a place and was
+/// slow to write it down may find that it has been overtaken, by each of the others once at most. A
+/// reader keeps its place while it enters, lest a later writer go past it. Who leaves the line, or
+/// the lock, wakes whom that lets in (`pass_on`), or takes `WAITERS` away if its slots show nobody;
+/// the count of arrivals makes that fail when somebody has come meanwhile, who had filled the slot
+/// before.
 ///
-/// The order has its price: a waiter whose turn has come and who does not run, as it is stopped or rarely polls, holds up those behind it.
+/// The order has its price: a waiter whose turn has come and who does not run, as it is stopped or
+/// rarely polls, holds up those behind it.
 ///
-/// **Sleeping.** A waiter says in its `bell` that it sleeps, looks once more, and sleeps on it. Who changes what it waits for looks at the bell
-/// afterwards.
+/// **Sleeping.** A waiter says in its `bell` that it sleeps, looks once more, and sleeps on it. Who
+/// changes what it waits for looks at the bell afterwards.
 ///
-/// **Data.** What was written under the lock is seen by the next holder: whoever leaves releases `state`, or its slot, and who gets in has
-/// read that (or what a chain of read-modify-writes has made of it) by acquire.
+/// **Data.** What was written under the lock is seen by the next holder: whoever leaves releases
+/// `state`, or its slot, and who gets in has read that (or what a chain of read-modify-writes has
+/// made of it) by acquire.
 ///
-/// **Death.** A waiter that nobody wakes for a while asks whether those are alive that keep it out, and undoes what a dead one has left: a
-/// reader's slot or a place in line is freed; an owner that was still draining had touched nothing, and is taken out; one that held the lock
-/// makes it poisoned, as nobody knows what it had changed. All of that is one compare-and-swap, so that only one of several waiters does it,
-/// and it does not matter if that one dies as well. **Giving up** is the same, done by oneself.
+/// **Death.** A waiter that nobody wakes for a while asks whether those are alive that keep it out,
+/// and undoes what a dead one has left: a reader's slot or a place in line is freed; an owner that
+/// was still draining had touched nothing, and is taken out; one that held the lock makes it
+/// poisoned, as nobody knows what it had changed. All of that is one compare-and-swap, so that only
+/// one of several waiters does it, and it does not matter if that one dies as well. **Giving up**
+/// is the same, done by oneself.
 #[derive(Clone, Copy)]
 pub struct WindowLock<'a> {
     head: &'a Head,
@@ -151,8 +166,8 @@ impl<'a> WindowLock<'a> {
     /// The lock in this memory.
     ///
     /// # Safety
-    /// `memory` is aligned to a cache line, has `bytes(ranks)` bytes as long as the view is used, all zero at first, and is written in this way
-    /// alone.
+    /// `memory` is aligned to a cache line, has `bytes(ranks)` bytes as long as the view is used,
+    /// all zero at first, and is written in this way alone.
     #[cfg(not(all(test, loom)))]
     pub unsafe fn at(memory: *mut u8, ranks: u32) -> Self {
         debug_assert!(memory.cast::<Head>().is_aligned() && ranks <= Self::MAX_RANKS);
@@ -182,8 +197,8 @@ impl<'a> WindowLock<'a> {
         self.head.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// Gets the lock for that rank, which does not have it, nor waits for it. Waits until the deadline: TIMED_OUT. RMA_POISONED where an owner
-    /// has died.
+    /// Gets the lock for that rank, which does not have it, nor waits for it. Waits until the
+    /// deadline: TIMED_OUT. RMA_POISONED where an owner has died.
     #[inline]
     pub fn lock(&self, rank: u32, how: LockType, patience: &Patience) -> Result<()> {
         if self.enter(rank, how) {
@@ -208,8 +223,10 @@ impl<'a> WindowLock<'a> {
         match how {
             LockType::Exclusive => {
                 let state = self.head.state.load(Ordering::Relaxed);
-                state & (OWNER | WAITERS | READERS | POISONED) == 0 && self.change(state, state | owner_of(rank))
-                    || (state & (OWNER | WAITERS | READERS | POISONED) == READERS && self.enter_after_readers(rank))
+                state & (OWNER | WAITERS | READERS | POISONED) == 0
+                    && self.change(state, state | owner_of(rank))
+                    || (state & (OWNER | WAITERS | READERS | POISONED) == READERS
+                        && self.enter_after_readers(rank))
             }
             LockType::Shared => {
                 self.slot(rank).word.swap(tag::READS, Ordering::SeqCst);
@@ -219,7 +236,8 @@ impl<'a> WindowLock<'a> {
         }
     }
 
-    /// A writer that finds that there have been readers: if there are some still, they are waited for in line.
+    /// A writer that finds that there have been readers: if there are some still, they are waited
+    /// for in line.
     #[cold]
     fn enter_after_readers(&self, rank: u32) -> bool {
         let state = self.state();
@@ -330,7 +348,8 @@ impl<'a> WindowLock<'a> {
 
     #[cold]
     fn ring(&self, owner: u64) {
-        // Other processes write what is read here: whatever it is, nothing worse than a wake comes of it.
+        // Other processes write what is read here: whatever it is, nothing worse than a wake comes
+        // of it.
         if let Some(slot) = (owner as usize).checked_sub(1).and_then(|rank| self.slots.get(rank)) {
             in_one_order();
             if slot.bell.swap(0, Ordering::SeqCst) == 1 {
@@ -347,7 +366,9 @@ impl<'a> WindowLock<'a> {
             if state & WAITERS == 0 || state & OWNER != 0 {
                 return;
             }
-            let line = || (1..).zip(self.slots).map(|(owner, slot)| (owner, slot.word.load(Ordering::SeqCst)));
+            let line = || {
+                (1..).zip(self.slots).map(|(owner, slot)| (owner, slot.word.load(Ordering::SeqCst)))
+            };
             let in_line = || line().filter(|(_, word)| tag::is_in_line(*word));
             if state & POISONED != 0 {
                 return in_line().for_each(|(owner, _)| self.ring(owner));
@@ -391,7 +412,8 @@ impl<'a> WindowLock<'a> {
                 Ok(true) => break Ok(()),
                 Err(Poisoned) => break Err(poisoned()),
             }
-            // Costs what a store costs, and comes after the last ring, which the model checker does not take from a store.
+            // Costs what a store costs, and comes after the last ring, which the model checker does
+            // not take from a store.
             slot.bell.swap(1, Ordering::SeqCst);
             in_one_order();
             seen = self.look(rank, how);
@@ -417,7 +439,8 @@ impl<'a> WindowLock<'a> {
         outcome
     }
 
-    /// Takes a place in line, for a caller that cannot sleep here: `look` tells when it has come to the lock.
+    /// Takes a place in line, for a caller that cannot sleep here: `look` tells when it has come to
+    /// the lock.
     pub fn begin_waiting(&self, rank: u32, how: LockType) {
         let place = self.head.places.fetch_add(1, Ordering::Relaxed) << tag::BITS;
         let waits = if how == LockType::Shared { tag::WAITS_TO_READ } else { tag::WAITS_TO_WRITE };
@@ -494,18 +517,20 @@ impl<'a> WindowLock<'a> {
         let reads = tag::of(word) == tag::WAITS_TO_READ;
         !self.slots.iter().any(|other| {
             let other = other.word.load(Ordering::SeqCst);
-            let keeps_out = if reads { tag::of(other) == tag::WAITS_TO_WRITE } else { tag::is_in_line(other) };
+            let keeps_out =
+                if reads { tag::of(other) == tag::WAITS_TO_WRITE } else { tag::is_in_line(other) };
             keeps_out && other >> tag::BITS < word >> tag::BITS
         })
     }
 
-    /// One look of one that waits by `begin_waiting`: true once it has the lock. RMA_POISONED ends the waiting.
+    /// One look of one that waits by `begin_waiting`: true once it has the lock. RMA_POISONED ends
+    /// the waiting.
     pub fn poll(&self, rank: u32, how: LockType) -> Result<bool> {
         self.look(rank, how).map_err(|Poisoned| poisoned())
     }
 
-    /// Whether the owner, which is elsewhere, knows of its grant. As long as it does not its death leaves the lock free, as that of one who
-    /// drains does; it ends by `give_up`.
+    /// Whether the owner, which is elsewhere, knows of its grant. As long as it does not its death
+    /// leaves the lock free, as that of one who drains does; it ends by `give_up`.
     pub fn set_known(&self, rank: u32, knows: bool) {
         let draining = if knows { 0 } else { DRAINING };
         loop {
@@ -527,7 +552,8 @@ impl<'a> WindowLock<'a> {
         self.pass_on();
     }
 
-    /// Asks whether those are alive that keep this one out, and undoes what the dead have left. For one that waits; `lock` does it by itself.
+    /// Asks whether those are alive that keep this one out, and undoes what the dead have left. For
+    /// one that waits; `lock` does it by itself.
     pub fn undo_the_dead(&self, rank: u32, is_alive: &dyn Fn(u32) -> bool) {
         let state = self.state();
         let owner = state & OWNER;
@@ -542,10 +568,16 @@ impl<'a> WindowLock<'a> {
         let drains = owner == owner_of(rank);
         for (other, slot) in (0..).zip(self.slots).filter(|(other, _)| *other != rank) {
             let word = slot.word.load(Ordering::SeqCst);
-            let keeps_out =
-                if drains { tag::is_reader(word) } else { tag::is_in_line(word) && word >> tag::BITS < place };
+            let keeps_out = if drains {
+                tag::is_reader(word)
+            } else {
+                tag::is_in_line(word) && word >> tag::BITS < place
+            };
             let free = (Ordering::SeqCst, Ordering::Relaxed);
-            if keeps_out && !is_alive(other) && slot.word.compare_exchange(word, tag::FREE, free.0, free.1).is_ok() {
+            if keeps_out
+                && !is_alive(other)
+                && slot.word.compare_exchange(word, tag::FREE, free.0, free.1).is_ok()
+            {
                 in_one_order();
                 self.tell_draining();
                 self.pass_on();
@@ -590,7 +622,12 @@ fn lost(rank: u32) -> Error {
 impl<'a> Patience<'a> {
     /// From now on, for so long; `u64::MAX` for ever.
     pub fn new(timeout_ns: u64, is_alive: &'a dyn Fn(u32) -> bool) -> Self {
-        Patience { deadline: clock::deadline_after(timeout_ns), pace: Some(PACE), is_alive, meanwhile: &|| () }
+        Patience {
+            deadline: clock::deadline_after(timeout_ns),
+            pace: Some(PACE),
+            is_alive,
+            meanwhile: &|| (),
+        }
     }
 }
 

@@ -34,7 +34,9 @@ impl Page {
     fn map(&self) -> Mapping {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: a fresh mapping, which is checked.
-        let memory = unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, flags, self.0.as_raw_fd(), 0) };
+        let memory = unsafe {
+            libc::mmap(std::ptr::null_mut(), 4096, protection, flags, self.0.as_raw_fd(), 0)
+        };
         assert_ne!(memory, libc::MAP_FAILED);
         Mapping(memory.cast())
     }
@@ -74,7 +76,10 @@ fn milliseconds(count: u64) -> u64 {
 
 /// With questions asked often.
 fn asking(is_alive: &dyn Fn(u32) -> bool) -> Patience<'_> {
-    Patience { pace: Some(Duration::from_millis(5)), ..Patience::new(milliseconds(20_000), is_alive) }
+    Patience {
+        pace: Some(Duration::from_millis(5)),
+        ..Patience::new(milliseconds(20_000), is_alive)
+    }
 }
 
 fn until(what: &str, mut ready: impl FnMut() -> bool) {
@@ -93,7 +98,9 @@ fn in_line(lock: WindowLock, rank: u32) -> bool {
 fn who_may_hold_it_together() {
     let mapping = Page::new().map();
     let lock = mapping.lock();
-    assert!(lock.try_lock(0, Exclusive) && !lock.try_lock(1, Exclusive) && !lock.try_lock(1, Shared));
+    assert!(
+        lock.try_lock(0, Exclusive) && !lock.try_lock(1, Exclusive) && !lock.try_lock(1, Shared)
+    );
     lock.unlock(0, Exclusive).unwrap();
     assert!(lock.try_lock(1, Shared) && lock.try_lock(2, Shared) && !lock.try_lock(0, Exclusive));
     lock.unlock(1, Shared).unwrap();
@@ -121,7 +128,8 @@ fn nothing_is_lost_among_processes() {
                     let how = if (turn * 7 + u64::from(rank)) % 5 < 2 { Exclusive } else { Shared };
                     if turn % 11 == 3 {
                         // Some do not wait for long.
-                        if lock.lock(rank, how, &Patience::new(turn % 4 * 500, &everybody)).is_err() {
+                        if lock.lock(rank, how, &Patience::new(turn % 4 * 500, &everybody)).is_err()
+                        {
                             continue;
                         }
                     } else if turn % 13 != 5 {
@@ -156,9 +164,13 @@ fn the_line_is_served_in_its_order() {
     lock.lock(0, Exclusive, &patient()).unwrap();
     let served = AtomicU32::new(0);
     std::thread::scope(|scope| {
-        for (rank, how, turns) in
-            [(1, Exclusive, 0..1), (2, Shared, 1..3), (3, Shared, 1..3), (4, Exclusive, 3..4), (5, Shared, 4..5)]
-        {
+        for (rank, how, turns) in [
+            (1, Exclusive, 0..1),
+            (2, Shared, 1..3),
+            (3, Shared, 1..3),
+            (4, Exclusive, 3..4),
+            (5, Shared, 4..5),
+        ] {
             let (page, served) = (&page, &served);
             scope.spawn(move || {
                 let mapping = page.map();
@@ -194,7 +206,10 @@ fn a_writer_gets_in_among_readers() {
         }
         let mapping = page.map();
         for _ in 0..200 {
-            mapping.lock().lock(0, Exclusive, &Patience::new(milliseconds(20_000), &everybody)).unwrap();
+            mapping
+                .lock()
+                .lock(0, Exclusive, &Patience::new(milliseconds(20_000), &everybody))
+                .unwrap();
             mapping.lock().unlock(0, Exclusive).unwrap();
         }
         done.store(true, Ordering::Relaxed);
@@ -229,7 +244,10 @@ fn who_gives_up_lets_others_in() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mapping = page.map();
-            let error = mapping.lock().lock(1, Exclusive, &Patience::new(milliseconds(100), &everybody)).unwrap_err();
+            let error = mapping
+                .lock()
+                .lock(1, Exclusive, &Patience::new(milliseconds(100), &everybody))
+                .unwrap_err();
             assert_eq!(error.status(), Status::TIMED_OUT);
         });
         until("the writer drains", || lock.state() & DRAINING != 0);

@@ -1,16 +1,24 @@
-//! Messages about this process's memory that wait for its update lock, and what has come behind them.
+//! Messages about this process's memory that wait for its update lock, and what has come behind
+//! them.
 //!
-//! Another process may hold that lock for long: for an accumulate of very many elements, or as it is stopped. Whoever takes messages in serves all windows and groups of this process, and gives
-//! all its members a sign of life. So it waits for the lock for a moment only. What cannot be done by then is put aside: it keeps its message, and with that its sender's credit, and
-//! stands in line for the lock in the passes of the service's worker. Behind it stands what its sender says of the same window, which is to come after it, and what else takes
-//! that lock; everything else goes on.
+//! Another process may hold that lock for long: for an accumulate of very many elements, or as it
+//! is stopped. Whoever takes messages in serves all windows and groups of this process, and gives
+//! all its members a sign of life. So it waits for the lock for a moment only. What cannot be done
+//! by then is put aside: it keeps its message, and with that its sender's credit, and stands in
+//! line for the lock in the passes of the service's worker. Behind it stands what its sender says
+//! of the same window, which is to come after it, and what else takes that lock; everything else
+//! goes on.
 //!
-//! The service has a slot of its own in the update lock, behind those of the ranks: the threads of this process wait for the lock by that of its rank.
+//! The service has a slot of its own in the update lock, behind those of the ranks: the threads of
+//! this process wait for the lock by that of its rank.
 //!
-//! Who owns what. The list is behind its lock, which is held for moments. The slot belongs to whoever `standing` says. One thread at a time goes through the list, as there is
-//! one `LockWait` for it, which is taken out of its worker's list meanwhile; what it is in the midst of stays counted, so that nothing of the same sender goes past it.
+//! Who owns what. The list is behind its lock, which is held for moments. The slot belongs to
+//! whoever `standing` says. One thread at a time goes through the list, as there is one `LockWait`
+//! for it, which is taken out of its worker's list meanwhile; what it is in the midst of stays
+//! counted, so that nothing of the same sender goes past it.
 //!
-//! Cost: a lock that is mostly free, for each message to a window; where something waits, five thousand looks a second.
+//! Cost: a lock that is mostly free, for each message to a window; where something waits, five
+//! thousand looks a second.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
@@ -23,7 +31,8 @@ use crate::engine::wire::sync_constants::LockType;
 use crate::engine::wire::window::WindowHeader;
 use std::collections::VecDeque;
 
-/// How long the service waits for the lock, where it is not to be had at once: longer than most hold it.
+/// How long the service waits for the lock, where it is not to be had at once: longer than most
+/// hold it.
 const MOMENT_NS: u64 = 200_000;
 
 /// So many are done under the lock at a time.
@@ -92,7 +101,9 @@ impl Window {
             let state = self.aside.0.lock();
             state.running == Some(from) || state.waiting.iter().any(|(other, _)| *other == from)
         };
-        if !is_behind && self.take_in(from, header, held.data().unwrap_or_default(), false)? == Taken::Done {
+        if !is_behind
+            && self.take_in(from, header, held.data().unwrap_or_default(), false)? == Taken::Done
+        {
             return Ok(());
         }
         let mut state = self.aside.0.lock();
@@ -110,9 +121,14 @@ impl Window {
         Ok(())
     }
 
-    /// Does something under the update lock of this process, on behalf of another one. BUSY, with nothing done, where it is not to be had soon. `granted`: by who goes through
-    /// the list, and has it where that has been granted.
-    pub(crate) fn under_lock_as_service(&self, granted: bool, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    /// Does something under the update lock of this process, on behalf of another one. BUSY, with
+    /// nothing done, where it is not to be had soon. `granted`: by who goes through the list, and
+    /// has it where that has been granted.
+    pub(crate) fn under_lock_as_service(
+        &self,
+        granted: bool,
+        work: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         let busy = || Error::new(Status::BUSY, "window: others hold the update lock");
         store_fence::stored();
         {
@@ -139,7 +155,8 @@ impl Window {
         done.map_err(|error| if error.status() == Status::TIMED_OUT { busy() } else { error })
     }
 
-    /// By the passes of the service's worker; now and then with the question whether those live who keep the lock from being had.
+    /// By the passes of the service's worker; now and then with the question whether those live who
+    /// keep the lock from being had.
     pub(crate) fn look_aside(&self, asks: bool) -> Look {
         let (own, slot) = (self.own(), self.service_slot());
         let lock = own.control().updates();

@@ -1,8 +1,8 @@
 //! Requests of windows: what has still to happen before each of them ends.
 //!
-//! A request has a place here from the beginning of its call until its end. `Order` names one use of a
-//! place: `release`, which alone empties a place, puts its name out of date. So an end that comes
-//! second finds nothing, whoever comes second: an answer, a cancel, a time-out, or a death.
+//! A request has a place here from the beginning of its call until its end. `Order` names one use
+//! of a place: `release`, which alone empties a place, puts its name out of date. So an end that
+//! comes second finds nothing, whoever comes second: an answer, a cancel, a time-out, or a death.
 //!
 //! States: see `Stage`. `Calling` leads to `Given`, to `Lost`, or straight to the end.
 //!

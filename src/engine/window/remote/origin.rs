@@ -1,18 +1,25 @@
 //! Data calls at members that are reached by messages, and flushes there: the origin's side.
 //!
-//! An operation goes to its target as one message or several, and is executed there, by the service of its group, whatever the target does meanwhile (see
-//! `window::remote::target`). Messages to one member are executed in the order sent, so that accumulates keep theirs, and one question behind them tells that all are done.
+//! An operation goes to its target as one message or several, and is executed there, by the service
+//! of its group, whatever the target does meanwhile (see `window::remote::target`). Messages to one
+//! member are executed in the order sent, so that accumulates keep theirs, and one question behind
+//! them tells that all are done.
 //!
-//! What is long goes in parts, which are all under way at once, up to a limit. Puts and accumulates wait until UCX has let go of the caller's memory, unless they have a request; what
-//! they have come to is told by the next flush. What fetches returns when it is on its way: answers go where they belong as they come (see `window::remote::outstanding`), and
-//! whoever flushes waits for them.
+//! What is long goes in parts, which are all under way at once, up to a limit. Puts and accumulates
+//! wait until UCX has let go of the caller's memory, unless they have a request; what they have
+//! come to is told by the next flush. What fetches returns when it is on its way: answers go where
+//! they belong as they come (see `window::remote::outstanding`), and whoever flushes waits for
+//! them.
 //!
-//! Who owns what. `sent` counts puts and accumulates that have left for a target, `flushed` how many of them a question has followed: a flush is for all threads. Whatever is
-//! asked is counted in the target's `Tally`; as answers come in the order of the questions, a flush waits for as many as there were.
+//! Who owns what. `sent` counts puts and accumulates that have left for a target, `flushed` how
+//! many of them a question has followed: a flush is for all threads. Whatever is asked is counted
+//! in the target's `Tally`; as answers come in the order of the questions, a flush waits for as
+//! many as there were.
 //!
-//! Cost: a put or accumulate one message; a flush a round trip, and no message where there were only calls that fetch, or one that does not: what finds nothing under way asks
-//! for an answer of its own. Calls with a request allocate what is known of each message with data. No allocation once the lists of a message have
-//! been as long before.
+//! Cost: a put or accumulate one message; a flush a round trip, and no message where there were
+//! only calls that fetch, or one that does not: what finds nothing under way asks for an answer of
+//! its own. Calls with a request allocate what is known of each message with data. No allocation
+//! once the lists of a message have been as long before.
 
 use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
@@ -170,7 +177,9 @@ impl Lists {
             let Some(origin) = origin else { continue };
             let data: *mut u8 = origin.place.wrapping_offset(here as isize);
             match parts.last_mut() {
-                Some(last) if last.data.cast::<u8>().wrapping_add(last.length) == data => last.length += now as usize,
+                Some(last) if last.data.cast::<u8>().wrapping_add(last.length) == data => {
+                    last.length += now as usize
+                }
                 _ => parts.push(part_at(data, now as usize)),
             }
         }
@@ -183,7 +192,9 @@ impl Lists {
         if is_scattered {
             for part in parts.drain(..) {
                 // SAFETY: as for this function.
-                front.extend_from_slice(unsafe { std::slice::from_raw_parts(part.data.cast::<u8>(), part.length) });
+                front.extend_from_slice(unsafe {
+                    std::slice::from_raw_parts(part.data.cast::<u8>(), part.length)
+                });
             }
         }
         if !front.is_empty() {
@@ -210,11 +221,19 @@ fn take_places(from: &mut (*mut u8, Together<'_, 1>), mut bytes: u64, runs: &mut
 
 impl Window {
     /// What the user's worker is told of its requests.
-    pub(crate) fn tell_of_ends(&self) -> impl Fn(crate::engine::core::request::request::Ticket, Status) + '_ {
+    pub(crate) fn tell_of_ends(
+        &self,
+    ) -> impl Fn(crate::engine::core::request::request::Ticket, Status) + '_ {
         |ticket, status| self.group.service.tell_user(ticket, status)
     }
 
-    fn dispatch(&self, rank: u32, header: &WindowHeader, shipment: &mut Shipment<'_>, call: Call) -> Result<()> {
+    fn dispatch(
+        &self,
+        rank: u32,
+        header: &WindowHeader,
+        shipment: &mut Shipment<'_>,
+        call: Call,
+    ) -> Result<()> {
         let service = &*self.group.service;
         let (job_rank, header) = (self.remote(rank).job_rank, header.encode());
         if call.has_request() && !shipment.lists.parts.is_empty() {
@@ -236,7 +255,13 @@ impl Window {
     }
 
     /// Of a call with a request, which ends when UCX has let go of everything.
-    fn dispatch_and_go(&self, rank: u32, header: &[u8], shipment: &mut Shipment<'_>, call: Call) -> Result<()> {
+    fn dispatch_and_go(
+        &self,
+        rank: u32,
+        header: &[u8],
+        shipment: &mut Shipment<'_>,
+        call: Call,
+    ) -> Result<()> {
         let service = &*self.group.service;
         let tell = self.tell_of_ends();
         let most = MOST_ASKED as u32 + MOST_SENDING as u32;
@@ -247,10 +272,15 @@ impl Window {
         let front = std::mem::take(&mut shipment.lists.front);
         let gone = Box::into_raw(Box::new(Gone { service, call, _front: front }));
         service.windows().awaited.count_in(call);
-        let params =
-            OpParams { callback: Some(on_gone), callback_arg: gone.cast(), flags: shipment.form, ..OpParams::DEFAULT };
+        let params = OpParams {
+            callback: Some(on_gone),
+            callback_arg: gone.cast(),
+            flags: shipment.form,
+            ..OpParams::DEFAULT
+        };
         let job_rank = self.remote(rank).job_rank;
-        let send = || service.send_with(job_rank, header, &shipment.lists.parts, &params, Out::NOWHERE);
+        let send =
+            || service.send_with(job_rank, header, &shipment.lists.parts, &params, Out::NOWHERE);
         let mut sent = send();
         // Others may have left that wait to leave: for those nothing is told.
         while sent.as_ref().is_err_and(|error| error.status() == Status::NO_RESOURCE) {
@@ -277,11 +307,12 @@ impl Window {
         }
     }
 
-    /// Sends what an operation is about in as many messages as it takes. Data goes along where there is an origin; what is fetched goes into the result,
-    /// also after this has returned.
+    /// Sends what an operation is about in as many messages as it takes. Data goes along where
+    /// there is an origin; what is fetched goes into the result, also after this has returned.
     ///
     /// # Safety
-    /// The origin is readable as its layout says; the result is writable until the next flush, or the end of the request.
+    /// The origin is readable as its layout says; the result is writable until the next flush, or
+    /// the end of the request.
     pub(crate) unsafe fn operate(
         &self,
         rank: u32,
@@ -318,7 +349,8 @@ impl Window {
         // Messages that have not left may read it.
         let extent = self.extent_to_tell(ask, to)?;
         let mut shipment = Shipment::new(&self.group.service);
-        let whole = origin.or(result).filter(|side| side.layout.is_contiguous() && to.is_contiguous());
+        let whole =
+            origin.or(result).filter(|side| side.layout.is_contiguous() && to.is_contiguous());
         if let Some(side) = whole.filter(|_| self.goes_long(rank, ask.header.what, to.bytes())) {
             // SAFETY: as for this function.
             return unsafe { self.operate_long(rank, ask, side, shipment) };
@@ -331,27 +363,35 @@ impl Window {
         };
         let (mut offset, mut left) = (0, to.bytes());
         let header = WindowHeader { has_extent: extent.is_some(), ..ask.header };
-        let (at_once, most) = if ask.whole { (u64::MAX, usize::MAX) } else { (AT_ONCE, PIECES_AT_ONCE) };
+        let (at_once, most) =
+            if ask.whole { (u64::MAX, usize::MAX) } else { (AT_ONCE, PIECES_AT_ONCE) };
         while left > 0 {
             // SAFETY: as for this function.
-            let bytes = unsafe { shipment.lists.fill((header.at, extent.as_ref()), origin, &mut rest, at_once, most) };
+            let bytes = unsafe {
+                shipment.lists.fill((header.at, extent.as_ref()), origin, &mut rest, at_once, most)
+            };
             let table = &shipment.lists.table;
             let pieces = if table.len() > 1 { table.len() as u32 } else { 0 };
             let mut header = WindowHeader { bytes, offset, at: table[0].0, pieces, ..header };
             if let Some(places) = &mut places {
                 // SAFETY: as for this function.
-                header.token =
-                    unsafe { self.expect(rank, ask.call, (bytes, false), |runs| take_places(places, bytes, runs)) }?;
+                header.token = unsafe {
+                    self.expect(rank, ask.call, (bytes, false), |runs| {
+                        take_places(places, bytes, runs)
+                    })
+                }?;
             }
             // What is alone asks for its own answer: a flush behind it finds that on its way.
             let alone = places.is_none() && bytes == to.bytes() && remote.is_idle();
             if alone {
                 // SAFETY: nothing is written.
-                header.token = unsafe { self.expect(rank, ask.call.without_request(), (0, false), |_| ()) }?;
+                header.token =
+                    unsafe { self.expect(rank, ask.call.without_request(), (0, false), |_| ()) }?;
             }
             self.dispatch(rank, &header, &mut shipment, ask.call)?;
             if places.is_none() && !alone {
-                // Not before it has left: a flush of another thread's would take what is behind it for done.
+                // Not before it has left: a flush of another thread's would take what is behind it
+                // for done.
                 remote.sent.fetch_add(1, Ordering::AcqRel);
             }
             offset += bytes;
@@ -360,23 +400,34 @@ impl Window {
         self.shipped(rank, shipment)
     }
 
-    /// What each message tells of an operation as a whole, so that the target refuses all of them or
-    /// none. Its own memory it knows alone where that is attached and detached.
+    /// What each message tells of an operation as a whole, so that the target refuses all of them
+    /// or none. Its own memory it knows alone where that is attached and detached.
     fn extent_to_tell(&self, ask: &Ask, to: &Layout<'_>) -> Result<Option<Extent>> {
         let is_one = to.is_contiguous() && (ask.whole || to.bytes() <= AT_ONCE);
         if self.flavor != Flavor::Dynamic || is_one || to.bytes() == 0 {
             return Ok(None);
         }
-        let nowhere = || Error::new(Status::RMA_ATTACH, "disp: the layout ends where there are no addresses");
+        let nowhere =
+            || Error::new(Status::RMA_ATTACH, "disp: the layout ends where there are no addresses");
         let (begin, end) = edges_of(ask.header.at, to).ok_or_else(nowhere)?;
-        Ok(Some(Extent { bytes: encode_piece((begin, end - begin)), is_copied: ask.call.has_request() }))
+        Ok(Some(Extent {
+            bytes: encode_piece((begin, end - begin)),
+            is_copied: ask.call.has_request(),
+        }))
     }
 
-    /// A put or get of what is in one piece on both sides, and long: one message, and an answer of its own. See `window::remote::rendezvous`.
+    /// A put or get of what is in one piece on both sides, and long: one message, and an answer of
+    /// its own. See `window::remote::rendezvous`.
     ///
     /// # Safety
     /// As for `operate`.
-    unsafe fn operate_long(&self, rank: u32, ask: &Ask, side: &Side<'_>, mut shipment: Shipment<'_>) -> Result<()> {
+    unsafe fn operate_long(
+        &self,
+        rank: u32,
+        ask: &Ask,
+        side: &Side<'_>,
+        mut shipment: Shipment<'_>,
+    ) -> Result<()> {
         let bytes = side.layout.bytes();
         let landing = |runs: &mut Vec<Run>| runs.push((side.place, bytes as usize));
         let token = if ask.header.what.is_answered() {
@@ -395,7 +446,8 @@ impl Window {
     fn shipped(&self, rank: u32, mut shipment: Shipment<'_>) -> Result<()> {
         shipment.settle();
         if shipment.status.is_error() {
-            return Err(self.unreachable(rank, Error::new(shipment.status, "window: a message has not left")));
+            return Err(self
+                .unreachable(rank, Error::new(shipment.status, "window: a message has not left")));
         }
         Ok(())
     }
@@ -404,19 +456,29 @@ impl Window {
     ///
     /// # Safety
     /// The result is writable for one element until the next flush.
-    pub(crate) unsafe fn swap_far(&self, rank: u32, header: &WindowHeader, both: &[u8], result: *mut u8) -> Result<()> {
+    pub(crate) unsafe fn swap_far(
+        &self,
+        rank: u32,
+        header: &WindowHeader,
+        both: &[u8],
+        result: *mut u8,
+    ) -> Result<()> {
         let awaited = &self.group.service.windows().awaited;
         let (call, bytes) = (awaited.call(), both.len() as u64 / 2);
         let mut shipment = Shipment::new(&self.group.service);
         // SAFETY: as for this function.
-        let token = unsafe { self.expect(rank, call, (bytes, false), |runs| runs.push((result, bytes as usize))) }?;
+        let token = unsafe {
+            self.expect(rank, call, (bytes, false), |runs| runs.push((result, bytes as usize)))
+        }?;
         shipment.lists.parts.push(part(both));
-        let sent = self.dispatch(rank, &WindowHeader { bytes, token, ..*header }, &mut shipment, call);
+        let sent =
+            self.dispatch(rank, &WindowHeader { bytes, token, ..*header }, &mut shipment, call);
         let sent = sent.and_then(|()| self.shipped(rank, shipment));
         sent.inspect_err(|_| awaited.withdraw(call, &self.tell_of_ends()))
     }
 
-    /// An answer is to come, of so many bytes, and about something long or not, for which there is room: its token.
+    /// An answer is to come, of so many bytes, and about something long or not, for which there is
+    /// room: its token.
     ///
     /// # Safety
     /// What is listed is writable until it has come, or is not awaited any more.
@@ -434,7 +496,8 @@ impl Window {
         }
         let whom = Whom { window: self.number, member: remote.job_rank };
         // SAFETY: as for this function; the window takes it out before it goes.
-        let token = unsafe { service.windows().awaited.add(&remote.tally, whom, call, what, landing) };
+        let token =
+            unsafe { service.windows().awaited.add(&remote.tally, whom, call, what, landing) };
         // After that: whoever finds it gone looks for what is awaited of it.
         match self.what_left(rank) {
             Some(ended) => {
@@ -445,7 +508,8 @@ impl Window {
         }
     }
 
-    /// Everything that was sent to this target is done there, and everything that was asked of it is here, when this returns.
+    /// Everything that was sent to this target is done there, and everything that was asked of it
+    /// is here, when this returns.
     pub(crate) fn complete_at(&self, rank: u32) -> Result<()> {
         let begun = self.begin_completion(rank, Call::NONE);
         // Also after a failure: nothing is written any more when this returns.
@@ -469,11 +533,14 @@ impl Window {
         ranks.map(|rank| self.begin_completion(rank, Call::NONE)).fold(Ok(()), Result::and)
     }
 
-    /// Asks whether all is done, if there is something that is not known of; in any case where that has a request.
+    /// Asks whether all is done, if there is something that is not known of; in any case where that
+    /// has a request.
     pub(crate) fn begin_completion(&self, rank: u32, call: Call) -> Result<()> {
         let Some(remote) = &self.targets[rank as usize].remote else { return Ok(()) };
         let sent = remote.sent.load(Ordering::Acquire);
-        if remote.flushed.load(Ordering::Acquire) >= sent && !(call.has_request() && remote.tally.missing() > 0) {
+        if remote.flushed.load(Ordering::Acquire) >= sent
+            && !(call.has_request() && remote.tally.missing() > 0)
+        {
             return Ok(());
         }
         let service = &self.group.service;
@@ -512,7 +579,8 @@ impl Window {
             let service = &self.group.service;
             let waited = service.await_news(&|| there() || gone().is_some(), u64::MAX);
             if !there() {
-                // What may still come is not written. That is told once: another thread may have found it out.
+                // What may still come is not written. That is told once: another thread may have
+                // found it out.
                 service.windows().awaited.discard(tally, Status::PEER_FAILED, &self.tell_of_ends());
                 // What had begun to come ends with the connection.
                 self.await_pulls_of(rank);
@@ -545,6 +613,9 @@ unsafe extern "C" fn on_gone(arg: *mut c_void, _request: *mut Slot, status: i32)
     // SAFETY: as is said there.
     let service = unsafe { &*gone.service };
     let told = if status < 0 { Status(status).or_peer_failed() } else { Status::OK };
-    service.windows().awaited.count_out(gone.call, told, &|ticket, status| service.tell_user(ticket, status));
+    service
+        .windows()
+        .awaited
+        .count_out(gone.call, told, &|ticket, status| service.tell_user(ticket, status));
     service.tell();
 }

@@ -1,14 +1,20 @@
-//! What this process has asked of members and waits for: data that is to come, and word that all before is done.
+//! What this process has asked of members and waits for: data that is to come, and word that all
+//! before is done.
 //!
-//! Calls return when what they ask for is on its way. An answer goes from the message that it came in into the caller's memory, piece by piece, on the thread that takes
-//! it in; whoever flushes waits until as many answers have come as were asked for. Where there is a request, what is left of it is counted here, and
-//! its end goes onto a list of the user's worker (see `window::lock_request`).
+//! Calls return when what they ask for is on its way. An answer goes from the message that it came
+//! in into the caller's memory, piece by piece, on the thread that takes it in; whoever flushes
+//! waits until as many answers have come as were asked for. Where there is a request, what is left
+//! of it is counted here, and its end goes onto a list of the user's worker (see
+//! `window::lock_request`).
 //!
-//! Who owns what. Everything is behind one lock, which answers are written under: what was taken out of here is written to no more. An entry names the
-//! member that is asked, as nobody else answers, and its `Tally`, which belongs to a window that takes its entries out before it goes. A token is not used
-//! again before its place has been used 2^31 times, so that an answer which comes late finds nothing.
+//! Who owns what. Everything is behind one lock, which answers are written under: what was taken
+//! out of here is written to no more. An entry names the member that is asked, as nobody else
+//! answers, and its `Tally`, which belongs to a window that takes its entries out before it goes. A
+//! token is not used again before its place has been used 2^31 times, so that an answer which comes
+//! late finds nothing.
 //!
-//! Cost: the lock when something is asked for, and when it is answered; no allocation once there are as many places as are used at a time.
+//! Cost: the lock when something is asked for, and when it is answered; no allocation once there
+//! are as many places as are used at a time.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::Status;
@@ -36,7 +42,8 @@ pub(crate) struct Tally {
     asked: AtomicU64,
     /// All up to this one have ended.
     answered: AtomicU64,
-    /// Others that have: answers come in order, but a call that fails takes back what it has asked for.
+    /// Others that have: answers come in order, but a call that fails takes back what it has asked
+    /// for.
     early: Mutex<Vec<u64>>,
     /// The last one that brings data.
     data: AtomicU64,
@@ -199,8 +206,8 @@ struct Table {
     calls: u64,
 }
 
-// SAFETY: the pointers in it are used under the lock that it is behind, as is said above; the pieces are memory that its caller has lent until the answer
-// is there, or taken out.
+// SAFETY: the pointers in it are used under the lock that it is behind, as is said above; the
+// pieces are memory that its caller has lent until the answer is there, or taken out.
 unsafe impl Send for Table {}
 
 /// See the module.
@@ -233,11 +240,15 @@ impl Table {
         }
         let answered = known.end(number);
         match call.order {
-            Some(order) if asked_all && answered < number => self.early.push(Early { tally, number, order, told }),
+            Some(order) if asked_all && answered < number => {
+                self.early.push(Early { tally, number, order, told })
+            }
             Some(order) => self.count_down(order, told, tell),
             None => {}
         }
-        while let Some(due) = self.early.iter().position(|early| early.tally == tally && early.number <= answered) {
+        while let Some(due) =
+            self.early.iter().position(|early| early.tally == tally && early.number <= answered)
+        {
             let Early { order, told, .. } = self.early.swap_remove(due);
             self.count_down(order, told, tell);
         }
@@ -289,7 +300,18 @@ impl Awaited {
                 let place = table.entries.len();
                 let (token, tally, landing) = (OURS | place as u64, std::ptr::null(), Vec::new());
                 let (number, is_pulled, told) = (0, false, None);
-                let entry = Entry { token, tally, number, whom, call, bytes, landing, is_long, is_pulled, told };
+                let entry = Entry {
+                    token,
+                    tally,
+                    number,
+                    whom,
+                    call,
+                    bytes,
+                    landing,
+                    is_long,
+                    is_pulled,
+                    told,
+                };
                 table.entries.push(entry);
                 place
             }
@@ -298,7 +320,8 @@ impl Awaited {
             table.orders.count_in(order);
         }
         let entry = &mut table.entries[place];
-        (entry.tally, entry.whom, entry.call, entry.bytes, entry.is_long) = (tally, whom, call, bytes, is_long);
+        (entry.tally, entry.whom, entry.call, entry.bytes, entry.is_long) =
+            (tally, whom, call, bytes, is_long);
         entry.number = tally.ask(bytes, is_long);
         landing(&mut entry.landing);
         entry.token
@@ -307,7 +330,9 @@ impl Awaited {
     /// An answer has come.
     pub(crate) fn answered(&self, header: &WindowHeader, data: &[u8], tell: Tell<'_>) {
         let mut table = self.0.lock();
-        let Some(entry) = table.find(header.token).filter(|entry| entry.is_answer(header)) else { return };
+        let Some(entry) = table.find(header.token).filter(|entry| entry.is_answer(header)) else {
+            return;
+        };
         let mut told = Status(header.status);
         if !told.is_error() && data.len() as u64 != entry.bytes {
             told = Status::MESSAGE_TRUNCATED;
@@ -324,8 +349,14 @@ impl Awaited {
         table.end((header.token % PLACES) as usize, told, tell);
     }
 
-    /// An answer of so many bytes waits at its sender: where to put it, if somebody wants it. Then `pulled` is its end.
-    pub(crate) fn begin_pull(&self, header: &WindowHeader, length: u64, tell: Tell<'_>) -> Option<Pull> {
+    /// An answer of so many bytes waits at its sender: where to put it, if somebody wants it. Then
+    /// `pulled` is its end.
+    pub(crate) fn begin_pull(
+        &self,
+        header: &WindowHeader,
+        length: u64,
+        tell: Tell<'_>,
+    ) -> Option<Pull> {
         let mut table = self.0.lock();
         let entry = table.find(header.token).filter(|entry| entry.is_answer(header))?;
         let mut told = Status(header.status);
@@ -348,7 +379,8 @@ impl Awaited {
     /// Of whom something is pulled that this is so of.
     pub(crate) fn pulls(&self, which: impl Fn(&Whom, Call) -> bool) -> Vec<u32> {
         let table = self.0.lock();
-        let pulled = table.entries.iter().filter(|entry| entry.is_pulled && which(&entry.whom, entry.call));
+        let pulled =
+            table.entries.iter().filter(|entry| entry.is_pulled && which(&entry.whom, entry.call));
         pulled.map(|entry| entry.whom.member).collect()
     }
 
@@ -360,7 +392,8 @@ impl Awaited {
         table.end((token % PLACES) as usize, told, tell);
     }
 
-    /// A call has failed: nothing is written that it has asked for, but for what is being pulled, which ends by itself.
+    /// A call has failed: nothing is written that it has asked for, but for what is being pulled,
+    /// which ends by itself.
     pub(crate) fn withdraw(&self, call: Call, tell: Tell<'_>) {
         self.0.lock().end_all(|entry| entry.call.number == call.number, Status::OK, tell);
     }
@@ -409,7 +442,8 @@ impl Awaited {
         call.order.map_or(0, |order| self.0.lock().orders.left(order).saturating_sub(1))
     }
 
-    /// The call is over: what has come of its request, if that has ended. Else this ticket's end is told later.
+    /// The call is over: what has come of its request, if that has ended. Else this ticket's end is
+    /// told later.
     pub(crate) fn is_over(&self, call: Call, ticket: Option<Ticket>) -> Option<Status> {
         let Some(order) = call.order else { return Some(Status::OK) };
         self.0.lock().orders.return_with(order, ticket)
@@ -422,18 +456,23 @@ impl Awaited {
         }
     }
 
-    /// The request is not waited for any more, and nothing is written that it has asked for. False where it has ended, which is told, or where there is
-    /// something of it that does not end before its time.
+    /// The request is not waited for any more, and nothing is written that it has asked for. False
+    /// where it has ended, which is told, or where there is something of it that does not end
+    /// before its time.
     pub(crate) fn cancel(&self, call: Call, ticket: Ticket) -> bool {
         let Some(order) = call.order else { return false };
         let mut table = self.0.lock();
-        let of_it = table.entries.iter().filter(|entry| !entry.tally.is_null() && entry.call == call);
-        let (asked, is_pulled) = of_it.fold((0, false), |(sum, any), entry| (sum + 1, any || entry.is_pulled));
+        let of_it =
+            table.entries.iter().filter(|entry| !entry.tally.is_null() && entry.call == call);
+        let (asked, is_pulled) =
+            of_it.fold((0, false), |(sum, any), entry| (sum + 1, any || entry.is_pulled));
         let early = table.early.iter().filter(|early| early.order == order).count() as u32;
         if is_pulled {
             return false;
         }
-        let Some(is_flush) = table.orders.cancel(order, ticket, asked + early) else { return false };
+        let Some(is_flush) = table.orders.cancel(order, ticket, asked + early) else {
+            return false;
+        };
         // What a flush would have told the next one tells.
         let left = if is_flush { call.without_request() } else { Call::NONE };
         while let Some(place) = table.early.iter().position(|early| early.order == order) {
@@ -443,7 +482,9 @@ impl Awaited {
                 unsafe { &*early.tally }.complain(early.told);
             }
         }
-        for entry in table.entries.iter_mut().filter(|entry| !entry.tally.is_null() && entry.call == call) {
+        for entry in
+            table.entries.iter_mut().filter(|entry| !entry.tally.is_null() && entry.call == call)
+        {
             // Its answer is counted all the same.
             entry.landing.clear();
             entry.call = left;

@@ -126,7 +126,8 @@ impl Trial {
                 let what = (self.bytes() as u64, true);
                 let landing = |runs: &mut Vec<Run>| runs.extend((what.0 > 0).then_some(run));
                 // SAFETY: the memory stays as long as this trial.
-                let token = unsafe { self.awaited.add(&self.tally, ASKED, self.call, what, landing) };
+                let token =
+                    unsafe { self.awaited.add(&self.tally, ASKED, self.call, what, landing) };
                 self.tokens.push(token);
                 if self.tokens.len() == 1 {
                     self.awaited.count_in(self.call);
@@ -153,7 +154,10 @@ impl Trial {
             Event::Answer if !self.tokens.is_empty() => self.answer(self.tokens[0]),
             Event::AnswerNext if self.tokens.len() > 1 => self.answer(self.tokens[1]),
             Event::Pull if !self.tokens.is_empty() => {
-                let header = WindowHeader { token: self.tokens[0], ..WindowHeader::new(What::Answer, 1, THEM) };
+                let header = WindowHeader {
+                    token: self.tokens[0],
+                    ..WindowHeader::new(What::Answer, 1, THEM)
+                };
                 let what = self.bytes() as u64;
                 if std::mem::take(&mut self.pulling) {
                     self.awaited.pulled(header.token, Status::OK, &self.tell());

@@ -19,7 +19,11 @@ fn ask(awaited: &Awaited, tally: &Tally, call: Call, place: &mut [u8]) -> u64 {
     let (first, second) = place.split_at_mut(1);
     let (first, second) = ((first.as_mut_ptr(), first.len()), (second.as_mut_ptr(), second.len()));
     // SAFETY: the callers keep it.
-    unsafe { awaited.add(tally, ASKED, call, (place.len() as u64, false), |runs| runs.extend([second, first])) }
+    unsafe {
+        awaited.add(tally, ASKED, call, (place.len() as u64, false), |runs| {
+            runs.extend([second, first])
+        })
+    }
 }
 
 #[test]
@@ -72,7 +76,8 @@ fn what_is_wrong_is_told_once_and_writes_nothing() {
 
 #[test]
 fn what_was_taken_out_is_written_to_no_more() {
-    let (awaited, tally, other, mut place) = (Awaited::default(), Tally::default(), Tally::default(), [5; 3]);
+    let (awaited, tally, other, mut place) =
+        (Awaited::default(), Tally::default(), Tally::default(), [5; 3]);
     let failed = awaited.call();
     let withdrawn = ask(&awaited, &tally, failed, &mut place);
     awaited.withdraw(failed, &nobody);
@@ -125,7 +130,8 @@ fn what_is_pulled_ends_when_that_has_ended_and_once() {
     let (awaited, tally, mut place) = (Awaited::default(), Tally::default(), [5; 3]);
     let token = ask_for_long(&awaited, &tally, awaited.call(), &mut place);
     assert!(awaited.begin_pull(&answer(THEM + 1, token, Status::OK), 3, &nobody).is_none());
-    let pull = awaited.begin_pull(&answer(THEM, token, Status::OK), 3, &nobody).expect("it is wanted");
+    let pull =
+        awaited.begin_pull(&answer(THEM, token, Status::OK), 3, &nobody).expect("it is wanted");
     assert_eq!((pull.place, pull.bytes), (place.as_mut_ptr(), 3));
     assert!(awaited.begin_pull(&answer(THEM, token, Status::OK), 3, &nobody).is_none());
     awaited.answered(&answer(THEM, token, Status::OK), &[1, 1, 1], &nobody);
@@ -137,7 +143,9 @@ fn what_is_pulled_ends_when_that_has_ended_and_once() {
 
 #[test]
 fn what_is_pulled_and_not_awaited_any_more_still_ends_with_the_pull() {
-    for (status, told) in [(Status::PEER_FAILED, Status::PEER_FAILED), (Status::CANCELED, Status::CANCELED)] {
+    for (status, told) in
+        [(Status::PEER_FAILED, Status::PEER_FAILED), (Status::CANCELED, Status::CANCELED)]
+    {
         let (awaited, tally, mut place) = (Awaited::default(), Tally::default(), [5; 3]);
         let token = ask_for_long(&awaited, &tally, awaited.call(), &mut place);
         assert!(awaited.begin_pull(&answer(THEM, token, Status::OK), 3, &nobody).is_some());
@@ -184,7 +192,8 @@ fn an_answer_about_another_window_or_that_was_to_come_along_is_not_pulled() {
     assert!(!tally.owes_long() && pulls_for(&awaited, 1).is_empty());
     let run = (place.as_mut_ptr(), place.len());
     // SAFETY: it is kept.
-    let short = unsafe { awaited.add(&tally, ASKED, awaited.call(), (3, false), |runs| runs.push(run)) };
+    let short =
+        unsafe { awaited.add(&tally, ASKED, awaited.call(), (3, false), |runs| runs.push(run)) };
     assert!(awaited.begin_pull(&answer(THEM, short, Status::OK), 3, &nobody).is_none());
     assert_eq!((tally.missing(), tally.take_complaint()), (0, Some(Status::MESSAGE_TRUNCATED)));
 }

@@ -1,8 +1,11 @@
-//! Windows at members that share no memory with this process, or whose memory the kernel does not let it reach: how operations get there.
+//! Windows at members that share no memory with this process, or whose memory the kernel does not
+//! let it reach: how operations get there.
 //!
-//! Here is what is known of such a member, and what it is told: locks, signals, the end. Operations are in `window::remote::origin`.
+//! Here is what is known of such a member, and what it is told: locks, signals, the end. Operations
+//! are in `window::remote::origin`.
 //!
-//! Who owns what. Questions about locks are known to the service by a token; whoever asks takes it back. What else is awaited is in `window::remote::outstanding`.
+//! Who owns what. Questions about locks are known to the service by a token; whoever asks takes it
+//! back. What else is awaited is in `window::remote::outstanding`.
 //!
 //! Cost: a lock a round trip, and an allocation for its question; all else a message.
 
@@ -53,7 +56,8 @@ impl Remote {
 
     /// Nothing is under way there.
     pub(crate) fn is_idle(&self) -> bool {
-        self.tally.missing() == 0 && self.flushed.load(Ordering::Acquire) == self.sent.load(Ordering::Acquire)
+        self.tally.missing() == 0
+            && self.flushed.load(Ordering::Acquire) == self.sent.load(Ordering::Acquire)
     }
 
     pub(crate) fn end(&self, why: Ended) {
@@ -83,7 +87,9 @@ impl Question {
 
     /// What came of it, once that is known.
     pub(crate) fn outcome(&self) -> Option<Status> {
-        self.is_answered.load(Ordering::Acquire).then(|| Status(self.status.load(Ordering::Relaxed)))
+        self.is_answered
+            .load(Ordering::Acquire)
+            .then(|| Status(self.status.load(Ordering::Relaxed)))
     }
 
     /// An answer has come. By who holds the lock of the questions.
@@ -121,7 +127,8 @@ impl Drop for Asked<'_> {
 }
 
 impl Window {
-    /// Why this member does nothing for others any more. One that takes part in no synchronisation, as that has failed, still does.
+    /// Why this member does nothing for others any more. One that takes part in no synchronisation,
+    /// as that has failed, still does.
     pub(crate) fn what_left(&self, rank: u32) -> Option<Ended> {
         let left = |ended: &Ended| ended.status == Status::CLOSED && ended.blamed == rank;
         self.what_ended(rank).filter(|ended| left(ended) || !self.lives(rank))
@@ -137,7 +144,12 @@ impl Window {
 
     /// Sends one message, of which nothing is left behind.
     pub(crate) fn tell(&self, rank: u32, header: &WindowHeader) -> Result<()> {
-        let sent = self.group.service.send_window(self.remote(rank).job_rank, &header.encode(), &[], Out::NOWHERE);
+        let sent = self.group.service.send_window(
+            self.remote(rank).job_rank,
+            &header.encode(),
+            &[],
+            Out::NOWHERE,
+        );
         sent.map_err(|error| self.unreachable(rank, error))
     }
 
@@ -148,16 +160,23 @@ impl Window {
                 self.failed(self.what_left(rank).unwrap_or(Ended { status, blamed: rank }))
             }
             Status::RMA_ATTACH => {
-                let text = format!("window: an operation at rank {rank} was about memory that is not attached there");
+                let text = format!(
+                    "window: an operation at rank {rank} was about memory that is \
+                    not attached there"
+                );
                 Error::new(status, text)
             }
             Status::INVALID_ADDR => {
                 let text = format!(
-                    "window: an operation at rank {rank} was about memory that is not there, or may not be written"
+                    "window: an operation at rank {rank} was about memory that is not there, or \
+                    may not be written"
                 );
                 Error::new(status, text)
             }
-            _ => Error::new(status, format!("window: rank {rank} answers: {}", status.sentence().to_string_lossy())),
+            _ => Error::new(
+                status,
+                format!("window: rank {rank} answers: {}", status.sentence().to_string_lossy()),
+            ),
         }
     }
 
@@ -165,7 +184,8 @@ impl Window {
     pub(crate) fn ask_for_lock(&self, rank: u32, how: LockType) -> Result<Asked<'_>> {
         let service = &*self.group.service;
         let (token, asked) = (service.windows().next_token(), self.remote(rank).job_rank);
-        let (is_answered, status, number) = (AtomicBool::new(false), AtomicI32::new(0), AtomicU32::new(0));
+        let (is_answered, status, number) =
+            (AtomicBool::new(false), AtomicI32::new(0), AtomicU32::new(0));
         let question = Arc::new(Question { token, asked, is_answered, status, number });
         service.windows().remember(token, question.clone());
         let asked = Asked { service, question, kept: false };
@@ -176,10 +196,12 @@ impl Window {
     /// Nobody waits for that lock any more, or holds it.
     pub(crate) fn give_up_far(&self, rank: u32, question: &Question) {
         // Whoever cannot be told has gone.
-        let _ = self.tell(rank, &WindowHeader { token: question.token, ..self.header(What::GiveUp) });
+        let _ =
+            self.tell(rank, &WindowHeader { token: question.token, ..self.header(What::GiveUp) });
     }
 
-    /// Waits for the lock, with passes of the user's worker in between where nobody else makes them.
+    /// Waits for the lock, with passes of the user's worker in between where nobody else makes
+    /// them.
     pub(crate) fn lock_far(&self, rank: u32, how: LockType, deadline: u64) -> Result<()> {
         let asked = self.ask_for_lock(rank, how)?;
         let there = || asked.question.outcome().is_some() || self.what_left(rank).is_some();
@@ -207,9 +229,9 @@ impl Window {
             }
             Some(Status::OK) => Ok(()),
             Some(status) => Err(self.answered_badly(rank, status)),
-            None => {
-                Err(self.failed(self.what_left(rank).unwrap_or(Ended { status: Status::PEER_FAILED, blamed: rank })))
-            }
+            None => Err(self.failed(
+                self.what_left(rank).unwrap_or(Ended { status: Status::PEER_FAILED, blamed: rank }),
+            )),
         }
     }
 }
@@ -230,8 +252,12 @@ impl Window {
         if let Some(control) = &target.control {
             let from = control.from(self.rank);
             let (word, count) = match signal {
-                Signal::Posted => (&from.posted, from.posted.load(Ordering::Relaxed).wrapping_add(1)),
-                Signal::Completed => (&from.completed, from.completed.load(Ordering::Relaxed).wrapping_add(1)),
+                Signal::Posted => {
+                    (&from.posted, from.posted.load(Ordering::Relaxed).wrapping_add(1))
+                }
+                Signal::Completed => {
+                    (&from.completed, from.completed.load(Ordering::Relaxed).wrapping_add(1))
+                }
                 Signal::Round(round, count) => (control.round(round), count),
             };
             word.store(count, Ordering::Release);
@@ -240,14 +266,17 @@ impl Window {
         }
         let remote = self.remote(rank);
         let header = match signal {
-            Signal::Posted => {
-                WindowHeader { at: 1 + remote.posted.fetch_add(1, Ordering::Relaxed), ..self.header(What::Posted) }
-            }
+            Signal::Posted => WindowHeader {
+                at: 1 + remote.posted.fetch_add(1, Ordering::Relaxed),
+                ..self.header(What::Posted)
+            },
             Signal::Completed => WindowHeader {
                 at: 1 + remote.completed.fetch_add(1, Ordering::Relaxed),
                 ..self.header(What::Completed)
             },
-            Signal::Round(round, count) => WindowHeader { at: count, number: round as u32, ..self.header(What::Round) },
+            Signal::Round(round, count) => {
+                WindowHeader { at: count, number: round as u32, ..self.header(What::Round) }
+            }
         };
         self.tell(rank, &header)
     }
@@ -261,7 +290,10 @@ impl Window {
                 None => {
                     let status = ended.status.0;
                     // Who cannot be told has gone.
-                    let _ = self.tell(rank, &WindowHeader { status, number: ended.blamed, ..self.header(What::Ended) });
+                    let _ = self.tell(
+                        rank,
+                        &WindowHeader { status, number: ended.blamed, ..self.header(What::Ended) },
+                    );
                 }
             }
         }
@@ -274,9 +306,11 @@ mod tests {
 
     #[test]
     fn only_who_was_asked_answers_and_once() {
-        let (is_answered, status, number) = (AtomicBool::new(false), AtomicI32::new(0), AtomicU32::new(0));
+        let (is_answered, status, number) =
+            (AtomicBool::new(false), AtomicI32::new(0), AtomicU32::new(0));
         let question = Question { token: 1, asked: 2, is_answered, status, number };
-        let answer = |from, status| WindowHeader { status, ..WindowHeader::new(What::Answer, 1, from) };
+        let answer =
+            |from, status| WindowHeader { status, ..WindowHeader::new(What::Answer, 1, from) };
         question.answered(&answer(3, 0));
         assert_eq!(question.outcome(), None);
         question.answered(&answer(2, 0));

@@ -1,17 +1,24 @@
-//! Long puts and gets by messages, of memory that is in one piece on both sides: straight from the one into the other, by UCX's rendezvous.
+//! Long puts and gets by messages, of memory that is in one piece on both sides: straight from the
+//! one into the other, by UCX's rendezvous.
 //!
-//! What is put waits at the origin until the target pulls it to where it belongs; the target answers when it is there. Of what is got the target offers its own memory with the
-//! answer, and the origin pulls that. So nothing is copied on the way, and nothing of it is kept anywhere. Everything else is as for other operations (see `window::remote::origin` and
+//! What is put waits at the origin until the target pulls it to where it belongs; the target
+//! answers when it is there. Of what is got the target offers its own memory with the answer, and
+//! the origin pulls that. So nothing is copied on the way, and nothing of it is kept anywhere.
+//! Everything else is as for other operations (see `window::remote::origin` and
 //! `window::remote::target`): each has an answer of its own, which a flush waits for.
 //!
-//! Not for dynamic windows, whose memory may be detached in the midst of it, nor for memory of which some may not be written. Nor with UCX 1.13, which ends the process by an assertion when a member dies in the midst of it
-//! (`ucp_request.c:684`): there all goes in messages that bring their data along.
+//! Not for dynamic windows, whose memory may be detached in the midst of it, nor for memory of
+//! which some may not be written. Nor with UCX 1.13, which ends the process by an assertion when a
+//! member dies in the midst of it (`ucp_request.c:684`): there all goes in messages that bring
+//! their data along.
 //!
-//! Who owns what. What UCX reads or writes of a window's memory is counted in `Windows::long` until UCX is done with it, and the window has a visitor as long; of an answer that is
-//! pulled the entry in `Awaited` stays, and says so. A window does not leave before all that has ended; a member that
-//! holds it up for a second, as it was stopped, has its connections cut, which ends it.
+//! Who owns what. What UCX reads or writes of a window's memory is counted in `Windows::long` until
+//! UCX is done with it, and the window has a visitor as long; of an answer that is pulled the entry
+//! in `Awaited` stays, and says so. A window does not leave before all that has ended; a member
+//! that holds it up for a second, as it was stopped, has its connections cut, which ends it.
 //!
-//! Order. What is sent behind something long may be done before it: so whoever gives a lock back, or tells that an epoch has ended, waits for the answers of what is long first.
+//! Order. What is sent behind something long may be done before it: so whoever gives a lock back,
+//! or tells that an epoch has ended, waits for the answers of what is long first.
 //!
 //! Cost: an allocation for each, on the side that does not wait in a call.
 
@@ -43,7 +50,8 @@ const LETS_GO_NS: u64 = 1_000_000_000;
 const LOOKS: u32 = 200;
 const NAP: Duration = Duration::from_micros(50);
 
-/// A member has no more than so many under way for a window: as many as it may ask for (`MOST_ASKED`), twice. More are refused.
+/// A member has no more than so many under way for a window: as many as it may ask for
+/// (`MOST_ASKED`), twice. More are refused.
 const MOST: u32 = 128;
 
 /// What is under way in this process's memory, by window and member.
@@ -78,7 +86,10 @@ impl Counted {
             let mut long = window.group.service.windows().long.lock();
             let count = long.entry(whom).or_default();
             if *count >= MOST {
-                return Err(Error::new(Status::NO_RESOURCE, "window: a member has too much under way"));
+                return Err(Error::new(
+                    Status::NO_RESOURCE,
+                    "window: a member has too much under way",
+                ));
             }
             *count += 1;
         }
@@ -115,7 +126,10 @@ impl Long {
             }
             Role::Offered { held } => drop(held),
             Role::Fetched { token } => {
-                service.windows().awaited.pulled(token, status, &|ticket, status| service.tell_user(ticket, status));
+                service
+                    .windows()
+                    .awaited
+                    .pulled(token, status, &|ticket, status| service.tell_user(ticket, status));
                 service.tell();
             }
         }
@@ -148,7 +162,8 @@ fn params(long: *mut Long, flags: u64) -> OpParams {
     OpParams { flags, callback: Some(on_ended), callback_arg: long.cast(), ..OpParams::DEFAULT }
 }
 
-/// Waits until nobody is under way any more. Who is for a second, as it was stopped, has its connections cut.
+/// Waits until nobody is under way any more. Who is for a second, as it was stopped, has its
+/// connections cut.
 fn await_end(service: &Service, under_way: impl Fn() -> Option<Vec<u32>>) {
     let mut seen: Vec<(u32, u64)> = Vec::new();
     for turn in 0_u32.. {
@@ -178,7 +193,8 @@ fn unless_empty(members: Vec<u32>) -> Option<Vec<u32>> {
 }
 
 impl Windows {
-    /// Waits until nobody is in the midst of something with a window that nobody enters any more, and nothing is under way for it that is long.
+    /// Waits until nobody is in the midst of something with a window that nobody enters any more,
+    /// and nothing is under way for it that is long.
     pub(crate) fn await_visitors(&self, window: &Window) {
         let is_of_it = |whom: &&Whom| whom.window == window.number;
         await_end(&window.group.service, || {
@@ -204,7 +220,8 @@ impl Window {
         await_end(&self.group.service, || unless_empty(awaited.pulls(|_, its| its.is_same(call))));
     }
 
-    /// Waits until what is long is done at a target, whose lock is to be given back: for a second, after which the connection is cut.
+    /// Waits until what is long is done at a target, whose lock is to be given back: for a second,
+    /// after which the connection is cut.
     pub(crate) fn await_long_at(&self, rank: u32) {
         let Some(remote) = &self.targets[rank as usize].remote else { return };
         let is_owed = || remote.tally.owes_long() && self.what_left(rank).is_none();
@@ -214,7 +231,11 @@ impl Window {
 
 impl Service {
     /// A message for a window whose data waits at its sender.
-    pub(crate) fn take_in_long(&self, header: &WindowHeader, held: &Held) -> std::result::Result<(), &'static str> {
+    pub(crate) fn take_in_long(
+        &self,
+        header: &WindowHeader,
+        held: &Held,
+    ) -> std::result::Result<(), &'static str> {
         match header.what {
             What::Answer => {
                 self.fetch_long(header, held);
@@ -237,13 +258,18 @@ impl Service {
     fn take_long(&self, header: &WindowHeader, held: &Held, window: Visitor) -> Result<()> {
         let is_plain = header.pieces == 0 && !header.has_extent;
         if !window.is_member(header.from) || !is_plain || header.bytes != held.message().length() {
-            return Err(Error::new(Status::INVALID_PARAM, "window: a message whose data is not what it says"));
+            return Err(Error::new(
+                Status::INVALID_PARAM,
+                "window: a message whose data is not what it says",
+            ));
         }
         let (place, bytes) = window.place_of_long(header)?;
         let counted = Counted::new(window, header.from)?;
         let long = Long::begin(self, Role::Taken { header: *header, held: counted });
         // SAFETY: inside this process's memory of the window, which stays until this has ended.
-        let pulled = unsafe { held.message().receive(&[part_at(place, bytes)], &params(long, 0), Out::NOWHERE) };
+        let pulled = unsafe {
+            held.message().receive(&[part_at(place, bytes)], &params(long, 0), Out::NOWHERE)
+        };
         begun(long, &pulled);
         Ok(())
     }
@@ -254,16 +280,28 @@ impl Service {
         let Some(Pull { place, bytes }) = pull else { return self.tell() };
         let long = Long::begin(self, Role::Fetched { token: header.token });
         // SAFETY: memory that its caller has lent until the entry has ended, which this does.
-        let pulled = unsafe { held.message().receive(&[part_at(place, bytes)], &params(long, 0), Out::NOWHERE) };
+        let pulled = unsafe {
+            held.message().receive(&[part_at(place, bytes)], &params(long, 0), Out::NOWHERE)
+        };
         begun(long, &pulled);
     }
 
-    /// Answers with so many bytes of this process's memory, which are read until the other side has them.
+    /// Answers with so many bytes of this process's memory, which are read until the other side has
+    /// them.
     fn offer_long(&self, asked: &WindowHeader, held: Counted, (place, bytes): (*mut u8, usize)) {
-        let header = WindowHeader { token: asked.token, ..WindowHeader::new(What::Answer, asked.window, self.rank()) };
+        let header = WindowHeader {
+            token: asked.token,
+            ..WindowHeader::new(What::Answer, asked.window, self.rank())
+        };
         let long = Long::begin(self, Role::Offered { held });
         let params = params(long, flag::OWED | flag::RNDV);
-        let sent = self.send_with(asked.from, &header.encode(), &[part_at(place, bytes)], &params, Out::NOWHERE);
+        let sent = self.send_with(
+            asked.from,
+            &header.encode(),
+            &[part_at(place, bytes)],
+            &params,
+            Out::NOWHERE,
+        );
         begun(long, &sent);
         self.answer_has_gone(asked.from, sent);
     }
@@ -276,7 +314,8 @@ impl Window {
         if bytes < LONG || !matches!(what, What::Put | What::Get) || is_looked_at {
             return false;
         }
-        let theirs = self.group.service.members()[self.remote(rank).job_rank as usize].service.origin();
+        let theirs =
+            self.group.service.members()[self.remote(rank).job_rank as usize].service.origin();
         copes(runtime::ucx_release()) && theirs.is_some_and(|origin| copes(origin.release))
     }
 
@@ -284,14 +323,20 @@ impl Window {
     fn place_of_long(&self, header: &WindowHeader) -> Result<(*mut u8, usize)> {
         let is_plain = matches!(self.own().reach, Reach::Mapped(_));
         if !is_plain || !copes(runtime::ucx_release()) {
-            return Err(Error::new(Status::INVALID_PARAM, "window: a long message for a window that takes none"));
+            return Err(Error::new(
+                Status::INVALID_PARAM,
+                "window: a long message for a window that takes none",
+            ));
         }
         self.place_here(header.at, header.bytes)
     }
 
     /// A long get, which is answered as such. False if it is none: all others are executed at once.
     pub(crate) fn offers_long(&self, header: &WindowHeader) -> bool {
-        let is_long = header.what == What::Get && header.pieces == 0 && header.bytes >= LONG && !header.has_extent;
+        let is_long = header.what == What::Get
+            && header.pieces == 0
+            && header.bytes >= LONG
+            && !header.has_extent;
         if !is_long || header.token == 0 || !matches!(self.own().reach, Reach::Mapped(_)) {
             return false;
         }

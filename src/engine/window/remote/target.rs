@@ -1,15 +1,18 @@
-//! What comes for windows by messages, and what becomes of it here: the target's side of `window::remote::remote`.
+//! What comes for windows by messages, and what becomes of it here: the target's side of
+//! `window::remote::remote`.
 //!
-//! The service of the group takes a message in on its own thread, one after the other as they were sent. So a target is served whether it makes calls or not. An
-//! operation is executed as if this process had called for it at its own memory: under the same lock, or by the same atomic operations, as those of
-//! everybody else. Locks are asked for in the name of the member that wants them; one that has to wait is looked after in the passes of
-//! the service's worker.
+//! The service of the group takes a message in on its own thread, one after the other as they were
+//! sent. So a target is served whether it makes calls or not. An operation is executed as if this
+//! process had called for it at its own memory: under the same lock, or by the same atomic
+//! operations, as those of everybody else. Locks are asked for in the name of the member that wants
+//! them; one that has to wait is looked after in the passes of the service's worker.
 //!
-//! A message is hostile until checked: its sender is who the connection leads to, its pieces are inside this process's memory, its data is as long as they
-//! are. What is wrong is told to whoever asks, or kept for the next flush.
+//! A message is hostile until checked: its sender is who the connection leads to, its pieces are
+//! inside this process's memory, its data is as long as they are. What is wrong is told to whoever
+//! asks, or kept for the next flush.
 //!
-//! Who owns what. A window is known by a plain pointer, from before any member may send to it until it leaves, which waits for those who are in the
-//! midst of something with it (`visitors`).
+//! Who owns what. A window is known by a plain pointer, from before any member may send to it until
+//! it leaves, which waits for those who are in the midst of something with it (`visitors`).
 
 use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
@@ -41,8 +44,8 @@ use std::sync::Arc;
 /// Buffers of answers that are kept for others.
 const BUFFERS_KEPT: usize = 64;
 
-/// Bytes of answers for one member that wait to leave. Who asks for more, and takes none, gets NO_RESOURCE: of the members that keep to 2 MiB for each window, one with more
-/// than a hundred.
+/// Bytes of answers for one member that wait to leave. Who asks for more, and takes none, gets
+/// NO_RESOURCE: of the members that keep to 2 MiB for each window, one with more than a hundred.
 const MOST_OWED: u64 = 256 << 20;
 
 /// Of a window's number: who has proposed it.
@@ -77,7 +80,8 @@ struct Known(*const Window);
 unsafe impl Send for Known {}
 
 impl Windows {
-    /// One that no other window gets: the greatest that a member has proposed is taken, and each proposes what nobody else does, once.
+    /// One that no other window gets: the greatest that a member has proposed is taken, and each
+    /// proposes what nobody else does, once.
     pub(crate) fn next_number(&self, job_rank: u32) -> u64 {
         (1 + self.numbers.fetch_add(1, Ordering::Relaxed)) << RANK_BITS | u64::from(job_rank)
     }
@@ -97,7 +101,8 @@ impl Windows {
         buffer
     }
 
-    /// It has left. What the allocator gets back in such pieces it gives back to the kernel, page by page, which takes longer than all else.
+    /// It has left. What the allocator gets back in such pieces it gives back to the kernel, page
+    /// by page, which takes longer than all else.
     fn keep_buffer(&self, mut buffer: Vec<u8>) {
         if buffer.capacity() == 0 || buffer.capacity() as u64 > AT_ONCE {
             return;
@@ -169,7 +174,8 @@ pub(crate) struct FarHold {
     taken: bool,
 }
 
-/// In the midst of something with a window, which leaves only afterwards. Without a reference: the service's thread must not be the last to have one.
+/// In the midst of something with a window, which leaves only afterwards. Without a reference: the
+/// service's thread must not be the last to have one.
 pub(crate) struct Visitor(*const Window);
 
 impl Visitor {
@@ -244,7 +250,9 @@ impl Service {
         let Some(data) = held.data() else { return self.take_in_long(&header, &held) };
         if header.what == What::Answer {
             if Awaited::knows(header.token) {
-                self.windows().awaited.answered(&header, data, &|ticket, status| self.tell_user(ticket, status));
+                self.windows()
+                    .awaited
+                    .answered(&header, data, &|ticket, status| self.tell_user(ticket, status));
             } else if let Some(question) = self.windows().questions.lock().get(&header.token) {
                 question.answered(&header);
             }
@@ -288,7 +296,11 @@ impl Service {
         let (to, bytes) = (asked.from, data.len() as u64);
         self.windows().owe(to, bytes);
         let kept = Box::into_raw(Box::new(Answer { service: self, to, data }));
-        let callback = OpParams { callback: Some(on_answered), callback_arg: kept.cast(), ..OpParams::DEFAULT };
+        let callback = OpParams {
+            callback: Some(on_answered),
+            callback_arg: kept.cast(),
+            ..OpParams::DEFAULT
+        };
         let params = OpParams { flags: flag::OWED, ..callback };
         let sent = self.send_with(to, &header.encode(), parts, &params, Out::NOWHERE);
         if !matches!(sent, Ok(Submitted::Pending)) {
@@ -352,8 +364,13 @@ impl Window {
         match header.what {
             What::Get if self.offers_long(header) => {}
             What::Put | What::Get | What::Accumulate | What::Fetch | What::Swap => {
-                let done = match header.what.is_answered() && !service.windows().may_owe(header.from, header.bytes) {
-                    true => Err(Error::new(Status::NO_RESOURCE, "window: a member that takes no answers")),
+                let done = match header.what.is_answered()
+                    && !service.windows().may_owe(header.from, header.bytes)
+                {
+                    true => Err(Error::new(
+                        Status::NO_RESOURCE,
+                        "window: a member that takes no answers",
+                    )),
                     false => self.perform(header, data, granted),
                 };
                 if matches!(&done, Err(error) if error.status() == Status::BUSY) {
@@ -361,7 +378,12 @@ impl Window {
                 }
                 if let (Err(error), 0) = (&done, header.token) {
                     let complaint = &self.complaints[from as usize];
-                    let _ = complaint.compare_exchange(0, error.status().0, Ordering::Relaxed, Ordering::Relaxed);
+                    let _ = complaint.compare_exchange(
+                        0,
+                        error.status().0,
+                        Ordering::Relaxed,
+                        Ordering::Relaxed,
+                    );
                 }
                 match done {
                     Ok(data) => service.answer(header, Status::OK, data),
@@ -388,7 +410,8 @@ impl Window {
                 let size = self.targets.len();
                 let distance = distances(size).nth(header.number as usize).ok_or(strange)?;
                 if from as usize != (self.rank as usize + size - distance) % size {
-                    return Err("a window's message of a round from another member than the one that it is waited for");
+                    return Err("a window's message of a round from another member than the one \
+                        that it is waited for");
                 }
                 tells(round);
             }
@@ -435,7 +458,8 @@ impl Window {
         }
     }
 
-    /// It has it, which is to be told. Where it has waited, inside the gate that its place in line was looked at in, lest it give up in between.
+    /// It has it, which is to be told. Where it has waited, inside the gate that its place in line
+    /// was looked at in, lest it give up in between.
     pub(crate) fn grant_to(&self, from: u32, header: &WindowHeader, taken: bool) {
         if !taken {
             self.own().control().lock().set_known(from, false);
@@ -443,7 +467,8 @@ impl Window {
         self.far_holds.lock().insert(from, FarHold { token: header.token, how: header.how, taken });
     }
 
-    /// Locks that members on other hosts hold of this one are nobody's any more: those of this host, which may still lock its memory, would wait for ever.
+    /// Locks that members on other hosts hold of this one are nobody's any more: those of this
+    /// host, which may still lock its memory, would wait for ever.
     pub(crate) fn let_go_for_all(&self) {
         for (from, hold) in std::mem::take(&mut *self.far_holds.lock()) {
             self.let_go_for(from, &hold);

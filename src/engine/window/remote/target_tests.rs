@@ -1,4 +1,5 @@
-//! What a member may send that means no good: its own memory is all that a process executes operations at.
+//! What a member may send that means no good: its own memory is all that a process executes
+//! operations at.
 
 use super::*;
 use crate::engine::base::seed::Random;
@@ -26,7 +27,8 @@ struct Alone {
 
 impl Alone {
     fn new() -> Self {
-        let context = ContextParams { features: 0, config: Vec::new(), local_network: true, name: None };
+        let context =
+            ContextParams { features: 0, config: Vec::new(), local_network: true, name: None };
         let context = Context::new(&context).unwrap();
         let worker = new_worker(&context);
         let bootstrap = BootstrapParams {
@@ -38,7 +40,9 @@ impl Alone {
             secret: None,
             timeout_ns: 0,
         };
-        let group = Group::new(&worker, &GroupParams { bootstrap, collective_timeout_ns: 0 }, &WINDOWS).unwrap();
+        let group =
+            Group::new(&worker, &GroupParams { bootstrap, collective_timeout_ns: 0 }, &WINDOWS)
+                .unwrap();
         let wanted = Wanted { flavor: Flavor::Dynamic, base: 0, size: 0, unit: 1 };
         let window = Window::new(&group, Ok(wanted), None, &WindowParams::default()).unwrap();
         let words = (REGION + 2 * AROUND) / 8;
@@ -72,7 +76,13 @@ impl Alone {
         data: &[u8],
     ) -> Result<Vec<u8>> {
         let bytes = pieces.iter().fold(0_u64, |sum, (_, bytes)| sum.wrapping_add(*bytes));
-        let header = WindowHeader { op, kind, bytes, pieces: pieces.len() as u32, ..self.window.header(what) };
+        let header = WindowHeader {
+            op,
+            kind,
+            bytes,
+            pieces: pieces.len() as u32,
+            ..self.window.header(what)
+        };
         let mut body: Vec<u8> = pieces.iter().flat_map(|piece| encode_piece(*piece)).collect();
         body.extend_from_slice(data);
         self.window.perform(&header, &body, false)
@@ -129,11 +139,19 @@ fn elements_of_one_message_are_updated_in_one_way() {
     let region = alone.region();
     // The first straddles two words.
     for pieces in [[(region + 4, 8), (region + 16, 8)], [(region + 16, 8), (region + 4, 8)]] {
-        let refused = alone.perform(What::Accumulate, Reduce::Sum, ElementType::ComplexFloat, &pieces, &[0; 16]);
+        let refused = alone.perform(
+            What::Accumulate,
+            Reduce::Sum,
+            ElementType::ComplexFloat,
+            &pieces,
+            &[0; 16],
+        );
         assert_eq!(refused.unwrap_err().status(), Status::INVALID_PARAM);
     }
     let alike = [(region + 4, 8), (region + 20, 8)];
-    alone.perform(What::Accumulate, Reduce::Replace, ElementType::ComplexFloat, &alike, &[7; 16]).unwrap();
+    alone
+        .perform(What::Accumulate, Reduce::Replace, ElementType::ComplexFloat, &alike, &[7; 16])
+        .unwrap();
     assert_eq!(alone.bytes(AROUND + 4, 8), [7; 8]);
     assert_eq!(alone.bytes(AROUND + 12, 8), [UNTOUCHED; 8]);
 }
@@ -161,10 +179,15 @@ fn what_has_gone_is_told() {
         assert_eq!(at(edge).unwrap_err().status(), Status::INVALID_ADDR, "{what:?}");
         at(edge - 8).unwrap();
     }
-    for (way, at) in [(Way::Read, edge - 8), (Way::Write, edge - 8), (Way::Read, edge), (Way::Write, edge)] {
+    for (way, at) in
+        [(Way::Read, edge - 8), (Way::Write, edge - 8), (Way::Read, edge), (Way::Write, edge)]
+    {
         let mut word = [0_u64; 1];
         let copied = Process::own(0).copy_by_pipe(way, &[(word.as_mut_ptr().cast(), at, 8)]);
-        assert_eq!(copied.map_err(|error| error.status()), if at < edge { Ok(()) } else { Err(Status::INVALID_ADDR) });
+        assert_eq!(
+            copied.map_err(|error| error.status()),
+            if at < edge { Ok(()) } else { Err(Status::INVALID_ADDR) }
+        );
     }
     alone.window.detach(base).unwrap();
     // SAFETY: of the memory above.
@@ -179,7 +202,8 @@ fn nothing_is_touched_that_is_not_attached() {
     let mut alone = Alone::new();
     let (region, mut done) = (alone.region(), 0);
     for _ in 0..20_000 {
-        let what = [What::Put, What::Get, What::Accumulate, What::Fetch, What::Swap][chance(5) as usize];
+        let what =
+            [What::Put, What::Get, What::Accumulate, What::Fetch, What::Swap][chance(5) as usize];
         let kind = ElementType::ALL[chance(ElementType::ALL.len() as u64) as usize];
         let op = Reduce::from_number(chance(14) as i32).unwrap();
         let size = kind.size() as u64;

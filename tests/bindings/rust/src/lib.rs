@@ -1,4 +1,5 @@
-//! What rust-bindgen makes of ucxx_rs.h, and a message sent through it. The bindings' own layout tests run with these.
+//! What rust-bindgen makes of ucxx_rs.h, and a message sent through it. The bindings' own layout
+//! tests run with these.
 #![allow(dead_code, non_camel_case_types, non_upper_case_globals, missing_docs)]
 
 include!(concat!(env!("OUT_DIR"), "/ucxx_rs.rs"));
@@ -29,7 +30,8 @@ mod tests {
 
     #[test]
     fn an_initialiser_fills_in_the_size_that_bindgen_computed() {
-        let mut params = ucxx_context_params_t { struct_size: 0, features: 7, ..unsafe { std::mem::zeroed() } };
+        let mut params =
+            ucxx_context_params_t { struct_size: 0, features: 7, ..unsafe { std::mem::zeroed() } };
         unsafe { ucxx_context_params_init(&mut params, size_of::<ucxx_context_params_t>()) };
         assert_eq!(params.struct_size, size_of::<ucxx_context_params_t>());
         assert_eq!(params.features, 0);
@@ -41,7 +43,8 @@ mod tests {
             (ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
         let sent = *b"through bindgen";
         let mut received = [0u8; 15];
-        // SAFETY: each handle is used between its creation and its destruction; the buffers outlive the requests.
+        // SAFETY: each handle is used between its creation and its destruction; the buffers outlive
+        // the requests.
         unsafe {
             ok(ucxx_context_create(ptr::null(), &mut context));
             ok(ucxx_worker_create(context, ptr::null(), &mut worker));
@@ -58,7 +61,14 @@ mod tests {
                 ptr::null(),
                 &mut receive,
             ));
-            ok(ucxx_tag_send(endpoint, sent.as_ptr().cast(), sent.len(), 5, ptr::null(), &mut send));
+            ok(ucxx_tag_send(
+                endpoint,
+                sent.as_ptr().cast(),
+                sent.len(),
+                5,
+                ptr::null(),
+                &mut send,
+            ));
             for request in [send, receive] {
                 if !request.is_null() {
                     assert_eq!(ucxx_request_wait(request, u64::MAX), UCXX_OK as i32);
