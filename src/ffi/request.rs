@@ -5,7 +5,7 @@ use super::handle::{self, null, place, ucxx_request_t};
 use super::status::ucxx_status_t;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::request::request::{self, Slot};
-use crate::engine::core::worker::wait;
+use crate::engine::core::worker::request_wait;
 use std::ffi::c_char;
 
 /// What a receive tells of its message.
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn ucxx_request_wait_all(
     guard::progressing(|| {
         // SAFETY: as for this function.
         let list = unsafe { list(requests, count) }?;
-        let status = wait::wait_all(list, timeout_ns)?;
+        let status = request_wait::wait_all(list, timeout_ns)?;
         let failed =
             list.iter().flatten().find(|slot| status.is_error() && slot.status() == status);
         Ok(explained(failed.copied(), status))
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn ucxx_request_wait_any(
     guard::progressing(|| {
         // SAFETY: as for this function.
         let (list, place) = unsafe { (list(requests, count)?, place(index, "index")?) };
-        let Some((position, status)) = wait::wait_any(list, timeout_ns)? else {
+        let Some((position, status)) = request_wait::wait_any(list, timeout_ns)? else {
             return Ok(Explained(Status::INPROGRESS));
         };
         place.write(position);

@@ -15,8 +15,8 @@ use crate::engine::core::request::operations::Operation;
 use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::protocol::{OfEndpoint, Protocol, Turn};
+use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::{Inside, Worker};
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
@@ -152,7 +152,7 @@ impl Endpoint {
         out: Out,
     ) -> Result<Submitted> {
         params.check(&self.worker.context, "stream send", flag::NO_WAIT)?;
-        wait::submit(params, out, |params, out| {
+        request_wait::submit(params, out, |params, out| {
             let part = Part { data: buffer.cast_mut(), length, memory_type: params.memory_type };
             if self.worker.goes_through_ring(params) {
                 return self.stream_send_later(part, params, out);
@@ -230,7 +230,7 @@ impl Endpoint {
                 "memory_type: a stream is received into the host's memory alone; copy from there";
             return Err(Error::new(Status::UNSUPPORTED, text));
         }
-        wait::submit(params, out, |params, out| {
+        request_wait::submit(params, out, |params, out| {
             let partial = params.flags & flag::STREAM_PARTIAL != 0;
             let queued =
                 Queued { buffer, count: length, partial, endpoint: self, ..Queued::NOTHING };

@@ -16,8 +16,8 @@ use crate::engine::core::request::inflight::{Out, Submission};
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::request::request_param::Param;
+use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::messaging::fetch::request::Asked;
 use crate::engine::messaging::fetch::request::Room;
@@ -185,7 +185,7 @@ impl Rkey {
         let worker = &endpoint.worker;
         let memory_type = memory_type::to_ucx(&worker.context, params.memory_type)?;
         let address = self.header.base + offset;
-        let submitted = wait::submit(params, out, |params, out| {
+        let submitted = request_wait::submit(params, out, |params, out| {
             let describe = |_slot: &Slot| Queued {
                 buffer,
                 count: length,

@@ -10,7 +10,7 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot, Ticket};
-use crate::engine::core::worker::wait;
+use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::worker::{Inside, Worker};
 use crate::engine::group::service::Service;
 use crate::engine::ucx::memory_type;
@@ -110,7 +110,7 @@ impl Window {
         self.check_request(params)?;
         self.check_usable()?;
         self.epoch.check_rank(target)?;
-        wait::submit(params, out, |params, out| {
+        request_wait::submit(params, out, |params, out| {
             // Before anything has been asked for: this may fail.
             let pending = self.group.service.user.on_owner(|inside| {
                 if self

@@ -15,7 +15,7 @@ use crate::engine::base::status::{Result, Status};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot, Ticket};
-use crate::engine::core::worker::wait;
+use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::window::data::data::Access;
 use crate::engine::window::protocol::PROTOCOL;
@@ -89,7 +89,7 @@ impl Window {
         // First, as a forked child must not take the locks of the others.
         self.check_usable()?;
         self.check_request(params)?;
-        wait::submit(params, out, |params, out| {
+        request_wait::submit(params, out, |params, out| {
             if !self.has_remotes {
                 let length = call(Access::Request(Call::NONE))?;
                 return self.done_in_call(length, params, out);
@@ -102,7 +102,7 @@ impl Window {
     /// As `flush`, without waiting.
     pub fn flush_nb(&self, target: u32, params: &OpParams, out: Out) -> Result<Submitted> {
         self.check_request(params)?;
-        wait::submit(params, out, |params, out| {
+        request_wait::submit(params, out, |params, out| {
             self.check_flush(target)?;
             let Some(remote) = &self.targets[target as usize].remote else {
                 return self.done_in_call(0, params, out);

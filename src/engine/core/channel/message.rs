@@ -12,8 +12,8 @@ use crate::engine::core::request::inflight::{self, Out, Submission};
 use crate::engine::core::request::operation::{flag, OpParams, RecvInfo, Submitted};
 use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::request::request_param::Param;
+use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::ucx::context;
 use crate::engine::ucx::cuda_driver;
@@ -189,7 +189,7 @@ impl Message {
         if inbound.received || inbound.form == Form::Gone {
             return Err(Error::invalid("message: has been received already"));
         }
-        wait::submit(params, out, |params, out| {
+        request_wait::submit(params, out, |params, out| {
             if inbound.form == Form::Waiting {
                 return self.pull(parts, params, out);
             }

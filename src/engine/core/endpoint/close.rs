@@ -15,7 +15,7 @@ use crate::engine::core::request::request::{Kind, Part, Slot};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::deferred::{self, Event};
 use crate::engine::core::worker::protocol::OfEndpoint;
-use crate::engine::core::worker::wait;
+use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::worker::Inside;
 use crate::sys;
 use std::cell::Cell;
@@ -125,7 +125,7 @@ impl Endpoint {
     /// before.
     pub fn close(&self, force: bool, params: &OpParams, out: Out) -> Result<Submitted> {
         params.check(&self.worker.context, "close", 0)?;
-        wait::submit(params, out, |params, out| self.close_now(force, params, out))
+        request_wait::submit(params, out, |params, out| self.close_now(force, params, out))
     }
 
     pub(crate) fn close_now(&self, force: bool, params: &OpParams, out: Out) -> Result<Submitted> {

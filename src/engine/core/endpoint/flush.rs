@@ -15,7 +15,7 @@ use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Part, Slot, Ticket};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::deferred::Event;
-use crate::engine::core::worker::wait;
+use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::worker::Worker;
 use crate::sys::{self, Posted};
 use std::cell::Cell;
@@ -25,7 +25,7 @@ impl Endpoint {
     /// Flushes this endpoint.
     pub fn flush(&self, params: &OpParams, out: Out) -> Result<Submitted> {
         params.check(&self.worker.context, "flush", 0)?;
-        wait::submit(params, out, |params, out| {
+        request_wait::submit(params, out, |params, out| {
             if self.worker.thread.is_foreign() {
                 self.check_open_outside()?;
             }
@@ -96,7 +96,7 @@ impl Worker {
     /// Flushes every endpoint of this worker.
     pub fn flush(&self, params: &OpParams, out: Out) -> Result<Submitted> {
         params.check(&self.context, "flush", 0)?;
-        wait::submit(params, out, |params, out| {
+        request_wait::submit(params, out, |params, out| {
             let timeout_ns = params.timeout_ns;
             let later =
                 self.post_operation(Kind::WorkerFlush, params, out, move |inside, slot| {

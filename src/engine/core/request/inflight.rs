@@ -344,7 +344,7 @@ impl Worker {
         if !self.thread.is_used() {
             slot.done.publish();
         } else if slot.done.publish_and_wake() {
-            crate::engine::core::worker::wait::ANY_REQUEST.notify();
+            crate::engine::core::worker::request_wait::ANY_REQUEST.notify();
         }
         self.tell_event_loop();
         self.give_up(slot, ENGINE);

@@ -16,6 +16,7 @@ pub(crate) mod progress;
 pub mod progress_thread;
 pub mod protocol;
 pub mod remote_call;
+pub mod request_wait;
 pub(crate) mod shutdown;
 pub(crate) mod sleep_flag;
 pub(crate) mod stuck_descriptor;

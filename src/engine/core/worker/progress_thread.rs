@@ -421,7 +421,7 @@ impl Worker {
     fn disturb_waiters(&self) {
         self.for_each_slot(|slot| slot.done.disturb());
         self.thread.room.notify();
-        crate::engine::core::worker::wait::ANY_REQUEST.notify();
+        crate::engine::core::worker::request_wait::ANY_REQUEST.notify();
     }
 
     /// Sleeps until there is something to do. False if it may not.

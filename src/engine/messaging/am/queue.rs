@@ -25,8 +25,8 @@ use crate::engine::core::request::request::{Kind, Slot, SlotPointer, Ticket};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::deferred::{Payload, Work};
+use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::messaging::am::multi::MultiHandler;
 use crate::engine::ucx::context::feature;
@@ -141,7 +141,7 @@ impl Endpoint {
             flag::EAGER => sys::UCP_AM_SEND_FLAG_EAGER,
             _ => sys::UCP_AM_SEND_FLAG_RNDV,
         };
-        wait::submit(params, out, |params, out| {
+        request_wait::submit(params, out, |params, out| {
             let worker = &self.worker;
             let memory_type = memory_type::to_ucx(&worker.context, params.memory_type)?;
             let told = memory_type.unwrap_or(sys::UCS_MEMORY_TYPE_HOST) as i32;

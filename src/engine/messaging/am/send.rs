@@ -14,8 +14,8 @@ use crate::engine::core::request::inflight::{Out, Submission};
 use crate::engine::core::request::inline_buffer::copy_short;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot};
+use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::wait;
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
 use crate::engine::wire::header::{self, HEADER};
@@ -79,7 +79,7 @@ impl Endpoint {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        wait::submit(params, out, |params, out| {
+        request_wait::submit(params, out, |params, out| {
             let length = front.length_with(parts);
             let number = front.table.len() as u32;
             let mut outgoing =

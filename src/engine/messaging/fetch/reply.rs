@@ -22,8 +22,8 @@ use crate::engine::core::request::notifier_events::{registered, Happened, Target
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::USER;
 use crate::engine::core::request::request::{self, Kind, Slot};
+use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::wire::header::{self, HEADER};
 use crate::sys;
@@ -95,7 +95,7 @@ impl Fetch {
         self.begin_answer()?;
         // What fails later counts as the answer: the side that asks has been told so.
         let mut given = false;
-        let submitted = wait::submit(params, out, |params, out| {
+        let submitted = request_wait::submit(params, out, |params, out| {
             let submitted = self.send_parts(parts, length, params, out);
             given = submitted.is_ok();
             submitted

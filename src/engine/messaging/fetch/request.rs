@@ -26,8 +26,8 @@ use crate::engine::core::request::request::{
 };
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::deferred::{Payload, Work};
+use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
@@ -132,7 +132,7 @@ impl Endpoint {
             );
             return Err(Error::new(Status::EXCEEDS_LIMIT, text));
         }
-        wait::submit(params, out, |params, out| {
+        request_wait::submit(params, out, |params, out| {
             if self.worker.goes_through_ring(params) {
                 return self.fetch_later(asked, header, room, params, out);
             }

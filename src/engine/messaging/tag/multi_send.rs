@@ -12,8 +12,8 @@ use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Part as Of, Slot};
 use crate::engine::core::request::request_param::Param;
+use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::wait;
 use crate::engine::messaging::tag::multi_common::Multi;
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
@@ -58,7 +58,7 @@ impl Endpoint {
             memory_type::to_ucx(&self.worker.context, part.memory_type)?;
         }
         let length: usize = parts.iter().map(|part| part.length).sum();
-        wait::submit(params, out, |params, out| {
+        request_wait::submit(params, out, |params, out| {
             if self.worker.goes_through_ring(params) {
                 return self.send_multi_later(parts, length, tag, params, out);
             }

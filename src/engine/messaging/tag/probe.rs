@@ -7,7 +7,7 @@ use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, RecvInfo, Submitted};
 use crate::engine::core::request::request::{self, Kind};
 use crate::engine::core::request::request_param::Param;
-use crate::engine::core::worker::wait;
+use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::worker::{Inside, Worker};
 use crate::engine::ucx::context::feature;
 use crate::sys;
@@ -113,7 +113,7 @@ impl TagMessage {
             };
             inside.receive(Kind::TagMessageRecv, &part, params, out, call)
         };
-        wait::submit(params, out, submit)
+        request_wait::submit(params, out, submit)
     }
 
     /// Length and tag, as probed.

@@ -15,8 +15,8 @@ use crate::engine::core::request::inflight::{Out, Submission};
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::request::request_param::Param;
+use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::wait;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
@@ -103,7 +103,7 @@ impl Endpoint {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        wait::submit(params, out, |params, out| {
+        request_wait::submit(params, out, |params, out| {
             if self.worker.goes_through_ring(params) {
                 let part =
                     [Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }];
@@ -215,7 +215,7 @@ impl Endpoint {
                 out,
             )
         };
-        wait::submit(params, out, submit)
+        request_wait::submit(params, out, submit)
     }
 }
 
@@ -255,7 +255,9 @@ impl Worker {
         out: Out,
     ) -> Result<Submitted> {
         let part = [Part { data: buffer, length, memory_type: params.memory_type }];
-        wait::submit(params, out, |params, out| self.receive_now(&part, tag, tag_mask, params, out))
+        request_wait::submit(params, out, |params, out| {
+            self.receive_now(&part, tag, tag_mask, params, out)
+        })
     }
 
     /// Receives one message whose tag matches into the parts, one after the other.
@@ -272,7 +274,9 @@ impl Worker {
         out: Out,
     ) -> Result<Submitted> {
         params.check(&self.context, "tag receive", 0)?;
-        wait::submit(params, out, |params, out| self.receive_now(parts, tag, tag_mask, params, out))
+        request_wait::submit(params, out, |params, out| {
+            self.receive_now(parts, tag, tag_mask, params, out)
+        })
     }
 
     #[inline(always)]
