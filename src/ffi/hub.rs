@@ -11,7 +11,7 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::hub::{Hub, HubParams};
 use crate::engine::hub::memory::MemoryKind;
-use crate::engine::hub::state::Retain;
+use crate::engine::hub::records::Retain;
 use std::ffi::c_void;
 
 /// Where envelopes are.

@@ -12,7 +12,7 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::lease_many::{lease_many, MOST_LINKS};
 use crate::engine::hub::link::{Link, LinkParams};
-use crate::engine::hub::state::Role;
+use crate::engine::hub::records::Role;
 use crate::engine::wire::hub_stream::METADATA;
 use std::ffi::c_void;
 

@@ -9,7 +9,8 @@
 
 use crate::engine::base::status::Status;
 use crate::engine::hub::ready::Sight;
-use crate::engine::hub::state::{bits, Retain, Role, Stage, State, COMPETING, NONE, UNSET};
+use crate::engine::hub::records::{Retain, Role, Stage};
+use crate::engine::hub::state::{bits, State, COMPETING, NONE, UNSET};
 use crate::engine::hub::wait::{DATA, ROOM};
 
 /// Who asks for an envelope: a link, or a call on the hub itself.

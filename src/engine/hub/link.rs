@@ -9,8 +9,9 @@ use crate::engine::hub::lease::{Refusal, Seeker};
 use crate::engine::hub::lockfree::mode::tenure;
 use crate::engine::hub::memory::MemoryKind;
 use crate::engine::hub::ready::{Callback, LinkCallback, Watch};
+use crate::engine::hub::records::{self, Role};
 use crate::engine::hub::starvation::stuck;
-use crate::engine::hub::state::{self, Role, State, COMPETING, MOST_POOLS, NONE};
+use crate::engine::hub::state::{State, COMPETING, MOST_POOLS, NONE};
 use crate::engine::hub::wait::{silence, DATA, ROOM};
 use crate::engine::ucx::context;
 use crate::engine::ucx::context::{feature, forked};
@@ -70,7 +71,7 @@ impl Link {
             return too_many(text);
         };
         let unused =
-            |link: &state::Link| !link.alive && link.leases == 0 && link.watch.calling == 0;
+            |link: &records::Link| !link.alive && link.leases == 0 && link.watch.calling == 0;
         let number = state.links.iter().position(unused).unwrap_or(state.links.len());
         let autocommit = params.autocommit && role != Role::Peek;
         let seeker = Seeker { role, pool, unit, link: number as u32, autocommit, settled: false };
@@ -87,7 +88,7 @@ impl Link {
             state.watched += 1;
         }
         let (alive, in_flow, leases, handle_number) = (true, false, 0, handle as usize);
-        let link = state::Link {
+        let link = records::Link {
             alive,
             role,
             pool,

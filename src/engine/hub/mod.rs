@@ -14,6 +14,7 @@ pub mod memory;
 #[cfg(test)]
 mod model;
 pub mod ready;
+pub mod records;
 pub(crate) mod starvation;
 pub mod state;
 pub mod stream;

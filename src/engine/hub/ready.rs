@@ -13,7 +13,8 @@
 
 use crate::engine::base::status::Status;
 use crate::engine::hub::lease::{Refusal, Seeker};
-use crate::engine::hub::state::{Link, Role, State, NONE};
+use crate::engine::hub::records::{Link, Role};
+use crate::engine::hub::state::{State, NONE};
 use crate::engine::hub::stream::stream::HubStream;
 use crate::engine::hub::transfer::Transfer;
 use crate::engine::hub::waiters::{DATA, ROOM};

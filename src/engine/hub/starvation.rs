@@ -13,7 +13,8 @@ use crate::engine::hub::lease::Seeker;
 use crate::engine::hub::lease_many::MOST_LINKS;
 use crate::engine::hub::link::{named, starved, Link};
 use crate::engine::hub::memory::MemoryKind;
-use crate::engine::hub::state::{self, Retain, Role, State, NONE};
+use crate::engine::hub::records::{self, Retain, Role};
+use crate::engine::hub::state::{State, NONE};
 use std::sync::Arc;
 
 /// Why a call for several links is never served. Links by their place in the call.
@@ -288,7 +289,7 @@ impl State {
             }
             place = chunk.next;
         }
-        let needs_it = |link: &&state::Link| {
+        let needs_it = |link: &&records::Link| {
             link.alive && link.role == Role::Consume && link.unit & top.passed == 0
         };
         let mut consumers = self.links.iter().filter(needs_it).peekable();

@@ -12,7 +12,7 @@ use crate::engine::core::request::request::Slot;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::link::{closed, Link};
-use crate::engine::hub::state::Role;
+use crate::engine::hub::records::Role;
 use crate::engine::hub::wait::Retired;
 use crate::engine::messaging::tag::tag::Mode;
 use std::ffi::c_void;

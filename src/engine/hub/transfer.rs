@@ -9,7 +9,8 @@
 use crate::engine::base::status::Error;
 use crate::engine::hub::cuda::Mark;
 use crate::engine::hub::memory::{MemoryKind, Span};
-use crate::engine::hub::state::{bits, Retain, Role, Stage, State, COMPETING, NONE};
+use crate::engine::hub::records::{Retain, Role, Stage};
+use crate::engine::hub::state::{bits, State, COMPETING, NONE};
 use crate::engine::hub::wait::{DATA, ROOM};
 use crate::engine::ucx::memory_type::CUDA;
 use std::sync::Arc;

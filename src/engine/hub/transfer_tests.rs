@@ -4,7 +4,8 @@
 use crate::engine::hub::lease::{End, Refusal, Seeker};
 use crate::engine::hub::link::new_unit;
 use crate::engine::hub::memory::{Block, MemoryKind};
-use crate::engine::hub::state::{self, Retain, Role, State, COMPETING, NONE};
+use crate::engine::hub::records::{self, Retain, Role};
+use crate::engine::hub::state::{State, COMPETING, NONE};
 use crate::engine::hub::transfer::Transfer;
 use crate::engine::ucx::memory_type::{DUMMY, HOST};
 
@@ -35,7 +36,7 @@ fn link(state: &mut State, role: Role, pool: u32, broadcast: bool) -> Seeker {
     state.competing += u32::from(role == Role::Consume && unit == COMPETING);
     let watch = crate::engine::hub::ready::Watch::default();
     let (alive, autocommit, in_flow, leases) = (true, false, false, 0);
-    state.links.push(state::Link {
+    state.links.push(records::Link {
         alive,
         role,
         pool,

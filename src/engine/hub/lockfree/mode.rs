@@ -28,7 +28,8 @@ use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::hub::Hub;
 use crate::engine::hub::lease::Seeker;
 use crate::engine::hub::lockfree::queue_pair::{Lane, Missing, Patience};
-use crate::engine::hub::state::{Role, Stage, State, COMPETING, NONE, UNSET};
+use crate::engine::hub::records::{Role, Stage};
+use crate::engine::hub::state::{State, COMPETING, NONE, UNSET};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 

@@ -6,7 +6,7 @@
 //! to choose; what it may not copy or give up, and what it must, is looked at in `see`.
 
 use crate::engine::base::status::Status;
-use crate::engine::hub::state::{Retain, Role};
+use crate::engine::hub::records::{Retain, Role};
 
 /// The group of all consumers that compete. Broadcast consumers have one each.
 pub(crate) const COMPETE: u32 = 0;

@@ -7,8 +7,9 @@ use crate::engine::base::status::Status;
 use crate::engine::hub::lease::{End, Refusal, Seeker};
 use crate::engine::hub::memory::{Block, MemoryKind};
 use crate::engine::hub::model::rules::{self as rules, Ask, Model as Rules, Place};
+use crate::engine::hub::records::{self, Retain, Role, Stage};
 use crate::engine::hub::starvation::Call;
-use crate::engine::hub::state::{self, Retain, Role, Stage, State, COMPETING, NONE};
+use crate::engine::hub::state::{State, COMPETING, NONE};
 use crate::engine::hub::transfer::Transfer;
 use crate::engine::ucx::memory_type::{DUMMY, HOST};
 
@@ -123,7 +124,7 @@ impl World {
         let (alive, autocommit, in_flow, leases) = (true, false, false, 0);
         let watch = crate::engine::hub::ready::Watch::default();
         self.state.competing += u32::from(role == Role::Consume && unit == COMPETING);
-        self.state.links.push(state::Link {
+        self.state.links.push(records::Link {
             alive,
             role,
             pool,
@@ -269,7 +270,7 @@ impl World {
                 (model.order, model.word, model.length, model.passed, places.collect());
             rules::Chunk { id, word, length, had, places, changed: false, hidden }
         };
-        let link = |(number, link): (usize, &state::Link)| {
+        let link = |(number, link): (usize, &records::Link)| {
             let ask = ask(&link.seeker(number as u32));
             rules::Link { alive: link.alive, ask, autocommit: false, in_flow: link.in_flow }
         };

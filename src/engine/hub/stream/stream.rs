@@ -28,7 +28,7 @@ use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::hub::Hub;
 use crate::engine::hub::lease::{Refusal, Seeker};
 use crate::engine::hub::link::Link;
-use crate::engine::hub::state::Role;
+use crate::engine::hub::records::Role;
 use crate::engine::hub::stream::slot::{Mail, Place};
 use crate::engine::hub::wait::{DATA, ROOM};
 use crate::engine::ucx::context::feature;

@@ -12,7 +12,7 @@ use crate::engine::hub::hub::{Hub, HubParams};
 use crate::engine::hub::lease::Refusal;
 use crate::engine::hub::link::{Link, LinkParams};
 use crate::engine::hub::memory::MemoryKind;
-use crate::engine::hub::state::{Retain, Role};
+use crate::engine::hub::records::{Retain, Role};
 use crate::engine::ucx::context::{feature, Context, ContextParams};
 use crate::engine::ucx::memory_type::HOST;
 use crate::engine::wire::hub_stream::METADATA;
