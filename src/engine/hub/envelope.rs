@@ -4,7 +4,7 @@ use crate::engine::base::spin_lock::Held;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::hub::cuda::Mark;
 use crate::engine::hub::hub::Hub;
-use crate::engine::hub::lease::End;
+use crate::engine::hub::lease_end::End;
 use crate::engine::hub::lockfree::mode::IN_TABLES;
 use crate::engine::hub::memory::{self, MemoryKind};
 use crate::engine::hub::records::{Envelope, Role};

@@ -1,4 +1,4 @@
-//! Leases: who gets which envelope, and what becomes of it.
+//! Leases: who gets which envelope. What becomes of it is in `lease_end`.
 //!
 //! A consumer is served with the oldest chunk that it neither holds nor has had; those that compete
 //! count as one. Peeking and modifying links are served with the top chunk, the oldest of all. A
@@ -8,10 +8,8 @@
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::Status;
-use crate::engine::hub::ready::Sight;
-use crate::engine::hub::records::{Retain, Role, Stage};
-use crate::engine::hub::state::{bits, State, COMPETING, NONE, UNSET};
-use crate::engine::hub::wait::{DATA, ROOM};
+use crate::engine::hub::records::{Role, Stage};
+use crate::engine::hub::state::{State, COMPETING, NONE, UNSET};
 
 /// Who asks for an envelope: a link, or a call on the hub itself.
 #[derive(Clone, Copy)]
@@ -37,7 +35,7 @@ pub(crate) struct Terms {
     pub(crate) chunk: u32,
     pub(crate) order: u64,
     /// `State::changes` when it began.
-    since: u64,
+    pub(super) since: u64,
     pub(crate) unit: u64,
     pub(crate) link: u32,
     /// As the seeker's.
@@ -81,16 +79,6 @@ pub(crate) enum Refusal {
     /// The chunk could not be copied to this pool; NONE: the stream that was to write it has
     /// failed.
     Failed { pool: u32, chunk: u32 },
-}
-
-/// How a lease ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum End {
-    /// The chunk is this long.
-    Commit(u64),
-    Abort,
-    /// As if it had not been.
-    Undo,
 }
 
 impl State {
@@ -297,7 +285,7 @@ impl State {
 
     /// It is used no more.
     #[inline(always)]
-    fn free_terms_of(&mut self, number: u32) {
+    pub(super) fn free_terms_of(&mut self, number: u32) {
         let terms = &mut self.terms[number as usize];
         terms.role = None;
         if !terms.listed {
@@ -396,145 +384,6 @@ impl State {
         }
     }
 
-    /// Ends a lease. Of what the caller wants, everything has been checked.
-    #[inline(always)]
-    pub(crate) fn end(&mut self, number: u32, end: End) {
-        let terms = self.terms[number as usize];
-        let Some(role) = terms.role else { return };
-        if role == Role::Produce {
-            self.end_production(&terms, end);
-        } else {
-            self.end_reading(role, &terms, end);
-        }
-        self.free_terms_of(number);
-        self.leases -= 1;
-        if terms.link != NONE {
-            if end == End::Abort || (end != End::Undo && matches!(role, Role::Peek | Role::Modify))
-            {
-                // It knows what it has changed itself, and nothing that others have changed
-                // meanwhile.
-                let changed = u64::from(role == Role::Modify && end != End::Abort);
-                self.given_back(
-                    terms.link,
-                    Sight { order: terms.order, changes: terms.since + changed },
-                );
-            }
-            self.links[terms.link as usize].leases -= 1;
-            if !self.links[terms.link as usize].alive {
-                self.forget_link(terms.link);
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn end_production(&mut self, terms: &Terms, end: End) {
-        self.reserved -= 1;
-        self.stats.leased_envelopes -= 1;
-        self.envelopes[terms.envelope as usize].leases = 0;
-        match end {
-            End::Commit(length) => {
-                self.append(terms.envelope, length);
-                // More room, where it was kept for a longer one.
-                self.woken |= DATA | if self.max_bytes != u64::MAX { ROOM } else { 0 };
-            }
-            _ => {
-                self.trash(terms.envelope);
-                // It may have been what the end of the stream waited for.
-                self.woken |= ROOM | if self.closed { DATA } else { 0 };
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn end_reading(&mut self, role: Role, terms: &Terms, end: End) {
-        let envelope = &mut self.envelopes[terms.envelope as usize];
-        envelope.leases -= 1;
-        self.stats.leased_envelopes -= u64::from(envelope.leases == 0);
-        if role == Role::Modify {
-            envelope.modifiers -= 1;
-        }
-        if self.is_there(terms.chunk, terms.order) {
-            let chunk = &mut self.chunks[terms.chunk as usize];
-            chunk.leases -= 1;
-            match role {
-                Role::Consume => self.end_consumption(terms, end),
-                Role::Modify => self.end_change(terms.chunk, terms.envelope, end),
-                _ => {}
-            }
-        }
-        self.let_go(terms.envelope);
-        self.woken |= DATA | ROOM;
-    }
-
-    #[inline(always)]
-    fn end_consumption(&mut self, terms: &Terms, end: End) {
-        let place = terms.chunk;
-        let chunk = &mut self.chunks[place as usize];
-        chunk.consumers -= 1;
-        chunk.taken &= !terms.unit;
-        let mut was_hidden = false;
-        // Of those that hold it only the one that competes can have swapped it away. Others may go
-        // on after the end of their link.
-        if terms.unit == COMPETING {
-            was_hidden = std::mem::replace(&mut chunk.hidden, false);
-            chunk.holder = NONE;
-        }
-        let order = chunk.order;
-        if matches!(end, End::Commit(_)) {
-            chunk.passed |= terms.unit;
-            // What it was has been swapped away: a consumer that has come since has nothing to
-            // read.
-            if was_hidden || self.is_done(place) {
-                self.remove(place);
-            } else if self.retain == Retain::UntilCopied {
-                self.thin_out(place, 0);
-            }
-            return;
-        }
-        let cursor = self.cursors[terms.unit.trailing_zeros() as usize];
-        if cursor == NONE || order < self.chunks[cursor as usize].order {
-            self.cursors[terms.unit.trailing_zeros() as usize] = place;
-        }
-    }
-
-    fn end_change(&mut self, place: u32, replica: u32, end: End) {
-        let chunk = &mut self.chunks[place as usize];
-        chunk.modifiers -= 1;
-        if let End::Commit(length) = end {
-            (chunk.changed, chunk.failed) = (true, 0);
-            chunk.version = chunk.version.wrapping_add(1);
-            self.changes += 1;
-            self.envelopes[replica as usize].length = length;
-            self.measure(place, length);
-            self.keep_only(place, replica);
-        }
-        let chunk = &mut self.chunks[place as usize];
-        if chunk.modifiers > 0 {
-            return;
-        }
-        let changed = std::mem::replace(&mut chunk.changed, false);
-        if end != End::Abort {
-            return;
-        }
-        // It may have been written to. Other replicas are what the chunk was; without them it is
-        // what was written, or what a swap has brought.
-        if !changed && chunk.replicas.count_ones() > 1 {
-            self.detach(replica);
-            return;
-        }
-        chunk.version = chunk.version.wrapping_add(1);
-        self.measure(place, self.envelopes[replica as usize].length);
-    }
-
-    /// The other replicas are not what the chunk is.
-    fn keep_only(&mut self, place: u32, kept: u32) {
-        let others =
-            self.chunks[place as usize].replicas & !(1 << self.envelopes[kept as usize].pool);
-        for pool in bits(others) {
-            self.detach(self.replica(place, pool));
-        }
-    }
-
     /// The envelope of a lease, if its memory may be exchanged; else why not.
     pub(crate) fn exchanged(&self, number: u32) -> Result<u32, (Status, &'static str)> {
         let terms = &self.terms[number as usize];
@@ -600,12 +449,5 @@ impl State {
         // Copies that are under way are of what it was, and may end when it is shown again.
         chunk.version = chunk.version.wrapping_add(1);
         self.measure(terms.chunk, self.envelopes[terms.envelope as usize].length);
-    }
-
-    /// A chunk has another length.
-    fn measure(&mut self, place: u32, length: u64) {
-        let before = std::mem::replace(&mut self.chunks[place as usize].bytes, length);
-        self.queued_bytes = self.queued_bytes - before + length;
-        self.woken |= if length < before { ROOM } else { 0 };
     }
 }

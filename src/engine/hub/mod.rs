@@ -7,6 +7,7 @@ pub(crate) mod cuda;
 pub mod envelope;
 pub mod hub;
 pub(crate) mod lease;
+pub(crate) mod lease_end;
 pub mod lease_many;
 pub mod link;
 pub mod lockfree;

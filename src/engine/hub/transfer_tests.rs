@@ -1,7 +1,8 @@
 //! What is copied, from where, how much of it at a time, and what becomes of it: single steps on
 //! the tables, with transfers that end when the test says so.
 
-use crate::engine::hub::lease::{End, Refusal, Seeker};
+use crate::engine::hub::lease::{Refusal, Seeker};
+use crate::engine::hub::lease_end::End;
 use crate::engine::hub::link::new_unit;
 use crate::engine::hub::memory::{Block, MemoryKind};
 use crate::engine::hub::records::{self, Retain, Role};

@@ -4,7 +4,8 @@
 
 use crate::engine::base::seed::{given_seed, seed, Random};
 use crate::engine::base::status::Status;
-use crate::engine::hub::lease::{End, Refusal, Seeker};
+use crate::engine::hub::lease::{Refusal, Seeker};
+use crate::engine::hub::lease_end::End;
 use crate::engine::hub::memory::{Block, MemoryKind};
 use crate::engine::hub::model::rules::{self as rules, Ask, Model as Rules, Place};
 use crate::engine::hub::records::{self, Retain, Role, Stage};
