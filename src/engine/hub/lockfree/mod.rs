@@ -4,3 +4,4 @@ pub(crate) mod mode;
 #[cfg(test)]
 pub(crate) mod mode_tests;
 pub(crate) mod queue_pair;
+pub(crate) mod switch;
