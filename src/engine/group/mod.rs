@@ -11,3 +11,4 @@ pub mod group;
 pub(crate) mod mailbox;
 pub(crate) mod service;
 pub(crate) mod service_connection;
+pub(crate) mod service_end;

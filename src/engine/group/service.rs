@@ -11,13 +11,12 @@
 //! reads `news` before it looks, so that it sees a change either way. Callbacks reach the service
 //! by a plain pointer: its end first ends the worker, and with that all callbacks.
 
-use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::dispatch;
 use crate::engine::core::channel::message::MessageHandler;
 use crate::engine::core::channel::message::{self, Message};
-use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, Phase};
+use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams};
 use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
@@ -45,20 +44,12 @@ const AM_GROUP: u16 = 1;
 const AM_EXTENSION: u16 = 2;
 
 /// How long a thread in a collective polls before it sleeps. It lets others run meanwhile.
-const ASSIST_NS: u64 = 200_000;
+pub(super) const ASSIST_NS: u64 = 200_000;
 
 /// What is kept of a member in a group for collectives that have not been called here, and holds no
 /// credit: more than members get ahead by that keep to the rules.
 const FREE_MESSAGES: usize = 2 * MOST_AHEAD;
 const FREE_BYTES: u64 = 2 * MOST_BYTES_AHEAD as u64;
-
-/// How long the members are waited for at the end.
-const PARTING_NS: u64 = 2_000_000_000;
-
-/// How long this end goes on answering those that are about to connect, where a group has failed,
-/// and its members go when they like: UCX 1.13 over TCP asserts in the midst of that
-/// (`ucp_request_send_state_ff`).
-const DISORDER_NS: u64 = 100_000_000;
 
 /// Where a member is.
 pub(crate) struct Member {
@@ -119,11 +110,11 @@ impl Drop for Held {
 pub(crate) struct State {
     /// By job rank.
     pub(crate) links: Vec<Link>,
-    mail: Mail<Held>,
+    pub(super) mail: Mail<Held>,
     /// What came from members that had been told of this one before it knew them.
     early: Vec<Held>,
     /// There has been a failure.
-    in_disorder: bool,
+    pub(super) in_disorder: bool,
 }
 
 /// What a group's service carries beside the collectives: what stands on groups.
@@ -147,7 +138,7 @@ pub(crate) struct Service {
     members: OnceLock<Box<[Member]>>,
     pub(crate) watches: OnceLock<Box<[Watch]>>,
     /// Job rank.
-    rank: u32,
+    pub(super) rank: u32,
     /// How long a member of another host may be silent; 0 for as long as it likes. Changed inside
     /// the worker's gate.
     pub(crate) liveness_ns: AtomicU64,
@@ -155,7 +146,7 @@ pub(crate) struct Service {
     /// Counts what has come, and who has gone.
     news: AtomicU64,
     /// The endpoints on the user's worker, by job rank.
-    endpoints: Mutex<Vec<Option<Arc<Endpoint>>>>,
+    pub(super) endpoints: Mutex<Vec<Option<Arc<Endpoint>>>>,
     extension: &'static Extension,
     pub(crate) state_of_extension: Box<dyn Any + Send + Sync>,
 }
@@ -538,67 +529,6 @@ impl Service {
             self.tell();
         }
         Ok(())
-    }
-}
-
-impl Service {
-    /// Waits until the members have all that was sent to them, where they are still there. A
-    /// connection that is closed may take along what stands in it: TCP drops what was not read when
-    /// it is reset.
-    fn take_leave(&self) {
-        let linked: Vec<u32> = {
-            let state = self.state.lock();
-            let open = |link: &Link| link.endpoint.is_some() && link.gone.is_none();
-            (0_u32..)
-                .zip(&state.links)
-                .filter(|(_, link)| open(link))
-                .map(|(rank, _)| rank)
-                .collect()
-        };
-        let header = GroupHeader::aside(What::Leave, self.rank);
-        for rank in &linked {
-            // Who cannot be asked is gone.
-            let _ = self.send(*rank, &header, &[], Out::NOWHERE);
-        }
-        let answered = || {
-            let state = self.state.lock();
-            linked
-                .iter()
-                .map(|rank| &state.links[*rank as usize])
-                .all(|link| link.has_all || link.gone.is_some())
-        };
-        if !self.worker.assist(&answered, ASSIST_NS, &|| ()) {
-            let _ = self.worker.drive(&answered, clock::deadline_after(PARTING_NS));
-        }
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        if self.worker.check_fork().is_err() {
-            return;
-        }
-        self.take_leave();
-        let endpoints = std::mem::take(&mut *self.endpoints.lock());
-        endpoints.into_iter().flatten().for_each(Endpoint::destroy);
-        let (links, arrived, in_disorder): (Vec<_>, _, _) = {
-            let mut state = self.state.lock();
-            let links = state.links.iter_mut().filter_map(|link| link.endpoint.take());
-            (links.collect(), state.mail.take_all(), state.in_disorder)
-        };
-        drop(arrived);
-        // All at once, as each may wait for its member. What was sent is let arrive.
-        for link in &links {
-            let _ = link.close(false, &OpParams::DEFAULT, Out::NOWHERE);
-        }
-        let closed = || links.iter().all(|link| link.phase() == Phase::Closed);
-        let _ = self.worker.drive(&closed, clock::deadline_after(PARTING_NS));
-        if in_disorder {
-            let _ = self.worker.drive(&|| false, clock::deadline_after(DISORDER_NS));
-        }
-        // From then on there are no callbacks. Also where this is a callback: it is of another
-        // worker.
-        self.worker.shut_down();
     }
 }
 
