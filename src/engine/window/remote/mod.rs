@@ -11,4 +11,5 @@ pub(crate) mod origin;
 pub mod outstanding;
 pub(crate) mod remote;
 pub(crate) mod rendezvous;
+pub(crate) mod shipment;
 pub(crate) mod target;

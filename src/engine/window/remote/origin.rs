@@ -22,20 +22,18 @@
 //! once the lists of a message have been as long before.
 
 use crate::engine::base::clock;
-use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
-use crate::engine::core::request::request::{self, Slot};
+use crate::engine::core::request::request::Slot;
 use crate::engine::group::service::Service;
-use crate::engine::ucx::memory_type;
 use crate::engine::window::control_words::Ended;
 use crate::engine::window::data::data::{edges_of, Side};
 use crate::engine::window::data::datatype_layout::{together, Layout, Together};
 use crate::engine::window::remote::outstanding::{Call, Run, Tally, Whom};
+use crate::engine::window::remote::shipment::{part, part_at, Extent, Shipment};
 use crate::engine::window::window::{Flavor, Window};
-use crate::engine::wire::window::{encode_piece, Piece, What, WindowHeader};
+use crate::engine::wire::window::{encode_piece, What, WindowHeader};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
@@ -48,9 +46,6 @@ const MOST_ASKED: u64 = 64;
 const MOST_SENDING: usize = 16;
 /// Where very many requests wait to leave: until the next try.
 const CROWDED_NS: u64 = 200_000;
-/// Lists that are kept for later messages, and their length.
-const SPARE: usize = 8;
-const LENGTH_KEPT: usize = 4096;
 
 /// An operation as its messages say it.
 #[derive(Clone, Copy)]
@@ -60,150 +55,6 @@ pub(crate) struct Ask {
     pub(crate) whole: bool,
     /// Whose it is.
     pub(crate) call: Call,
-}
-
-/// What each message tells of the whole operation.
-struct Extent {
-    bytes: [u8; WindowHeader::PIECE],
-    /// With each message: the call returns before they have left.
-    is_copied: bool,
-}
-
-/// The lists that messages are made of.
-#[derive(Default)]
-struct Lists {
-    /// At the target.
-    table: Vec<Piece>,
-    /// Here.
-    parts: Vec<Part>,
-    /// What goes in front of the data, or with it in a copy.
-    front: Vec<u8>,
-    /// Messages under way whose memory is the caller's.
-    slots: Vec<*mut Slot>,
-}
-
-// SAFETY: empty when they change hands.
-unsafe impl Send for Lists {}
-
-/// Those that nobody uses.
-#[derive(Default)]
-pub(crate) struct SpareLists(Mutex<Vec<Lists>>);
-
-/// Messages on their way.
-struct Shipment<'a> {
-    service: &'a Service,
-    lists: Lists,
-    status: Status,
-    /// `flag::EAGER`, or `RNDV`: whether the data goes along.
-    form: u64,
-}
-
-impl<'a> Shipment<'a> {
-    fn new(service: &'a Service) -> Self {
-        let lists = service.windows().spare.0.lock().pop().unwrap_or_default();
-        Shipment { service, lists, status: Status::OK, form: flag::EAGER }
-    }
-
-    /// Waits until UCX has let go of everything.
-    fn settle(&mut self) {
-        for slot in self.lists.slots.drain(..) {
-            // SAFETY: ours until it is destroyed.
-            let request = unsafe { &*slot };
-            let _ = self.service.await_news(&|| request.has_ended(), u64::MAX);
-            let _ = request.wait(u64::MAX);
-            if request.status().is_error() {
-                self.status = request.status();
-            }
-            // SAFETY: ours, and not used afterwards.
-            unsafe { request::destroy(slot) };
-        }
-    }
-}
-
-impl Drop for Shipment<'_> {
-    fn drop(&mut self) {
-        self.settle();
-        let mut lists = std::mem::take(&mut self.lists);
-        lists.clear();
-        let Lists { table, parts, front, .. } = &mut lists;
-        table.shrink_to(LENGTH_KEPT);
-        parts.shrink_to(LENGTH_KEPT);
-        front.shrink_to(2 * AT_ONCE as usize);
-        let mut spare = self.service.windows().spare.0.lock();
-        if spare.len() < SPARE {
-            spare.push(lists);
-        }
-    }
-}
-
-pub(crate) fn part(data: &[u8]) -> Part {
-    part_at(data.as_ptr().cast_mut(), data.len())
-}
-
-pub(crate) fn part_at(place: *mut u8, length: usize) -> Part {
-    Part { data: place.cast(), length, memory_type: memory_type::HOST }
-}
-
-impl Lists {
-    fn clear(&mut self) {
-        self.table.clear();
-        self.parts.clear();
-        self.front.clear();
-    }
-
-    /// The next part of an operation, of so many pieces and bytes at most: its bytes.
-    ///
-    /// # Safety
-    /// The origin is readable as its layout says.
-    unsafe fn fill(
-        &mut self,
-        (begin, extent): (u64, Option<&Extent>),
-        origin: Option<&Side<'_>>,
-        rest: &mut Together<'_, 2>,
-        at_once: u64,
-        most: usize,
-    ) -> u64 {
-        self.clear();
-        let Lists { table, parts, front, .. } = self;
-        let mut bytes = 0;
-        while table.len() < most && bytes < at_once {
-            let Some(([here, there], now)) = rest.next_up_to(at_once - bytes) else { break };
-            bytes += now;
-            let place = begin.wrapping_add_signed(there);
-            match table.last_mut() {
-                Some((at, length)) if *at + *length == place => *length += now,
-                _ => table.push((place, now)),
-            }
-            let Some(origin) = origin else { continue };
-            let data: *mut u8 = origin.place.wrapping_offset(here as isize);
-            match parts.last_mut() {
-                Some(last) if last.data.cast::<u8>().wrapping_add(last.length) == data => {
-                    last.length += now as usize
-                }
-                _ => parts.push(part_at(data, now as usize)),
-            }
-        }
-        let is_scattered = parts.len() > 1;
-        let copied = |extent: &&Extent| extent.is_copied || is_scattered || table.len() > 1;
-        front.extend(extent.filter(copied).iter().flat_map(|extent| extent.bytes));
-        if table.len() > 1 {
-            table.iter().for_each(|piece| front.extend_from_slice(&encode_piece(*piece)));
-        }
-        if is_scattered {
-            for part in parts.drain(..) {
-                // SAFETY: as for this function.
-                front.extend_from_slice(unsafe {
-                    std::slice::from_raw_parts(part.data.cast::<u8>(), part.length)
-                });
-            }
-        }
-        if !front.is_empty() {
-            parts.insert(0, part(front));
-        } else if let Some(extent) = extent {
-            parts.insert(0, part(&extent.bytes));
-        }
-        bytes
-    }
 }
 
 /// The places of so many bytes of the caller's, in their order.
