@@ -32,7 +32,7 @@ use crate::engine::window::remote::origin::Ask;
 use crate::engine::window::remote::outstanding::Call as Asking;
 use crate::engine::window::store_fence;
 use crate::engine::window::window::{Flavor, Target, Window};
-use crate::engine::wire::element_type::{Domain, ElementType, Reduce};
+use crate::engine::wire::element_type::{Domain, Reduce};
 use crate::engine::wire::window::{What, WindowHeader};
 use std::sync::atomic::Ordering;
 
@@ -103,7 +103,7 @@ pub(crate) enum Place<'a> {
 
 impl Window {
     #[inline]
-    fn target(&self, rank: u32) -> Result<&Target> {
+    pub(super) fn target(&self, rank: u32) -> Result<&Target> {
         self.check_usable()?;
         self.epoch.check_rank(rank)?;
         Ok(&self.targets[rank as usize])
@@ -119,7 +119,12 @@ impl Window {
 
     /// Where a displacement is, if all of the layout is inside the target's memory.
     #[inline(always)]
-    fn locate<'a>(&self, target: &'a Target, disp: i64, layout: &Layout<'_>) -> Result<Place<'a>> {
+    pub(super) fn locate<'a>(
+        &self,
+        target: &'a Target,
+        disp: i64,
+        layout: &Layout<'_>,
+    ) -> Result<Place<'a>> {
         match &target.reach {
             Reach::Mapped(base) => {
                 layout.range_in(disp, target.unit, target.size)?;
@@ -420,125 +425,6 @@ impl Window {
         }
     }
 
-    /// One element.
-    ///
-    /// # Safety
-    /// The operand is readable, unless the operation is NO_OP, and the result writable, for one
-    /// element.
-    #[inline]
-    pub unsafe fn fetch_and_op(
-        &self,
-        op: Reduce,
-        kind: ElementType,
-        (operand, result): (*const u8, *mut u8),
-        rank: u32,
-        disp: i64,
-    ) -> Result<()> {
-        let target = self.target(rank)?;
-        kind.check_reduce(op, true)?;
-        let layout = Layout::contiguous(kind, 1)?;
-        if (operand.is_null() && op != Reduce::NoOp) || result.is_null() {
-            let argument = if result.is_null() { "result" } else { "origin" };
-            return Err(Error::invalid(format!("{argument}: is NULL")));
-        }
-        let place = self.locate(target, disp, &layout)?;
-        let domain = self.domain(place, kind, layout.bytes())?;
-        self.epoch.check_access(rank)?;
-        let update = |target| Update { kind, op, target, operand, result, count: 1 };
-        match (place, domain) {
-            // SAFETY: inside the target's memory; and as for this function.
-            (Place::Here(at), Domain::Element) => unsafe {
-                let _single = self.single(target);
-                update(at).execute_word();
-            },
-            (Place::Here(at), Domain::Lock) => self.under_lock(target, || {
-                // SAFETY: as above, with the lock held.
-                unsafe { update(at).execute_locked() };
-                Ok(())
-            })?,
-            (Place::There(process, at), _) => {
-                let update = update(std::ptr::null_mut());
-                // SAFETY: as for this function.
-                if unsafe { self.hand_over_update(rank, at, &update) }? == 0 {
-                    // SAFETY: as above, with the lock held.
-                    self.under_lock(target, || unsafe {
-                        self.combine_there(process, at, &update)
-                    })?;
-                }
-            }
-            (Place::Asked(at, _), _) => {
-                let header = WindowHeader { at, op, kind, ..self.header(What::Fetch) };
-                let (origin, result) =
-                    (Side { place: operand.cast_mut(), layout }, Side { place: result, layout });
-                let ask = Ask { header, whole: true, call: Asking::NONE };
-                // SAFETY: as for this function.
-                unsafe {
-                    self.operate(
-                        rank,
-                        &ask,
-                        (op != Reduce::NoOp).then_some(&origin),
-                        Some(&result),
-                        &layout,
-                    )
-                }?;
-            }
-        }
-        Ok(())
-    }
-
-    /// One element: replaced if it is what is expected.
-    ///
-    /// # Safety
-    /// `operand` and `compare` are readable, and the result writable, for one element.
-    #[inline]
-    pub unsafe fn compare_and_swap(
-        &self,
-        kind: ElementType,
-        (operand, compare, result): (*const u8, *const u8, *mut u8),
-        rank: u32,
-        disp: i64,
-    ) -> Result<()> {
-        let target = self.target(rank)?;
-        kind.check_compare_and_swap()?;
-        let layout = Layout::contiguous(kind, 1)?;
-        for (place, argument) in
-            [(operand, "origin"), (compare, "compare"), (result.cast_const(), "result")]
-        {
-            if place.is_null() {
-                return Err(Error::invalid(format!("{argument}: is NULL")));
-            }
-        }
-        let place = self.locate(target, disp, &layout)?;
-        let domain = self.domain(place, kind, layout.bytes())?;
-        self.epoch.check_access(rank)?;
-        match place {
-            Place::Here(at) => {
-                // SAFETY: inside the target's memory, in the way its window has for such elements;
-                // and as for this function.
-                unsafe { self.swap_at(target, kind, domain, at, (operand, compare, result)) }?
-            }
-            Place::There(_, at)
-                // SAFETY: as for this function.
-                if unsafe { self.hand_over_swap(rank, kind, at, (operand, compare, result)) }? => {}
-            Place::There(process, at) => self.under_lock(target, || {
-                // SAFETY: as for this function, with the lock held.
-                unsafe { swap_there(process, at, kind.size(), (operand, compare, result)) }
-            })?,
-            Place::Asked(at, _) => {
-                let size = kind.size();
-                let mut both = [0_u8; 32];
-                let header = WindowHeader { at, kind, ..self.header(What::Swap) };
-                // SAFETY: as for this function.
-                unsafe {
-                    both.as_mut_ptr().copy_from_nonoverlapping(operand, size);
-                    both.as_mut_ptr().add(size).copy_from_nonoverlapping(compare, size);
-                    self.swap_far(rank, &header, &both[..2 * size], result)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// An update that is worth it, in one piece. By reference: a copy would be read in larger words
     /// than it has just been written in, for which the processor waits.
     ///
@@ -579,7 +465,12 @@ impl Window {
     /// # Safety
     /// The operand and the result of the update, as for `Update::execute_locked`; its target is not
     /// looked at.
-    unsafe fn combine_there(&self, process: &Process, at: u64, update: &Update) -> Result<()> {
+    pub(super) unsafe fn combine_there(
+        &self,
+        process: &Process,
+        at: u64,
+        update: &Update,
+    ) -> Result<()> {
         let bytes = update.count * update.kind.size();
         let combine = |room: &mut [u64]| {
             let target: *mut u8 = room.as_mut_ptr().cast();

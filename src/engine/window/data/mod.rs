@@ -11,4 +11,5 @@ pub(crate) mod gather;
 pub(crate) mod long_double;
 pub mod reduce;
 pub(crate) mod simd;
+pub(crate) mod single_element;
 pub(crate) mod thread_lane;
