@@ -13,7 +13,8 @@
 //! writer, and between the bell and the look.
 
 use crate::engine::base::status::Status;
-use crate::engine::window::lock::rw_lock::{Head, Patience, Slot, WindowLock};
+use crate::engine::window::lock::lock_memory::{Head, Slot};
+use crate::engine::window::lock::rw_lock::{Patience, WindowLock};
 use crate::engine::wire::sync_constants::LockType::{self, Exclusive, Shared};
 use crate::{bounded_model, model};
 use loom::cell::UnsafeCell;

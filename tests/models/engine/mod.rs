@@ -44,6 +44,7 @@ pub(crate) mod core {
 #[path = "../../../src/engine/window"]
 pub(crate) mod window {
     pub(crate) mod lock {
+        pub(crate) mod lock_memory;
         pub(crate) mod rw_lock;
     }
     pub(crate) mod data {
