@@ -5,6 +5,8 @@ pub(crate) mod protocol;
 pub(crate) mod receive;
 pub(crate) mod registry;
 pub(crate) mod send;
+#[cfg(test)]
+mod several_streams_tests;
 pub(crate) mod slot;
 pub(crate) mod stream;
 #[cfg(test)]

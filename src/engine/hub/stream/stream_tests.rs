@@ -22,27 +22,27 @@ use std::sync::Arc;
 
 const SIZE: usize = 100;
 const ENVELOPES: u64 = 3;
-const WINDOW: u32 = 2;
-const STREAM: u64 = 9;
+pub(super) const WINDOW: u32 = 2;
+pub(super) const STREAM: u64 = 9;
 /// What the attacker calls its end.
-const THEIRS: u32 = 77;
+pub(super) const THEIRS: u32 = 77;
 /// Passes after which what was sent has come, and has been answered.
 const PASSES: usize = 200;
 
 /// Two workers: one from which anything is sent, and one with a hub.
-struct Pair {
+pub(super) struct Pair {
     context: Arc<Context>,
     attacker: Arc<Worker>,
     worker: Arc<Worker>,
     to_worker: Arc<Endpoint>,
-    to_attacker: Arc<Endpoint>,
-    hub: Arc<Hub>,
+    pub(super) to_attacker: Arc<Endpoint>,
+    pub(super) hub: Arc<Hub>,
     link: NonNull<Link>,
 }
 
 const HERE: MemoryKind = MemoryKind { memory_type: HOST, device_id: 0 };
 
-fn new_link(hub: &Arc<Hub>, role: Role) -> NonNull<Link> {
+pub(super) fn new_link(hub: &Arc<Hub>, role: Role) -> NonNull<Link> {
     let params = LinkParams {
         broadcast: false,
         autocommit: false,
@@ -74,7 +74,7 @@ fn produce_in(hub: &Hub) {
 
 impl Pair {
     /// With a link of this role that is connected, and has met the attacker's end.
-    fn new(role: Role) -> Self {
+    pub(super) fn new(role: Role) -> Self {
         let features = feature::AM | feature::TAG;
         let context =
             ContextParams { features, config: Vec::new(), local_network: true, name: None };
@@ -101,7 +101,7 @@ impl Pair {
         unsafe { self.link.as_ref() }
     }
 
-    fn open(&self, role: Role) -> StreamHeader {
+    pub(super) fn open(&self, role: Role) -> StreamHeader {
         let (mark, size) = (role == Role::Consume, SIZE as u64);
         StreamHeader {
             mark,
@@ -132,7 +132,7 @@ impl Pair {
         StreamHeader { count: taken, size: granted, ..self.header(Tells::Credit) }
     }
 
-    fn say(&self, header: &StreamHeader, data: &[u8]) {
+    pub(super) fn say(&self, header: &StreamHeader, data: &[u8]) {
         let behind = if header.tells == Tells::Chunk { METADATA } else { 0 };
         self.say_bytes(&[&header.encode()[..], &vec![0x5a; behind]].concat(), data);
     }
@@ -145,7 +145,7 @@ impl Pair {
         unsafe { self.to_worker.send_for_hub(header, parts, &OpParams::DEFAULT) }.unwrap();
     }
 
-    fn pass(&self) {
+    pub(super) fn pass(&self) {
         for _ in 0..PASSES {
             self.attacker.progress().unwrap();
             self.worker.progress().unwrap();
@@ -412,123 +412,6 @@ fn a_link_that_is_gone_takes_nothing() {
     unsafe {
         drop((*lease).abort(null_mut()).unwrap());
         Link::destroy(next.as_ptr());
-    }
-}
-
-/// What becomes of a stream into a hub.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Fate {
-    Ends,
-    Breaks,
-    LosesItsLink,
-}
-
-/// A hub with two streams into it, whose links have numbers from 1 on; `gone` are not there any
-/// more.
-struct Fed {
-    pair: Pair,
-    links: [NonNull<Link>; 2],
-    gone: [bool; 2],
-}
-
-impl Fed {
-    fn new() -> Self {
-        // Its own link reads.
-        let pair = Pair::new(Role::Consume);
-        let links = [Role::Produce; 2].map(|role| new_link(&pair.hub, role));
-        let fed = Fed { pair, links, gone: [false; 2] };
-        (0..2).for_each(|number| fed.connect(number, 1));
-        fed
-    }
-
-    fn theirs(number: usize, time: u32) -> u32 {
-        THEIRS + 10 * time + number as u32
-    }
-
-    fn connect(&self, number: usize, time: u32) {
-        let stream = STREAM + 1 + number as u64;
-        // SAFETY: alive as long as it is not gone.
-        unsafe { self.links[number].as_ref() }
-            .connect(&self.pair.to_attacker, stream, WINDOW)
-            .unwrap();
-        let (from, to) = (Self::theirs(number, time), self.own(number));
-        self.pair
-            .say(&StreamHeader { count: stream, from, to, ..self.pair.open(Role::Produce) }, &[]);
-        self.pair.pass();
-    }
-
-    fn own(&self, number: usize) -> u32 {
-        let stream = self.pair.hub.state.lock().links[1 + number].watch.stream.clone();
-        stream.map_or(0, |stream| stream.own_number())
-    }
-
-    fn meets(&mut self, number: usize, time: u32, fate: Fate) {
-        let to = self.own(number);
-        let end = StreamHeader {
-            mark: true,
-            ..StreamHeader::new(Tells::End, to, Self::theirs(number, time))
-        };
-        match fate {
-            Fate::Ends => self.pair.say(&end, &[]),
-            Fate::Breaks => self.pair.say(&StreamHeader { count: 5, ..end }, &[]),
-            Fate::LosesItsLink => self.part(number),
-        }
-        self.pair.pass();
-    }
-
-    fn part(&mut self, number: usize) {
-        if !std::mem::replace(&mut self.gone[number], true) {
-            // SAFETY: made by `make`, once.
-            unsafe { Link::destroy(self.links[number].as_ptr()) };
-        }
-    }
-
-    fn is_closed(&self) -> bool {
-        self.pair.hub.state.lock().closed
-    }
-}
-
-impl Drop for Fed {
-    fn drop(&mut self) {
-        (0..2).for_each(|number| self.part(number));
-    }
-}
-
-/// It is at its end when all streams into it are that have not gone with their links. What was cut
-/// off is none, in whatever order that came, and can be replaced.
-#[test]
-fn a_hub_that_several_feed_ends_when_all_of_them_have() {
-    use Fate::{Breaks, Ends, LosesItsLink};
-    for (fates, is_end) in [
-        ([Ends, Ends], true),
-        ([Breaks, Ends], false),
-        ([LosesItsLink, Ends], true),
-        ([Breaks, Breaks], false),
-        ([Breaks, LosesItsLink], false),
-        ([LosesItsLink, LosesItsLink], false),
-    ] {
-        for first in 0..2 {
-            let mut fed = Fed::new();
-            for number in [first, 1 - first] {
-                assert!(!fed.is_closed(), "{fates:?}, {first} first");
-                fed.meets(number, 1, fates[number]);
-            }
-            assert_eq!(fed.is_closed(), is_end, "{fates:?}, {first} first");
-        }
-    }
-    for last in [Ends, LosesItsLink] {
-        let mut fed = Fed::new();
-        fed.meets(0, 1, Breaks);
-        fed.meets(1, 1, Ends);
-        fed.connect(0, 2);
-        assert!(!fed.is_closed());
-        fed.meets(0, 2, Breaks);
-        assert!(!fed.is_closed());
-        if last == Ends {
-            fed.connect(0, 3);
-        }
-        fed.meets(0, 3, last);
-        assert!(fed.is_closed(), "{last:?}");
     }
 }
 
