@@ -9,9 +9,8 @@ use crate::engine::hub::hub::{Hub, HubParams};
 use crate::engine::hub::lease_many::lease_many;
 use crate::engine::hub::link::{Link, LinkParams};
 use crate::engine::hub::memory::MemoryKind;
-use crate::engine::hub::model::rules::{self as rules, Ask, Model, Place, Step, COMPETE};
+use crate::engine::hub::model::rules::{self as rules, Ask, Model, Step, COMPETE};
 use crate::engine::hub::records::{HubStats, Retain, Role};
-use crate::engine::hub::state::NONE;
 use crate::engine::ucx::context::{feature, Context, ContextParams};
 use crate::engine::ucx::memory_type::{DUMMY, HOST};
 use std::ptr::{null, null_mut};
@@ -20,22 +19,22 @@ use std::sync::Arc;
 const SIZE: u64 = 24;
 const MOST_THERE: usize = 5;
 
-struct World {
-    random: Random,
+pub(super) struct World {
+    pub(super) random: Random,
     context: Arc<Context>,
-    hub: Arc<Hub>,
-    model: Model,
+    pub(super) hub: Arc<Hub>,
+    pub(super) model: Model,
     /// By the numbers of the model; null when they have been destroyed.
     handles: Vec<*mut Link>,
     /// All there are, and those that the hub knows, by the numbers of its pools.
     kinds: Vec<MemoryKind>,
-    pools: Vec<MemoryKind>,
-    before: HubStats,
+    pub(super) pools: Vec<MemoryKind>,
+    pub(super) before: HubStats,
     next_word: u64,
-    step: Step,
+    pub(super) step: Step,
     /// The top chunk, and where it was said that it never comes: until a link comes or goes,
     /// somebody pops it, or there are more envelopes.
-    stuck: Option<(u64, usize)>,
+    pub(super) stuck: Option<(u64, usize)>,
     /// How often which answer was due.
     outcomes: Outcomes,
     trace: Vec<String>,
@@ -287,18 +286,6 @@ impl World {
         }
     }
 
-    fn check_words(&self, data: usize, metadata: *const u8, word: u64, length: u64) {
-        // SAFETY: leased to us, or nobody's but the hub's, which is at rest.
-        unsafe {
-            assert_eq!(metadata.cast::<u64>().read(), word, "stale");
-            let bytes = std::slice::from_raw_parts(data as *const u8, length as usize);
-            assert!(
-                bytes.iter().all(|byte| *byte == word as u8),
-                "the metadata of one, the data of another"
-            );
-        }
-    }
-
     fn lease(&mut self) {
         let Some(number) = self.any_link() else { return };
         let ask = self.model.links[number].ask;
@@ -491,101 +478,6 @@ impl World {
             _ => self.lease(),
         }
         self.see();
-    }
-
-    /// What is told of the whole.
-    fn ask_about(&mut self) {
-        let model = &self.model;
-        assert_eq!(self.hub.length(), model.queue.len());
-        assert_eq!(self.hub.drain(0).unwrap(), model.queue.is_empty() && model.producing() == 0);
-        let verdict = self.hub.validate().map_err(|error| error.status());
-        assert_eq!(
-            verdict,
-            if model.is_sound() { Ok(()) } else { Err(Status::STARVED) },
-            "of the whole"
-        );
-    }
-
-    /// How it lies now. Of a hub with one kind of memory that is known, and to look would keep it
-    /// from going without its lock.
-    fn see(&mut self) {
-        let looks = self.pools.len() > 1 || self.random.below(16) == 0;
-        if !looks {
-            return;
-        }
-        let state = self.hub.state.lock();
-        let mut chunks = Vec::new();
-        let mut place = state.head;
-        while place != NONE {
-            let chunk = &state.chunks[place as usize];
-            let mut replicas: Vec<(Place, *const u8, u64)> = Vec::new();
-            let mut number = chunk.first;
-            while number != NONE {
-                let envelope = &state.envelopes[number as usize];
-                let span = envelope.block.span();
-                replicas.push((
-                    (envelope.pool as usize, span.data as usize),
-                    span.metadata,
-                    envelope.length,
-                ));
-                number = envelope.next;
-            }
-            chunks.push(replicas);
-            place = chunk.next;
-        }
-        let free: Vec<_> = state.pools.iter().map(|pool| pool.free_count as usize).collect();
-        drop(state);
-        let places = chunks
-            .iter()
-            .map(|replicas| replicas.iter().map(|replica| replica.0).collect())
-            .collect();
-        let copies = self.model.see(places, &self.step);
-        if let Some((top, pool)) = self.stuck {
-            let first = &self.model.queue[0];
-            assert!(
-                first.id == top && first.places.iter().all(|place| place.0 != pool),
-                "it was to stand still"
-            );
-        }
-        for (chunk, replicas) in self.model.queue.iter().zip(&chunks) {
-            for (place, metadata, length) in replicas {
-                let is_written = self
-                    .model
-                    .held
-                    .iter()
-                    .any(|held| held.data == place.1 && held.ask.role == Role::Modify);
-                if !is_written {
-                    assert_eq!(*length, chunk.length);
-                    self.check_words(place.1, *metadata, chunk.word, *length);
-                }
-            }
-        }
-        let model = &self.model;
-        assert_eq!(
-            free,
-            (0..self.pools.len()).map(|pool| model.free(pool)).collect::<Vec<_>>(),
-            "free ones of each pool"
-        );
-        let stats = self.hub.stats().unwrap();
-        let mut leased: Vec<_> = model.held.iter().map(|held| held.data).collect();
-        leased.sort_unstable();
-        leased.dedup();
-        let copied = stats.transfers - self.before.transfers;
-        assert!(copied >= copies, "{copies} replicas, and {copied} copies");
-        let due = HubStats {
-            chunks_produced: model.produced,
-            chunks_consumed: model.consumed,
-            transfers: stats.transfers,
-            transfer_bytes: stats.transfer_bytes,
-            free_envelopes: free.iter().sum::<usize>() as u64,
-            leased_envelopes: leased.len() as u64,
-            queued_chunks: model.queue.len() as u64,
-            trashed_envelopes: model.trashed().len() as u64,
-            queue_high_water: model.most as u64,
-            ..HubStats::default()
-        };
-        assert_eq!(stats, due);
-        self.before = stats;
     }
 
     /// The end: of the stream, or of the hub at once.

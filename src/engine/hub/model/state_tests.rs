@@ -17,44 +17,44 @@ use crate::engine::ucx::memory_type::{DUMMY, HOST};
 const SIZE: u64 = 16;
 
 /// A chunk as it should be.
-struct Model {
-    order: u64,
+pub(super) struct Model {
+    pub(super) order: u64,
     /// What a change that has been committed has made it, or its producer.
-    word: u64,
-    length: u64,
-    passed: u64,
+    pub(super) word: u64,
+    pub(super) length: u64,
+    pub(super) passed: u64,
 }
 
 /// A lease as it should be.
-struct Held {
+pub(super) struct Held {
     number: u32,
-    seeker: Seeker,
+    pub(super) seeker: Seeker,
     /// None for a production.
-    order: Option<u64>,
+    pub(super) order: Option<u64>,
     /// What is in its memory, or was written there.
     word: u64,
     /// A swap has taken away all that there was of the chunk.
     hidden: bool,
 }
 
-struct World {
+pub(super) struct World {
     random: Random,
-    state: State,
-    queue: Vec<Model>,
-    held: Vec<Held>,
-    transfers: Vec<Transfer>,
+    pub(super) state: State,
+    pub(super) queue: Vec<Model>,
+    pub(super) held: Vec<Held>,
+    pub(super) transfers: Vec<Transfer>,
     limit: u64,
     next_word: u64,
     /// The top chunk, and the pool to which it was said that it never comes: until a link comes or
     /// goes, or somebody pops it.
-    stuck: Option<(u64, u32)>,
-    has_been_stuck: bool,
+    pub(super) stuck: Option<(u64, u32)>,
+    pub(super) has_been_stuck: bool,
     /// Calls for several links that were said to be for never, and that were served.
     served_together: [u32; 2],
     trace: Vec<String>,
 }
 
-fn word_at(state: &State, envelope: u32) -> *mut u64 {
+pub(super) fn word_at(state: &State, envelope: u32) -> *mut u64 {
     state.envelopes[envelope as usize].block.span().data.cast()
 }
 
@@ -373,25 +373,7 @@ impl World {
         self.transfers.push(begun);
     }
 
-    /// The chunk that the seeker should get, if it is there for it.
-    fn expected(&self, seeker: &Seeker) -> Option<u64> {
-        match seeker.role {
-            Role::Produce => None,
-            Role::Peek | Role::Modify => self.queue.first().map(|chunk| chunk.order),
-            Role::Consume => {
-                let taken = |order: u64| {
-                    let same = |held: &&Held| {
-                        held.seeker.role == Role::Consume && held.seeker.unit == seeker.unit
-                    };
-                    self.held.iter().filter(same).any(|held| held.order == Some(order))
-                };
-                let free = |chunk: &&Model| chunk.passed & seeker.unit == 0 && !taken(chunk.order);
-                self.queue.iter().find(free).map(|chunk| chunk.order)
-            }
-        }
-    }
-
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         if self.held.is_empty() {
             return;
         }
@@ -496,39 +478,6 @@ impl World {
         }
     }
 
-    /// After the end each is told so that gets nothing more, and nobody else.
-    fn check_end(&mut self) {
-        let producing = self.held.iter().any(|held| held.order.is_none());
-        for number in 0..self.state.links.len() {
-            let link = &self.state.links[number];
-            let role = link.role;
-            if !link.alive {
-                continue;
-            }
-            let seeker = link.seeker(number as u32);
-            let others = self.held.iter().any(|held| {
-                let same = held.seeker.role == Role::Consume && held.seeker.unit == COMPETING;
-                let there = self
-                    .queue
-                    .iter()
-                    .any(|chunk| Some(chunk.order) == held.order && chunk.passed & COMPETING == 0);
-                role == Role::Consume
-                    && seeker.unit == COMPETING
-                    && same
-                    && there
-                    && held.seeker.link != seeker.link
-            });
-            let comes =
-                role != Role::Produce && (producing || others || self.expected(&seeker).is_some());
-            let found = self.state.look(&seeker);
-            assert_eq!(
-                found == Err(Refusal::Closed),
-                !comes,
-                "{role:?} of link {number}: {found:?}"
-            );
-        }
-    }
-
     fn remove_link(&mut self) {
         let Some(seeker) = self.any_link() else { return };
         self.trace.push(format!("link {} goes", seeker.link));
@@ -582,79 +531,6 @@ impl World {
             _ => self.end(),
         }
         self.check();
-    }
-
-    fn check(&self) {
-        let state = &self.state;
-        if let Some((order, pool)) = self.stuck {
-            let top = &state.chunks[state.head as usize];
-            assert!(top.order == order && top.replicas & (1 << pool) == 0, "it was to stand still");
-        }
-        let mut place = state.head;
-        let mut held_here = 0;
-        for model in &self.queue {
-            let chunk = &state.chunks[place as usize];
-            assert_eq!(chunk.order, model.order);
-            assert!(chunk.replicas != 0);
-            let mut number = chunk.first;
-            let mut seen = 0;
-            while number != NONE {
-                let envelope = &state.envelopes[number as usize];
-                assert_eq!((envelope.stage, envelope.chunk), (Stage::Ready, place));
-                assert_eq!(seen & (1 << envelope.pool), 0, "two replicas in one pool");
-                seen |= 1 << envelope.pool;
-                if envelope.modifiers == 0 && !chunk.changed {
-                    // SAFETY: nobody writes to it.
-                    assert_eq!(unsafe { *word_at(state, number) }, model.word);
-                    assert_eq!(envelope.length, model.length);
-                }
-                number = envelope.next;
-            }
-            assert_eq!(seen, chunk.replicas);
-            held_here += chunk.bytes;
-            place = chunk.next;
-        }
-        assert_eq!(place, NONE);
-        assert_eq!((state.queued, state.queued_bytes), (self.queue.len() as u64, held_here));
-        let count = |stage| {
-            state.envelopes.iter().filter(|envelope| envelope.stage == stage).count() as u64
-        };
-        assert_eq!(
-            count(Stage::Free),
-            state.pools.iter().map(|pool| u64::from(pool.free_count)).sum()
-        );
-        assert_eq!(count(Stage::Trashed), state.stats.trashed_envelopes);
-        assert_eq!(count(Stage::Filling), self.transfers.len() as u64);
-        assert_eq!(count(Stage::Producing), state.reserved);
-        let leased = state.envelopes.iter().filter(|envelope| envelope.leases > 0).count() as u64;
-        assert_eq!(leased, state.stats.leased_envelopes);
-        assert_eq!(self.held.len(), state.leases as usize);
-        for trashed in state.envelopes.iter().filter(|envelope| envelope.stage == Stage::Trashed) {
-            assert!(trashed.leases + trashed.copies > 0, "trashed, and nobody looks at it");
-        }
-    }
-
-    /// All that is under way ends, and all that is there goes.
-    fn wind_up(&mut self) -> bool {
-        self.stuck = None;
-        self.state.closed = true;
-        while !self.held.is_empty() {
-            self.check_end();
-            self.end();
-            self.check();
-        }
-        self.check_end();
-        while let Some(transfer) = self.transfers.pop() {
-            self.state.end_transfer(&transfer, None);
-        }
-        while self.state.head != NONE {
-            self.state.remove(self.state.head);
-        }
-        assert!(self.state.envelopes.iter().all(|envelope| envelope.stage == Stage::Free));
-        assert_eq!((self.state.queued, self.state.queued_bytes, self.state.reserved), (0, 0, 0));
-        assert_eq!((self.state.leases, self.state.copies), (0, 0));
-        assert!(self.state.in_flight.iter().all(|count| *count == 0));
-        self.has_been_stuck
     }
 }
 
