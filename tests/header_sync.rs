@@ -38,6 +38,9 @@ fn the_committed_header_is_the_generated_one() {
         "handle",
         "context",
         "worker",
+        "worker_progress",
+        "worker_query",
+        "worker_flush",
         "notifier",
         "address",
         "operation",
@@ -63,6 +66,7 @@ fn the_committed_header_is_the_generated_one() {
         "window_data",
         "hub",
         "hub_link",
+        "hub_link_io",
     ]);
     let with_groups = groups
         .fold(cbindgen::Builder::new().with_config(config), |builder, group| {

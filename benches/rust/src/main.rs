@@ -31,7 +31,7 @@ use ucxx_rs::ffi::handle::{ucxx_endpoint_t, ucxx_request_t, ucxx_worker_t};
 use ucxx_rs::ffi::operation::ucxx_op_params_t;
 use ucxx_rs::ffi::request::{ucxx_request_destroy, ucxx_request_status};
 use ucxx_rs::ffi::tag::{ucxx_tag_recv, ucxx_tag_send};
-use ucxx_rs::ffi::worker::ucxx_worker_progress;
+use ucxx_rs::ffi::worker_progress::ucxx_worker_progress;
 
 /// UCXX_FEATURE_TAG, UCXX_MEMORY_HOST.
 const TAG: u64 = 1;
