@@ -316,16 +316,16 @@ macro_rules! on_short {
 }
 pub(crate) use on_short;
 
-on_short!(on_short_message, Worker::take_message_in_quickly::<true>, on_short_message_otherwise);
+on_short!(on_short_message, Worker::take_message_in_quickly, on_short_message_of_another);
 on_short!(
-    on_short_message_otherwise,
-    Worker::take_message_in_quickly::<false>,
+    on_short_message_of_another,
+    |worker: &Worker, short| worker.names_another(short) && worker.take_message_in_quickly(short),
     on_message_otherwise
 );
-on_short!(on_short_question, Worker::take_question_in_quickly::<true>, on_short_question_otherwise);
+on_short!(on_short_question, Worker::take_question_in_quickly, on_short_question_of_another);
 on_short!(
-    on_short_question_otherwise,
-    Worker::take_question_in_quickly::<false>,
+    on_short_question_of_another,
+    |worker: &Worker, short| worker.names_another(short) && worker.take_question_in_quickly(short),
     on_message_otherwise
 );
 

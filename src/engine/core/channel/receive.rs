@@ -462,7 +462,7 @@ impl Endpoint {
 
 /// Where the user's header lies: behind the data, aligned as that is.
 #[inline(always)]
-fn behind_data(length: usize) -> usize {
+pub(crate) fn behind_data(length: usize) -> usize {
     length.next_multiple_of(16)
 }
 
@@ -470,12 +470,7 @@ fn behind_data(length: usize) -> usize {
 ///
 /// # Safety
 /// Both are readable, and there is room for them.
-pub(crate) unsafe fn put_down(
-    room: *mut u8,
-    data: *const u8,
-    length: usize,
-    user_header: &[u8],
-) -> *const u8 {
+unsafe fn put_down(room: *mut u8, data: *const u8, length: usize, user_header: &[u8]) -> *const u8 {
     // SAFETY: as for this function.
     unsafe {
         let behind = room.add(behind_data(length));

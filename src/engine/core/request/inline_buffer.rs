@@ -15,12 +15,54 @@ const KEPT: usize = 1 << 16;
 /// As for `copy_nonoverlapping`.
 #[inline(always)]
 pub(crate) unsafe fn copy_short(from: *const u8, to: *mut u8, length: usize) {
-    match length {
-        0 => {}
-        // SAFETY: as for this function.
-        8 => unsafe { to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()) },
-        // SAFETY: as above.
-        _ => unsafe { from.copy_to_nonoverlapping(to, length) },
+    // SAFETY: as for this function.
+    unsafe {
+        if length > INLINE {
+            from.copy_to_nonoverlapping(to, length);
+        } else {
+            copy_inline(from, to, length);
+        }
+    }
+}
+
+/// The same of at most INLINE bytes. Without any call, for whom that alone would make keep what it
+/// has across one.
+///
+/// # Safety
+/// As for `copy_nonoverlapping`.
+#[inline(always)]
+pub(crate) unsafe fn copy_inline(from: *const u8, to: *mut u8, length: usize) {
+    /// The first and the last so many bytes, which may lap over.
+    #[inline(always)]
+    unsafe fn both_ends<const N: usize>(from: *const u8, to: *mut u8, length: usize) {
+        // SAFETY: as for `copy_inline`, of at least so many bytes.
+        unsafe {
+            to.cast::<[u8; N]>().write_unaligned(from.cast::<[u8; N]>().read_unaligned());
+            let last = from.add(length - N).cast::<[u8; N]>().read_unaligned();
+            to.add(length - N).cast::<[u8; N]>().write_unaligned(last);
+        }
+    }
+    debug_assert!(length <= INLINE);
+    // SAFETY: as for this function.
+    unsafe {
+        if length == 0 {
+            return;
+        }
+        if length.wrapping_sub(8) <= 8 {
+            both_ends::<8>(from, to, length);
+        } else if length > 64 {
+            both_ends::<64>(from, to, length);
+        } else if length > 32 {
+            both_ends::<32>(from, to, length);
+        } else if length > 16 {
+            both_ends::<16>(from, to, length);
+        } else if length >= 4 {
+            both_ends::<4>(from, to, length);
+        } else {
+            to.write(from.read());
+            to.add(length / 2).write(from.add(length / 2).read());
+            to.add(length - 1).write(from.add(length - 1).read());
+        }
     }
 }
 

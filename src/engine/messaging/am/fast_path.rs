@@ -5,7 +5,7 @@ use crate::engine::core::channel::send::told;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::fast_path::Quick;
 use crate::engine::core::request::inflight::Out;
-use crate::engine::core::request::inline_buffer::{copy_short, put_pair, INLINE};
+use crate::engine::core::request::inline_buffer::{copy_inline, put_pair, INLINE};
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::Kind;
 use crate::engine::wire::compact_header;
@@ -57,8 +57,8 @@ impl Quick<'_> {
         // SAFETY: room for all three, as `quick_for_message` has seen; the caller's are readable.
         unsafe {
             put_pair(room, words);
-            copy_short(header.cast(), room.add(compact_header::MESSAGE), header_length);
-            copy_short(buffer.cast(), room.add(compact_header::MESSAGE + header_length), length);
+            copy_inline(header.cast(), room.add(compact_header::MESSAGE), header_length);
+            copy_inline(buffer.cast(), room.add(compact_header::MESSAGE + header_length), length);
         }
         let packed = compact_header::MESSAGE + header_length + length;
         // SAFETY: a live endpoint, its worker entered, which keeps the slot, which has all of it.

@@ -9,7 +9,7 @@ use crate::engine::core::channel::send::{told, Outgoing};
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::fast_path::Quick;
 use crate::engine::core::request::inflight::Out;
-use crate::engine::core::request::inline_buffer::{copy_short, put_pair, INLINE};
+use crate::engine::core::request::inline_buffer::{copy_inline, put_pair, INLINE};
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Part as Of, Slot};
 use crate::engine::core::worker::worker::Worker;
@@ -116,7 +116,7 @@ impl Quick<'_> {
         unsafe {
             put_pair(room, words);
             room.add(16).cast::<u32>().write(last.to_le());
-            copy_short(header.cast(), room.add(compact_header::QUESTION), header_length);
+            copy_inline(header.cast(), room.add(compact_header::QUESTION), header_length);
         }
         // SAFETY: a live endpoint, its worker entered, which keeps the slot, which has all of it.
         let posted = unsafe { to.send_packed(true, ask, compact_header::QUESTION + header_length) };
@@ -178,7 +178,7 @@ impl Quick<'_> {
         // SAFETY: room for both, as `Fetch::quick` has seen; the caller's is readable.
         unsafe {
             put_pair(room, words);
-            copy_short(buffer.cast(), room.add(compact_header::ANSWER), length);
+            copy_inline(buffer.cast(), room.add(compact_header::ANSWER), length);
         }
         // SAFETY: a live endpoint, its worker entered, which keeps the slot, which has all of it.
         let posted = unsafe { to.send_packed(false, slot, compact_header::ANSWER + length) };
@@ -211,15 +211,12 @@ impl Slot {
 }
 
 impl Worker {
-    /// As `answer_came`, of an answer in its short form that comes as nearly all do; `EIGHT` as in
-    /// `core::channel::fast_receive`, of a fetch of whose end only its request tells. False:
-    /// nothing has happened, go the next longer way.
+    /// As `answer_came`, of an answer in its short form that comes as nearly all do; `PLAIN` of a
+    /// fetch of whose end only its request tells, which calls nothing. False: nothing has happened,
+    /// go the next longer way.
     #[inline(always)]
-    pub(crate) fn answer_came_quickly<const EIGHT: bool>(&self, short: Short<'_>) -> bool {
+    pub(crate) fn answer_came_quickly<const PLAIN: bool>(&self, short: Short<'_>) -> bool {
         let (number, data) = (short.answers(), short.rest());
-        if EIGHT && data.len() != 8 {
-            return false;
-        }
         let Some(slot) = self.fetches().find(number) else { return false };
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
         let Some(endpoint) = (unsafe { slot.endpoint.get().as_ref() }) else { return false };
@@ -227,7 +224,7 @@ impl Worker {
         // number: that says all that has to be asked of others.
         let plain = slot.is_plain() && slot.kind.get() == Kind::Fetch;
         let usual = plain
-            || !EIGHT
+            || !PLAIN
                 && matches!(slot.part.get(), Of::Nothing)
                 && !slot.pooled
                 && slot.kind.get() == Kind::Fetch
@@ -239,12 +236,12 @@ impl Worker {
             && short.connection() != 0
             && short.second_byte() & 0x80 == 0
             && data.len() as u64 <= slot.length.get()
-            && !(EIGHT && endpoint.awaits_credit());
+            && !(PLAIN && (data.len() > INLINE || endpoint.awaits_credit()));
         if !simple {
             return false;
         }
         endpoint.heard();
-        if endpoint.credits.note_told_word(short.taken_word()) && !EIGHT {
+        if endpoint.credits.note_told_word(short.taken_word()) && !PLAIN {
             endpoint.credits_came();
         }
         self.fetches().remove(number);
@@ -253,8 +250,8 @@ impl Worker {
         // SAFETY: UCX's data is valid during its handler, and the processor reaches where it goes,
         // where there is room: a plain fetch has one buffer.
         unsafe {
-            if EIGHT {
-                copy_short(data.as_ptr(), (*slot.queued.as_ptr()).buffer.cast(), 8);
+            if PLAIN {
+                copy_inline(data.as_ptr(), (*slot.queued.as_ptr()).buffer.cast(), data.len());
             } else {
                 put_down(slot, data.as_ptr(), data.len());
             }
