@@ -57,18 +57,6 @@ fn sys_knows_nobody() {
     refuse("sys", &["crate::engine", "crate::ffi", "super::engine"]);
 }
 
-#[test]
-fn no_file_has_grown_out_of_sight() {
-    for (path, text) in sources("") {
-        let generated = path.ends_with("sys/bindings.rs");
-        assert!(
-            generated || text.lines().count() <= 600,
-            "{} has more than 600 lines",
-            path.display()
-        );
-    }
-}
-
 /// Storage with a destructor is gone in destructors that may still call the library: see
 /// `lasting.rs`. These do without it there.
 #[test]

@@ -1,10 +1,10 @@
 //! The quick way of messages and questions that come in: see `core::request::fast_path`. In UCP's
 //! handler, and taken over from there.
 //!
-//! It calls nothing on its way, so nothing has to be kept across a call, which would take as long as
-//! much of what is done: what needs a call comes before, in a second attempt, or at the very end. It
-//! writes into the slot that it will take while it still looks at the message: a free slot's memory
-//! is of no interest.
+//! It calls nothing on its way, so nothing has to be kept across a call, which would take as long
+//! as much of what is done: what needs a call comes before, in a second attempt, or at the very
+//! end. It writes into the slot that it will take while it still looks at the message: a free
+//! slot's memory is of no interest.
 
 use crate::engine::core::channel::message::{Form, Sort};
 use crate::engine::core::channel::receive::behind_data;
