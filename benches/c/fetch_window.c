@@ -66,7 +66,9 @@ int main(int argc, char **argv) {
     for (size_t at = 0; at < (size_t)options.window * options.size; at++)
       if (in[at] != 0xa5) die("byte %zu of the answers is not what was sent", at);
   report_samples(&options, "question_ns", samples, (size_t)options.batches);
-  report_number(&options, "bytes_per_second", (double)options.size * 1e9 / samples[(options.batches - 1) / 2]);
+  const double rate = 1e9 / samples[(options.batches - 1) / 2];
+  report_number(&options, "messages_per_second", rate);
+  report_number(&options, "bytes_per_second", rate * (double)options.size);
 
   fetch_close(&fetches);
   link_meet(&link, &options);
