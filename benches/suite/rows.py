@@ -7,6 +7,7 @@ from typing import Optional
 
 from .hosts import DEVICE
 
+KIB = 1 << 10
 MIB = 1 << 20
 
 # The same for every implementation. Without the two *_ERROR_HANDLING/_INVALIDATE settings UCX leaves shared memory as soon
@@ -166,6 +167,21 @@ def _hub_cycle(label, threads, locked=0):
     """Of one program, which does both in turn. A limit below what the envelopes hold keeps a hub at its lock: for reference."""
     return Row(f"hub_cycle_{label}", "ns a chunk", "shm", "hub_cycle", {"ours": "hub_ns", "peer": "queues_ns"}, {"threads": threads, "locked": locked},
                targets=() if locked else (Target("ratio_peer", 2.0),), columns=columns(ours=Column("engine"), peer=Column("engine")), peer_name=TWO_QUEUES)
+
+
+def _hub_rate(label, threads):
+    """The same in chunks a second, with 64 envelopes: together more than a core's cache holds."""
+    keys = {"ours": "hub_per_second", "peer": "queues_per_second"}
+    arguments = {"threads": threads, "size": 64 * KIB, "batches": 15}
+    return Row(f"hub_rate_64x64KiB_{label}", "M/s", "shm", "hub_cycle", keys, arguments, scale=1e-6,
+               columns=columns(ours=Column("engine"), peer=Column("engine")), peer_name=TWO_QUEUES)
+
+
+def _hub_rate_between():
+    """From a hub of so many in one process to a hub in the other."""
+    arguments = {"size": 64 * KIB, "iterations": 640, "batches": 8, "warmup": 640, "window": 64}
+    return Row("hub_rate_64x64KiB_shm", "M/s", "shm", "hub_stream", "messages_per_second",
+               arguments, scale=1e-6, columns=columns(Column("raw"), Column("ours")))
 
 
 def _hub_overlap():
@@ -392,6 +408,9 @@ ROWS = [
     _hub_cycle("2_threads", 2),
     _hub_cycle("locked_1_thread", 1, locked=1),
     _hub_cycle("locked_2_threads", 2, locked=1),
+    _hub_rate("1_thread", 1),
+    _hub_rate("2_threads", 2),
+    _hub_rate_between(),
     _hub_overlap(),
     _bytes("latency_8B", "ns", "byte_pingpong", "half_round_trip_ns",
            {"size": 8, "iterations": 1000, "batches": 300, "warmup": 20000}),

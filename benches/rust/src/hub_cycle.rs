@@ -17,7 +17,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Instant;
 use ucxx_rs::engine::hub::hub::{Hub, HubParams};
 use ucxx_rs::engine::hub::memory::MemoryKind;
-use ucxx_rs::engine::hub::records::Retain;
+use ucxx_rs::engine::hub::state::Retain;
 use ucxx_rs::engine::ucx::context::{Context, ContextParams};
 use ucxx_rs::ffi::constants::ucxx_link_type::{UCXX_LINK_CONSUME, UCXX_LINK_PRODUCE};
 use ucxx_rs::ffi::handle::{ucxx_envelope_t, ucxx_hub_t, ucxx_link_t};
@@ -33,6 +33,7 @@ struct Options {
     batches: usize,
     warmup: u64,
     threads: u64,
+    size: u64,
     locked: bool,
     cpus: [Option<usize>; 2],
 }
@@ -43,25 +44,21 @@ fn options() -> Options {
         batches: 40,
         warmup: 100_000,
         threads: 1,
+        size: 64,
         locked: false,
         cpus: [None; 2],
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
         let value = arguments.next().unwrap_or_default();
-        let number = || {
-            value.parse::<u64>().unwrap_or_else(|_| {
-                panic!(
-                    "{name}: '{value}' is not a \
-            number"
-                )
-            })
-        };
+        let number =
+            || value.parse::<u64>().unwrap_or_else(|_| panic!("{name}: '{value}' is not a number"));
         match name.as_str() {
             "--iterations" => options.iterations = number(),
             "--batches" => options.batches = number() as usize,
             "--warmup" => options.warmup = number(),
             "--threads" => options.threads = number(),
+            "--size" => options.size = number(),
             "--locked" => options.locked = number() != 0,
             "--cpus" => {
                 let mut cpus = value.split(',').map(|cpu| cpu.parse().ok());
@@ -94,13 +91,13 @@ struct HubSide {
 unsafe impl Sync for HubSide {}
 
 impl HubSide {
-    fn new(locked: bool) -> HubSide {
+    fn new(size: u64, locked: bool) -> HubSide {
         // UCXX_FEATURE_TAG; nothing of UCX is used but that the context is there.
         let params =
             ContextParams { features: 1, config: Vec::new(), local_network: false, name: None };
         let context = worked("a context", Context::new(&params));
         let params = HubParams {
-            envelope_size: 64,
+            envelope_size: size,
             // A limit below what the envelopes hold is one of the things for which a hub always
             // takes its lock, and costs nothing itself.
             max_queue_chunks: if locked { LENGTH as u64 - 1 } else { 0 },
@@ -237,7 +234,7 @@ fn on_two_threads(
 fn main() {
     let options = options();
     pin(options.cpus[0]);
-    let (hub, queues) = (HubSide::new(options.locked), black_box(Queues::new()));
+    let (hub, queues) = (HubSide::new(options.size, options.locked), black_box(Queues::new()));
     let queues = black_box(&queues);
     let measure = |count: u64| match options.threads {
         1 => [
@@ -256,8 +253,9 @@ fn main() {
         samples.iter_mut().zip(batch).for_each(|(all, one)| all.push(one));
     }
     println!("implementation=hub_cycle\nucx={}", ucx_version());
-    for (name, samples) in ["hub_ns", "queues_ns"].into_iter().zip(samples) {
-        println!("{name}={:.4}", median(samples));
+    for (name, samples) in ["hub", "queues"].into_iter().zip(samples) {
+        let cycle_ns = median(samples);
+        println!("{name}_ns={cycle_ns:.4}\n{name}_per_second={:.0}", 1e9 / cycle_ns);
     }
     for link in [hub.producer, hub.consumer] {
         // SAFETY: not used any more.
