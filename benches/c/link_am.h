@@ -7,6 +7,7 @@
  *   struct inbox                         what has arrived at one side
  *   am_open(link, inbox)                 has the link's messages counted, before the other side sends any
  *   am_send(link, buffer, length, operation)
+ *   inbox_await(link, inbox, count)      until so many more have arrived than were waited for before
  *
  * A message's data is used where it lies: its first byte is read. Data that waits at its sender goes into the next of the
  * inbox's buffers.
@@ -22,7 +23,8 @@ enum { AM_ID = 7 };
 struct inbox {
   struct link *link;
   long arrived;      /* messages whose data is here */
-  long pulled;       /* of these, what had to be pulled */
+  long awaited;      /* messages that have been waited for */
+  long pulled;       /* of those that arrived, what had to be pulled */
   unsigned sum;      /* of first bytes, so that they are read */
   unsigned char *buffers;
   size_t size;       /* of one buffer */
@@ -37,8 +39,10 @@ static inline unsigned char *inbox_buffer(struct inbox *inbox, size_t length) {
   return buffer;
 }
 
-static inline void inbox_await(struct link *link, const struct inbox *inbox, long arrived) {
-  while (inbox->arrived < arrived) link_advance(link);
+/* Counted from the beginning, as the first ones may arrive before anybody waits for them. */
+static inline void inbox_await(struct link *link, struct inbox *inbox, long count) {
+  inbox->awaited += count;
+  while (inbox->arrived < inbox->awaited) link_advance(link);
 }
 
 #if defined(LINK_RAW)
