@@ -17,7 +17,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Instant;
 use ucxx_rs::engine::hub::hub::{Hub, HubParams};
 use ucxx_rs::engine::hub::memory::MemoryKind;
-use ucxx_rs::engine::hub::state::Retain;
+use ucxx_rs::engine::hub::records::Retain;
 use ucxx_rs::engine::ucx::context::{Context, ContextParams};
 use ucxx_rs::ffi::constants::ucxx_link_type::{UCXX_LINK_CONSUME, UCXX_LINK_PRODUCE};
 use ucxx_rs::ffi::handle::{ucxx_envelope_t, ucxx_hub_t, ucxx_link_t};
