@@ -3,7 +3,8 @@
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::sys;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
+use socket2::{SockAddr, SockAddrStorage};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 /// Every address of the host, each once, in the resolver's order. A numeric host is not looked up.
 pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
@@ -30,82 +31,40 @@ pub fn parse(text: &str) -> Option<SocketAddr> {
     text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, 0)))
 }
 
-/// An address in the system's form.
-pub(crate) struct Raw {
-    storage: libc::sockaddr_storage,
-    length: usize,
-}
-
-impl Raw {
-    pub(crate) fn new(address: &SocketAddr) -> Self {
-        // SAFETY: all-zero is a valid sockaddr_storage.
-        let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
-        let place = &raw mut storage;
-        let length = match address {
-            SocketAddr::V4(address) => {
-                // SAFETY: a sockaddr_storage is large and aligned enough for every kind of address.
-                let raw = unsafe { &mut *place.cast::<libc::sockaddr_in>() };
-                raw.sin_family = libc::AF_INET as libc::sa_family_t;
-                raw.sin_port = address.port().to_be();
-                raw.sin_addr.s_addr = u32::from_ne_bytes(address.ip().octets());
-                size_of::<libc::sockaddr_in>()
-            }
-            SocketAddr::V6(address) => {
-                // SAFETY: as above.
-                let raw = unsafe { &mut *place.cast::<libc::sockaddr_in6>() };
-                raw.sin6_family = libc::AF_INET6 as libc::sa_family_t;
-                raw.sin6_port = address.port().to_be();
-                raw.sin6_flowinfo = address.flowinfo();
-                raw.sin6_addr.s6_addr = address.ip().octets();
-                raw.sin6_scope_id = address.scope_id();
-                size_of::<libc::sockaddr_in6>()
-            }
-        };
-        Raw { storage, length }
-    }
-
-    /// For UCP, which reads it during its call.
-    pub(crate) fn as_ucs(&self) -> sys::ucs_sock_addr_t {
-        sys::ucs_sock_addr_t {
-            addr: (&raw const self.storage).cast(),
-            addrlen: self.length as libc::socklen_t,
-        }
-    }
+/// For UCP, which reads it during its call.
+pub(crate) fn as_ucs(address: &SockAddr) -> sys::ucs_sock_addr_t {
+    sys::ucs_sock_addr_t { addr: address.as_ptr().cast(), addrlen: address.len() }
 }
 
 /// What UCP filled in; none where it is neither IPv4 nor IPv6.
 pub(crate) fn from_storage(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
-    let place = std::ptr::from_ref(storage);
-    match i32::from(storage.ss_family) {
-        libc::AF_INET => {
-            // SAFETY: the family says that it is one.
-            let raw = unsafe { &*place.cast::<libc::sockaddr_in>() };
-            let ip = IpAddr::from(raw.sin_addr.s_addr.to_ne_bytes());
-            Some(SocketAddr::new(ip, u16::from_be(raw.sin_port)))
-        }
-        libc::AF_INET6 => {
-            // SAFETY: as above.
-            let raw = unsafe { &*place.cast::<libc::sockaddr_in6>() };
-            let ip = Ipv6Addr::from(raw.sin6_addr.s6_addr);
-            let port = u16::from_be(raw.sin6_port);
-            Some(SocketAddrV6::new(ip, port, raw.sin6_flowinfo, raw.sin6_scope_id).into())
-        }
-        _ => None,
-    }
+    let mut place = SockAddrStorage::zeroed();
+    // SAFETY: any bytes are one, of whatever family.
+    unsafe { *place.view_as() = *storage };
+    let length = place.size_of();
+    // SAFETY: as long as any address is.
+    unsafe { SockAddr::new(place, length) }.as_socket()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::SocketAddrV6;
+
+    fn given_and_taken(address: SocketAddr) -> Option<SocketAddr> {
+        let given = SockAddr::from(address);
+        // SAFETY: as much room as any address takes.
+        from_storage(unsafe { &*given.as_ptr().cast() })
+    }
 
     #[test]
     fn addresses_survive_the_systems_form() {
         for text in ["127.0.0.1:1", "192.0.2.77:65535", "[::1]:4711", "[2001:db8::1]:0"] {
             let address: SocketAddr = text.parse().unwrap();
-            assert_eq!(from_storage(&Raw::new(&address).storage), Some(address));
+            assert_eq!(given_and_taken(address), Some(address));
         }
         let scoped = SocketAddr::from(SocketAddrV6::new("fe80::1".parse().unwrap(), 9, 0, 3));
-        assert_eq!(from_storage(&Raw::new(&scoped).storage), Some(scoped));
+        assert_eq!(given_and_taken(scoped), Some(scoped));
         // SAFETY: all-zero is a valid sockaddr_storage.
         assert_eq!(from_storage(&unsafe { std::mem::zeroed() }), None);
     }

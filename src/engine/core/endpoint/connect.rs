@@ -10,9 +10,10 @@ use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, Phase};
 use crate::engine::core::endpoint::listener::ConnRequest;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::{Inside, Worker};
-use crate::engine::os::socket_address::{self, Raw};
+use crate::engine::os::socket_address;
 use crate::engine::ucx::runtime::{ucx_release, Release};
 use crate::sys;
+use socket2::SockAddr;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -259,17 +260,17 @@ impl Endpoint {
             };
             connection.peer.set(Some(peer));
             connection.attempt.set(connection.attempt.get() + 1);
-            let to = Raw::new(&peer);
-            let from = connection.source.as_ref().map(Raw::new);
+            let to = SockAddr::from(peer);
+            let from = connection.source.map(SockAddr::from);
             let mut params = self.ucp_params();
             params.field_mask |=
                 u64::from(sys::UCP_EP_PARAM_FIELD_SOCK_ADDR | sys::UCP_EP_PARAM_FIELD_FLAGS);
             params.flags =
                 sys::UCP_EP_PARAMS_FLAGS_CLIENT_SERVER | sys::UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID;
-            params.sockaddr = to.as_ucs();
+            params.sockaddr = socket_address::as_ucs(&to);
             if let Some(from) = &from {
                 params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR);
-                params.local_sockaddr = from.as_ucs();
+                params.local_sockaddr = socket_address::as_ucs(from);
             }
             match self.create_in_ucp(&params) {
                 Ok(()) => break,

@@ -12,8 +12,9 @@ use crate::engine::core::request::notifier::Notifier;
 use crate::engine::core::request::notifier_events::Target;
 use crate::engine::core::worker::deferred::{self, Event};
 use crate::engine::core::worker::worker::{attention, Inside, Worker, CLIENT_ID};
-use crate::engine::os::socket_address::{self, Raw};
+use crate::engine::os::socket_address;
 use crate::sys;
+use socket2::SockAddr;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -167,13 +168,13 @@ impl Listener {
             gone: AtomicBool::new(false),
             running: AtomicU32::new(0),
         });
-        let raw = Raw::new(address);
+        let raw = SockAddr::from(*address);
         // SAFETY: all-zero is valid: the mask says which fields count.
         let mut params: sys::ucp_listener_params_t = unsafe { std::mem::zeroed() };
         params.field_mask = u64::from(
             sys::UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | sys::UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
         );
-        params.sockaddr = raw.as_ucs();
+        params.sockaddr = socket_address::as_ucs(&raw);
         params.conn_handler.cb = Some(on_conn_request);
         params.conn_handler.arg = Arc::as_ptr(&listener).cast_mut().cast();
         let mut ucp = std::ptr::null_mut();

@@ -5,7 +5,7 @@
 //! gone once he speaks: up to UCX 1.22 anybody who reaches the port can end the process by that.
 //! UCX has no list of them; the process's descriptors have.
 
-use crate::engine::os::socket_address;
+use socket2::{Protocol, SockFilter, SockRef};
 use std::collections::HashSet;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -61,15 +61,8 @@ impl Sockets {
             return false;
         };
         let code = (libc::BPF_RET | libc::BPF_K) as u16;
-        let mut keep_nothing = libc::sock_filter { code, jt: 0, jf: 0, k: 0 };
-        let program = libc::sock_fprog { len: 1, filter: &raw mut keep_nothing };
-        let length = size_of_val(&program) as libc::socklen_t;
-        let (socket, option) = (socket.as_raw_fd(), libc::SO_ATTACH_FILTER);
-        // SAFETY: a program of one instruction, which the call copies, and its size.
-        unsafe {
-            libc::setsockopt(socket, libc::SOL_SOCKET, option, (&raw const program).cast(), length)
-                == 0
-        }
+        let keep_nothing = SockFilter::new(code, 0, 0, 0);
+        SockRef::from(&socket).attach_filter(&[keep_nothing]).is_ok()
     }
 
     /// Ends the connections that have come since from somebody else than those, and tells what
@@ -117,12 +110,6 @@ fn inode(number: RawFd) -> Option<u64> {
 fn at(address: SocketAddr) -> impl Iterator<Item = (u64, OwnedFd)> {
     numbers().filter_map(move |number| {
         let known = inode(number)?;
-        let here = tcp_address(number)?;
-        if here.port() != address.port()
-            || !(address.ip().is_unspecified() || here.ip() == address.ip())
-        {
-            return None;
-        }
         // SAFETY: a number of no descriptor is refused.
         let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
         if copy < 0 {
@@ -130,20 +117,11 @@ fn at(address: SocketAddr) -> impl Iterator<Item = (u64, OwnedFd)> {
         }
         // SAFETY: just made, nobody else's.
         let copy = unsafe { OwnedFd::from_raw_fd(copy) };
-        (inode(copy.as_raw_fd()) == Some(known)).then_some((known, copy))
+        let here = tcp_address(&copy)?;
+        let is_there = here.port() == address.port()
+            && (address.ip().is_unspecified() || here.ip() == address.ip());
+        (is_there && inode(copy.as_raw_fd()) == Some(known)).then_some((known, copy))
     })
-}
-
-/// An integer option of a socket's. Of a number that may be another file's at any moment: only
-/// asked.
-fn option(number: RawFd, name: libc::c_int) -> Option<libc::c_int> {
-    let mut value = 0;
-    let mut length = size_of_val(&value) as libc::socklen_t;
-    // SAFETY: an integer and its size.
-    let asked = unsafe {
-        libc::getsockopt(number, libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut length)
-    };
-    (asked == 0).then_some(value)
 }
 
 /// Of a listening socket: somebody waits to be accepted.
@@ -162,23 +140,15 @@ fn has_unread(connection: &TcpStream) -> bool {
 /// Of this address itself: where ours listens at every one of a family, somebody else's may at one
 /// of the other family.
 fn listens_at(socket: &OwnedFd, address: SocketAddr) -> bool {
-    let number = socket.as_raw_fd();
-    option(number, libc::SO_ACCEPTCONN) == Some(1)
-        && tcp_address(number).is_some_and(|here| here.ip() == address.ip())
+    SockRef::from(socket).is_listener().unwrap_or(false)
+        && tcp_address(socket).is_some_and(|here| here.ip() == address.ip())
 }
 
-/// The address here of a TCP socket. Of a number that may be another file's at any moment: only
-/// asked.
-fn tcp_address(number: RawFd) -> Option<SocketAddr> {
-    if option(number, libc::SO_PROTOCOL) != Some(libc::IPPROTO_TCP) {
-        return None;
-    }
-    // SAFETY: all-zero is a valid sockaddr_storage.
-    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
-    let mut length = size_of_val(&storage) as libc::socklen_t;
-    // SAFETY: room for every kind of address, and its size.
-    let asked = unsafe { libc::getsockname(number, (&raw mut storage).cast(), &raw mut length) };
-    socket_address::from_storage(&storage).filter(|_| asked == 0)
+/// The address here of a TCP socket.
+fn tcp_address(socket: &OwnedFd) -> Option<SocketAddr> {
+    let socket = SockRef::from(socket);
+    let protocol = socket.protocol().ok()?;
+    (protocol == Some(Protocol::TCP)).then(|| socket.local_addr().ok()?.as_socket())?
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! once, a long queue of connections, and how many there can be.
 
 use crate::engine::base::clock;
+use socket2::SockRef;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
@@ -42,8 +43,8 @@ pub(crate) fn wait(entries: &mut [libc::pollfd], deadline: u64) -> io::Result<()
 pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     // With SO_REUSEADDR and close-on-exec, as the standard library has it.
     let listener = TcpListener::bind(address)?;
-    // SAFETY: a socket that listens already; this changes the length of its queue.
-    unsafe { libc::listen(listener.as_raw_fd(), QUEUE) };
+    // It listens already: this changes the length of its queue.
+    let _ = SockRef::from(&listener).listen(QUEUE);
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
