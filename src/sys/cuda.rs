@@ -1,10 +1,11 @@
 //! What this library calls of the CUDA driver, looked up when it is first wanted: neither a toolkit
 //! nor a driver is needed to build it, or to run it without a GPU. Decides nothing.
 //!
-//! By libc's loader and not by cudarc, which binds all of the driver: cudarc panics where a symbol
+//! Not by cudarc, which binds all of the driver: cudarc panics where a symbol
 //! is missing, as in an older driver, and where there is no driver; and the loader that it stands
 //! on asks for a newer Rust than this package does.
 
+use crate::sys::loaded::{self, functions};
 use libc::{c_char, c_int, c_uint, c_void};
 use std::ffi::CStr;
 
@@ -30,68 +31,38 @@ pub(crate) const POINTER_DEVICE: c_int = 9;
 pub(crate) const MEMORY_HOST: c_uint = 1;
 pub(crate) const MEMORY_DEVICE: c_uint = 2;
 
-macro_rules! driver {
-    ($($name:ident = $symbol:literal ($($arg:ty),*);)*) => {
-        /// The driver's functions.
-        pub(crate) struct Driver {
-            $(pub(crate) $name: unsafe extern "C" fn($($arg),*) -> c_int,)*
-        }
-
-        impl Driver {
-            /// Looks them up; the name of the first that is not there.
-            ///
-            /// # Safety
-            /// A library that is the CUDA driver, and stays loaded.
-            unsafe fn find(library: *mut c_void) -> Result<Self, &'static CStr> {
-                Ok(Driver {
-                    $($name: {
-                        // SAFETY: a library that is loaded, and a terminated name.
-                        let found = unsafe { libc::dlsym(library, $symbol.as_ptr()) };
-                        if found.is_null() {
-                            return Err($symbol);
-                        }
-                        // SAFETY: the driver's function of this name has this signature.
-                        unsafe {
-                            std::mem::transmute::<
-                                *mut c_void,
-                                unsafe extern "C" fn($($arg),*) -> c_int,
-                            >(found)
-                        }
-                    },)*
-                })
-            }
-        }
-    };
-}
-
-driver! {
-    init = c"cuInit" (c_uint);
-    error_name = c"cuGetErrorName" (c_int, *mut *const c_char);
-    device_count = c"cuDeviceGetCount" (*mut c_int);
-    device = c"cuDeviceGet" (*mut c_int, c_int);
-    context_retain = c"cuDevicePrimaryCtxRetain" (*mut Object, c_int);
-    context_release = c"cuDevicePrimaryCtxRelease_v2" (c_int);
-    context_push = c"cuCtxPushCurrent_v2" (Object);
-    context_pop = c"cuCtxPopCurrent_v2" (*mut Object);
-    context_device = c"cuCtxGetDevice" (*mut c_int);
-    stream_create = c"cuStreamCreate" (*mut Object, c_uint);
-    stream_destroy = c"cuStreamDestroy_v2" (Object);
-    stream_context = c"cuStreamGetCtx" (Object, *mut Object);
-    stream_wait = c"cuStreamWaitEvent" (Object, Object, c_uint);
-    stream_synchronize = c"cuStreamSynchronize" (Object);
-    event_create = c"cuEventCreate" (*mut Object, c_uint);
-    event_destroy = c"cuEventDestroy_v2" (Object);
-    event_record = c"cuEventRecord" (Object, Object);
-    event_query = c"cuEventQuery" (Object);
-    allocate = c"cuMemAlloc_v2" (*mut Address, usize);
-    free = c"cuMemFree_v2" (Address);
-    host_allocate = c"cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);
-    host_free = c"cuMemFreeHost" (*mut c_void);
-    copy_to_device = c"cuMemcpyHtoDAsync_v2" (Address, *const c_void, usize, Object);
-    copy_to_host = c"cuMemcpyDtoHAsync_v2" (*mut c_void, Address, usize, Object);
-    copy_on_device = c"cuMemcpyDtoDAsync_v2" (Address, Address, usize, Object);
-    copy_to_peer = c"cuMemcpyPeerAsync" (Address, Object, Address, Object, usize, Object);
-    pointer_attribute = c"cuPointerGetAttribute" (*mut c_void, c_int, Address);
+functions! {
+    /// The driver's functions.
+    Driver {
+        init = c"cuInit" (c_uint) -> c_int;
+        error_name = c"cuGetErrorName" (c_int, *mut *const c_char) -> c_int;
+        device_count = c"cuDeviceGetCount" (*mut c_int) -> c_int;
+        device = c"cuDeviceGet" (*mut c_int, c_int) -> c_int;
+        context_retain = c"cuDevicePrimaryCtxRetain" (*mut Object, c_int) -> c_int;
+        context_release = c"cuDevicePrimaryCtxRelease_v2" (c_int) -> c_int;
+        context_push = c"cuCtxPushCurrent_v2" (Object) -> c_int;
+        context_pop = c"cuCtxPopCurrent_v2" (*mut Object) -> c_int;
+        context_device = c"cuCtxGetDevice" (*mut c_int) -> c_int;
+        stream_create = c"cuStreamCreate" (*mut Object, c_uint) -> c_int;
+        stream_destroy = c"cuStreamDestroy_v2" (Object) -> c_int;
+        stream_context = c"cuStreamGetCtx" (Object, *mut Object) -> c_int;
+        stream_wait = c"cuStreamWaitEvent" (Object, Object, c_uint) -> c_int;
+        stream_synchronize = c"cuStreamSynchronize" (Object) -> c_int;
+        event_create = c"cuEventCreate" (*mut Object, c_uint) -> c_int;
+        event_destroy = c"cuEventDestroy_v2" (Object) -> c_int;
+        event_record = c"cuEventRecord" (Object, Object) -> c_int;
+        event_query = c"cuEventQuery" (Object) -> c_int;
+        allocate = c"cuMemAlloc_v2" (*mut Address, usize) -> c_int;
+        free = c"cuMemFree_v2" (Address) -> c_int;
+        host_allocate = c"cuMemHostAlloc" (*mut *mut c_void, usize, c_uint) -> c_int;
+        host_free = c"cuMemFreeHost" (*mut c_void) -> c_int;
+        copy_to_device = c"cuMemcpyHtoDAsync_v2" (Address, *const c_void, usize, Object) -> c_int;
+        copy_to_host = c"cuMemcpyDtoHAsync_v2" (*mut c_void, Address, usize, Object) -> c_int;
+        copy_on_device = c"cuMemcpyDtoDAsync_v2" (Address, Address, usize, Object) -> c_int;
+        copy_to_peer = c"cuMemcpyPeerAsync"
+            (Address, Object, Address, Object, usize, Object) -> c_int;
+        pointer_attribute = c"cuPointerGetAttribute" (*mut c_void, c_int, Address) -> c_int;
+    }
 }
 
 const LIBRARY: &CStr = c"libcuda.so.1";
@@ -112,18 +83,9 @@ impl Driver {
 
     /// Loads it; it stays, as it has threads. Why not, if not.
     pub(crate) fn load() -> Result<Self, String> {
-        // SAFETY: a terminated name; its constructors are those of a system library.
-        let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        if library.is_null() {
-            // SAFETY: the text is the loader's until this thread calls it again.
-            let why = unsafe { libc::dlerror() };
-            if why.is_null() {
-                return Err("there is no CUDA driver".to_owned());
-            }
-            // SAFETY: a terminated text, see above.
-            let why = unsafe { CStr::from_ptr(why) }.to_string_lossy();
-            return Err(format!("there is no CUDA driver: {why}"));
-        }
+        // SAFETY: the driver's constructors are those of a system library.
+        let library = unsafe { loaded::open(LIBRARY, libc::RTLD_LOCAL) }
+            .map_err(|why| format!("there is no CUDA driver: {why}"))?;
         // SAFETY: just loaded, and never unloaded.
         unsafe { Self::find(library) }.map_err(|name| {
             format!("the CUDA driver is too old: it has no {}", name.to_string_lossy())

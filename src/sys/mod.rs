@@ -1,5 +1,6 @@
 //! What this library knows of UCX's own symbols: generated bindings for what every supported
-//! release exports, and a look-up for what only some do; and of the CUDA driver's, in `cuda`.
+//! release exports, and a look-up for what only some do; and of the
+//! CUDA driver's and PMIx's, in `cuda` and `pmix`.
 //! Decides nothing.
 
 // libc supplies the C types, and the generated code keeps UCX's names.
@@ -20,6 +21,8 @@ mod bindings;
 pub(crate) use bindings::*;
 
 pub(crate) mod cuda;
+mod loaded;
+pub(crate) mod pmix;
 
 #[cfg(feature = "vendored")]
 use ucx1_sys as _;

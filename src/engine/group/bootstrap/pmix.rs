@@ -1,8 +1,7 @@
 //! Through the PMIx server of a launcher, as Open MPI's mpirun and srun have one: it knows who is
 //! who, and carries the bytes.
 //!
-//! libpmix is looked for when a group asks for it, so that nothing depends on it. What is declared
-//! here of its interface has been the same since version 3.
+//! libpmix is looked for when a group asks for it, so that nothing depends on it.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
@@ -10,163 +9,27 @@ use crate::engine::group::bootstrap::bootstrap::{Bootstrap, MOST_MEMBERS};
 use crate::engine::os::fork::Generation;
 use crate::engine::ucx::runtime;
 use crate::engine::wire::bootstrap::LONGEST_PART;
-use std::ffi::{c_char, c_int, c_void, CStr, CString};
+use crate::sys::pmix::{
+    Bytes, Data, Info, Library, Proc, Value, BOOL, BYTE_OBJECT, ERR_TIMEOUT, GLOBAL, INT,
+    RANK_WILDCARD, SUCCESS, UINT32,
+};
+use std::ffi::{c_int, CStr, CString};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 
-const LIBRARY: &CStr = c"libpmix.so.2";
-
-const SUCCESS: c_int = 0;
-const ERR_TIMEOUT: c_int = -24;
-const GLOBAL: u8 = 3;
-const BOOL: u16 = 1;
-const INT: u16 = 6;
-const UINT32: u16 = 14;
-const BYTE_OBJECT: u16 = 27;
-const RANK_WILDCARD: u32 = u32::MAX - 1;
-
-/// `pmix_proc_t`
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Proc {
-    namespace: [c_char; 256],
-    rank: u32,
-}
-
-/// `pmix_byte_object_t`
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Bytes {
-    bytes: *mut c_char,
-    size: usize,
-}
-
-/// The union in `pmix_value_t`, of which this is all that is used here; its longest member,
-/// `pmix_envar_t`, has 24 bytes.
-#[repr(C)]
-union Data {
-    flag: bool,
-    integer: c_int,
-    uint32: u32,
-    bytes: Bytes,
-    longest: [u64; 3],
-}
-
-/// `pmix_value_t`
-#[repr(C)]
-struct Value {
-    kind: u16,
-    data: Data,
-}
-
-/// `pmix_info_t`
-#[repr(C)]
-struct Info {
-    key: [c_char; 512],
-    flags: u32,
-    value: Value,
-}
-
-impl Info {
-    fn new(key: &CStr, kind: u16, data: Data) -> Self {
-        let mut info = Info { key: [0; 512], flags: 0, value: Value { kind, data } };
-        for (place, byte) in info.key.iter_mut().zip(key.to_bytes()) {
-            *place = *byte as c_char;
-        }
-        info
-    }
-}
-
-type Init = unsafe extern "C" fn(*mut Proc, *const Info, usize) -> c_int;
-type Finalize = unsafe extern "C" fn(*const Info, usize) -> c_int;
-type Put = unsafe extern "C" fn(u8, *const c_char, *mut Value) -> c_int;
-type Commit = unsafe extern "C" fn() -> c_int;
-type Fence = unsafe extern "C" fn(*const Proc, usize, *const Info, usize) -> c_int;
-type Get =
-    unsafe extern "C" fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> c_int;
-type ErrorString = unsafe extern "C" fn(c_int) -> *const c_char;
-type GetVersion = unsafe extern "C" fn() -> *const c_char;
-
-#[derive(Clone, Copy)]
-struct Library {
-    init: Init,
-    finalize: Finalize,
-    put: Put,
-    commit: Commit,
-    fence: Fence,
-    get: Get,
-    error_string: ErrorString,
+/// Loads the library once. Signals are blocked, in case it starts threads.
+fn library() -> Result<Library> {
+    static LOADED: OnceLock<std::result::Result<Library, String>> = OnceLock::new();
+    let loaded = LOADED.get_or_init(|| runtime::with_signals_blocked(Library::load));
+    loaded.clone().map_err(|why| {
+        let text = format!(
+            "bootstrap: PMIX needs PMIx 3 or later: {why}; without it use ENV, TCP or CALLBACKS"
+        );
+        Error::new(Status::UNSUPPORTED, text)
+    })
 }
 
 impl Library {
-    /// Loads it once; it stays, as it has threads.
-    fn load() -> Result<Self> {
-        static LOADED: OnceLock<std::result::Result<Library, String>> = OnceLock::new();
-        LOADED.get_or_init(Self::find).clone().map_err(|why| {
-            let text = format!(
-                "bootstrap: PMIX needs PMIx 3 or later: {why}; without it use ENV, \
-                TCP or CALLBACKS"
-            );
-            Error::new(Status::UNSUPPORTED, text)
-        })
-    }
-
-    fn find() -> std::result::Result<Self, String> {
-        // SAFETY: a terminated name; the library's constructors are those of a trusted system
-        // library. Signals are blocked, in case they start threads.
-        let library = runtime::with_signals_blocked(|| unsafe {
-            libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL)
-        });
-        if library.is_null() {
-            // SAFETY: called on the thread of the failed dlopen; the text is the loader's until its
-            // next call on this thread.
-            let why = unsafe { libc::dlerror() };
-            if why.is_null() {
-                return Err(format!("{} cannot be loaded", LIBRARY.to_string_lossy()));
-            }
-            // SAFETY: a terminated text, see above.
-            return Err(unsafe { CStr::from_ptr(why) }.to_string_lossy().into_owned());
-        }
-        let symbol = |name: &CStr| {
-            // SAFETY: a library that was loaded, and a terminated name.
-            let found = unsafe { libc::dlsym(library, name.as_ptr()) };
-            if found.is_null() {
-                return Err(format!(
-                    "{} has no {}",
-                    LIBRARY.to_string_lossy(),
-                    name.to_string_lossy()
-                ));
-            }
-            Ok(found)
-        };
-        // SAFETY: the function of that name, with the signature that pmix.h gives it in every
-        // version from 2 on.
-        let version =
-            unsafe { std::mem::transmute::<*mut c_void, GetVersion>(symbol(c"PMIx_Get_version")?) };
-        // SAFETY: takes nothing, and returns a static text; may be called before PMIx_Init.
-        let version = unsafe { CStr::from_ptr(version()) }.to_string_lossy().into_owned();
-        let major = version
-            .split(|c: char| !c.is_ascii_digit())
-            .find_map(|digits| digits.parse::<u32>().ok());
-        if major.is_none_or(|major| major < 3) {
-            return Err(format!("{} says that it is {version:?}", LIBRARY.to_string_lossy()));
-        }
-        // SAFETY: as above, each; the structs are those of pmix_common.h from version 3 on.
-        unsafe {
-            Ok(Library {
-                init: std::mem::transmute::<*mut c_void, Init>(symbol(c"PMIx_Init")?),
-                finalize: std::mem::transmute::<*mut c_void, Finalize>(symbol(c"PMIx_Finalize")?),
-                put: std::mem::transmute::<*mut c_void, Put>(symbol(c"PMIx_Put")?),
-                commit: std::mem::transmute::<*mut c_void, Commit>(symbol(c"PMIx_Commit")?),
-                fence: std::mem::transmute::<*mut c_void, Fence>(symbol(c"PMIx_Fence")?),
-                get: std::mem::transmute::<*mut c_void, Get>(symbol(c"PMIx_Get")?),
-                error_string: std::mem::transmute::<*mut c_void, ErrorString>(symbol(
-                    c"PMIx_Error_string",
-                )?),
-            })
-        }
-    }
-
     fn check(&self, code: c_int, what: &str) -> Result<()> {
         if code == SUCCESS {
             return Ok(());
@@ -184,7 +47,12 @@ impl Library {
     }
 
     /// What that process, or its job, has put under the key, as `read` understands it.
-    fn get<T>(&self, from: &Proc, key: &CStr, read: impl FnOnce(&Value) -> Option<T>) -> Result<T> {
+    fn read<T>(
+        &self,
+        from: &Proc,
+        key: &CStr,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<T> {
         let mut value: *mut Value = std::ptr::null_mut();
         // SAFETY: valid pointers; no info.
         let code = unsafe { (self.get)(from, key.as_ptr(), std::ptr::null(), 0, &mut value) };
@@ -251,7 +119,7 @@ impl Session {
             }
             return Ok(*session);
         }
-        let library = Library::load()?;
+        let library = library()?;
         let mut me = Proc { namespace: [0; 256], rank: 0 };
         // SAFETY: a valid place for the name, and no info. Signals are blocked: it starts a thread.
         let code = runtime::with_signals_blocked(|| unsafe {
@@ -278,7 +146,7 @@ impl Session {
 
     fn complete(library: Library, me: Proc) -> Result<Self> {
         let job = Proc { rank: RANK_WILDCARD, ..me };
-        let size = library.get(&job, c"pmix.job.size", |value| {
+        let size = library.read(&job, c"pmix.job.size", |value| {
             // SAFETY: four bytes that PMIx has set, whichever member of the union they belong to.
             let number = unsafe { value.data.uint32 };
             (value.kind == UINT32).then_some(number)
@@ -352,7 +220,7 @@ impl Pmix {
             let part = if rank == me.rank {
                 mine.to_vec()
             } else {
-                library.get(&Proc { rank, ..me }, &key, read_part)?
+                library.read(&Proc { rank, ..me }, &key, read_part)?
             };
             parts.push(part);
         }

@@ -1,0 +1,63 @@
+//! Libraries that are looked for when they are first wanted, and stay loaded: nothing depends on
+//! them. By libc's loader.
+
+use libc::{c_int, c_void};
+use std::ffi::CStr;
+
+/// Loads a system library. Why not, if not.
+///
+/// # Safety
+/// Its constructors may run here.
+pub(super) unsafe fn open(name: &CStr, flags: c_int) -> Result<*mut c_void, String> {
+    // SAFETY: a terminated name, and as for this function.
+    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | flags) };
+    if !library.is_null() {
+        return Ok(library);
+    }
+    // SAFETY: on the thread of the failed dlopen.
+    let why = unsafe { libc::dlerror() };
+    if why.is_null() {
+        return Err(format!("{} cannot be loaded", name.to_string_lossy()));
+    }
+    // SAFETY: a terminated text, the loader's until this thread calls it again.
+    Err(unsafe { CStr::from_ptr(why) }.to_string_lossy().into_owned())
+}
+
+/// A struct of functions, and `find`, which looks them up.
+macro_rules! functions {
+    ($(#[$about:meta])* $library:ident {
+        $($name:ident = $symbol:literal ($($arg:ty),*) -> $result:ty;)*
+    }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy)]
+        pub(crate) struct $library {
+            $(pub(crate) $name: unsafe extern "C" fn($($arg),*) -> $result,)*
+        }
+
+        impl $library {
+            /// Looks them up; the name of the first that is not there.
+            ///
+            /// # Safety
+            /// The library that has them, with these signatures, and that stays loaded.
+            unsafe fn find(library: *mut libc::c_void) -> Result<Self, &'static std::ffi::CStr> {
+                Ok($library {
+                    $($name: {
+                        // SAFETY: a library that is loaded, and a terminated name.
+                        let found = unsafe { libc::dlsym(library, $symbol.as_ptr()) };
+                        if found.is_null() {
+                            return Err($symbol);
+                        }
+                        // SAFETY: the function of this name has this signature.
+                        unsafe {
+                            std::mem::transmute::<
+                                *mut libc::c_void,
+                                unsafe extern "C" fn($($arg),*) -> $result,
+                            >(found)
+                        }
+                    },)*
+                })
+            }
+        }
+    };
+}
+pub(super) use functions;
