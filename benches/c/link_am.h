@@ -7,7 +7,7 @@
  *   struct inbox                         what has arrived at one side
  *   am_open(link, inbox)                 has the link's messages counted, before the other side sends any
  *   am_send(link, buffer, length, operation)
- *   inbox_await(link, inbox, count)      until so many more have arrived than were waited for before
+ *   inbox_await(link, inbox, count)      until so many more have arrived than were awaited before
  *
  * A message's data is used where it lies: its first byte is read. Data that waits at its sender goes into the next of the
  * inbox's buffers.
