@@ -46,5 +46,5 @@ static void body(pair_t *pair) {
 }
 
 int main(int argc, char **argv) {
-  return pair_main(argc, argv, "forced_heard", 30, body);
+  return pair_main(argc, argv, "forced_close_heard", 30, body);
 }

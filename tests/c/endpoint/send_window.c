@@ -333,7 +333,7 @@ static void while_connecting(void) {
 }
 
 int main(void) {
-  test_begin("window", 120);
+  test_begin("send_window", 120);
   uint64_t seed = test_seed();
   for (unsigned i = 0; i < WAYS; i++) {
     window_is_kept(&ways[i]);

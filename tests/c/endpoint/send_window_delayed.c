@@ -715,5 +715,5 @@ static void both(pair_t *sides) {
 }
 
 int main(int argc, char **argv) {
-  return pair_main(argc, argv, "window_delayed", 120, both);
+  return pair_main(argc, argv, "send_window_delayed", 120, both);
 }

@@ -50,5 +50,5 @@ static void body(pair_t *pair) {
 }
 
 int main(int argc, char **argv) {
-  return pair_main(argc, argv, "lanes", 60, body);
+  return pair_main(argc, argv, "transports_chosen", 60, body);
 }

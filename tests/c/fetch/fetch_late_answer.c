@@ -364,5 +364,5 @@ static void body(pair_t *own) {
 }
 
 int main(int argc, char **argv) {
-  return pair_main(argc, argv, "fetch_late", 60, body);
+  return pair_main(argc, argv, "fetch_late_answer", 60, body);
 }

@@ -174,7 +174,7 @@ static void never_any_more(void) {
 }
 
 int main(void) {
-  test_begin("hub_never", 60);
+  test_begin("hub_starvation", 60);
   never();
   never_any_more();
   return 0;

@@ -263,7 +263,7 @@ static void forked(void) {
 }
 
 int main(void) {
-  test_begin("hub_waits", 60);
+  test_begin("hub_wakeup", 60);
   for (way_t way = LEASE; way < PEEK; way++) {
     producers(way);
     wakeups(way);

@@ -195,7 +195,7 @@ static void no_long_files(void) {
 int main(int argc, char **argv) {
   static void (*const parts[])(void) = {no_shared_memory, shared_memory_full, no_long_files};
   int skipped = 0;
-  test_begin("starved", 120);
+  test_begin("resources_exhausted", 120);
   if (argc > 1) {
     parts[strtoul(argv[1], NULL, 10) % (sizeof parts / sizeof *parts)]();
     return 0;

@@ -82,7 +82,7 @@ static void body(member_t *member) {
 }
 
 int main(void) {
-  test_begin("win_crowd", LIMIT_SECONDS);
+  test_begin("window_congestion", LIMIT_SECONDS);
   marks = shared_open(sizeof *marks);
   run_members(2, test_seed(), body);
   munmap(marks, sizeof *marks);

@@ -531,7 +531,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
 }
 
 int main(int argc, char **argv) {
-  test_begin("win_death", LIMIT_SECONDS);
+  test_begin("window_death", LIMIT_SECONDS);
   flavor = argc > 1 ? flavor_named(argv[1]) : UCXX_WINDOW_FLAVOR_ALLOCATE;
   in_every_mode(round_in);
   return 0;

@@ -266,7 +266,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
 }
 
 int main(int argc, char **argv) {
-  test_begin("win_history", 120);
+  test_begin("window_linearizability", 120);
   flavor = argc > 1 ? flavor_named(argv[1]) : UCXX_WINDOW_FLAVOR_ALLOCATE;
   STEP("the check itself");
   check_the_check();

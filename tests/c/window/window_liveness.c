@@ -170,7 +170,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
 }
 
 int main(void) {
-  test_begin("win_lives", LIMIT_SECONDS);
+  test_begin("window_liveness", LIMIT_SECONDS);
   in_every_mode(round_in);
   return 0;
 }
