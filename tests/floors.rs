@@ -8,6 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+mod sources;
+use sources::sources;
+
 /// From the ground up.
 const FLOORS: [&str; 10] =
     ["base", "os", "ucx", "wire", "core", "messaging", "rma", "group", "window", "hub"];
@@ -55,24 +58,16 @@ fn is_of_tests(file: &str) -> bool {
         || file == "base/seed.rs"
 }
 
-fn sources() -> Vec<Source> {
+fn engine() -> Vec<Source> {
     let engine = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine");
-    let mut found = Vec::new();
-    let mut folders = vec![engine.clone()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).expect("readable") {
-            let path = entry.expect("readable").path();
-            if path.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            let file =
-                path.strip_prefix(&engine).expect("below").to_str().expect("UTF-8").to_owned();
-            if file.contains('/') && !is_of_tests(&file) {
-                found.push(Source::new(&file, &std::fs::read_to_string(&path).expect("UTF-8")));
-            }
-        }
-    }
+    let found: Vec<_> = sources("src/engine")
+        .iter()
+        .map(|(path, text)| {
+            (path.strip_prefix(&engine).expect("below").to_str().expect("UTF-8"), text)
+        })
+        .filter(|(file, _)| file.contains('/') && !is_of_tests(file))
+        .map(|(file, text)| Source::new(file, text))
+        .collect();
     assert!(found.len() > 150, "{} sources", found.len());
     found
 }
@@ -119,7 +114,7 @@ fn arrows_up(sources: &[Source]) -> BTreeSet<(String, String)> {
 
 #[test]
 fn no_arrow_runs_up() {
-    let found = arrows_up(&sources());
+    let found = arrows_up(&engine());
     assert!(found.is_empty(), "arrows that run up: {found:#?}");
 }
 

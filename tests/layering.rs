@@ -1,24 +1,10 @@
 //! The arrows of the house: `ffi -> engine -> sys`, never back, never skipping; and where `unsafe`
 //! may stand.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-fn sources(folder: &str) -> Vec<(PathBuf, String)> {
-    let mut found = Vec::new();
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(folder)];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).expect("readable") {
-            let path = entry.expect("readable").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                found.push((path.clone(), std::fs::read_to_string(&path).expect("UTF-8")));
-            }
-        }
-    }
-    assert!(!found.is_empty(), "no sources in src/{folder}");
-    found
-}
+mod sources;
+use sources::sources;
 
 /// Lines without their comments; what a string literal holds does not matter for what is searched
 /// here.
@@ -29,7 +15,7 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 fn refuse(folder: &str, words: &[&str]) {
-    for (path, text) in sources(folder) {
+    for (path, text) in sources(&format!("src/{folder}")) {
         for (number, line) in code(&text) {
             for word in words {
                 let begins_with_it = |(at, _): (usize, &str)| {
@@ -68,7 +54,7 @@ fn storage_of_threads_lasts() {
         "window/data/thread_lane.rs",
     ]
     .map(|name| Path::new("engine").join(name));
-    for (path, text) in sources("") {
+    for (path, text) in sources("src") {
         let found = code(&text).find(|(_, line)| line.contains("thread_local!"));
         let is_allowed = allowed.iter().any(|allowed| path.ends_with(allowed));
         assert!(
