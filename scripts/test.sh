@@ -256,7 +256,7 @@ summary=() reasons=()
 failed=0
 step_said=$target_dir/step-said
 # How tools, compilers and our own programs begin what they have against something.
-reason='^ *(error|warning: unused|VIOLATION|FAIL|FAILED|FATAL|Error|ERROR|AssertionError)|panicked at|\*\*\*(Failed|Timeout|Exception)|^test .* FAILED|: error:|WARNING: ThreadSanitizer'
+reason='^ *([Ee]rror|ERROR|VIOLATION|FAIL|FATAL|AssertionError)|panicked at|\*\*\*(Failed|Timeout|Exception)|^test .* FAILED|: error:|WARNING: ThreadSanitizer'
 for step in "${selected[@]}"; do
   say "=== $step"
   started=$SECONDS

@@ -103,6 +103,6 @@ impl Worker {
     /// Has a short message's connection be the one named last; false where it was, or is not known.
     pub(crate) fn names_another(&self, short: Short<'_>) -> bool {
         let number = short.connection();
-        self.named_last(number).is_none() && self.endpoint_named(number).is_some()
+        self.named_last(number).is_none() && self.find_endpoint(number).is_some()
     }
 }

@@ -94,7 +94,7 @@ impl Worker {
 
     /// The same where it is another one than the last time.
     #[inline(never)]
-    fn find_endpoint(&self, number: u32) -> Option<&Endpoint> {
+    pub(crate) fn find_endpoint(&self, number: u32) -> Option<&Endpoint> {
         let place = (number % PLACES).checked_sub(1)? as usize;
         let endpoints = self.endpoints.borrow();
         let endpoint = Arc::as_ptr(endpoints.get(place)?.as_ref()?);
