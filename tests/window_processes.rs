@@ -6,12 +6,11 @@ use std::cell::RefCell;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use ucxx_rs::engine::base::status::Status;
-use ucxx_rs::engine::os::shared_segment::{Segment, SegmentName};
-use ucxx_rs::engine::window::data::reduce::Update;
-use ucxx_rs::engine::window::lock::rw_lock::{Patience, WindowLock};
-use ucxx_rs::engine::wire::element_type::{ElementType, Reduce};
-use ucxx_rs::engine::wire::sync_constants::LockType::{Exclusive, Shared};
+use ucxx_rs::internals::window_words::LockType::{Exclusive, Shared};
+use ucxx_rs::internals::window_words::{
+    ElementType, Patience, Reduce, Segment, SegmentName, Update, WindowLock,
+};
+use ucxx_rs::internals::Status;
 
 const RANKS: u32 = 8;
 const TURNS: u64 = 20_000;

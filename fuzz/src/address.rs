@@ -3,7 +3,7 @@
 
 use layout::{choice, is_address, mend_address};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
-use ucxx_rs::engine::wire::address::Address;
+use ucxx_rs::internals::decoders::Address;
 
 fuzz_target!(|data: &[u8]| {
     match Address::from_bytes(data) {

@@ -3,7 +3,7 @@
 
 use layout::number;
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
-use ucxx_rs::engine::wire::header::{Answer, Header, Kind, HEADER};
+use ucxx_rs::internals::decoders::header::{Answer, Header, Kind, HEADER};
 
 /// UCXX_ERR_MESSAGE_TRUNCATED, of which a length is told.
 const TRUNCATED: i32 = -9;

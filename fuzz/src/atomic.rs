@@ -3,7 +3,7 @@
 
 use layout::number;
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
-use ucxx_rs::engine::rma::atomic::Atomic;
+use ucxx_rs::internals::decoders::Atomic;
 
 fuzz_target!(|data: &[u8]| match Atomic::decode(data) {
     Ok(atomic) => {

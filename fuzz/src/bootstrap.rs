@@ -4,7 +4,7 @@
 
 use layout::number;
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
-use ucxx_rs::engine::wire::bootstrap::*;
+use ucxx_rs::internals::decoders::bootstrap::*;
 
 const MAGIC: &[u8] = b"ucxxrsBs";
 /// Members of the group whose exchange is read.

@@ -4,7 +4,7 @@
 
 use layout::number;
 use libfuzzer_sys::fuzz_target;
-use ucxx_rs::engine::wire::multi_table::{check_table, frames, Prefix, ENTRY, PREFIX};
+use ucxx_rs::internals::decoders::multi_table::{check_table, frames, Prefix, ENTRY, PREFIX};
 
 fuzz_target!(|data: &[u8]| {
     let Some((length, front)) = data.split_at_checked(4) else { return };

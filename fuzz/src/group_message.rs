@@ -3,7 +3,7 @@
 
 use layout::number;
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
-use ucxx_rs::engine::wire::group::{GroupHeader, What};
+use ucxx_rs::internals::decoders::group::{GroupHeader, What};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(header) = GroupHeader::decode(data) else { return };

@@ -3,8 +3,8 @@
 
 use layout::{is_header, number};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
-use ucxx_rs::engine::wire::compact_header::Piece;
-use ucxx_rs::engine::wire::header::{Header, Kind, Question, Unreadable, HEADER};
+use ucxx_rs::internals::decoders::header::{Header, Kind, Question, Unreadable, HEADER};
+use ucxx_rs::internals::decoders::Piece;
 
 fn check_header(header: &Header, data: &[u8]) {
     assert_eq!(header.encode(), data[..HEADER], "another header than the one that came");

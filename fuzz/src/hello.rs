@@ -3,7 +3,7 @@
 
 use layout::{choice, is_address, mend_address, number};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
-use ucxx_rs::engine::wire::header::{Header, Hello, HEADER};
+use ucxx_rs::internals::decoders::header::{Header, Hello, HEADER};
 
 /// Longer addresses are not believed.
 const LONGEST: usize = 1 << 16;

@@ -3,7 +3,7 @@
 
 use layout::number;
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
-use ucxx_rs::engine::wire::hub_stream::StreamHeader;
+use ucxx_rs::internals::decoders::StreamHeader;
 
 const HEADER: usize = 32;
 const METADATA: usize = 64;

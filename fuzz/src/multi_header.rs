@@ -3,7 +3,7 @@
 
 use layout::number;
 use libfuzzer_sys::fuzz_target;
-use ucxx_rs::engine::wire::ucxx_multi::{encode, Announcement, FRAMES, HEADER};
+use ucxx_rs::internals::decoders::ucxx_multi::{encode, Announcement, FRAMES, HEADER};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(header) = Announcement::decode(data) else { return };

@@ -3,7 +3,7 @@
 
 use layout::number;
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
-use ucxx_rs::engine::ucx::packed_key::KeyHeader;
+use ucxx_rs::internals::decoders::KeyHeader;
 
 const HEADER: usize = 80;
 

@@ -3,7 +3,7 @@
 
 use layout::number;
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
-use ucxx_rs::engine::wire::header::Question;
+use ucxx_rs::internals::decoders::header::Question;
 
 fuzz_target!(|data: &[u8]| match Question::decode(data) {
     Ok((question, rest)) => {

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ucxx_rs::engine::wire::ucxx_am::Envelope;
+use ucxx_rs::internals::decoders::Envelope;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(envelope) = Envelope::decode(data) else { return };

@@ -4,8 +4,8 @@
 
 use layout::number;
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
-use ucxx_rs::engine::os::shared_segment::SegmentName;
-use ucxx_rs::engine::window::create::Call;
+use ucxx_rs::internals::decoders::Call;
+use ucxx_rs::internals::decoders::SegmentName;
 
 const CALL: usize = 72;
 const NAME: usize = 40;

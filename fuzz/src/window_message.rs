@@ -3,7 +3,7 @@
 
 use layout::number;
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
-use ucxx_rs::engine::wire::window::{content_of, Content, WindowHeader};
+use ucxx_rs::internals::decoders::window::{content_of, Content, WindowHeader};
 
 const HEADER: usize = 64;
 const PIECE: usize = 16;

@@ -1,7 +1,7 @@
 //! What the programs here share.
 
-use ucxx_rs::engine::base::status::Error;
 use ucxx_rs::ffi::version::{ucxx_version_init, ucxx_version_query, ucxx_version_t};
+use ucxx_rs::internals::Error;
 
 pub fn fail(what: &str, cause: &Error) -> ! {
     eprintln!("{}: {what}: {}", env!("CARGO_BIN_NAME"), cause.message());

@@ -15,16 +15,13 @@ use std::hint::{black_box, spin_loop};
 use std::ptr::{null, null_mut};
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
-use ucxx_rs::engine::hub::hub::{Hub, HubParams};
-use ucxx_rs::engine::hub::memory::MemoryKind;
-use ucxx_rs::engine::hub::records::Retain;
-use ucxx_rs::engine::ucx::context::{Context, ContextParams};
 use ucxx_rs::ffi::constants::ucxx_link_type::{UCXX_LINK_CONSUME, UCXX_LINK_PRODUCE};
 use ucxx_rs::ffi::handle::{ucxx_envelope_t, ucxx_hub_t, ucxx_link_t};
 use ucxx_rs::ffi::hub_link::{
     ucxx_envelope_commit, ucxx_envelope_release, ucxx_link_create, ucxx_link_destroy,
     ucxx_link_lease, ucxx_link_params_t,
 };
+use ucxx_rs::internals::calls::{Context, ContextParams, Hub, HubParams, MemoryKind, Retain};
 
 const LENGTH: usize = 64;
 

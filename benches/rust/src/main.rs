@@ -13,25 +13,17 @@ use std::ffi::c_void;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
-use ucxx_rs::engine::assembly::PROTOCOLS;
-use ucxx_rs::engine::base::status::Status;
-use ucxx_rs::engine::core::endpoint::endpoint::{Endpoint, EndpointParams};
-use ucxx_rs::engine::core::endpoint::send_window::WindowLimits;
-use ucxx_rs::engine::core::request::inflight::Out;
-use ucxx_rs::engine::core::request::operation::{OpParams, Submitted};
-use ucxx_rs::engine::core::request::request::{self, Slot};
-use ucxx_rs::engine::core::worker::create::WorkerParams;
-use ucxx_rs::engine::core::worker::gate::ThreadMode;
-use ucxx_rs::engine::core::worker::progress_thread::{ProgressMode, ThreadParams};
-use ucxx_rs::engine::core::worker::worker::Worker;
-use ucxx_rs::engine::messaging::tag::tag::Mode;
-use ucxx_rs::engine::ucx::context::{Context, ContextParams};
-use ucxx_rs::engine::wire::address::Address;
 use ucxx_rs::ffi::handle::{ucxx_endpoint_t, ucxx_request_t, ucxx_worker_t};
 use ucxx_rs::ffi::operation::ucxx_op_params_t;
 use ucxx_rs::ffi::request::{ucxx_request_destroy, ucxx_request_status};
 use ucxx_rs::ffi::tag::{ucxx_tag_recv, ucxx_tag_send};
 use ucxx_rs::ffi::worker_progress::ucxx_worker_progress;
+use ucxx_rs::internals::calls::{
+    request, Address, Context, ContextParams, Endpoint, EndpointParams, Mode, OpParams, Out,
+    ProgressMode, Slot, Submitted, ThreadMode, ThreadParams, WindowLimits, Worker, WorkerParams,
+    PROTOCOLS,
+};
+use ucxx_rs::internals::Status;
 
 /// UCXX_FEATURE_TAG, UCXX_MEMORY_HOST.
 const TAG: u64 = 1;

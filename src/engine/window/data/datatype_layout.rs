@@ -236,12 +236,6 @@ impl Runs<'_> {
         }
     }
 
-    /// Where the present piece goes on, and how many bytes of it there are: none at the end.
-    #[inline]
-    pub fn peek(&self) -> (i64, u64) {
-        self.now
-    }
-
     /// Leaves out that many bytes of the present piece, which has them.
     #[inline]
     fn consume(&mut self, bytes: u64) {
