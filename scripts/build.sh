@@ -8,7 +8,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-command -v cargo >/dev/null || die "cargo is not there; a Rust toolchain of $(package_field rust-version) or newer is needed (https://rustup.rs)"
+command -v cargo >/dev/null || die "cargo is not there; a Rust toolchain of $rust_with_cuda or newer is needed (https://rustup.rs)"
 cd "$root"
 
 # The names of source files go into messages and debug information. They must not tell where this was built.

@@ -8,6 +8,9 @@ case $target_dir in /*) ;; *) target_dir=$root/$target_dir ;; esac
 # The UCX releases that the same binaries are run against, beside the system's own: the wheels of libucx-cu12.
 ucx_wheels=(1.21.0 1.22.0)
 
+# What cudarc needs. Without it rust-version of Cargo.toml will do.
+rust_with_cuda=1.88
+
 say() { printf '%s\n' "$*"; }
 die() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 

@@ -96,7 +96,7 @@ add_component() { # name
 # The toolchain is no package: distributions carry one that is too old, or none.
 check_rust() {
   local oldest have_version
-  oldest=$(package_field rust-version)
+  oldest=$rust_with_cuda
   command -v cargo >/dev/null && command -v rustc >/dev/null ||
     die "cargo and rustc are missing: install a Rust toolchain of $oldest or newer, for example from https://rustup.rs"
   have_version=$(rustc --version | awk '{ print $2 }')

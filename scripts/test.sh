@@ -20,10 +20,10 @@ oldest_rust=$(package_field rust-version)
 newest=${ucx_wheels[-1]}
 # What fails fast comes first.
 steps=(fmt clippy stage header abi suites readme tools cargo-test install bindings asan system-ucx "ucx-$newest" faults loom tsan)
-rare_steps=(msrv loom-clippy valgrind)
+rare_steps=(msrv no-cuda loom-clippy valgrind)
 for wheel in "${ucx_wheels[@]}"; do [ "$wheel" = "$newest" ] || rare_steps+=("ucx-$wheel"); done
 # These use the library as installed by the stage step.
-staged=" abi readme tools suites system-ucx faults asan bindings valgrind "
+staged=" no-cuda abi readme tools suites system-ucx faults asan bindings valgrind "
 for wheel in "${ucx_wheels[@]}"; do staged+="ucx-$wheel "; done
 
 step_fmt() {
@@ -36,6 +36,7 @@ step_fmt() {
 step_clippy() {
   # Holds the code to the promised Rust as well: incompatible_msrv is on wherever rust-version is stated.
   cargo clippy --locked --all-targets -- -D warnings
+  cargo clippy --locked --no-default-features --lib -- -D warnings
   # They call the engine, whose modules move.
   cargo check --locked --manifest-path benches/rust/Cargo.toml --target-dir "$target_dir"
   cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir "$target_dir"
@@ -55,12 +56,12 @@ step_msrv() {
   esac
   if [ "${#toolchain[@]}" -gt 0 ]; then
     say "msrv: compiling with Rust $oldest_rust"
-    "${toolchain[@]}" check --locked --target-dir "$target_dir/msrv"
+    "${toolchain[@]}" check --locked --no-default-features --target-dir "$target_dir/msrv"
     return
   fi
   say "msrv: no Rust $oldest_rust here; checking the lint and what the dependencies declare"
-  cargo clippy --locked --lib -- -D clippy::incompatible_msrv
-  cargo metadata --locked --format-version 1 --filter-platform "$(rustc -vV | sed -n 's/^host: //p')" |
+  cargo clippy --locked --no-default-features --lib -- -D clippy::incompatible_msrv
+  cargo metadata --locked --no-default-features --format-version 1 --filter-platform "$(rustc -vV | sed -n 's/^host: //p')" |
     python3 scripts/msrv.py "$oldest_rust"
 }
 
@@ -81,6 +82,16 @@ step_loom() {
   cargo test "${loom[@]}" --test models -- --test-threads=1 --skip hub_ --skip notifier || result=1
   wait "$half" || result=1
   return "$result"
+}
+
+# Without CUDA: the unit tests, and the C tests of hubs and active messages, which look at where memory is.
+step_no-cuda() {
+  local build=$target_dir/no-cuda
+  cargo test --locked --no-default-features --lib --target-dir "$build"
+  scripts/build.sh --no-default-features --target-dir "$build"
+  scripts/install.sh --prefix "$build/stage" --build "$build/release" --tools no >/dev/null
+  LD_LIBRARY_PATH=$build/stage/lib ctest --test-dir "$suites/tests/c" -R '^(hub|am)_.*\.default$' \
+    --parallel "$tests_at_a_time" --output-on-failure
 }
 
 step_loom-clippy() {

@@ -20,6 +20,7 @@ mod bindings;
 
 pub(crate) use bindings::*;
 
+#[cfg(feature = "cuda")]
 pub(crate) mod cuda;
 mod loaded;
 pub(crate) mod pmix;

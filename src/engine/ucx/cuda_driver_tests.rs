@@ -5,7 +5,7 @@ use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::receive_buffers::{Allocator, Buffers, Frame};
 use crate::engine::ucx::cuda_driver::{find, gpu, may_be_on_device};
 use crate::engine::ucx::memory_type::{CUDA, CUDA_MANAGED, CUDA_PINNED, HOST};
-use crate::sys::cuda::{Driver, Object};
+use crate::sys::cuda::{is_loaded, CUcontext};
 use std::ffi::{c_char, c_int, c_long, c_void, CStr, CString};
 use std::path::Path;
 use std::process::Command;
@@ -99,11 +99,11 @@ impl StandIn {
         }
     }
 
-    fn current(&self) -> Object {
+    fn current(&self) -> CUcontext {
         let mut context = std::ptr::null_mut();
         // SAFETY: the driver's function; a valid out-pointer.
         unsafe {
-            self.function::<unsafe extern "C" fn(*mut Object) -> c_int>(c"cuCtxGetCurrent")(
+            self.function::<unsafe extern "C" fn(*mut CUcontext) -> c_int>(c"cuCtxGetCurrent")(
                 &mut context,
             )
         };
@@ -111,15 +111,15 @@ impl StandIn {
     }
 
     /// The primary context of a device becomes this thread's current one.
-    fn enter(&self, device: c_int) -> Object {
+    fn enter(&self, device: c_int) -> CUcontext {
         let mut context = std::ptr::null_mut();
         // SAFETY: the driver's functions; a valid out-pointer.
         unsafe {
-            let retain: unsafe extern "C" fn(*mut Object, c_int) -> c_int =
+            let retain: unsafe extern "C" fn(*mut CUcontext, c_int) -> c_int =
                 self.function(c"cuDevicePrimaryCtxRetain");
             assert_eq!(retain(&mut context, device), 0);
             assert_eq!(
-                self.function::<unsafe extern "C" fn(Object) -> c_int>(c"cuCtxPushCurrent_v2")(
+                self.function::<unsafe extern "C" fn(CUcontext) -> c_int>(c"cuCtxPushCurrent_v2")(
                     context
                 ),
                 0
@@ -133,9 +133,9 @@ impl StandIn {
         // SAFETY: what `enter` has made; a valid out-pointer.
         unsafe {
             assert_eq!(
-                self.function::<unsafe extern "C" fn(*mut Object) -> c_int>(c"cuCtxPopCurrent_v2")(
-                    &mut context
-                ),
+                self.function::<unsafe extern "C" fn(*mut CUcontext) -> c_int>(
+                    c"cuCtxPopCurrent_v2"
+                )(&mut context),
                 0
             );
             let release: unsafe extern "C" fn(c_int) -> c_int =
@@ -194,9 +194,9 @@ fn on_the_stand_in() {
     let Some(folder) = std::env::var_os(TASK) else { return };
     assert!(Path::new(&folder).join("libcuda.so.1").exists());
     // Nobody has loaded it, so nobody knows; and it is not loaded to find out.
-    assert!(may_be_on_device((&raw const folder).cast()) && !Driver::is_loaded());
+    assert!(may_be_on_device((&raw const folder).cast()) && !is_loaded());
     let double = StandIn::open();
-    assert!(Driver::is_loaded());
+    assert!(is_loaded());
     where_memory_is(&double);
     where_it_cannot_be(&double);
     where_nothing_is_current(&double);

@@ -5,8 +5,9 @@
 
 pub(crate) mod config;
 pub mod context;
+#[cfg_attr(not(feature = "cuda"), path = "no_cuda_driver.rs")]
 pub(crate) mod cuda_driver;
-#[cfg(test)]
+#[cfg(all(test, feature = "cuda"))]
 pub(crate) mod cuda_driver_tests;
 pub(crate) mod deferred_destroy;
 pub(crate) mod key_segment;
