@@ -1,5 +1,5 @@
-//! In place of `cuda_driver` where the library is built without the feature `cuda`: no GPU is found,
-//! so what is made on one has no values.
+//! In place of `cuda_driver` where the library is built without the feature `cuda`: no GPU is
+//! found, so what is made on one has no values.
 
 use crate::engine::base::status::{Error, Result, Status};
 use std::ffi::c_void;
