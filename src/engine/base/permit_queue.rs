@@ -7,7 +7,7 @@
 #![deny(unsafe_code)]
 
 use crate::engine::base::cache_line::CacheLine;
-use crate::engine::base::sync::{spin_loop, ArrayQueue, AtomicUsize, Ordering};
+use crate::engine::base::sync::{ArrayQueue, AtomicUsize, Ordering, SpinWait};
 
 /// Entries after which the places of those that are done are given out again.
 const BATCH: usize = 32;
@@ -68,10 +68,11 @@ impl<T> Places<T> {
     /// Fills a place that was taken.
     #[inline]
     pub(crate) fn push(&self, mut entry: T) {
+        let wait = SpinWait::default();
         while let Err(back) = self.entries.push(entry) {
             // There is room. A consumer that has been interrupted may still hold it.
             entry = back;
-            spin_loop();
+            wait.wait();
         }
     }
 

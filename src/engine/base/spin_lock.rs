@@ -7,18 +7,12 @@
 //! often, which leaves its cache line to the holder; then it lets others run, and in the end it
 //! sleeps a moment: the holder may have been taken off its core, and be of a lower priority.
 
-use crate::engine::base::sync::{doze, linger, yield_now, AtomicBool, Ordering};
+use crate::engine::base::sync::{linger, AtomicBool, Ordering, SpinWait};
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// Pauses between two looks, at first, and at most before others are let run. At first it is as
-/// long as a few calls of the holder take: a lock that changes hands after each takes what it
-/// guards along, from core to core, which costs more than the calls themselves.
-const SHORTEST_PAUSE: u32 = 8;
-const LONGEST_PAUSE: u32 = 128;
-/// How often they are before this thread sleeps between two looks.
-const YIELDS: u32 = 64;
+const FIRST_PAUSE: u32 = 8;
 
 /// What it guards is touched by one thread at a time.
 #[repr(C)]
@@ -87,20 +81,12 @@ impl<T> Brief<T> {
     #[cold]
     #[inline(never)]
     fn take_later(&self) {
-        let (mut pause, mut yields) = (SHORTEST_PAUSE, 0);
-        loop {
-            linger(pause);
-            if !self.taken.load(Ordering::Relaxed) && self.take() {
-                return;
-            }
-            if pause < LONGEST_PAUSE {
-                pause *= 2;
-            } else if yields < YIELDS {
-                yields += 1;
-                yield_now();
-            } else {
-                doze();
-            }
+        // At first as long as a few calls of the holder take: a lock that changes hands after each
+        // takes what it guards along, from core to core, which costs more than the calls themselves.
+        linger(FIRST_PAUSE);
+        let wait = SpinWait::default();
+        while self.taken.load(Ordering::Relaxed) || !self.take() {
+            wait.wait();
         }
     }
 }

@@ -10,6 +10,21 @@ pub(crate) use std::sync::atomic::{
 pub(crate) use std::thread::yield_now;
 use std::time::Duration;
 
+/// Waits for a thread that is in the midst of something, and was perhaps taken off its core: looks
+/// away for longer and longer, lets others run, and in the end sleeps between two looks.
+#[derive(Default)]
+pub(crate) struct SpinWait(crossbeam_utils::Backoff);
+
+impl SpinWait {
+    #[cold]
+    pub(crate) fn wait(&self) {
+        match self.0.is_completed() {
+            false => self.0.snooze(),
+            true => doze(),
+        }
+    }
+}
+
 /// Looks away for so long.
 pub(crate) fn linger(pauses: u32) {
     (0..pauses).for_each(|_| spin_loop());

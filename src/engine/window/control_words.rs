@@ -9,6 +9,7 @@
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::futex::SharedWord;
 use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::base::sync::SpinWait;
 use crate::engine::os::shared_segment::Segment;
 use crate::engine::window::data::exclusive_bulk::{self, Bulk, Lanes};
 use crate::engine::window::delegation::slot::Slot;
@@ -21,7 +22,7 @@ const ROUNDS: usize = 32;
 /// Regions that a dynamic window has at once.
 pub const MOST_REGIONS: usize = 1024;
 /// Looks at regions that change all the time, before it is asked whether their process lives.
-const LOOKS: u32 = 100_000;
+const LOOKS: u32 = 1_000;
 
 /// What there is once.
 #[repr(C)]
@@ -282,6 +283,7 @@ impl Control {
     /// that follow each other?
     pub fn has_attached(&self, begin: u64, end: u64, lives: &dyn Fn() -> bool) -> Result<bool> {
         let regions = self.regions();
+        let wait = SpinWait::default();
         for look in 1_u32.. {
             let version = regions.version.load(Ordering::Acquire);
             let found = version & 1 == 0 && covers(regions, begin, end);
@@ -292,7 +294,7 @@ impl Control {
             if look % LOOKS == 0 && !lives() {
                 break;
             }
-            std::hint::spin_loop();
+            wait.wait();
         }
         Err(Error::new(
             Status::PEER_FAILED,

@@ -14,6 +14,16 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap()
 }
 
+/// However often it is looked, the others go on.
+#[derive(Default)]
+pub(crate) struct SpinWait;
+
+impl SpinWait {
+    pub(crate) fn wait(&self) {
+        yield_now();
+    }
+}
+
 /// However long it is, the others go on.
 pub(crate) fn linger(_pauses: u32) {
     yield_now();
