@@ -1,6 +1,7 @@
 //! The clock, and deadlines by it.
 #![deny(unsafe_code)]
 
+use rustix::event::Timespec;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -24,4 +25,10 @@ pub(crate) fn deadline_if_any(timeout_ns: u64) -> u64 {
 /// What is left until `deadline`, none for ever.
 pub(crate) fn remaining(deadline: u64) -> Option<Duration> {
     (deadline != u64::MAX).then(|| Duration::from_nanos(deadline.saturating_sub(now_ns())))
+}
+
+/// For calls of the kernel.
+pub(crate) fn timespec(time: Duration) -> Timespec {
+    let seconds = time.as_secs().min(i64::MAX as u64 / 4) as i64;
+    Timespec { tv_sec: seconds, tv_nsec: time.subsec_nanos().into() }
 }

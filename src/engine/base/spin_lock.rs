@@ -82,7 +82,7 @@ impl<T> Brief<T> {
     #[inline(never)]
     fn take_later(&self) {
         // At first as long as a few calls of the holder take: a lock that changes hands after each
-        // takes what it guards along, from core to core, which costs more than the calls themselves.
+        // takes what it guards along, from core to core, which costs more than the calls.
         linger(FIRST_PAUSE);
         let wait = SpinWait::default();
         while self.taken.load(Ordering::Relaxed) || !self.take() {

@@ -17,6 +17,7 @@ use crate::engine::group::collective::Turn;
 use crate::engine::group::mailbox::Failure;
 use crate::engine::group::service::{Extension, Member, Service};
 use crate::engine::os::process_identity::Identity;
+use crate::engine::os::random::random;
 use crate::engine::wire::address::Address;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -67,13 +68,7 @@ impl Group {
         let mut bootstrap = bootstrap::open(&params.bootstrap)?;
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
         let service = Service::new(worker, rank, extension)?;
-        let mut job = [0; 16];
-        getrandom::fill(&mut job).map_err(|cause| {
-            Error::new(
-                Status::IO_ERROR,
-                format!("group: the system gives no random bytes: {cause}"),
-            )
-        })?;
+        let mut job: [u8; 16] = random()?;
         let cards = bootstrap.exchange(&card(&job, &service.here()?))?;
         let mut members = Vec::with_capacity(size as usize);
         for (rank, card) in cards.iter().enumerate() {

@@ -4,7 +4,9 @@
 //! forked child. Whatever was made before keeps the generation it was made in, so that a child can
 //! go on to make handles of its own.
 
+use rustix::mm::{madvise, mmap_anonymous, munmap, Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
@@ -24,22 +26,12 @@ const PAGE_SIZE: usize = 4096;
 /// A page of zeros, which reads as zeros again in a forked child. Where the kernel is too old
 /// (before 4.14) it stays as it is there, and forks go unnoticed.
 fn new_page() -> Option<*mut c_void> {
-    // SAFETY: a fresh anonymous mapping, checked below before use.
-    let memory = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            PAGE_SIZE,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    if memory == libc::MAP_FAILED {
-        return None;
-    }
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a fresh mapping, wherever there is room.
+    let memory =
+        unsafe { mmap_anonymous(null_mut(), PAGE_SIZE, access, MapFlags::PRIVATE) }.ok()?;
     // SAFETY: exactly the mapping made above.
-    unsafe { libc::madvise(memory, PAGE_SIZE, libc::MADV_WIPEONFORK) };
+    let _ = unsafe { madvise(memory, PAGE_SIZE, Advice::LinuxWipeOnFork) };
     Some(memory)
 }
 
@@ -76,7 +68,7 @@ impl Drop for Token {
     fn drop(&mut self) {
         if !std::ptr::eq(self.0, &NOTHING) {
             // SAFETY: mapped by `new`, unmapped once.
-            unsafe { libc::munmap(self.0.cast_mut().cast(), PAGE_SIZE) };
+            let _ = unsafe { munmap(self.0.cast_mut().cast(), PAGE_SIZE) };
         }
     }
 }

@@ -5,7 +5,9 @@
 //! (Linux: transparent huge pages), which most are set up to give to those who ask; where it gives
 //! none all is as without.
 
+use rustix::mm::{madvise, mmap_anonymous, munmap, Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
+use std::ptr::null_mut;
 
 /// What most processors call a large page.
 const LARGE: usize = 2 << 20;
@@ -23,19 +25,15 @@ impl LargePages {
     /// Room for so many bytes; None where there is not as much address space.
     pub(crate) fn new(bytes: usize) -> Option<LargePages> {
         let length = bytes.checked_add(LARGE)?;
-        let (access, kind) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a fresh mapping, which is checked.
-        let memory = unsafe { libc::mmap(std::ptr::null_mut(), length, access, kind, -1, 0) };
-        if memory == libc::MAP_FAILED {
-            return None;
-        }
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh mapping, wherever there is room.
+        let memory =
+            unsafe { mmap_anonymous(null_mut(), length, access, MapFlags::PRIVATE) }.ok()?;
         let pages = LargePages { memory, length };
         // Whole pages alone: what is left over at the end is not to take up one of its own.
         // SAFETY: a part of the mapping.
-        let _ = unsafe {
-            libc::madvise(pages.base().cast(), bytes / LARGE * LARGE, libc::MADV_HUGEPAGE)
-        };
+        let _ =
+            unsafe { madvise(pages.base().cast(), bytes / LARGE * LARGE, Advice::LinuxHugepage) };
         Some(pages)
     }
 
@@ -50,7 +48,7 @@ impl LargePages {
 impl Drop for LargePages {
     fn drop(&mut self) {
         // SAFETY: the mapping as it was made, once.
-        unsafe { libc::munmap(self.memory, self.length) };
+        let _ = unsafe { munmap(self.memory, self.length) };
     }
 }
 

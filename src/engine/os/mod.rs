@@ -3,10 +3,12 @@
 //! Uses `base`. Begin with `process_identity`: how one process tells another, and whether it still
 //! lives.
 
+pub(crate) mod event_fd;
 pub(crate) mod fork;
 pub(crate) mod huge_pages;
 pub(crate) mod own_memory;
 pub(crate) mod process_identity;
+pub(crate) mod random;
 pub(crate) mod resource_limits;
 pub(crate) mod scheduling;
 pub mod shared_segment;

@@ -6,9 +6,10 @@
 //!
 //! Cost: some microseconds for each, and more where a process has very many mappings.
 
+use rustix::pipe::{pipe_with, PipeFlags};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Error, Result};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 /// Which way.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,7 +59,8 @@ fn parse(line: &str) -> Option<(u64, u64, bool)> {
 /// So many bytes may be read or written here.
 pub(crate) unsafe fn copy(way: Way, mut here: *mut u8, there: u64, length: usize) -> Result<()> {
     let mut there: *mut u8 = std::ptr::with_exposed_provenance_mut(there as usize);
-    let (from_pipe, to_pipe) = pipe()?;
+    // Which takes as much as it has room for, and does not wait.
+    let (from_pipe, to_pipe) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     let mut left = length;
     while left > 0 {
         let (from, to) = if way == Way::Write { (here, there) } else { (there, here) };
@@ -74,15 +76,6 @@ pub(crate) unsafe fn copy(way: Way, mut here: *mut u8, there: u64, length: usize
         left -= taken;
     }
     Ok(())
-}
-
-/// Which takes as much as it has room for, and does not wait.
-fn pipe() -> Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [0; 2];
-    // SAFETY: room for two descriptors.
-    done(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } as isize)?;
-    // SAFETY: they are new.
-    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
 }
 
 fn done(result: isize) -> Result<usize> {

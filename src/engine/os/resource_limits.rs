@@ -1,6 +1,7 @@
 //! What the system still gives, for messages that say what was missing, and for what the kernel
 //! ends a process for that asks for more.
 
+use rustix::process::{getrlimit, Resource};
 use std::ffi::CStr;
 
 /// Where UCX has the memory by which it reaches other processes of the host, unless UCX_POSIX_DIR
@@ -12,11 +13,8 @@ const LITTLE: u64 = 16 << 20;
 
 /// Bytes that can still be had where a file system is mounted.
 fn left_on(path: &CStr) -> Option<u64> {
-    // SAFETY: all-zero is valid, and overwritten.
-    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: a terminated path and a valid out-pointer.
-    let told = unsafe { libc::statvfs(path.as_ptr(), &mut found) } == 0;
-    told.then(|| (found.f_bavail as u64).saturating_mul(found.f_frsize as u64))
+    let found = rustix::fs::statvfs(path).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 /// What UCX failed at, and that there is hardly any shared memory, where that may be why: UCX's own
@@ -37,10 +35,5 @@ pub(crate) fn with_shared_memory(text: String) -> String {
 /// How long a file may be that this process writes (`ulimit -f`), memory that it shares included.
 /// Whoever asks for more gets a signal that ends the process.
 pub(crate) fn longest_file() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a valid out-pointer.
-    match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } {
-        0 => limit.rlim_cur,
-        _ => u64::MAX,
-    }
+    getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }

@@ -2,25 +2,17 @@
 //! gets to.
 
 use crate::engine::base::status::{Error, Result};
+use rustix::thread::{sched_setaffinity, CpuSet};
 
 /// Keeps the calling thread on one CPU.
 pub(crate) fn pin(cpu: usize) -> Result<()> {
-    let refused =
-        |cause: String| Err(Error::invalid(format!("cpu: {cpu} cannot be used: {cause}")));
-    // SAFETY: all-zero is an empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    if cpu >= 8 * size_of::<libc::cpu_set_t>() {
-        return refused("there is no such CPU".to_owned());
+    let refused = |cause: &str| Error::invalid(format!("cpu: {cpu} cannot be used: {cause}"));
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(refused("there is no such CPU"));
     }
-    // SAFETY: in range, and a valid set, for the calling thread.
-    let result = unsafe {
-        libc::CPU_SET(cpu, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
-    };
-    if result != 0 {
-        return refused(std::io::Error::last_os_error().to_string());
-    }
-    Ok(())
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).map_err(|cause| refused(&cause.to_string()))
 }
 
 /// The kernel's `struct sched_attr` (sched_setattr(2)), in its first size.

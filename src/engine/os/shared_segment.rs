@@ -22,9 +22,16 @@
 //! us on top (AMD EPYC, Zen 5, a virtual machine, busy).
 
 use crate::engine::base::status::{Error, Result, Status};
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use crate::engine::os::random::random;
+use rustix::fs::{
+    fallocate, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create, FallocateFlags,
+    MemfdFlags, Mode, OFlags, SealFlags,
+};
+use rustix::io::{retry_on_intr, Errno};
+use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::ptr::null_mut;
 
 const MAGIC: [u8; 8] = *b"ucxxseg1";
 /// Where what a segment holds begins: larger than any page of the machines that are supported, and
@@ -35,7 +42,7 @@ const MOST: usize = 1 << 46;
 /// The kernel starts an allocation over from its beginning when a signal comes: in pieces it gets
 /// on.
 const AT_ONCE: usize = 64 << 20;
-const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// What another process of the host needs to open a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,30 +141,14 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 /// What went wrong in the kernel.
-fn failed(what: &str, status_of_others: Status) -> Error {
-    let error = io::Error::last_os_error();
-    let status = match error.raw_os_error() {
-        Some(libc::ENOMEM | libc::ENOSPC | libc::EFBIG) => Status::NO_MEMORY,
-        Some(libc::EMFILE | libc::ENFILE) => Status::NO_RESOURCE,
+fn failed(what: &str, cause: impl Into<std::io::Error>, status_of_others: Status) -> Error {
+    let cause = cause.into();
+    let status = match Errno::from_io_error(&cause) {
+        Some(Errno::NOMEM | Errno::NOSPC | Errno::FBIG) => Status::NO_MEMORY,
+        Some(Errno::MFILE | Errno::NFILE) => Status::NO_RESOURCE,
         _ => status_of_others,
     };
-    Error::new(status, format!("segment: {what}: {error}"))
-}
-
-/// The descriptor that a call returned.
-fn owned(descriptor: RawFd) -> Option<OwnedFd> {
-    // SAFETY: just returned to us, who own it.
-    (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
-}
-
-/// Not to be told by those who have not been told it.
-fn nonce() -> Result<[u8; 16]> {
-    let mut nonce = [0; 16];
-    // SAFETY: a buffer of that length.
-    match unsafe { libc::getrandom(nonce.as_mut_ptr().cast(), nonce.len(), 0) } {
-        16 => Ok(nonce),
-        _ => Err(failed("no random numbers", Status::IO_ERROR)),
-    }
+    Error::new(status, format!("segment: {what}: {cause}"))
 }
 
 /// Bytes that the kernel could still give, as far as it tells.
@@ -209,51 +200,34 @@ fn make(length: usize) -> Result<OwnedFd> {
         );
         return Err(Error::new(Status::NO_RESOURCE, text));
     }
-    // A kernel that knows that flag may insist on it; one that does not refuses it.
-    // (MFD_NOEXEC_SEAL, 6.3.)
-    const NOT_EXECUTABLE: libc::c_uint = 8;
-    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    let open = |flags| {
-        // SAFETY: a name that ends.
-        owned(unsafe { libc::memfd_create(c"ucxx_rs".as_ptr(), flags) })
-    };
-    let file = open(flags | NOT_EXECUTABLE).or_else(|| open(flags));
-    let file = file.ok_or_else(|| failed("it could not be made", Status::UNSUPPORTED))?;
-    let (descriptor, most) = (file.as_raw_fd(), length as libc::off_t);
-    // SAFETY: a descriptor of ours.
-    if unsafe { libc::ftruncate(descriptor, most) } != 0 {
-        return Err(failed("it could not be given its size", Status::IO_ERROR));
-    }
+    // A kernel that knows that flag may insist on it; one that does not refuses it. (Linux 6.3.)
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let open = |flags| memfd_create(c"ucxx_rs", flags);
+    let file = open(flags | MemfdFlags::NOEXEC_SEAL)
+        .or_else(|_| open(flags))
+        .map_err(|cause| failed("it could not be made", cause, Status::UNSUPPORTED))?;
+    ftruncate(&file, length as u64)
+        .map_err(|cause| failed("it could not be given its size", cause, Status::IO_ERROR))?;
     for begin in (0..length).step_by(AT_ONCE) {
-        let bytes = AT_ONCE.min(length - begin);
-        // SAFETY: as above.
-        while unsafe { libc::fallocate(descriptor, 0, begin as libc::off_t, bytes as libc::off_t) }
-            != 0
-        {
-            if io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
-                return Err(failed(
-                    &format!("there is no memory for {length} bytes"),
-                    Status::NO_MEMORY,
-                ));
-            }
-        }
+        let (begin, bytes) = (begin as u64, AT_ONCE.min(length - begin) as u64);
+        retry_on_intr(|| fallocate(&file, FallocateFlags::empty(), begin, bytes)).map_err(
+            |cause| {
+                failed(&format!("there is no memory for {length} bytes"), cause, Status::NO_MEMORY)
+            },
+        )?;
     }
-    // SAFETY: as above.
-    if unsafe { libc::fcntl(descriptor, libc::F_ADD_SEALS, SEALS) } != 0 {
-        return Err(failed("its size could not be made final", Status::UNSUPPORTED));
-    }
+    fcntl_add_seals(&file, SEALS)
+        .map_err(|cause| failed("its size could not be made final", cause, Status::UNSUPPORTED))?;
     Ok(file)
 }
 
 fn map(file: &OwnedFd, length: usize) -> Result<*mut u8> {
-    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-    // SAFETY: a fresh mapping, which is checked.
-    let memory =
-        unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, file.as_raw_fd(), 0) };
-    if memory == libc::MAP_FAILED {
-        return Err(failed(&format!("{length} bytes could not be mapped"), Status::NO_MEMORY));
-    }
-    Ok(memory.cast())
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a fresh mapping, wherever there is room.
+    let memory = unsafe { mmap(null_mut(), length, access, MapFlags::SHARED, file, 0) };
+    memory.map(|memory| memory.cast()).map_err(|cause| {
+        failed(&format!("{length} bytes could not be mapped"), cause, Status::NO_MEMORY)
+    })
 }
 
 impl Segment {
@@ -272,12 +246,12 @@ impl Segment {
             descriptor: file.as_raw_fd() as u32,
             control: control as u64,
             data: data as u64,
-            nonce: nonce()?,
+            // Not to be told by those who have not been told it.
+            nonce: random()?,
         };
         let file = std::fs::File::from(file);
-        if file.write_all_at(&name.header(), 0).is_err() {
-            return Err(failed("its header could not be written", Status::IO_ERROR));
-        }
+        file.write_all_at(&name.header(), 0)
+            .map_err(|cause| failed("its header could not be written", cause, Status::IO_ERROR))?;
         let file = OwnedFd::from(file);
         let memory = map(&file, lengths.whole)?;
         Ok(Segment { memory, lengths, name, _descriptor: Some(file) })
@@ -293,21 +267,21 @@ impl Segment {
         let lengths = name.lengths()?;
         // Looked at without opening it, which could have an effect if it is something else.
         let place = format!("/proc/{}/fd/{}", name.pid, name.descriptor);
-        let found =
-            open_at(&place, libc::O_PATH).ok_or_else(|| failed(&place, Status::UNREACHABLE))?;
+        let unreachable = |path: &str| {
+            let path = path.to_owned();
+            move |cause| failed(&path, cause, Status::UNREACHABLE)
+        };
+        let found = open_at(&place, OFlags::PATH).map_err(unreachable(&place))?;
         let here = format!("/proc/self/fd/{}", found.as_raw_fd());
         let strange =
             |what: &str| Error::new(Status::INVALID_ADDR, format!("segment: {place} is {what}"));
         match std::fs::read_link(&here) {
             Ok(target) if target.to_string_lossy().starts_with("/memfd:ucxx_rs") => {}
             Ok(_) => return Err(strange("something else")),
-            Err(_) => return Err(failed(&here, Status::UNREACHABLE)),
+            Err(cause) => return Err(failed(&here, cause, Status::UNREACHABLE)),
         }
-        let file =
-            open_at(&here, libc::O_RDWR).ok_or_else(|| failed(&place, Status::UNREACHABLE))?;
-        // SAFETY: a descriptor of ours; what is returned is checked.
-        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-        if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
+        let file = open_at(&here, OFlags::RDWR).map_err(unreachable(&place))?;
+        if !fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK)) {
             return Err(strange("not of a fixed size"));
         }
         let file = std::fs::File::from(file);
@@ -363,16 +337,14 @@ impl Segment {
     }
 }
 
-fn open_at(path: &str, flags: i32) -> Option<OwnedFd> {
-    let path = std::ffi::CString::new(path).expect("made of numbers");
-    // SAFETY: a path that ends.
-    owned(unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC) })
+fn open_at(path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())
 }
 
 impl Drop for Segment {
     fn drop(&mut self) {
         // SAFETY: exactly what was mapped.
-        unsafe { libc::munmap(self.memory.cast(), self.lengths.whole) };
+        let _ = unsafe { munmap(self.memory.cast(), self.lengths.whole) };
     }
 }
 
@@ -438,10 +410,7 @@ mod tests {
             assert_eq!(status(&gone), Status::UNREACHABLE, "{gone:?}");
         }
         // A pipe, which nobody opens by mistake and then waits for, and a file.
-        let mut pipe = [0; 2];
-        // SAFETY: room for two descriptors.
-        assert_eq!(unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
-        let [reader, _writer] = pipe.map(|end| owned(end).unwrap());
+        let (reader, _writer) = rustix::pipe::pipe().unwrap();
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         for other in [reader.as_raw_fd(), file.as_raw_fd()] {
             assert_eq!(
@@ -450,11 +419,8 @@ mod tests {
             );
         }
         // One of the right name whose size may change.
-        // SAFETY: a name that ends.
-        let loose = owned(unsafe {
-            libc::memfd_create(c"ucxx_rs".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
-        });
-        let loose = std::fs::File::from(loose.unwrap());
+        let loose = memfd_create(c"ucxx_rs", MemfdFlags::ALLOW_SEALING).unwrap();
+        let loose = std::fs::File::from(loose);
         loose.set_len(made.lengths.whole as u64).unwrap();
         loose.write_all_at(&name.header(), 0).unwrap();
         assert_eq!(
@@ -468,9 +434,8 @@ mod tests {
         let made = Segment::create(1, 1).unwrap();
         let file = std::fs::File::from(made._descriptor.as_ref().unwrap().try_clone().unwrap());
         assert!(file.set_len(10).is_err() && file.set_len(1 << 30).is_err());
-        // SAFETY: a descriptor of ours.
-        let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFD) };
-        assert_ne!(flags & libc::FD_CLOEXEC, 0);
+        let flags = rustix::io::fcntl_getfd(&file).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
     }
 
     #[test]

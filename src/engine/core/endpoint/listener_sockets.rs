@@ -5,10 +5,12 @@
 //! gone once he speaks: up to UCX 1.22 anybody who reaches the port can end the process by that.
 //! UCX has no list of them; the process's descriptors have.
 
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::io::fcntl_dupfd_cloexec;
 use socket2::{Protocol, SockFilter, SockRef};
 use std::collections::HashSet;
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// See the module.
 pub(crate) struct Sockets {
@@ -110,13 +112,8 @@ fn inode(number: RawFd) -> Option<u64> {
 fn at(address: SocketAddr) -> impl Iterator<Item = (u64, OwnedFd)> {
     numbers().filter_map(move |number| {
         let known = inode(number)?;
-        // SAFETY: a number of no descriptor is refused.
-        let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
-        if copy < 0 {
-            return None;
-        }
-        // SAFETY: just made, nobody else's.
-        let copy = unsafe { OwnedFd::from_raw_fd(copy) };
+        // SAFETY: it is copied at once, and a number of no descriptor is refused.
+        let copy = fcntl_dupfd_cloexec(unsafe { BorrowedFd::borrow_raw(number) }, 0).ok()?;
         let here = tcp_address(&copy)?;
         let is_there = here.port() == address.port()
             && (address.ip().is_unspecified() || here.ip() == address.ip());
@@ -126,15 +123,12 @@ fn at(address: SocketAddr) -> impl Iterator<Item = (u64, OwnedFd)> {
 
 /// Of a listening socket: somebody waits to be accepted.
 fn has_input(socket: &OwnedFd) -> bool {
-    let mut entry = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one entry, and it does not wait.
-    unsafe { libc::poll(&raw mut entry, 1, 0) > 0 }
+    let mut entry = [PollFd::new(socket, PollFlags::IN)];
+    poll(&mut entry, Some(&Timespec::default())) == Ok(1)
 }
 
 fn has_unread(connection: &TcpStream) -> bool {
-    let mut bytes: libc::c_int = 0;
-    // SAFETY: an integer to be written.
-    unsafe { libc::ioctl(connection.as_raw_fd(), libc::FIONREAD, &raw mut bytes) == 0 && bytes > 0 }
+    rustix::io::ioctl_fionread(connection).is_ok_and(|bytes| bytes > 0)
 }
 
 /// Of this address itself: where ours listens at every one of a family, somebody else's may at one

@@ -14,8 +14,13 @@ use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::worker::worker::{attention, Worker};
 use crate::engine::os::process_identity::{self, Identity};
 use crate::sys;
-use std::cell::{Cell, RefCell};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::{pidfd_open, Pid, PidfdFlags};
+use std::cell::{Cell, Ref, RefCell};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Between two looks while the worker is busy.
 const INTERVAL_NS: u64 = 100_000_000;
@@ -63,8 +68,8 @@ pub(crate) enum Found {
 
 impl PeerWatch {
     /// For an event loop, once something is watched.
-    pub(crate) fn descriptor(&self) -> Option<RawFd> {
-        self.epoll.borrow().as_ref().map(AsRawFd::as_raw_fd)
+    pub(crate) fn descriptor(&self) -> Option<Ref<'_, OwnedFd>> {
+        Ref::filter_map(self.epoll.borrow(), Option::as_ref).ok()
     }
 
     pub(crate) fn is_watching(&self) -> bool {
@@ -88,15 +93,11 @@ impl PeerWatch {
         let Some(descriptor) = descriptor else { return found };
         let mut epoll = self.epoll.borrow_mut();
         if epoll.is_none() {
-            // SAFETY: no precondition; what it returns is checked.
-            *epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) });
+            *epoll = epoll::create(CreateFlags::CLOEXEC).ok();
         }
         let Some(set) = epoll.as_ref() else { return Found::Unknown };
-        let mut event =
-            libc::epoll_event { events: libc::EPOLLIN as u32, u64: u64::from(process.pid) };
-        let (set, fd) = (set.as_raw_fd(), descriptor.as_raw_fd());
-        // SAFETY: two live descriptors and a valid event.
-        if unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, fd, &mut event) } != 0 {
+        let data = EventData::new_u64(process.pid.into());
+        if epoll::add(set, &descriptor, data, EventFlags::IN).is_err() {
             return Found::Unknown;
         }
         let watched =
@@ -133,15 +134,7 @@ impl PeerWatch {
 
     fn forget(&self, descriptor: &OwnedFd) {
         if let Some(set) = self.descriptor() {
-            // SAFETY: two live descriptors; the event is not looked at.
-            unsafe {
-                libc::epoll_ctl(
-                    set,
-                    libc::EPOLL_CTL_DEL,
-                    descriptor.as_raw_fd(),
-                    std::ptr::null_mut(),
-                )
-            };
+            let _ = epoll::delete(&*set, descriptor);
         }
     }
 
@@ -149,14 +142,14 @@ impl PeerWatch {
     fn ended(&self, now: u64) -> Vec<(u32, u64)> {
         self.next_look.set(now.saturating_add(INTERVAL_NS));
         let Some(set) = self.descriptor() else { return Vec::new() };
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST_AT_ONCE];
-        // SAFETY: a live descriptor, and room for so many events.
-        let count =
-            unsafe { libc::epoll_wait(set, events.as_mut_ptr(), MOST_AT_ONCE as libc::c_int, 0) };
+        let mut events = [MaybeUninit::uninit(); MOST_AT_ONCE];
+        let Ok((events, _)) = epoll::wait(&*set, &mut events, Some(&Timespec::default())) else {
+            return Vec::new();
+        };
         let processes = self.processes.borrow();
         let mut ended = Vec::new();
-        for event in events.iter().take(usize::try_from(count).unwrap_or(0)) {
-            let pid = event.u64 as u32;
+        for event in events {
+            let pid = event.data.u64() as u32;
             // Of several with one number at most one is alive: the descriptors of the others are
             // readable as well.
             for watched in processes
@@ -172,23 +165,17 @@ impl PeerWatch {
 }
 
 pub(crate) fn is_readable(descriptor: &OwnedFd) -> bool {
-    let mut entry = libc::pollfd { fd: descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one live descriptor.
-    unsafe { libc::poll(&mut entry, 1, 0) == 1 }
-}
-
-fn owned(fd: RawFd) -> Option<OwnedFd> {
-    // SAFETY: just opened, nobody else's.
-    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+    let mut entry = [PollFd::new(descriptor, PollFlags::IN)];
+    poll(&mut entry, Some(&Timespec::default())) == Ok(1)
 }
 
 /// A descriptor that becomes readable when the process has ended.
 pub(crate) fn open(process: &Identity) -> (Found, Option<OwnedFd>) {
-    // SAFETY: a system call that takes numbers.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process.pid, 0) } as RawFd;
-    let Some(descriptor) = owned(fd) else {
-        let gone = std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
-        return (if gone { Found::Gone } else { Found::Unknown }, None);
+    let Some(pid) = Pid::from_raw(process.pid as i32) else { return (Found::Unknown, None) };
+    let descriptor = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(descriptor) => descriptor,
+        Err(Errno::SRCH) => return (Found::Gone, None),
+        Err(_) => return (Found::Unknown, None),
     };
     // Opened first, then compared: from here on the number stays with this process.
     match process_identity::start_time_of(process.pid) {
@@ -202,12 +189,12 @@ pub(crate) fn open(process: &Identity) -> (Found, Option<OwnedFd>) {
 impl Worker {
     /// Begins to watch the process, one more endpoint leading there. Inside the gate.
     pub(crate) fn watch_process(&self, process: &Identity) -> Found {
-        let before = self.peers.descriptor();
+        let had_none = self.peers.descriptor().is_none();
         let found = self.peers.add(process);
-        if let (None, Some(set), Some(wakeup)) =
-            (before, self.peers.descriptor(), self.wakeup.get())
+        if let (true, Some(set), Some(wakeup)) =
+            (had_none, self.peers.descriptor(), self.wakeup.get())
         {
-            wakeup.add(set);
+            wakeup.add(set.as_fd());
         }
         found
     }
@@ -266,11 +253,11 @@ mod tests {
         let another = Identity { start_time: process.start_time + 1, ..process };
         assert_eq!(watch.add(&another), Found::Gone);
         child.kill().unwrap();
-        let mut entry =
-            libc::pollfd { fd: watch.descriptor().unwrap(), events: libc::POLLIN, revents: 0 };
         // Not reaped yet: what counts is that it has ended.
-        // SAFETY: one live descriptor.
-        assert_eq!(unsafe { libc::poll(&mut entry, 1, 60_000) }, 1);
+        let limit = Timespec { tv_sec: 60, tv_nsec: 0 };
+        let set = watch.descriptor().unwrap();
+        assert_eq!(poll(&mut [PollFd::new(&*set, PollFlags::IN)], Some(&limit)), Ok(1));
+        drop(set);
         assert_eq!(watch.ended(2), [(process.pid, process.start_time)]);
         assert!(watch.ended(3).is_empty());
         child.wait().unwrap();

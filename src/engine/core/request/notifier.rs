@@ -10,9 +10,10 @@ use crate::engine::core::request::request::{mark, Part, Slot, ENGINE, USER};
 use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::progress::from_callback;
 use crate::engine::core::worker::worker::Worker;
+use crate::engine::os::event_fd::EventFd;
 use crate::engine::ucx::context::{self, feature, Context};
 use std::ffi::c_void;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -61,7 +62,7 @@ pub(crate) struct Core {
     context: Arc<Context>,
     queue: Queue<Slot>,
     /// Made on first use. Written to after a report that finds the queue armed.
-    event: OnceLock<OwnedFd>,
+    event: OnceLock<EventFd>,
 }
 
 /// One operation that has completed, or one event.
@@ -184,17 +185,9 @@ impl Notifier {
         if let Some(event) = core.event.get() {
             return Ok(event.as_raw_fd());
         }
-        // SAFETY: no precondition.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 {
-            let cause = std::io::Error::last_os_error();
-            return Err(Error::new(
-                Status::IO_ERROR,
-                format!("notifier: no descriptor to wait on: {cause}"),
-            ));
-        }
-        // SAFETY: just opened, nobody else's.
-        let made = unsafe { OwnedFd::from_raw_fd(fd) };
+        let made = EventFd::new().map_err(|cause| {
+            Error::new(Status::IO_ERROR, format!("notifier: no descriptor to wait on: {cause}"))
+        })?;
         let fd = core.event.get_or_init(|| made).as_raw_fd();
         if core.queue.is_stopped_in_order() {
             core.ring();
@@ -264,17 +257,13 @@ impl Core {
 
     fn ring(&self) {
         if let Some(event) = self.event.get() {
-            let one = 1u64;
-            // SAFETY: a live descriptor and eight bytes. Fails only when it is readable already.
-            unsafe { libc::write(event.as_raw_fd(), (&raw const one).cast(), 8) };
+            event.ring();
         }
     }
 
     fn silence(&self) {
         if let Some(event) = self.event.get() {
-            let mut count = 0u64;
-            // SAFETY: a live descriptor, which does not block, and room for eight bytes.
-            unsafe { libc::read(event.as_raw_fd(), (&raw mut count).cast(), 8) };
+            event.silence();
         }
     }
 }

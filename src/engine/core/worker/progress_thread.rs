@@ -28,6 +28,7 @@ use crate::engine::core::worker::worker::{Inside, Worker};
 use crate::engine::os::scheduling::{pin, prefer_short_slices};
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::runtime;
+use rustix::thread::{gettid, set_name};
 use std::cell::RefCell;
 use std::ffi::{c_void, CStr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, AtomicUsize, Ordering};
@@ -332,8 +333,8 @@ impl Worker {
     fn thread_main(self: Arc<Self>, mode: ProgressMode, report: SyncSender<Result<()>>) {
         let thread = &self.thread;
         let name = self.name.as_deref().unwrap_or(DEFAULT_NAME);
-        // SAFETY: a terminated string, of which the kernel takes the first 15 bytes.
-        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+        // The kernel takes its first 15 bytes.
+        let _ = set_name(name);
         let pinned = thread.params.cpu.map_or(Ok(()), pin);
         if mode != ProgressMode::Polling {
             prefer_short_slices();
@@ -341,8 +342,7 @@ impl Worker {
         let failed = pinned.is_err();
         if !failed {
             thread.owner.store(this_thread(), Ordering::Relaxed);
-            // SAFETY: no precondition.
-            thread.kernel_id.store(unsafe { libc::gettid() } as u64, Ordering::Relaxed);
+            thread.kernel_id.store(gettid().as_raw_nonzero().get() as u64, Ordering::Relaxed);
         }
         let _ = report.send(pinned);
         if failed {

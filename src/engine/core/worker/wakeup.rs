@@ -7,9 +7,18 @@ use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::worker::progress_thread::has_thread;
 use crate::engine::core::worker::worker::{attention, Worker};
+use crate::engine::os::event_fd::EventFd;
 use crate::engine::ucx::context::feature;
 use crate::sys;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::time::{
+    timerfd_create, timerfd_settime, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags,
+};
 use std::cell::Cell;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -17,15 +26,15 @@ use std::time::Duration;
 /// What threads sleep on.
 pub(crate) struct Wakeup {
     /// Over `ucp` and `timer`: for threads inside the library.
-    epoll: libc::c_int,
-    /// UCP's, which closes it.
-    ucp: libc::c_int,
+    epoll: OwnedFd,
+    /// UCP's, which closes it with its worker. That ends later than this.
+    ucp: BorrowedFd<'static>,
     /// For deadlines: UCP knows nothing of them.
-    timer: libc::c_int,
+    timer: OwnedFd,
     /// For a thread that sleeps inside the library, a progress thread among them. Not behind
     /// `epoll`, whose events an `arm` on another thread takes in; only the sleeper, of which there
     /// is one, reads it.
-    kick: libc::c_int,
+    kick: EventFd,
     /// UCP's descriptor is stuck: only what becomes ready anew counts. Changed inside the gate.
     edges: AtomicBool,
     handed_out: OnceLock<HandedOut>,
@@ -35,118 +44,106 @@ pub(crate) struct Wakeup {
 /// library are not woken by what it is told: only the one that sleeps knows when to take that back.
 struct HandedOut {
     /// Over `ucp`, `timer` and `news`.
-    epoll: libc::c_int,
+    epoll: OwnedFd,
     /// Something has completed that the event loop would not notice by itself.
-    news: libc::c_int,
+    news: EventFd,
 }
 
 impl Wakeup {
-    fn new(ucp: libc::c_int, peers: Option<libc::c_int>) -> Result<Self> {
-        // SAFETY: plain system calls, checked below; `Drop` closes what was opened.
-        let wakeup = unsafe {
-            Wakeup {
-                epoll: libc::epoll_create1(libc::EPOLL_CLOEXEC),
-                ucp,
-                timer: libc::timerfd_create(
-                    libc::CLOCK_MONOTONIC,
-                    libc::TFD_CLOEXEC | libc::TFD_NONBLOCK,
-                ),
-                kick: libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK),
-                edges: AtomicBool::new(false),
-                handed_out: OnceLock::new(),
-            }
+    fn new(ucp: BorrowedFd<'static>, peers: Option<BorrowedFd<'_>>) -> io::Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let wakeup = Wakeup {
+            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            ucp,
+            timer: timerfd_create(TimerfdClockId::Monotonic, flags)?,
+            kick: EventFd::new()?,
+            edges: AtomicBool::new(false),
+            handed_out: OnceLock::new(),
         };
-        let opened = wakeup.epoll >= 0 && wakeup.timer >= 0 && wakeup.kick >= 0;
-        if !opened || !wakeup.fill(wakeup.epoll, peers) {
-            return Err(no_descriptor());
-        }
+        wakeup.fill(&wakeup.epoll, peers)?;
         Ok(wakeup)
     }
 
-    fn fill(&self, epoll: libc::c_int, peers: Option<libc::c_int>) -> bool {
-        self.watch_ucp(epoll, libc::EPOLL_CTL_ADD)
-            && add(epoll, self.timer)
-            && peers.is_none_or(|peers| add(epoll, peers))
+    fn fill(&self, set: &OwnedFd, peers: Option<BorrowedFd<'_>>) -> rustix::io::Result<()> {
+        epoll::add(set, self.ucp, data(self.ucp), self.ucp_events())?;
+        add(set, self.timer.as_fd())?;
+        peers.map_or(Ok(()), |peers| add(set, peers))
     }
 
-    fn watch_ucp(&self, epoll: libc::c_int, how: libc::c_int) -> bool {
-        let edges = if self.edges.load(Ordering::Relaxed) { libc::EPOLLET } else { 0 };
-        control(epoll, how, self.ucp, libc::EPOLLIN | edges)
+    fn ucp_events(&self) -> EventFlags {
+        let is_edge = self.edges.load(Ordering::Relaxed);
+        EventFlags::IN | if is_edge { EventFlags::ET } else { EventFlags::empty() }
     }
 
     fn has_ucp_ready(&self) -> bool {
-        let mut fd = libc::pollfd { fd: self.ucp, events: libc::POLLIN, revents: 0 };
-        // SAFETY: a live descriptor.
-        unsafe { libc::poll(&raw mut fd, 1, 0) > 0 }
+        let mut fd = [PollFd::new(&self.ucp, PollFlags::IN)];
+        poll(&mut fd, Some(&NO_TIME)).is_ok_and(|ready| ready > 0)
     }
 
     /// Whether only what becomes ready anew is to wake from now on. What is ready when that changes
     /// wakes once more.
     fn set_edges(&self, edges: bool) {
         if self.edges.swap(edges, Ordering::Relaxed) != edges {
-            self.watch_ucp(self.epoll, libc::EPOLL_CTL_MOD);
-            if let Some(handed_out) = self.handed_out.get() {
-                self.watch_ucp(handed_out.epoll, libc::EPOLL_CTL_MOD);
+            let handed_out = self.handed_out.get().map(|handed_out| &handed_out.epoll);
+            for set in [Some(&self.epoll), handed_out].into_iter().flatten() {
+                let _ = epoll::modify(set, self.ucp, data(self.ucp), self.ucp_events());
             }
         }
     }
 
     /// Takes in what has become ready anew, after which a pass has to look at it. False if there is
     /// nothing.
-    fn take_edges(&self, epoll: libc::c_int) -> bool {
+    fn take_edges(&self, set: &OwnedFd) -> bool {
         if !self.edges.load(Ordering::Relaxed) {
             return false;
         }
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 4];
-        // SAFETY: a live descriptor, and room for as many events.
-        let count =
-            unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), events.len() as libc::c_int, 0) };
-        events.iter().take(count.max(0) as usize).any(|event| event.u64 == self.ucp as u64)
+        let mut events = [MaybeUninit::uninit(); 4];
+        let ready = epoll::wait(set, &mut events, Some(&NO_TIME));
+        let is_ucp = |event: &Event| event.data.u64() == data(self.ucp).u64();
+        ready.is_ok_and(|(ready, _)| ready.iter().any(is_ucp))
     }
 
     /// The same of what the event loop sleeps on.
     fn take_edges_of_loop(&self) -> bool {
-        self.handed_out.get().is_some_and(|handed_out| self.take_edges(handed_out.epoll))
+        self.handed_out.get().is_some_and(|handed_out| self.take_edges(&handed_out.epoll))
     }
 
     /// The descriptor for the caller, made on first use.
-    fn hand_out(&self, peers: Option<libc::c_int>) -> Result<libc::c_int> {
-        if let Some(handed_out) = self.handed_out.get() {
-            return Ok(handed_out.epoll);
-        }
-        // SAFETY: plain system calls, checked below; `Drop` closes what was opened.
-        let made = unsafe {
-            HandedOut {
-                epoll: libc::epoll_create1(libc::EPOLL_CLOEXEC),
-                news: libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK),
+    fn hand_out(&self, peers: Option<BorrowedFd<'_>>) -> io::Result<RawFd> {
+        let made = match self.handed_out.get() {
+            Some(made) => made,
+            None => {
+                let made = HandedOut {
+                    epoll: epoll::create(CreateFlags::CLOEXEC)?,
+                    news: EventFd::new()?,
+                };
+                self.fill(&made.epoll, peers)?;
+                add(&made.epoll, made.news.as_fd())?;
+                self.handed_out.get_or_init(|| made)
             }
         };
-        let opened = made.epoll >= 0 && made.news >= 0;
-        if !opened || !self.fill(made.epoll, peers) || !add(made.epoll, made.news) {
-            return Err(no_descriptor());
-        }
-        Ok(self.handed_out.get_or_init(|| made).epoll)
+        Ok(made.epoll.as_raw_fd())
     }
 
     /// A descriptor that has come to be watched.
-    pub(crate) fn add(&self, fd: libc::c_int) {
-        add(self.epoll, fd);
-        if let Some(handed_out) = self.handed_out.get() {
-            add(handed_out.epoll, fd);
+    pub(crate) fn add(&self, fd: BorrowedFd<'_>) {
+        let handed_out = self.handed_out.get().map(|handed_out| &handed_out.epoll);
+        for set in [Some(&self.epoll), handed_out].into_iter().flatten() {
+            let _ = add(set, fd);
         }
     }
 
     /// Makes the descriptor that was handed out readable, until the event loop arms it again.
     pub(crate) fn tell(&self) {
         if let Some(handed_out) = self.handed_out.get() {
-            write(handed_out.news);
+            handed_out.news.ring();
         }
     }
 
     /// And takes that back.
     fn take_back(&self) {
         if let Some(handed_out) = self.handed_out.get() {
-            read(handed_out.news);
+            handed_out.news.silence();
         }
     }
 
@@ -156,35 +153,23 @@ impl Wakeup {
         let left = deadline.and_then(clock::remaining).unwrap_or_default();
         // Zero would disarm it; a deadline that has just passed is to ring at once.
         let left = if deadline.is_some() { left.max(Duration::from_nanos(1)) } else { left };
-        let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let value = libc::timespec {
-            tv_sec: left.as_secs() as libc::time_t,
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        let setting = libc::itimerspec { it_interval: zero, it_value: value };
-        // SAFETY: a live timer and a valid setting. Setting it also clears an expiry that nobody
-        // has read.
-        unsafe { libc::timerfd_settime(self.timer, 0, &setting, std::ptr::null_mut()) };
+        let setting = Itimerspec { it_interval: NO_TIME, it_value: clock::timespec(left) };
+        // Setting it also clears an expiry that nobody has read.
+        let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &setting);
     }
 
     /// Sleeps until the descriptor is readable, somebody kicks, or a signal handler has run on this
     /// thread; false when the time ran out first.
     pub(crate) fn sleep(&self, longest: Option<Duration>) -> bool {
-        // Rounded up to whole milliseconds: waking before a deadline would spin through what is
-        // left of it.
-        let timeout = longest.map_or(-1, |longest| {
-            libc::c_int::try_from(longest.as_nanos().div_ceil(1_000_000))
-                .unwrap_or(libc::c_int::MAX)
-        });
-        let watch = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut fds = [watch(self.epoll), watch(self.kick)];
-        // SAFETY: two live descriptors, and their number.
-        let woken = unsafe { libc::poll(fds.as_mut_ptr(), 2, timeout) } != 0;
-        if fds[0].revents != 0 {
-            self.take_edges(self.epoll);
+        let longest = longest.map(clock::timespec);
+        let mut fds = [&self.epoll as &dyn AsFd, &self.kick]
+            .map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN));
+        let woken = poll(&mut fds, longest.as_ref()) != Ok(0);
+        if !fds[0].revents().is_empty() {
+            self.take_edges(&self.epoll);
         }
-        if fds[1].revents != 0 {
-            read(self.kick);
+        if !fds[1].revents().is_empty() {
+            self.kick.silence();
         }
         woken
     }
@@ -194,70 +179,34 @@ impl Wakeup {
         let longest = match pause {
             Pause::Nothing => return,
             Pause::Yield => return std::thread::yield_now(),
-            Pause::Nap(longest) => longest,
+            Pause::Nap(longest) => clock::timespec(longest),
         };
-        let mut fd = libc::pollfd { fd: self.kick, events: libc::POLLIN, revents: 0 };
-        let timeout = libc::timespec { tv_sec: 0, tv_nsec: longest.subsec_nanos().into() };
-        // SAFETY: a live descriptor, and a timeout that outlives the call.
-        if unsafe { libc::ppoll(&raw mut fd, 1, &raw const timeout, std::ptr::null()) } > 0 {
-            read(self.kick);
+        let mut fd = [PollFd::new(&self.kick, PollFlags::IN)];
+        if poll(&mut fd, Some(&longest)).is_ok_and(|ready| ready > 0) {
+            self.kick.silence();
         }
     }
 
     /// Wakes the thread that sleeps, or the next one that would.
     pub(crate) fn kick(&self) {
-        write(self.kick);
+        self.kick.ring();
     }
 }
 
-impl Drop for Wakeup {
-    fn drop(&mut self) {
-        close(&[self.epoll, self.timer, self.kick]);
-    }
-}
-
-impl Drop for HandedOut {
-    fn drop(&mut self) {
-        close(&[self.epoll, self.news]);
-    }
-}
-
-fn no_descriptor() -> Error {
-    let cause = std::io::Error::last_os_error();
+fn no_descriptor(cause: io::Error) -> Error {
     Error::new(Status::IO_ERROR, format!("worker: no descriptor to wait on: {cause}"))
 }
 
+const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// By which a set tells of a descriptor.
+fn data(fd: BorrowedFd<'_>) -> EventData {
+    EventData::new_u64(fd.as_raw_fd() as u64)
+}
+
 /// Has the one become readable with the other.
-fn add(epoll: libc::c_int, fd: libc::c_int) -> bool {
-    control(epoll, libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN)
-}
-
-fn control(epoll: libc::c_int, how: libc::c_int, fd: libc::c_int, events: libc::c_int) -> bool {
-    let mut event = libc::epoll_event { events: events as u32, u64: fd as u64 };
-    // SAFETY: two descriptors and a valid event.
-    unsafe { libc::epoll_ctl(epoll, how, fd, &mut event) == 0 }
-}
-
-/// Makes an eventfd readable. A full counter, the one way to fail, is readable.
-fn write(eventfd: libc::c_int) {
-    let one = 1u64;
-    // SAFETY: eight bytes.
-    unsafe { libc::write(eventfd, (&raw const one).cast(), 8) };
-}
-
-/// And takes that back.
-fn read(eventfd: libc::c_int) {
-    let mut count = 0u64;
-    // SAFETY: room for the counter; it does not block.
-    unsafe { libc::read(eventfd, (&raw mut count).cast(), 8) };
-}
-
-/// Closes those that have been opened.
-fn close(opened: &[libc::c_int]) {
-    for fd in opened.iter().filter(|fd| **fd >= 0) {
-        // SAFETY: the caller's own, closed once.
-        unsafe { libc::close(*fd) };
-    }
+fn add(set: &OwnedFd, fd: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    epoll::add(set, fd, data(fd), EventFlags::IN)
 }
 
 /// UCX polls only interfaces that have endpoints. When the last one goes, the kernel is to tell of
@@ -320,14 +269,18 @@ impl Worker {
                 "worker: UCX has no event descriptor for it",
             ));
         }
-        let wakeup = Wakeup::new(fd, self.peers.descriptor())?;
+        // SAFETY: UCP's own, as long as its worker is there, and nobody uses this after that.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        let peers = self.peers.descriptor();
+        let wakeup = Wakeup::new(fd, peers.as_deref().map(AsFd::as_fd)).map_err(no_descriptor)?;
         Ok(self.wakeup.get_or_init(|| wakeup))
     }
 
     /// The descriptor for the caller's own event loop. It stays the library's.
-    pub fn event_fd(&self) -> Result<libc::c_int> {
+    pub fn event_fd(&self) -> Result<RawFd> {
         let inside = self.enter()?;
-        inside.wakeup()?.hand_out(inside.peers.descriptor())
+        let peers = inside.peers.descriptor();
+        inside.wakeup()?.hand_out(peers.as_deref().map(AsFd::as_fd)).map_err(no_descriptor)
     }
 
     /// Asks that the descriptor become readable with the next event.

@@ -2,7 +2,6 @@
 //! sealed frames afterwards. Never blocks.
 #![deny(unsafe_code)]
 
-use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::wire::bootstrap::{
     self as wire, Block, Direction, FrameHeader, Kind, Session, SECRET_SIZE,
 };
@@ -44,15 +43,6 @@ pub(crate) struct Link {
     /// Of the first that goes out, these bytes have gone.
     gone: usize,
     sealing: Option<Sealing>,
-}
-
-/// Fresh random bytes.
-pub(crate) fn nonce() -> Result<Block> {
-    let mut nonce = [0; SECRET_SIZE];
-    getrandom::fill(&mut nonce).map_err(|cause| {
-        Error::new(Status::IO_ERROR, format!("the system gave no random bytes: {cause}"))
-    })?;
-    Ok(nonce)
 }
 
 /// What the other side must not send.

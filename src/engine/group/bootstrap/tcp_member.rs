@@ -7,6 +7,7 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::group::bootstrap::bootstrap::Bootstrap;
 use crate::engine::group::bootstrap::tcp_connection::{self as link, Link, Payload};
 use crate::engine::group::bootstrap::tcp_socket as socket;
+use crate::engine::os::random::random;
 use crate::engine::os::socket_address;
 use crate::engine::wire::bootstrap::{
     self as wire, Answer, Challenge, Claim, Direction, Failure, Kind, Meeting, Verdict,
@@ -66,7 +67,7 @@ pub(crate) struct Member {
 fn wait_for(link: &Link, deadline: u64) -> io::Result<bool> {
     let mut entries = [socket::entry(link.stream(), true, link.is_sending())];
     socket::wait(&mut entries, deadline)?;
-    Ok(entries[0].revents != 0 || clock::now_ns() < deadline)
+    Ok(socket::is_ready(&entries[0]) || clock::now_ns() < deadline)
 }
 
 /// The next message of the handshake.
@@ -185,7 +186,7 @@ impl Member {
             );
             return Err(Setback::Final(Error::new(Status::UNSUPPORTED, text)));
         }
-        let nonce = link::nonce()?;
+        let nonce = random()?;
         let meeting = Meeting { rank, size, root_nonce: challenge.nonce, member_nonce: nonce };
         let proof = meeting.proof_of_member(secret);
         link.send_message(Claim { rank, size, nonce, proof }.encode());

@@ -11,6 +11,7 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::group::bootstrap::bootstrap::Bootstrap;
 use crate::engine::group::bootstrap::tcp_connection::{self as link, Link, Payload};
 use crate::engine::group::bootstrap::tcp_socket as socket;
+use crate::engine::os::random::random;
 use crate::engine::wire::bootstrap::{
     self as wire, Answer, Block, Challenge, Claim, Direction, Failure, Kind, Meeting, Verdict,
     LONGEST_PART,
@@ -132,7 +133,7 @@ impl<'a> Gathering<'a> {
                 // A connection that was gone before it was accepted.
                 Err(_) => continue,
             };
-            let nonce = link::nonce()?;
+            let nonce = random()?;
             let Ok(mut link) = Link::new(stream) else { continue };
             link.send_message(Challenge { version: wire::VERSION, nonce }.encode());
             // A new connection takes this much at once, or is none.
@@ -278,7 +279,8 @@ impl<'a> Gathering<'a> {
         }
         socket::wait(&mut entries, until).map_err(no_poll)?;
 
-        let mut entries = entries.iter().map(|entry| entry.revents != 0);
+        let ready: Vec<bool> = entries.iter().map(socket::is_ready).collect();
+        let mut entries = ready.into_iter();
         let knocking: Vec<bool> = entries.by_ref().take(listeners.len()).collect();
         let speaking: Vec<bool> = entries.by_ref().take(self.guests.len()).collect();
         for (rank, _) in there.iter().zip(entries).filter(|(_, ready)| *ready) {
@@ -368,18 +370,16 @@ impl Root {
         }
         let mut lost = None;
         loop {
-            let mut entries = Vec::new();
             for rank in 1..self.size {
                 let Some(link) = &mut self.members[rank as usize] else { continue };
-                match link.flush() {
-                    Ok(true) => {}
-                    Ok(false) => entries.push(socket::entry(link.stream(), false, true)),
-                    Err(error) => {
-                        lost = Some(format!("rank {rank} {}", link::describe(&error)));
-                        self.members[rank as usize] = None;
-                    }
+                if let Err(error) = link.flush() {
+                    lost = Some(format!("rank {rank} {}", link::describe(&error)));
+                    self.members[rank as usize] = None;
                 }
             }
+            let sending = self.members.iter().flatten().filter(|link| link.is_sending());
+            let mut entries: Vec<_> =
+                sending.map(|link| socket::entry(link.stream(), false, true)).collect();
             if entries.is_empty() {
                 break;
             }
@@ -435,16 +435,16 @@ impl Root {
                     format!("rank {late} gave nothing to an exchange in time"),
                 ));
             }
-            let watched: Vec<(u32, libc::pollfd)> = (1..self.size)
+            let (watched, mut entries): (Vec<u32>, Vec<_>) = (1..self.size)
                 .filter_map(|rank| {
                     let link = self.members[rank as usize].as_ref()?;
                     Some((rank, socket::entry(link.stream(), true, false)))
                 })
-                .collect();
-            let mut entries: Vec<_> = watched.iter().map(|(_, entry)| *entry).collect();
+                .unzip();
             socket::wait(&mut entries, deadline).map_err(no_poll)?;
-            let happened = watched.iter().zip(&entries).filter(|(_, entry)| entry.revents != 0);
-            ready = happened.map(|((rank, _), _)| *rank).collect();
+            let happened =
+                watched.iter().zip(&entries).filter(|(_, entry)| socket::is_ready(entry));
+            ready = happened.map(|(rank, _)| *rank).collect();
         }
     }
 }
@@ -457,7 +457,6 @@ fn tell(members: &mut [Option<Link>], failure: &Failure) {
     }
     let deadline = clock::deadline_after(FAREWELL);
     loop {
-        let mut entries = Vec::new();
         for member in members.iter_mut() {
             let Some(link) = member else { continue };
             // What a member has sent is read: closed over it, the connection would be reset, and
@@ -472,10 +471,11 @@ fn tell(members: &mut [Option<Link>], failure: &Failure) {
             };
             if done {
                 *member = None;
-            } else {
-                entries.push(socket::entry(link.stream(), true, link.is_sending()));
             }
         }
+        let there = members.iter().flatten();
+        let mut entries: Vec<_> =
+            there.map(|link| socket::entry(link.stream(), true, link.is_sending())).collect();
         if entries.is_empty()
             || clock::now_ns() >= deadline
             || socket::wait(&mut entries, deadline).is_err()

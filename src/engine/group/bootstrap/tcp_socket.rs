@@ -2,41 +2,35 @@
 //! once, a long queue of connections, and how many there can be.
 
 use crate::engine::base::clock;
+use rustix::event::{poll, PollFd, PollFlags};
+use rustix::io::retry_on_intr;
+use rustix::process::{getrlimit, Resource};
 use socket2::SockRef;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 
 /// Connections that the kernel keeps until they are accepted; it may have a limit of its own
 /// (net.core.somaxconn).
 const QUEUE: libc::c_int = 4096;
 
 /// One socket to wait for.
-pub(crate) fn entry(socket: &impl AsRawFd, read: bool, write: bool) -> libc::pollfd {
-    let events = if read { libc::POLLIN } else { 0 } | if write { libc::POLLOUT } else { 0 };
-    libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 }
+pub(crate) fn entry(socket: &impl AsFd, read: bool, write: bool) -> PollFd<'_> {
+    let mut events = PollFlags::empty();
+    events.set(PollFlags::IN, read);
+    events.set(PollFlags::OUT, write);
+    PollFd::new(socket, events)
+}
+
+/// Can something be done with it, since `wait`?
+pub(crate) fn is_ready(entry: &PollFd<'_>) -> bool {
+    !entry.revents().is_empty()
 }
 
 /// Waits until something can be done with one of them, or until the deadline; `u64::MAX` is never.
-/// What can be done is in `revents`.
-pub(crate) fn wait(entries: &mut [libc::pollfd], deadline: u64) -> io::Result<()> {
-    loop {
-        let timeout = match clock::remaining(deadline) {
-            // Rounded up: else it would spin through the last millisecond.
-            Some(left) => left.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as libc::c_int,
-            None => -1,
-        };
-        // SAFETY: valid entries, as many as is said.
-        let found =
-            unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, timeout) };
-        if found >= 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
+pub(crate) fn wait(entries: &mut [PollFd<'_>], deadline: u64) -> io::Result<()> {
+    let poll = || poll(entries, clock::remaining(deadline).map(clock::timespec).as_ref());
+    Ok(retry_on_intr(poll).map(drop)?)
 }
 
 /// A socket that listens there, and does not block.
@@ -51,12 +45,7 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// How many descriptors this process may have.
 pub(crate) fn descriptor_limit() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a valid out-pointer.
-    match unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } {
-        0 => limit.rlim_cur,
-        _ => u64::MAX,
-    }
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// Was there no descriptor, or no memory, for a further socket?
