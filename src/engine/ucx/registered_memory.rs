@@ -11,10 +11,11 @@ use crate::engine::ucx::memory_type;
 use crate::engine::ucx::packed_key::KeyHeader;
 use crate::engine::ucx::runtime;
 use crate::sys;
+use once_cell::sync::OnceCell;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Memory of which a key has been made, by its number: what atomic operations that come as messages
 /// may touch. A thread that executes one holds the lock, so that memory does not go meanwhile.
@@ -35,10 +36,10 @@ pub struct Memory {
     length: usize,
     memory_type: i32,
     number: u64,
-    packed: OnceLock<Box<[u8]>>,
+    packed: OnceCell<Box<[u8]>>,
 }
 
-// SAFETY: what changes is the `OnceLock`; UCX's handle may be used from any thread, as its context
+// SAFETY: what changes is the `OnceCell`; UCX's handle may be used from any thread, as its context
 // has been made for that.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
@@ -131,7 +132,7 @@ impl Memory {
             length,
             memory_type,
             number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
-            packed: OnceLock::new(),
+            packed: OnceCell::new(),
         };
         memory.look()?;
         Ok(memory)
@@ -201,9 +202,10 @@ impl Memory {
                 UCXX_FEATURE_ATOMIC, which let peers touch memory";
             return Err(Error::new(Status::UNSUPPORTED, text));
         }
-        if let Some(packed) = self.packed.get() {
-            return Ok(packed);
-        }
+        self.packed.get_or_try_init(|| self.pack()).map(|packed| &**packed)
+    }
+
+    fn pack(&self) -> Result<Box<[u8]>> {
         let (mut key, mut length) = (std::ptr::null_mut(), 0);
         // SAFETY: a live context and memory of it, and valid out-pointers.
         let status = unsafe {
@@ -230,7 +232,7 @@ impl Memory {
             let range = Range { base: self.base as usize, length: self.length };
             self.context.exposed.0.lock().insert(self.number, range);
         }
-        Ok(self.packed.get_or_init(|| packed.into()))
+        Ok(packed.into())
     }
 }
 

@@ -31,6 +31,7 @@ use crate::engine::os::process_identity::Identity;
 use crate::engine::ucx::context::Context;
 use crate::engine::ucx::runtime;
 use crate::sys;
+use once_cell::sync::OnceCell;
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -124,9 +125,9 @@ impl Worker {
             special: AtomicBool::new(false),
             stats: Stats::default(),
             waiting: WaitRoom::default(),
-            wakeup: OnceLock::new(),
+            wakeup: OnceCell::new(),
             thread: ProgressThread::new(params.thread),
-            address: OnceLock::new(),
+            address: OnceCell::new(),
             max_am_header: OnceLock::new(),
             slab: Slab::new(context.request_size),
             foreign: GivenBack::new(),
@@ -175,7 +176,7 @@ impl Worker {
             coarse_now: Cell::new(clock::now_ns()),
         });
         context.late_workers.begin();
-        if let Err(error) = worker.register_handlers().and_then(|()| worker.max_am_header()) {
+        if let Err(error) = worker.register_handlers().and_then(|()| worker.learn_max_am_header()) {
             worker.shut_down();
             return Err(error);
         }

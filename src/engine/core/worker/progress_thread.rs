@@ -208,7 +208,6 @@ impl Worker {
             inside.wakeup()?;
             // Asked for once, so that nobody has to wait for the thread to learn it.
             inside.address_inside()?;
-            inside.max_am_header_inside()?;
             thread.presence.announce();
             self.special.store(true, Ordering::SeqCst);
         }

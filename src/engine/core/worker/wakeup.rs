@@ -10,6 +10,7 @@ use crate::engine::core::worker::worker::{attention, Worker};
 use crate::engine::os::event_fd::EventFd;
 use crate::engine::ucx::context::feature;
 use crate::sys;
+use once_cell::sync::OnceCell;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::time::{
@@ -20,7 +21,6 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 /// What threads sleep on.
@@ -37,7 +37,7 @@ pub(crate) struct Wakeup {
     kick: EventFd,
     /// UCP's descriptor is stuck: only what becomes ready anew counts. Changed inside the gate.
     edges: AtomicBool,
-    handed_out: OnceLock<HandedOut>,
+    handed_out: OnceCell<HandedOut>,
 }
 
 /// What is handed out to the caller's event loop. It is not woken by kicks, and threads inside the
@@ -58,7 +58,7 @@ impl Wakeup {
             timer: timerfd_create(TimerfdClockId::Monotonic, flags)?,
             kick: EventFd::new()?,
             edges: AtomicBool::new(false),
-            handed_out: OnceLock::new(),
+            handed_out: OnceCell::new(),
         };
         wakeup.fill(&wakeup.epoll, peers)?;
         Ok(wakeup)
@@ -110,18 +110,13 @@ impl Wakeup {
 
     /// The descriptor for the caller, made on first use.
     fn hand_out(&self, peers: Option<BorrowedFd<'_>>) -> io::Result<RawFd> {
-        let made = match self.handed_out.get() {
-            Some(made) => made,
-            None => {
-                let made = HandedOut {
-                    epoll: epoll::create(CreateFlags::CLOEXEC)?,
-                    news: EventFd::new()?,
-                };
-                self.fill(&made.epoll, peers)?;
-                add(&made.epoll, made.news.as_fd())?;
-                self.handed_out.get_or_init(|| made)
-            }
-        };
+        let made = self.handed_out.get_or_try_init(|| {
+            let made =
+                HandedOut { epoll: epoll::create(CreateFlags::CLOEXEC)?, news: EventFd::new()? };
+            self.fill(&made.epoll, peers)?;
+            add(&made.epoll, made.news.as_fd())?;
+            io::Result::Ok(made)
+        })?;
         Ok(made.epoll.as_raw_fd())
     }
 
@@ -257,9 +252,10 @@ impl Worker {
     /// The descriptor, made on first use. Inside the gate.
     pub(crate) fn wakeup(&self) -> Result<&Wakeup> {
         self.need(feature::WAKEUP)?;
-        if let Some(wakeup) = self.wakeup.get() {
-            return Ok(wakeup);
-        }
+        self.wakeup.get_or_try_init(|| self.make_wakeup())
+    }
+
+    fn make_wakeup(&self) -> Result<Wakeup> {
         let mut fd = -1;
         // SAFETY: a live worker and a valid out-pointer.
         let status = unsafe { sys::ucp_worker_get_efd(self.ucp(), &mut fd) };
@@ -272,8 +268,7 @@ impl Worker {
         // SAFETY: UCP's own, as long as its worker is there, and nobody uses this after that.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         let peers = self.peers.descriptor();
-        let wakeup = Wakeup::new(fd, peers.as_deref().map(AsFd::as_fd)).map_err(no_descriptor)?;
-        Ok(self.wakeup.get_or_init(|| wakeup))
+        Wakeup::new(fd, peers.as_deref().map(AsFd::as_fd)).map_err(no_descriptor)
     }
 
     /// The descriptor for the caller's own event loop. It stays the library's.

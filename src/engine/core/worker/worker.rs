@@ -43,6 +43,7 @@ use crate::engine::ucx::runtime;
 use crate::engine::wire::address::{Address, Origin};
 use crate::engine::wire::header::{Question, HEADER};
 use crate::sys;
+use once_cell::sync::OnceCell;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -81,9 +82,9 @@ pub struct Worker {
     pub(crate) spin_ns: u64,
     pub(crate) name: Option<CString>,
     pub(crate) identity: Identity,
-    pub(crate) wakeup: OnceLock<Wakeup>,
+    pub(crate) wakeup: OnceCell<Wakeup>,
     /// What UCP tells of the worker never changes: once asked for, it is here for every thread.
-    pub(crate) address: OnceLock<Address>,
+    pub(crate) address: OnceCell<Address>,
     pub(crate) max_am_header: OnceLock<usize>,
 
     pub(crate) _thread: CacheLine,
@@ -341,9 +342,10 @@ impl Worker {
     }
 
     pub(crate) fn address_inside(&self) -> Result<&Address> {
-        if let Some(address) = self.address.get() {
-            return Ok(address);
-        }
+        self.address.get_or_try_init(|| self.make_address())
+    }
+
+    fn make_address(&self) -> Result<Address> {
         let (mut ucp, mut length) = (std::ptr::null_mut(), 0);
         // SAFETY: a live worker and valid out-pointers.
         let status = unsafe { sys::ucp_worker_get_address(self.ucp, &mut ucp, &mut length) };
@@ -361,7 +363,7 @@ impl Worker {
         );
         // SAFETY: the buffer from above, released once.
         unsafe { sys::ucp_worker_release_address(self.ucp, ucp) };
-        Ok(self.address.get_or_init(|| address))
+        Ok(address)
     }
 
     /// Orders what comes after behind what came before, on every endpoint.
@@ -394,16 +396,14 @@ impl Worker {
 
     /// The longest header of an active message, or 0 without that feature.
     pub fn max_am_header(&self) -> Result<usize> {
-        if let Some(length) = self.max_am_header.get() {
-            self.check_usable()?;
-            return Ok(*length);
-        }
-        self.on_owner(|inside| inside.max_am_header_inside())
+        self.check_usable()?;
+        Ok(self.longest_am_header())
     }
 
-    pub(crate) fn max_am_header_inside(&self) -> Result<usize> {
+    /// Asks UCX for it, when the worker is made.
+    pub(crate) fn learn_max_am_header(&self) -> Result<()> {
         if !self.context.has(feature::AM) {
-            return Ok(0);
+            return Ok(());
         }
         // SAFETY: all-zero is valid: the mask says which fields count.
         let mut attr: sys::ucp_worker_attr_t = unsafe { std::mem::zeroed() };
@@ -416,11 +416,12 @@ impl Worker {
                 "UCX would not tell the worker's attributes",
             ));
         }
-        Ok(*self.max_am_header.get_or_init(|| {
+        self.max_am_header.get_or_init(|| {
             attr.max_am_header
                 .saturating_sub(HEADER + Question::LENGTH)
                 .min(usize::from(u16::MAX) - Question::LENGTH)
-        }))
+        });
+        Ok(())
     }
 
     /// Who may call while progress is manual.
