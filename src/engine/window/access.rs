@@ -14,12 +14,15 @@ use crate::engine::os::own_memory;
 use crate::engine::os::own_memory::Way;
 use crate::engine::os::process_identity::Identity;
 use crate::engine::os::shared_segment::Segment;
+use crate::engine::window::remote::remote::Remote;
 use std::os::fd::OwnedFd;
 
 /// Pieces of one system call. The kernel takes 1024.
 pub(crate) const PIECES: usize = 256;
 
-/// See the module.
+/// The ways to the memory of a member: `create.rs` chooses one for each, in `reach`, when the window
+/// is made. Within the ways by the kernel and by messages each call looks for a shorter one: a target
+/// that serves (`window::delegation`), or one piece that UCX moves (`window::remote::rendezvous`).
 pub(crate) enum Reach {
     /// Here, from this address on.
     Mapped(*mut u8),
@@ -32,7 +35,7 @@ pub(crate) enum Reach {
     AttachedHere,
     /// In a process that is to be asked, by messages: from the beginning of its window on, or by
     /// address in dynamic ones.
-    Messages,
+    Messages(Box<Remote>),
 }
 
 /// Room for what is fetched from another process: kept, for as many threads as are mostly there at

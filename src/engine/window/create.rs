@@ -12,7 +12,7 @@ use crate::engine::base::spin_lock::Brief;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::group::group::Group;
 use crate::engine::os::own_memory;
-use crate::engine::os::process_identity;
+use crate::engine::os::process_identity::{self, Identity};
 use crate::engine::os::shared_segment::{Segment, SegmentName};
 use crate::engine::ucx::registered_memory::Memory;
 use crate::engine::window::access::{Process, Reach};
@@ -137,7 +137,8 @@ impl Window {
         let keys = gather_keys(group, &calls, key)?;
         let mut targets = Vec::with_capacity(calls.len());
         let mut made = Some(made);
-        let opened = open_all(group, &calls, &mut made, &names, &keys, in_one_piece, &mut targets);
+        let opening = Opening { group, calls: &calls, names: &names, keys: &keys, in_one_piece };
+        let opened = opening.open_all(&mut made, &mut targets);
         // Before anything is executed for others, who know it as soon as they come out of this.
         let is_mapped = match keys.is_empty() {
             true => {
@@ -182,7 +183,7 @@ impl Window {
             flavor: calls[rank as usize].wanted.flavor,
             rank,
             epoch: Epoch::new(ranks, params.no_locks),
-            has_remotes: targets.iter().any(|target| target.remote.is_some()),
+            has_remotes: targets.iter().any(|target| target.remote().is_some()),
             has_far: targets.iter().any(|target| target.control.is_none()),
             targets,
             turns: Brief::new(Turns {
@@ -207,110 +208,125 @@ impl Window {
     }
 }
 
-fn open_all(
-    group: &Group,
-    calls: &[Call],
-    made: &mut Option<Segment>,
-    names: &[Named],
-    keys: &[Vec<u8>],
+/// The members, as this process sees them.
+struct Opening<'a> {
+    group: &'a Group,
+    calls: &'a [Call],
+    names: &'a [Named],
+    /// UCX's, to memory of the callers' own.
+    keys: &'a [Vec<u8>],
     in_one_piece: bool,
-    targets: &mut Vec<Target>,
-) -> Result<()> {
-    let (ranks, here) = (calls.len() as u32, group.rank());
-    let flavor = calls[here as usize].wanted.flavor;
-    let mut begin = 0_u64;
-    for (rank, (call, named)) in (0..).zip(calls.iter().zip(names)) {
-        let own = rank == here;
-        let process = group.identity(rank);
-        let process = process
-            .ok_or_else(|| Error::new(Status::UNSUPPORTED, format!("rank {rank}: is unknown")))?;
-        // What a process shows to others goes a little before it does.
-        let of_rank = |error: Error| match own || process_identity::goes_on(&process) {
-            true => Error::new(error.status(), format!("rank {rank}: {}", error.message())),
-            false => group.lost(rank),
-        };
-        let (Wanted { size, unit, base, .. }, is_guarded) = (call.wanted, call.is_guarded);
-        let remote = || Some(Remote::new(group.ranks[rank as usize], base));
-        if !group.shares_host(rank) {
-            // Its end is to be heard of.
-            group.service.watch(group.ranks[rank as usize]);
-            let (reach, updates, pause) = (Reach::Messages, Mutex::default(), Pause::default());
-            targets.push(Target {
-                control: None,
-                reach,
-                _key: None,
-                remote: remote(),
-                size,
-                unit,
-                is_guarded,
-                process,
-                updates,
-                pause,
-            });
-            continue;
+}
+
+impl Opening<'_> {
+    /// Opens what each member shares. Of this process, that is what it has `made`.
+    fn open_all(&self, made: &mut Option<Segment>, targets: &mut Vec<Target>) -> Result<()> {
+        for rank in 0..self.calls.len() as u32 {
+            let process = self.group.identity(rank);
+            let process = process.ok_or_else(|| {
+                Error::new(Status::UNSUPPORTED, format!("rank {rank}: is unknown"))
+            })?;
+            let target = self.open(rank, process, made, targets).map_err(|error| {
+                // What a process shows to others goes a little before it does.
+                match rank == self.group.rank() || process_identity::goes_on(&process) {
+                    true => Error::new(error.status(), format!("rank {rank}: {}", error.message())),
+                    false => self.group.lost(rank),
+                }
+            })?;
+            if target.remote().is_some() {
+                // Its end is to be heard of.
+                self.group.service.watch(self.group.ranks[rank as usize]);
+            }
+            targets.push(target);
         }
-        let segment = match made.take_if(|_| own) {
-            Some(segment) => segment,
-            None => Segment::open(&named.name).map_err(of_rank)?,
+        Ok(())
+    }
+
+    fn open(
+        &self,
+        rank: u32,
+        process: Identity,
+        made: &mut Option<Segment>,
+        before: &[Target],
+    ) -> Result<Target> {
+        let call = &self.calls[rank as usize];
+        let segment = match made.take_if(|_| rank == self.group.rank()) {
+            Some(segment) => Some(segment),
+            None if !self.group.shares_host(rank) => None,
+            None => Some(Segment::open(&self.names[rank as usize].name)?),
         };
-        if segment.data_length() as u64 != data_of(calls, rank, in_one_piece) {
-            return Err(of_rank(Error::new(
+        let length = segment.as_ref().map(|segment| segment.data_length() as u64);
+        if length.is_some_and(|length| length != data_of(self.calls, rank, self.in_one_piece)) {
+            return Err(Error::new(
                 Status::INVALID_ADDR,
                 "its memory is not of the size that it told",
-            )));
+            ));
         }
-        let reached = |segment: &Segment, reach: fn(Process, u64) -> Reach| {
-            match Process::meet(rank, &process, segment, named.proof_at) {
-                Ok(process) => Ok(reach(process, base)),
-                // The kernel forbids it: then that process is asked.
-                Err(error) if error.status() == Status::UNSUPPORTED => Ok(Reach::Messages),
-                Err(error) => Err(of_rank(error)),
-            }
-        };
-        // SAFETY: inside the segment of rank 0, which has all of it, or at its end.
-        let inside = |base: *mut u8| unsafe { base.add(begin as usize) };
-        let mut key = None;
-        let reach = match call.wanted.flavor {
-            Flavor::Shared if in_one_piece => {
-                let whole = targets.first().map_or(&segment, |first| first.control().segment());
-                Reach::Mapped(inside(whole.data()))
-            }
-            Flavor::Allocate | Flavor::Shared => Reach::Mapped(segment.data()),
-            Flavor::Create if own && is_guarded => Reach::Process(Process::own(rank), base),
-            Flavor::Create if own => Reach::Mapped(call.wanted.base as usize as *mut u8),
-            Flavor::Create => {
-                key = keys
-                    .get(rank as usize)
-                    .and_then(|key| WindowKey::open(group, rank, key, base, size));
-                match &key {
-                    Some(key) => Reach::Mapped(key.place()),
-                    None => reached(&segment, Reach::Process)?,
-                }
-            }
-            Flavor::Dynamic if own => Reach::AttachedHere,
-            Flavor::Dynamic => reached(&segment, |process, _| Reach::Attached(process))?,
-        };
-        begin += call.wanted.size;
-        let control = Some(Control::new(segment, ranks, flavor).map_err(of_rank)?);
-        let remote = if matches!(reach, Reach::Messages) { remote() } else { None };
-        if remote.is_some() {
-            group.service.watch(group.ranks[rank as usize]);
-        }
-        let (updates, pause) = (Mutex::default(), Pause::default());
-        targets.push(Target {
+        let (reach, key) = self.reach(rank, &process, segment.as_ref(), before)?;
+        let (ranks, flavor) = (self.calls.len() as u32, call.wanted.flavor);
+        let control = segment.map(|segment| Control::new(segment, ranks, flavor)).transpose()?;
+        Ok(Target {
             control,
             reach,
             _key: key,
-            remote,
-            size,
-            unit,
-            is_guarded,
+            size: call.wanted.size,
+            unit: call.wanted.unit,
+            is_guarded: call.is_guarded,
             process,
-            updates,
-            pause,
-        });
+            updates: Mutex::default(),
+            pause: Pause::default(),
+        })
     }
-    Ok(())
+
+    /// How this process reaches a member's memory, of which `segment` is what it shares on this
+    /// host: the one place that chooses. With a key, where that keeps the mapping.
+    fn reach(
+        &self,
+        rank: u32,
+        process: &Identity,
+        segment: Option<&Segment>,
+        before: &[Target],
+    ) -> Result<(Reach, Option<WindowKey>)> {
+        let Wanted { flavor, size, base, .. } = self.calls[rank as usize].wanted;
+        let by_messages = || {
+            let job_rank = self.group.ranks[rank as usize];
+            Reach::Messages(Box::new(Remote::new(job_rank, base)))
+        };
+        let Some(segment) = segment else { return Ok((by_messages(), None)) };
+        let by_kernel = |reach: fn(Process, u64) -> Reach| {
+            match Process::meet(rank, process, segment, self.names[rank as usize].proof_at) {
+                Ok(process) => Ok(reach(process, base)),
+                // The kernel forbids it: then that process is asked.
+                Err(error) if error.status() == Status::UNSUPPORTED => Ok(by_messages()),
+                Err(error) => Err(error),
+            }
+        };
+        let own = rank == self.group.rank();
+        let reach = match flavor {
+            Flavor::Shared if self.in_one_piece => {
+                let whole = before.first().map_or(segment, |first| first.control().segment());
+                let earlier = &self.calls[..rank as usize];
+                let begin: u64 = earlier.iter().map(|call| call.wanted.size).sum();
+                // SAFETY: inside the segment of rank 0, which has all of it, or at its end.
+                Reach::Mapped(unsafe { whole.data().add(begin as usize) })
+            }
+            Flavor::Allocate | Flavor::Shared => Reach::Mapped(segment.data()),
+            Flavor::Create if own && self.calls[rank as usize].is_guarded => {
+                Reach::Process(Process::own(rank), base)
+            }
+            Flavor::Create if own => Reach::Mapped(base as usize as *mut u8),
+            Flavor::Create => {
+                let key = self.keys.get(rank as usize);
+                match key.and_then(|key| WindowKey::open(self.group, rank, key, base, size)) {
+                    Some(key) => return Ok((Reach::Mapped(key.place()), Some(key))),
+                    None => by_kernel(Reach::Process)?,
+                }
+            }
+            Flavor::Dynamic if own => Reach::AttachedHere,
+            Flavor::Dynamic => by_kernel(|process, _| Reach::Attached(process))?,
+        };
+        Ok((reach, None))
+    }
 }
 
 /// What all were called with, if that goes together.

@@ -104,7 +104,7 @@ impl Window {
         self.check_request(params)?;
         request_wait::submit(params, out, |params, out| {
             self.check_flush(target)?;
-            let Some(remote) = &self.targets[target as usize].remote else {
+            let Some(remote) = self.targets[target as usize].remote() else {
                 return self.done_in_call(0, params, out);
             };
             let number =

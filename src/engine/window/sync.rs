@@ -161,7 +161,7 @@ impl Window {
     }
 
     fn owes_long(&self, target: u32) -> bool {
-        self.targets[target as usize].remote.as_ref().is_some_and(|remote| remote.tally.owes_long())
+        self.targets[target as usize].remote().is_some_and(|remote| remote.tally.owes_long())
     }
 
     pub(crate) fn release(&self, target: u32, how: LockType) -> Result<()> {
@@ -444,7 +444,7 @@ impl Window {
             return Err(from_callback());
         }
         self.progress_meanwhile();
-        let has_come = match self.targets[of as usize].remote {
+        let has_come = match self.targets[of as usize].remote() {
             // It comes by the service, which has nobody who is nearer to it.
             Some(_) => self.group.service.assist(ready),
             None => {

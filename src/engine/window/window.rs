@@ -96,8 +96,6 @@ pub(crate) struct Target {
     pub(crate) reach: Reach,
     /// What keeps the mapping, where that is UCX's.
     pub(crate) _key: Option<WindowKey>,
-    /// Where messages go there.
-    pub(crate) remote: Option<Remote>,
     pub(crate) size: u64,
     pub(crate) unit: u32,
     /// Of the caller's memory, some of which may not be read or written: the kernel looks each
@@ -116,11 +114,20 @@ impl Target {
         self.control.as_ref().expect("of this host")
     }
 
+    /// Where messages go there, if it is reached by messages.
+    #[inline]
+    pub(crate) fn remote(&self) -> Option<&Remote> {
+        match &self.reach {
+            Reach::Messages(remote) => Some(remote),
+            _ => None,
+        }
+    }
+
     /// Has it said that it takes part in nothing any more?
     pub(crate) fn ended(&self) -> Option<Ended> {
         match &self.control {
             Some(control) => control.ended(),
-            None => self.remote.as_ref().and_then(Remote::ended),
+            None => self.remote().and_then(Remote::ended),
         }
     }
 
@@ -129,7 +136,7 @@ impl Target {
         match self.reach {
             Reach::Mapped(_) => true,
             Reach::Process(..) => self.size == 0,
-            Reach::Messages => self.control.is_none(),
+            Reach::Messages(_) => self.control.is_none(),
             Reach::Attached(_) | Reach::AttachedHere => false,
         }
     }
@@ -215,7 +222,7 @@ impl Window {
     /// Does this member live?
     pub(crate) fn lives(&self, rank: u32) -> bool {
         let Some(target) = self.targets.get(rank as usize) else { return false };
-        match &target.remote {
+        match target.remote() {
             Some(remote) => self.group.service.gone(remote.job_rank).is_none(),
             None => process_identity::lives(&target.process),
         }
@@ -275,7 +282,7 @@ impl Window {
         self.epoch.check_rank(target)?;
         Ok(match &self.targets[target as usize] {
             _ if target == self.rank => Path::Own,
-            target if target.remote.is_some() => Path::Message,
+            target if target.remote().is_some() => Path::Message,
             _ => Path::Local,
         })
     }

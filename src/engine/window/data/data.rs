@@ -147,15 +147,14 @@ impl Window {
                 check_attached(target, disp as u64, layout)?;
                 Ok(Place::There(process, disp as u64))
             }
-            Reach::Messages if self.flavor == Flavor::Dynamic => {
+            Reach::Messages(_) if self.flavor == Flavor::Dynamic => {
                 Ok(Place::Asked(disp as u64, disp as u64))
             }
-            Reach::Messages => {
+            Reach::Messages(remote) => {
                 layout.range_in(disp, target.unit, target.size)?;
                 let at = 0_u64.wrapping_add_signed(disp.wrapping_mul(target.unit.into()));
                 // What the library allocates begins at a page.
-                let base = target.remote.as_ref().map_or(0, |remote| remote.base);
-                Ok(Place::Asked(at, base.wrapping_add(at)))
+                Ok(Place::Asked(at, remote.base.wrapping_add(at)))
             }
         }
     }

@@ -387,7 +387,7 @@ impl Window {
     /// Asks whether all is done, if there is something that is not known of; in any case where that
     /// has a request.
     pub(crate) fn begin_completion(&self, rank: u32, call: Call) -> Result<()> {
-        let Some(remote) = &self.targets[rank as usize].remote else { return Ok(()) };
+        let Some(remote) = self.targets[rank as usize].remote() else { return Ok(()) };
         let sent = remote.sent.load(Ordering::Acquire);
         if remote.flushed.load(Ordering::Acquire) >= sent
             && !(call.has_request() && remote.tally.missing() > 0)
@@ -421,7 +421,7 @@ impl Window {
     }
 
     fn await_some(&self, rank: u32, which: impl Fn(&Tally) -> u64) -> Result<()> {
-        let Some(remote) = &self.targets[rank as usize].remote else { return Ok(()) };
+        let Some(remote) = self.targets[rank as usize].remote() else { return Ok(()) };
         let tally = &remote.tally;
         let asked = which(tally);
         let there = || tally.has_answers(asked);
@@ -443,7 +443,7 @@ impl Window {
 
     /// Nothing that comes from now on is written anywhere.
     pub(crate) fn drop_what_is_awaited(&self) {
-        for remote in self.targets.iter().filter_map(|target| target.remote.as_ref()) {
+        for remote in self.targets.iter().filter_map(|target| target.remote()) {
             let awaited = &self.group.service.windows().awaited;
             awaited.discard(&remote.tally, Status::CANCELED, &self.tell_of_ends());
         }

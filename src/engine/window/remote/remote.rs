@@ -139,7 +139,7 @@ impl Window {
     }
 
     pub(crate) fn remote(&self, rank: u32) -> &Remote {
-        self.targets[rank as usize].remote.as_ref().expect("reached by messages")
+        self.targets[rank as usize].remote().expect("reached by messages")
     }
 
     /// Sends one message, of which nothing is left behind.

@@ -223,7 +223,7 @@ impl Window {
     /// Waits until what is long is done at a target, whose lock is to be given back: for a second,
     /// after which the connection is cut.
     pub(crate) fn await_long_at(&self, rank: u32) {
-        let Some(remote) = &self.targets[rank as usize].remote else { return };
+        let Some(remote) = self.targets[rank as usize].remote() else { return };
         let is_owed = || remote.tally.owes_long() && self.what_left(rank).is_none();
         await_end(&self.group.service, || is_owed().then(|| vec![remote.job_rank]));
     }

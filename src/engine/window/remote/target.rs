@@ -420,7 +420,7 @@ impl Window {
                 if header.status == 0 || header.number as usize >= self.targets.len() {
                     return Err("a window's message of an end for no reason");
                 }
-                if let Some(remote) = &self.targets[from as usize].remote {
+                if let Some(remote) = self.targets[from as usize].remote() {
                     remote.end(Ended { status: Status(header.status), blamed: header.number });
                 }
                 control.ring();
