@@ -140,7 +140,7 @@ pub unsafe extern "C" fn ucxx_am_send(
             let readable =
                 (header_length == 0 || !header.is_null()) && (length == 0 || !buffer.is_null());
             if readable {
-                if let Some(quick) = to.quick_for_message(header_length + length) {
+                if let Some(quick) = to.fast_for_message(header_length + length) {
                     let (header, data) = ((header, header_length), (buffer, length));
                     return plainly(quick.am_send(
                         to,
@@ -366,9 +366,8 @@ pub unsafe extern "C" fn ucxx_am_message_recv_iov(
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_am_message_destroy(message: *mut ucxx_am_message_t) {
     // SAFETY: as for this function.
-    let gone = unsafe {
-        message.cast::<Message>().as_ref().is_none_or(|message| message.destroy_quickly())
-    };
+    let gone =
+        unsafe { message.cast::<Message>().as_ref().is_none_or(|message| message.destroy_fast()) };
     if !gone {
         // SAFETY: as for this function.
         guard::quietly((), || unsafe { message::destroy(message.cast()) });

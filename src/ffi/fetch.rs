@@ -117,7 +117,7 @@ pub unsafe extern "C" fn ucxx_am_fetch(
             let usable = (header_length == 0 || !header.is_null())
                 && (reply_capacity == 0 || !reply_buffer.is_null());
             if usable {
-                if let Some(quick) = to.quick_for_question(header_length, reply_capacity) {
+                if let Some(quick) = to.fast_for_question(header_length, reply_capacity) {
                     let (header, room) = ((header, header_length), (reply_buffer, reply_capacity));
                     return plainly(quick.fetch(
                         to,
@@ -401,8 +401,7 @@ pub unsafe extern "C" fn ucxx_fetch_reject(
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_fetch_destroy(fetch: *mut ucxx_fetch_t) {
     // SAFETY: as for this function.
-    let gone =
-        unsafe { fetch.cast::<Fetch>().as_ref().is_none_or(|fetch| fetch.destroy_quickly()) };
+    let gone = unsafe { fetch.cast::<Fetch>().as_ref().is_none_or(|fetch| fetch.destroy_fast()) };
     if !gone {
         // SAFETY: as for this function.
         guard::quietly((), || unsafe { reply::destroy(fetch.cast()) });

@@ -34,8 +34,7 @@ const MOST_REQUESTS: usize = 1 << 28;
 #[must_use]
 pub unsafe extern "C" fn ucxx_request_status(request: *const ucxx_request_t) -> ucxx_status_t {
     // SAFETY: as for this function.
-    if let Some(status) = unsafe { request.cast::<Slot>().as_ref() }.and_then(Slot::status_quickly)
-    {
+    if let Some(status) = unsafe { request.cast::<Slot>().as_ref() }.and_then(Slot::status_fast) {
         return status.0;
     }
     // SAFETY: as above.
@@ -220,7 +219,7 @@ pub unsafe extern "C" fn ucxx_request_error_message(
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_request_destroy(request: *mut ucxx_request_t) {
     // SAFETY: as for this function.
-    let gone = unsafe { request.cast::<Slot>().as_ref().is_none_or(|slot| slot.destroy_quickly()) };
+    let gone = unsafe { request.cast::<Slot>().as_ref().is_none_or(|slot| slot.destroy_fast()) };
     if !gone {
         // SAFETY: as for this function.
         guard::quietly((), || unsafe { request::destroy(request.cast()) });

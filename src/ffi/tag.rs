@@ -88,7 +88,7 @@ pub unsafe extern "C" fn ucxx_tag_send(
             (plain(params, length), endpoint.cast::<Endpoint>().as_ref())
         {
             if !buffer.is_null() {
-                if let Some(quick) = to.quick_for_tag() {
+                if let Some(quick) = to.fast_for_tag() {
                     return plainly(quick.tag_send(
                         to,
                         buffer,
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn ucxx_tag_recv(
     unsafe {
         if let (Some(plain), Some(at)) = (plain(params, length), worker.cast::<Worker>().as_ref()) {
             if !buffer.is_null() {
-                if let Some(quick) = at.quick_for_tag() {
+                if let Some(quick) = at.fast_for_tag() {
                     let out = Out::new(request.cast());
                     return plainly(quick.tag_recv(buffer, length, (tag, tag_mask), plain, out));
                 }

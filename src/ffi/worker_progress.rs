@@ -24,7 +24,7 @@ pub unsafe extern "C" fn ucxx_worker_progress(
 ) -> ucxx_status_t {
     // SAFETY: as for this function.
     let (handled, complete) =
-        unsafe { worker.cast::<Worker>().as_ref() }.map_or((0, false), Worker::progress_quickly);
+        unsafe { worker.cast::<Worker>().as_ref() }.map_or((0, false), Worker::progress_fast);
     if !complete {
         // SAFETY: as above.
         return unsafe { progress(worker, events, handled) };

@@ -1,6 +1,6 @@
 //! The list for what has no place in the ring.
 
-use crate::engine::base::permit_queue::Places;
+use crate::engine::base::permit_queue::PermitQueue;
 use crate::engine::core::worker::control_list::Control;
 use crate::{bounded_model, model};
 use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -43,7 +43,7 @@ fn what_is_put_is_taken_or_refused() {
 fn what_was_submitted_comes_before_the_job() {
     bounded_model(4, || {
         let control: Arc<Control<Vec<u32>>> = Arc::new(Control::default());
-        let ring = Arc::new(Places::new(2));
+        let ring = Arc::new(PermitQueue::new(2));
         control.open();
         let (other_control, other_ring) = (control.clone(), ring.clone());
         let other = thread::spawn(move || {

@@ -1,16 +1,16 @@
 //! A progress thread comes and goes while others submit, as `Worker::delay`, `Worker::enter` and
 //! the thread's rounds do it.
 
-use crate::engine::base::permit_queue::Places;
+use crate::engine::base::permit_queue::PermitQueue;
 use crate::engine::core::worker::control_list::Control;
-use crate::engine::core::worker::thread_state::Presence;
+use crate::engine::core::worker::thread_state::ThreadState;
 use crate::{bounded_model, model};
 use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
 
 struct World {
-    presence: Presence,
-    ring: Places<u32>,
+    presence: ThreadState,
+    ring: PermitQueue<u32>,
     control: Control<Vec<u32>>,
     /// The gate, and what has been submitted inside it.
     gate: Mutex<Vec<u32>>,
@@ -19,8 +19,8 @@ struct World {
 impl World {
     fn new() -> Arc<Self> {
         Arc::new(World {
-            presence: Presence::default(),
-            ring: Places::new(4),
+            presence: ThreadState::default(),
+            ring: PermitQueue::new(4),
             control: Control::default(),
             gate: Mutex::new(Vec::new()),
         })

@@ -1,6 +1,6 @@
 //! The lock of a hub, and those who sleep until something has changed behind it.
 
-use crate::engine::base::spin_lock::Brief;
+use crate::engine::base::spin_lock::SpinLock;
 use crate::engine::hub::waiters::{Sides, DATA, ROOM};
 use crate::model;
 use loom::cell::UnsafeCell;
@@ -12,8 +12,8 @@ use loom::thread;
 #[test]
 fn one_thread_at_a_time_behind_the_lock() {
     model(|| {
-        let lock = Arc::new(Brief::new(UnsafeCell::new(0)));
-        let add = |lock: &Brief<UnsafeCell<u32>>| {
+        let lock = Arc::new(SpinLock::new(UnsafeCell::new(0)));
+        let add = |lock: &SpinLock<UnsafeCell<u32>>| {
             let held = lock.lock();
             // SAFETY: loom fails where two do so at once.
             held.with_mut(|value| unsafe { *value += 1 });
@@ -38,7 +38,7 @@ fn one_thread_at_a_time_behind_the_lock() {
 /// A hub, as far as waiting goes: how many chunks there are, and its marks.
 struct Hub {
     sides: Sides,
-    state: Brief<State>,
+    state: SpinLock<State>,
 }
 
 #[derive(Default)]
@@ -53,7 +53,10 @@ const PRODUCES: usize = 1;
 
 impl Hub {
     fn new(room: u32) -> Arc<Self> {
-        Arc::new(Hub { sides: Sides::new(), state: Brief::new(State { room, ..State::default() }) })
+        Arc::new(Hub {
+            sides: Sides::new(),
+            state: SpinLock::new(State { room, ..State::default() }),
+        })
     }
 
     /// As `Hub::wait_for`: `take` says whether it has had what it wants, and what that changes.

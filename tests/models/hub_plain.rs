@@ -2,7 +2,7 @@
 //! whoever goes to sleep has closed the lane, and as long as somebody sleeps it is not opened.
 
 use crate::bounded_model;
-use crate::engine::base::spin_lock::{Brief, Held};
+use crate::engine::base::spin_lock::{SpinLock, SpinLockGuard};
 use crate::engine::hub::lockfree::queue_pair::Lane;
 use crate::engine::hub::waiters::{Sides, DATA, ROOM};
 use loom::sync::Arc;
@@ -23,7 +23,7 @@ struct Tables {
 struct Hub {
     lane: Lane<u32>,
     sides: Sides,
-    tables: Brief<Tables>,
+    tables: SpinLock<Tables>,
 }
 
 // SAFETY: an item is an address to tell it by, and nothing is ever read from there.
@@ -37,14 +37,14 @@ impl Hub {
         let hub = Hub {
             lane: Lane::new(items),
             sides: Sides::new(),
-            tables: Brief::new(Tables { free, ..Tables::default() }),
+            tables: SpinLock::new(Tables { free, ..Tables::default() }),
         };
         hub.leave(hub.tables.lock(), 0);
         Arc::new(hub)
     }
 
     /// As `Tables::lock`.
-    fn lock(&self) -> Held<'_, Tables> {
+    fn lock(&self) -> SpinLockGuard<'_, Tables> {
         let mut tables = self.tables.lock();
         if std::mem::take(&mut tables.is_open) {
             let closed = self.lane.close();
@@ -54,7 +54,10 @@ impl Hub {
     }
 
     /// As `Tables::lock_unless`.
-    fn lock_unless<T>(&self, plainly: impl Fn() -> Option<T>) -> Result<Held<'_, Tables>, T> {
+    fn lock_unless<T>(
+        &self,
+        plainly: impl Fn() -> Option<T>,
+    ) -> Result<SpinLockGuard<'_, Tables>, T> {
         let tables = self.tables.lock();
         if !tables.is_open {
             return Ok(tables);
@@ -64,7 +67,7 @@ impl Hub {
     }
 
     /// As `Hub::leave`, which opens the lane after some leases: here as soon as it may.
-    fn leave(&self, mut tables: Held<'_, Tables>, changed: u8) {
+    fn leave(&self, mut tables: SpinLockGuard<'_, Tables>, changed: u8) {
         if tables.asleep == 0 {
             let Tables { free, ready, .. } = &mut *tables;
             self.lane.open(free.drain(..), [].into_iter(), ready.drain(..), |_, _| {});

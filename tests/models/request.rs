@@ -2,7 +2,7 @@
 //! for and destroyed in any order, by several threads, and beyond the end of its worker.
 
 use crate::engine::base::completion_queue::Node;
-use crate::engine::base::remote_free_list::GivenBack;
+use crate::engine::base::remote_free_list::RemoteFreeList;
 use crate::engine::core::request::completion_flag::Done;
 use crate::engine::core::request::queue_state::Stage;
 use crate::{bounded_model, model};
@@ -79,7 +79,7 @@ impl Slot {
 
 struct World {
     slots: [Slot; 2],
-    given_back: GivenBack<Slot>,
+    given_back: RemoteFreeList<Slot>,
     /// How often what the last request keeps was freed.
     ended: AtomicUsize,
 }
@@ -93,7 +93,7 @@ impl World {
     fn new() -> Arc<Self> {
         Arc::new(World {
             slots: [Slot::new(), Slot::new()],
-            given_back: GivenBack::new(),
+            given_back: RemoteFreeList::new(),
             ended: AtomicUsize::new(0),
         })
     }
@@ -132,7 +132,7 @@ impl World {
     /// As `ucxx_request_destroy`, by the one who holds it.
     fn destroy(&self, slot: &Slot) {
         // SAFETY: as above; it is given back once.
-        if unsafe { GivenBack::push(&self.given_back, slot) } {
+        if unsafe { RemoteFreeList::push(&self.given_back, slot) } {
             self.ended.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -1,6 +1,6 @@
 //! The submission ring: places, closing, cancelling what is in it.
 
-use crate::engine::base::permit_queue::Places;
+use crate::engine::base::permit_queue::PermitQueue;
 use crate::engine::core::request::queue_state::Stage;
 use crate::model;
 use loom::cell::UnsafeCell;
@@ -13,7 +13,7 @@ use loom::thread;
 #[test]
 fn a_full_ring_refuses_and_loses_nothing() {
     model(|| {
-        let ring = Arc::new(Places::new(1));
+        let ring = Arc::new(PermitQueue::new(1));
         let submitters = [1, 2].map(|number| {
             let ring = ring.clone();
             thread::spawn(move || {
@@ -38,7 +38,7 @@ fn a_full_ring_refuses_and_loses_nothing() {
 #[test]
 fn the_order_of_a_thread_is_kept() {
     model(|| {
-        let ring = Arc::new(Places::new(2));
+        let ring = Arc::new(PermitQueue::new(2));
         let other = ring.clone();
         let submitter = thread::spawn(move || {
             for number in [1, 2, 3] {
@@ -63,7 +63,7 @@ fn the_order_of_a_thread_is_kept() {
 #[test]
 fn nothing_comes_in_after_it_has_settled() {
     model(|| {
-        let ring = Arc::new(Places::new(2));
+        let ring = Arc::new(PermitQueue::new(2));
         let closed = Arc::new(AtomicBool::new(false));
         let gone = Arc::new(AtomicBool::new(false));
         let refused = Arc::new(AtomicUsize::new(0));
@@ -109,7 +109,7 @@ struct Slot {
 #[test]
 fn it_is_either_submitted_or_cancelled() {
     model(|| {
-        let ring = Arc::new(Places::new(1));
+        let ring = Arc::new(PermitQueue::new(1));
         let slot = Arc::new(Slot { stage: Stage::new(), queued: UnsafeCell::new(0) });
         assert!(ring.take());
         // SAFETY: loom refuses concurrent access.

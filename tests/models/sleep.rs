@@ -1,6 +1,6 @@
 //! A progress thread that falls asleep while others hand over to it, and while it is stopped.
 
-use crate::engine::base::permit_queue::Places;
+use crate::engine::base::permit_queue::PermitQueue;
 use crate::engine::core::worker::control_list::Control;
 use crate::engine::core::worker::sleep_flag::SleepFlag;
 use crate::{model, Bell};
@@ -10,7 +10,7 @@ use loom::thread;
 
 struct World {
     flag: SleepFlag,
-    ring: Places<u32>,
+    ring: PermitQueue<u32>,
     control: Control<Vec<u32>>,
     stop: AtomicBool,
     bell: Bell,
@@ -20,7 +20,7 @@ impl World {
     fn new() -> Arc<Self> {
         let world = World {
             flag: SleepFlag::new(),
-            ring: Places::new(2),
+            ring: PermitQueue::new(2),
             control: Control::default(),
             stop: AtomicBool::new(false),
             bell: Bell::default(),

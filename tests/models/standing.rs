@@ -1,7 +1,7 @@
 //! What stands before a limit: promised outside, taken over and gone inside, and given back.
 
-use crate::engine::base::permit_queue::Places;
-use crate::engine::base::split_counter::{look_again, Added, Gone, Standing};
+use crate::engine::base::permit_queue::PermitQueue;
+use crate::engine::base::split_counter::{look_again, Added, Removed, SplitCounter};
 use crate::{bounded_model, model};
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::sync::Arc;
@@ -9,18 +9,18 @@ use loom::thread;
 
 struct Account {
     added: Added,
-    gone: Gone,
-    ring: Places<u32>,
+    gone: Removed,
+    ring: PermitQueue<u32>,
 }
 
 impl Account {
     fn new() -> Arc<Self> {
-        let (added, gone) = (Added::default(), Gone::default());
-        Arc::new(Account { added, gone, ring: Places::new(4) })
+        let (added, gone) = (Added::default(), Removed::default());
+        Arc::new(Account { added, gone, ring: PermitQueue::new(4) })
     }
 
-    fn standing(&self) -> Standing<'_> {
-        Standing { added: &self.added, gone: &self.gone }
+    fn standing(&self) -> SplitCounter<'_> {
+        SplitCounter { added: &self.added, gone: &self.gone }
     }
 
     /// Hands a send over if there is room for it.

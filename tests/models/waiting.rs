@@ -2,7 +2,7 @@
 
 use crate::engine::base::event_count::EventCount;
 use crate::engine::core::request::completion_flag::{Done, Marked};
-use crate::engine::core::worker::thread_state::Presence;
+use crate::engine::core::worker::thread_state::ThreadState;
 use crate::{bounded_model, model};
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use loom::thread;
 use std::time::Duration;
 
 /// As in `Worker::finish`: where nobody has been able to sleep, nobody is woken.
-fn finish(presence: &Presence, done: &Done, any: &EventCount) {
+fn finish(presence: &ThreadState, done: &Done, any: &EventCount) {
     if !presence.is_used() {
         done.publish();
     } else if done.publish_and_wake() {
@@ -19,7 +19,7 @@ fn finish(presence: &Presence, done: &Done, any: &EventCount) {
 }
 
 struct World {
-    presence: Presence,
+    presence: ThreadState,
     requests: [Done; 2],
     any: EventCount,
     gate: Mutex<()>,
@@ -28,7 +28,7 @@ struct World {
 impl World {
     fn new() -> Arc<Self> {
         let world = World {
-            presence: Presence::default(),
+            presence: ThreadState::default(),
             requests: [Done::new(), Done::new()],
             any: EventCount::new(),
             gate: Mutex::new(()),

@@ -14,7 +14,7 @@ const BATCH: usize = 32;
 
 /// See the top of this file.
 #[repr(C)]
-pub(crate) struct Places<T> {
+pub(crate) struct PermitQueue<T> {
     entries: ArrayQueue<T>,
     depth: usize,
     // Written by whoever comes and whoever goes.
@@ -23,9 +23,9 @@ pub(crate) struct Places<T> {
     _end: CacheLine,
 }
 
-impl<T> Places<T> {
+impl<T> PermitQueue<T> {
     pub(crate) fn new(depth: usize) -> Self {
-        Places {
+        PermitQueue {
             entries: ArrayQueue::new(depth),
             depth,
             _taken: CacheLine,
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn places_are_counted_exactly() {
-        let places = Places::new(2);
+        let places = PermitQueue::new(2);
         assert!(places.is_settled());
         assert!(places.take() && places.take());
         for _ in 0..3 {

@@ -14,15 +14,15 @@ use std::ptr::{null_mut, without_provenance_mut};
 const SHUT: usize = 1;
 
 /// See the module.
-pub(crate) struct GivenBack<N> {
+pub(crate) struct RemoteFreeList<N> {
     list: AtomicPtr<N>,
     /// After the end: nodes still in callers' hands.
     held: AtomicUsize,
 }
 
-impl<N: Node> GivenBack<N> {
+impl<N: Node> RemoteFreeList<N> {
     pub(crate) fn new() -> Self {
-        GivenBack { list: AtomicPtr::new(null_mut()), held: AtomicUsize::new(0) }
+        RemoteFreeList { list: AtomicPtr::new(null_mut()), held: AtomicUsize::new(0) }
     }
 
     /// Takes in what has been given back. By the owner, whose the nodes are from here on.

@@ -16,7 +16,7 @@ const FIRST_PAUSE: u32 = 8;
 
 /// What it guards is touched by one thread at a time.
 #[repr(C)]
-pub(crate) struct Brief<T> {
+pub(crate) struct SpinLock<T> {
     taken: AtomicBool,
     #[cfg(all(debug_assertions, not(loom)))]
     watched: crate::engine::base::lockdep::Watched,
@@ -24,24 +24,24 @@ pub(crate) struct Brief<T> {
 }
 
 // SAFETY: the value goes from thread to thread, and is never with two of them.
-unsafe impl<T: Send> Send for Brief<T> {}
+unsafe impl<T: Send> Send for SpinLock<T> {}
 // SAFETY: as above.
-unsafe impl<T: Send> Sync for Brief<T> {}
+unsafe impl<T: Send> Sync for SpinLock<T> {}
 
 /// The value, until it is dropped, on the thread that has taken it.
-pub(crate) struct Held<'a, T>(&'a Brief<T>, PhantomData<*mut T>);
+pub(crate) struct SpinLockGuard<'a, T>(&'a SpinLock<T>, PhantomData<*mut T>);
 
-impl<T: Default> Default for Brief<T> {
+impl<T: Default> Default for SpinLock<T> {
     #[cfg_attr(debug_assertions, track_caller)]
     fn default() -> Self {
-        Brief::new(T::default())
+        SpinLock::new(T::default())
     }
 }
 
-impl<T> Brief<T> {
+impl<T> SpinLock<T> {
     #[cfg_attr(debug_assertions, track_caller)]
     pub(crate) fn new(value: T) -> Self {
-        Brief {
+        SpinLock {
             taken: AtomicBool::new(false),
             #[cfg(all(debug_assertions, not(loom)))]
             watched: crate::engine::base::lockdep::Watched::new(),
@@ -50,7 +50,7 @@ impl<T> Brief<T> {
     }
 
     #[inline(always)]
-    pub(crate) fn lock(&self) -> Held<'_, T> {
+    pub(crate) fn lock(&self) -> SpinLockGuard<'_, T> {
         #[cfg(all(debug_assertions, not(loom)))]
         self.watched.before(std::ptr::from_ref(self).addr());
         if !self.take() {
@@ -61,16 +61,16 @@ impl<T> Brief<T> {
 
     /// None while it is held.
     #[inline(always)]
-    pub(crate) fn try_lock(&self) -> Option<Held<'_, T>> {
+    pub(crate) fn try_lock(&self) -> Option<SpinLockGuard<'_, T>> {
         // Not made before it is known whether it is: the one that goes gives the lock back.
         self.take().then(|| self.held())
     }
 
     #[inline(always)]
-    fn held(&self) -> Held<'_, T> {
+    fn held(&self) -> SpinLockGuard<'_, T> {
         #[cfg(all(debug_assertions, not(loom)))]
         self.watched.taken(std::ptr::from_ref(self).addr());
-        Held(self, PhantomData)
+        SpinLockGuard(self, PhantomData)
     }
 
     #[inline(always)]
@@ -91,7 +91,7 @@ impl<T> Brief<T> {
     }
 }
 
-impl<T> Deref for Held<'_, T> {
+impl<T> Deref for SpinLockGuard<'_, T> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
@@ -100,7 +100,7 @@ impl<T> Deref for Held<'_, T> {
     }
 }
 
-impl<T> DerefMut for Held<'_, T> {
+impl<T> DerefMut for SpinLockGuard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the lock is held, by this alone.
@@ -108,7 +108,7 @@ impl<T> DerefMut for Held<'_, T> {
     }
 }
 
-impl<T> Drop for Held<'_, T> {
+impl<T> Drop for SpinLockGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
         #[cfg(all(debug_assertions, not(loom)))]
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn one_thread_at_a_time() {
         const EACH: u64 = 50_000;
-        let lock = Brief::new([0u64; 2]);
+        let lock = SpinLock::new([0u64; 2]);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {

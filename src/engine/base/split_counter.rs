@@ -2,7 +2,7 @@
 //! lock, and exact.
 //!
 //! There are two words. `Added` has what other threads have ever added, and is theirs: a
-//! read-modify-write each time. `Gone` has what has gone again, less what was added inside the
+//! read-modify-write each time. `Removed` has what has gone again, less what was added inside the
 //! worker's gate, and is written by whoever is inside that alone, with plain stores, so that who
 //! does not hand anything over to another thread pays for nothing more. Their difference is what
 //! stands. What passes from the one who handed it over to where it is counted next changes neither,
@@ -18,9 +18,9 @@ pub(crate) struct Added(AtomicU64);
 /// See the top of this file. Written inside the worker's gate; what was written before it is
 /// visible to whoever reads it.
 #[derive(Default)]
-pub(crate) struct Gone(AtomicU64);
+pub(crate) struct Removed(AtomicU64);
 
-impl Gone {
+impl Removed {
     /// So much has gone.
     #[inline(always)]
     pub(crate) fn add(&self, amount: u64) {
@@ -42,12 +42,12 @@ impl Gone {
 
 /// The two together.
 #[derive(Clone, Copy)]
-pub(crate) struct Standing<'a> {
+pub(crate) struct SplitCounter<'a> {
     pub(crate) added: &'a Added,
-    pub(crate) gone: &'a Gone,
+    pub(crate) gone: &'a Removed,
 }
 
-impl Standing<'_> {
+impl SplitCounter<'_> {
     /// What stood at a moment during the call. Any thread.
     pub(crate) fn get(self) -> u64 {
         let mut gone = self.look();
@@ -129,8 +129,8 @@ mod tests {
 
     #[test]
     fn what_stands_is_added_and_gone() {
-        let (added, gone) = (Added::default(), Gone::default());
-        let standing = Standing { added: &added, gone: &gone };
+        let (added, gone) = (Added::default(), Removed::default());
+        let standing = SplitCounter { added: &added, gone: &gone };
         let before = standing.look();
         assert!(standing.try_add(before, 3, |before| before == 0));
         assert!(!standing.try_add(before, 1, |before| before < 3));
@@ -159,8 +159,8 @@ mod tests {
     fn threads_that_add_at_once_never_exceed_the_limit() {
         const LIMIT: u64 = 5;
         const EACH: u64 = 20_000;
-        let (added, gone, refused) = (Added::default(), Gone::default(), AtomicU64::new(0));
-        let standing = Standing { added: &added, gone: &gone };
+        let (added, gone, refused) = (Added::default(), Removed::default(), AtomicU64::new(0));
+        let standing = SplitCounter { added: &added, gone: &gone };
         let taken = crossbeam_queue::ArrayQueue::new(LIMIT as usize);
         std::thread::scope(|scope| {
             for _ in 0..4 {

@@ -21,7 +21,7 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::worker::deferred_end::hand_over_doomed;
 use crate::engine::core::worker::gate::this_thread;
 use crate::engine::hub::hub::Hub;
-use crate::engine::hub::lease::{Refusal, Seeker, Terms};
+use crate::engine::hub::lease::{LeaseRecord, LeaseRequest, Refusal};
 use crate::engine::hub::lease_end::End;
 use crate::engine::hub::memory::MemoryKind;
 use crate::engine::hub::records::Role;
@@ -155,7 +155,7 @@ pub(crate) struct Pump {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     context: Arc<Context>,
-    /// Held by whoever leaves a mark of the caller's: each is after all before it.
+    /// SpinLockGuard by whoever leaves a mark of the caller's: each is after all before it.
     marking: Mutex<()>,
 }
 
@@ -436,7 +436,7 @@ impl State {
 
     /// A lease ends with a mark: what was written has been when it is reached, and what is done by
     /// then.
-    fn mark(&mut self, terms: &Terms, end: End, mark: &Arc<Mark>) -> u32 {
+    fn mark(&mut self, terms: &LeaseRecord, end: End, mark: &Arc<Mark>) -> u32 {
         let envelope = &mut self.envelopes[terms.envelope as usize];
         let fence = &mut envelope.block.fence;
         let writes = match terms.role {
@@ -463,7 +463,7 @@ impl State {
     #[cold]
     pub(crate) fn check_written(
         &self,
-        seeker: &Seeker,
+        seeker: &LeaseRequest,
         chunk: u32,
         envelope: u32,
     ) -> std::result::Result<(), Refusal> {
@@ -528,7 +528,7 @@ impl Hub {
         stream: *mut c_void,
         number: u32,
         check: impl Fn(&State) -> Result<End>,
-        finish: impl FnOnce(crate::engine::base::spin_lock::Held<'_, State>, End) -> Retired,
+        finish: impl FnOnce(crate::engine::base::spin_lock::SpinLockGuard<'_, State>, End) -> Retired,
     ) -> Result<Retired> {
         let Some(pump) = self.pump.get() else {
             return Err(Error::new(

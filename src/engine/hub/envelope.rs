@@ -1,6 +1,6 @@
 //! What a caller holds of a lease: where the memory is, and the ways to end it.
 
-use crate::engine::base::spin_lock::Held;
+use crate::engine::base::spin_lock::SpinLockGuard;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::hub::cuda::Mark;
 use crate::engine::hub::hub::Hub;
@@ -124,7 +124,7 @@ impl Lease {
         self.tenure.load(Ordering::Relaxed) != 0 && {
             // SAFETY: a hub outlives its leases.
             let hub = unsafe { &*self.hub };
-            !hub.generation.is_past() && hub.try_end_plainly(self, length)
+            !hub.generation.is_past() && hub.try_end_fast(self, length)
         }
     }
 
@@ -142,8 +142,12 @@ impl Lease {
 
     /// The lock, under which the lease is to be ended; None where it has been without it.
     #[inline(always)]
-    fn lock_to_end<'h>(&self, hub: &'h Hub, length: Option<u64>) -> Option<Held<'h, State>> {
-        let plainly = || hub.end_plainly(self, length).then_some(());
+    fn lock_to_end<'h>(
+        &self,
+        hub: &'h Hub,
+        length: Option<u64>,
+    ) -> Option<SpinLockGuard<'h, State>> {
+        let plainly = || hub.end_fast(self, length).then_some(());
         if plainly().is_some() {
             return None;
         }
@@ -151,7 +155,12 @@ impl Lease {
     }
 
     #[inline(always)]
-    fn commit_locked(&self, hub: &Hub, state: Held<'_, State>, length: u64) -> Result<Retired> {
+    fn commit_locked(
+        &self,
+        hub: &Hub,
+        state: SpinLockGuard<'_, State>,
+        length: u64,
+    ) -> Result<Retired> {
         let role = state.terms[self.number as usize].role;
         let checked = match role {
             Some(role) => check_commit(hub, state.destroyed, role, length),
@@ -222,7 +231,7 @@ impl Lease {
     }
 
     #[inline(always)]
-    fn end(&self, hub: &Hub, mut state: Held<'_, State>, end: End) -> Retired {
+    fn end(&self, hub: &Hub, mut state: SpinLockGuard<'_, State>, end: End) -> Retired {
         self.tenure.store(0, Ordering::Relaxed);
         if !self.ready.load(Ordering::Relaxed).is_null() {
             self.wait_for(None);

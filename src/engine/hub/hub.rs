@@ -37,14 +37,14 @@
 //! where it is until its lease has ended, and so does the hub's memory.
 
 use crate::engine::base::cache_line::CacheLine;
-use crate::engine::base::spin_lock::Held;
+use crate::engine::base::spin_lock::SpinLockGuard;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::progress::from_callback;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::hub::cuda::Pump;
 use crate::engine::hub::envelope::Lease;
-use crate::engine::hub::lease::{Refusal, Seeker};
+use crate::engine::hub::lease::{LeaseRequest, Refusal};
 use crate::engine::hub::link::{starved, too_many_kinds, Link};
 use crate::engine::hub::lockfree::mode::{no_lane, Tables};
 use crate::engine::hub::lockfree::queue_pair::Lane;
@@ -266,7 +266,7 @@ impl Hub {
         Ok(())
     }
 
-    fn enter_flow(&self, mut state: Held<'_, State>, links: &[&Link]) {
+    fn enter_flow(&self, mut state: SpinLockGuard<'_, State>, links: &[&Link]) {
         for link in links {
             state.links[link.seeker.link as usize].in_flow = true;
         }
@@ -308,11 +308,11 @@ impl Hub {
 
     /// For a call of the hub's own. STARVED where it knows no such memory, and so has no envelope
     /// there.
-    fn seeker(&self, role: Role, kind: MemoryKind) -> Result<Seeker> {
+    fn seeker(&self, role: Role, kind: MemoryKind) -> Result<LeaseRequest> {
         self.check_fork()?;
         kind.check()?;
         let pool = self.state.lock().pool_of(kind);
-        let seeker = |pool| Seeker {
+        let seeker = |pool| LeaseRequest {
             role,
             pool,
             unit: COMPETING,

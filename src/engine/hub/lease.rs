@@ -13,7 +13,7 @@ use crate::engine::hub::state::{State, COMPETING, NONE, UNSET};
 
 /// Who asks for an envelope: a link, or a call on the hub itself.
 #[derive(Clone, Copy)]
-pub(crate) struct Seeker {
+pub(crate) struct LeaseRequest {
     pub(crate) role: Role,
     pub(crate) pool: u32,
     pub(crate) unit: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Seeker {
 
 /// What it has got, until the lease ends.
 #[derive(Clone, Copy)]
-pub(crate) struct Terms {
+pub(crate) struct LeaseRecord {
     /// None when the lease has ended.
     pub(crate) role: Option<Role>,
     pub(crate) autocommit: bool,
@@ -46,8 +46,8 @@ pub(crate) struct Terms {
     next: u32,
 }
 
-impl Terms {
-    const NONE: Terms = Terms {
+impl LeaseRecord {
+    const NONE: LeaseRecord = LeaseRecord {
         role: None,
         autocommit: false,
         envelope: NONE,
@@ -84,7 +84,7 @@ pub(crate) enum Refusal {
 impl State {
     /// What the seeker would get: a chunk and the replica of it; nothing yet for producers.
     #[inline(always)]
-    pub(crate) fn look(&mut self, seeker: &Seeker) -> Result<(u32, u32), Refusal> {
+    pub(crate) fn look(&mut self, seeker: &LeaseRequest) -> Result<(u32, u32), Refusal> {
         if self.destroyed {
             return Err(Refusal::Closed);
         }
@@ -96,7 +96,7 @@ impl State {
     }
 
     #[inline(always)]
-    fn look_for_room(&mut self, seeker: &Seeker) -> Result<(u32, u32), Refusal> {
+    fn look_for_room(&mut self, seeker: &LeaseRequest) -> Result<(u32, u32), Refusal> {
         if self.closed {
             return Err(Refusal::Closed);
         }
@@ -121,7 +121,7 @@ impl State {
     }
 
     #[inline(always)]
-    fn look_for_next(&mut self, seeker: &Seeker) -> Result<(u32, u32), Refusal> {
+    fn look_for_next(&mut self, seeker: &LeaseRequest) -> Result<(u32, u32), Refusal> {
         let unit = seeker.unit.trailing_zeros() as usize;
         let mut place = self.cursors[unit];
         while place != NONE {
@@ -142,7 +142,7 @@ impl State {
         self.look_there(seeker, place)
     }
 
-    fn look_at_top(&mut self, seeker: &Seeker) -> Result<(u32, u32), Refusal> {
+    fn look_at_top(&mut self, seeker: &LeaseRequest) -> Result<(u32, u32), Refusal> {
         if self.head == NONE {
             return Err(self.nothing(seeker));
         }
@@ -170,7 +170,7 @@ impl State {
 
     /// The chunk, where the seeker wants it.
     #[inline(always)]
-    fn look_there(&self, seeker: &Seeker, place: u32) -> Result<(u32, u32), Refusal> {
+    fn look_there(&self, seeker: &LeaseRequest, place: u32) -> Result<(u32, u32), Refusal> {
         if self.chunks[place as usize].replicas & (1 << seeker.pool) == 0 || !self.serves(seeker) {
             if self.chunks[place as usize].failed & (1 << seeker.pool) != 0 && self.serves(seeker) {
                 return Err(Refusal::Failed { pool: seeker.pool, chunk: place });
@@ -185,13 +185,13 @@ impl State {
     }
 
     #[inline(always)]
-    fn serves(&self, seeker: &Seeker) -> bool {
+    fn serves(&self, seeker: &LeaseRequest) -> bool {
         seeker.link == NONE || self.is_served(seeker.link)
     }
 
     /// There is a chunk, but not for this one, now.
     #[cold]
-    fn not_here(&self, seeker: &Seeker) -> Refusal {
+    fn not_here(&self, seeker: &LeaseRequest) -> Refusal {
         match self.pools[seeker.pool as usize].total {
             0 => Refusal::Starved { pool: seeker.pool, missing: 1 },
             _ => Refusal::NotNow,
@@ -200,7 +200,7 @@ impl State {
 
     /// The chunk is elsewhere.
     #[cold]
-    fn not_copied(&self, seeker: &Seeker) -> Refusal {
+    fn not_copied(&self, seeker: &LeaseRequest) -> Refusal {
         if self.serves(seeker) && self.stands_still(seeker) {
             return Refusal::Stuck { pool: seeker.pool };
         }
@@ -217,7 +217,7 @@ impl State {
 
     /// There is no chunk for this one.
     #[cold]
-    fn nothing(&self, seeker: &Seeker) -> Refusal {
+    fn nothing(&self, seeker: &LeaseRequest) -> Refusal {
         let mut comes = !self.closed || self.reserved > 0;
         // What a broadcast consumer has not had, and is not free, it holds itself, which is its own
         // to know. Of those that compete another one may give back what it holds.
@@ -236,7 +236,7 @@ impl State {
 
     /// A lease of what `look` has found; its number.
     #[inline(always)]
-    pub(crate) fn take(&mut self, seeker: &Seeker, (chunk, replica): (u32, u32)) -> u32 {
+    pub(crate) fn take(&mut self, seeker: &LeaseRequest, (chunk, replica): (u32, u32)) -> u32 {
         let (envelope, order) = match seeker.role {
             Role::Produce => (self.take_room(seeker), 0),
             _ => self.take_chunk(seeker, chunk, replica),
@@ -272,7 +272,7 @@ impl State {
         loop {
             let number = self.free_terms;
             let Some(terms) = self.terms.get_mut(number as usize) else {
-                self.terms.push(Terms::NONE);
+                self.terms.push(LeaseRecord::NONE);
                 return self.terms.len() as u32 - 1;
             };
             self.free_terms = terms.next;
@@ -295,7 +295,7 @@ impl State {
     }
 
     #[inline(always)]
-    fn take_room(&mut self, seeker: &Seeker) -> u32 {
+    fn take_room(&mut self, seeker: &LeaseRequest) -> u32 {
         let pool = seeker.pool;
         // What has been looked for is in front of the free ones, or is a replica's.
         if self.pools[pool as usize].free == NONE
@@ -316,7 +316,7 @@ impl State {
     }
 
     #[inline(always)]
-    fn take_chunk(&mut self, seeker: &Seeker, place: u32, number: u32) -> (u32, u64) {
+    fn take_chunk(&mut self, seeker: &LeaseRequest, place: u32, number: u32) -> (u32, u64) {
         let (chunk, envelope) =
             (&mut self.chunks[place as usize], &mut self.envelopes[number as usize]);
         self.stats.leased_envelopes += u64::from(envelope.leases == 0);
@@ -352,7 +352,7 @@ impl State {
     /// There are at least so many, of which none is in use.
     pub(crate) fn reserve_terms(&mut self, count: usize) {
         while self.terms.len() < count {
-            self.terms.push(Terms::NONE);
+            self.terms.push(LeaseRecord::NONE);
             self.free_terms_of(self.terms.len() as u32 - 1);
         }
     }

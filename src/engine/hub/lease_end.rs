@@ -2,7 +2,7 @@
 //! links. What a lease is, and who gets one, is in `lease`.
 #![deny(unsafe_code)]
 
-use crate::engine::hub::lease::Terms;
+use crate::engine::hub::lease::LeaseRecord;
 use crate::engine::hub::ready::Sight;
 use crate::engine::hub::records::{Retain, Role};
 use crate::engine::hub::state::{bits, State, COMPETING, NONE};
@@ -50,7 +50,7 @@ impl State {
     }
 
     #[inline(always)]
-    fn end_production(&mut self, terms: &Terms, end: End) {
+    fn end_production(&mut self, terms: &LeaseRecord, end: End) {
         self.reserved -= 1;
         self.stats.leased_envelopes -= 1;
         self.envelopes[terms.envelope as usize].leases = 0;
@@ -69,7 +69,7 @@ impl State {
     }
 
     #[inline(always)]
-    fn end_reading(&mut self, role: Role, terms: &Terms, end: End) {
+    fn end_reading(&mut self, role: Role, terms: &LeaseRecord, end: End) {
         let envelope = &mut self.envelopes[terms.envelope as usize];
         envelope.leases -= 1;
         self.stats.leased_envelopes -= u64::from(envelope.leases == 0);
@@ -90,7 +90,7 @@ impl State {
     }
 
     #[inline(always)]
-    fn end_consumption(&mut self, terms: &Terms, end: End) {
+    fn end_consumption(&mut self, terms: &LeaseRecord, end: End) {
         let place = terms.chunk;
         let chunk = &mut self.chunks[place as usize];
         chunk.consumers -= 1;

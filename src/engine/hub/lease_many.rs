@@ -2,7 +2,7 @@
 //! each other waiting with half of it in hand.
 
 use crate::engine::base::clock;
-use crate::engine::base::spin_lock::Held;
+use crate::engine::base::spin_lock::SpinLockGuard;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::progress::from_callback;
@@ -33,7 +33,7 @@ struct Hubs<'a> {
     count: usize,
 }
 
-type Guards<'a> = [Option<Held<'a, State>>; MOST_LINKS];
+type Guards<'a> = [Option<SpinLockGuard<'a, State>>; MOST_LINKS];
 
 impl<'a> Hubs<'a> {
     fn new(links: &[&'a Link]) -> Self {

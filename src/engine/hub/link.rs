@@ -5,7 +5,7 @@ use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::progress::from_callback;
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::hub::Hub;
-use crate::engine::hub::lease::{Refusal, Seeker};
+use crate::engine::hub::lease::{LeaseRequest, Refusal};
 use crate::engine::hub::lockfree::mode::tenure;
 use crate::engine::hub::memory::MemoryKind;
 use crate::engine::hub::ready::{Callback, LinkCallback, Watch};
@@ -35,7 +35,7 @@ pub struct LinkParams {
 /// A way into a hub, or out of it.
 pub struct Link {
     pub(crate) hub: Arc<Hub>,
-    pub(crate) seeker: Seeker,
+    pub(crate) seeker: LeaseRequest,
     /// Of its leases: see `hub::lockfree::mode`.
     tenure: u64,
     event: OnceLock<Arc<OwnedFd>>,
@@ -74,7 +74,8 @@ impl Link {
             |link: &records::Link| !link.alive && link.leases == 0 && link.watch.calling == 0;
         let number = state.links.iter().position(unused).unwrap_or(state.links.len());
         let autocommit = params.autocommit && role != Role::Peek;
-        let seeker = Seeker { role, pool, unit, link: number as u32, autocommit, settled: false };
+        let seeker =
+            LeaseRequest { role, pool, unit, link: number as u32, autocommit, settled: false };
         let handle = Box::into_raw(Box::new(Link {
             hub: hub.clone(),
             seeker,
@@ -124,7 +125,7 @@ impl Link {
         if self.hub.generation.is_past() {
             return None;
         }
-        self.hub.try_lease_plainly(self.tenure, timeout_ns)
+        self.hub.try_lease_fast(self.tenure, timeout_ns)
     }
 
     /// An envelope, now or within that time; none if there was none.
@@ -137,7 +138,7 @@ impl Link {
     /// The same at once, of one that no stream has anything left to do to.
     pub(crate) fn lease_settled(&self) -> Result<Option<*const Lease>> {
         self.check()?;
-        self.hub.lease(&Seeker { settled: true, ..self.seeker }, 0, 0)
+        self.hub.lease(&LeaseRequest { settled: true, ..self.seeker }, 0, 0)
     }
 
     /// Where its envelopes are. Refuses one whose memory UCX does not reach.
@@ -263,15 +264,15 @@ impl Hub {
     #[inline(never)]
     pub(crate) fn lease(
         &self,
-        seeker: &Seeker,
+        seeker: &LeaseRequest,
         side: usize,
         timeout_ns: u64,
     ) -> Result<Option<*const Lease>> {
-        if let Ok(answer) = self.lease_plainly(tenure(seeker), timeout_ns) {
+        if let Ok(answer) = self.lease_fast(tenure(seeker), timeout_ns) {
             return Ok(answer);
         }
         if timeout_ns == 0 || !deferred::in_callback() {
-            let mut state = match self.state.lock_unless(|| self.lease_plainly_now(seeker)) {
+            let mut state = match self.state.lock_unless(|| self.lease_fast_now(seeker)) {
                 Ok(state) => state,
                 Err(lease) => return Ok(Some(lease)),
             };
@@ -290,14 +291,14 @@ impl Hub {
     }
 
     /// Without the lock, if there is one now.
-    fn lease_plainly_now(&self, seeker: &Seeker) -> Option<*const Lease> {
-        self.lease_plainly(tenure(seeker), 0).ok().flatten()
+    fn lease_fast_now(&self, seeker: &LeaseRequest) -> Option<*const Lease> {
+        self.lease_fast(tenure(seeker), 0).ok().flatten()
     }
 
     #[inline(never)]
     fn lease_later(
         &self,
-        seeker: &Seeker,
+        seeker: &LeaseRequest,
         side: usize,
         timeout_ns: u64,
     ) -> Result<Option<*const Lease>> {
@@ -308,7 +309,7 @@ impl Hub {
             Err(Refusal::NotNow) => None,
             answer => Some(answer),
         };
-        let plainly = || self.lease_plainly_now(seeker).map(Ok);
+        let plainly = || self.lease_fast_now(seeker).map(Ok);
         match self.wait_for(side, timeout_ns, plainly, attempt) {
             Some(Ok(lease)) => Ok(Some(lease)),
             Some(Err(refusal)) => Err(self.refused(seeker, refusal)),
@@ -322,7 +323,7 @@ impl Hub {
     fn try_apart(
         &self,
         state: &mut State,
-        seeker: &Seeker,
+        seeker: &LeaseRequest,
     ) -> std::result::Result<*const Lease, Refusal> {
         if state.has_stream(seeker.link) {
             return Err(Refusal::Joined);
@@ -334,7 +335,7 @@ impl Hub {
     pub(crate) fn try_lease(
         &self,
         state: &mut State,
-        seeker: &Seeker,
+        seeker: &LeaseRequest,
     ) -> std::result::Result<*const Lease, Refusal> {
         if seeker.link != NONE {
             state.tried(seeker.link);
@@ -345,7 +346,7 @@ impl Hub {
     }
 
     #[cold]
-    pub(crate) fn refused(&self, seeker: &Seeker, refusal: Refusal) -> Error {
+    pub(crate) fn refused(&self, seeker: &LeaseRequest, refusal: Refusal) -> Error {
         let (pool, missing) = match refusal {
             Refusal::Starved { pool, missing } => (pool, Some(missing)),
             Refusal::Stuck { pool } => (pool, None),
@@ -374,7 +375,7 @@ impl Hub {
 
 impl State {
     /// None for a call of the hub's own.
-    pub(crate) fn handle_of(&self, seeker: &Seeker) -> Option<usize> {
+    pub(crate) fn handle_of(&self, seeker: &LeaseRequest) -> Option<usize> {
         self.links.get(seeker.link as usize).map(|link| link.handle)
     }
 }

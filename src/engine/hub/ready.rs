@@ -12,7 +12,7 @@
 //!   call of the library does there.
 
 use crate::engine::base::status::Status;
-use crate::engine::hub::lease::{Refusal, Seeker};
+use crate::engine::hub::lease::{LeaseRequest, Refusal};
 use crate::engine::hub::records::{Link, Role};
 use crate::engine::hub::state::{State, NONE};
 use crate::engine::hub::stream::stream::HubStream;
@@ -102,8 +102,8 @@ pub(crate) enum Effect {
 
 impl Link {
     #[inline(always)]
-    pub(crate) fn seeker(&self, number: u32) -> Seeker {
-        Seeker {
+    pub(crate) fn seeker(&self, number: u32) -> LeaseRequest {
+        LeaseRequest {
             role: self.role,
             pool: self.pool,
             unit: self.unit,

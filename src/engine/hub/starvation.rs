@@ -9,7 +9,7 @@
 
 use crate::engine::base::status::{Error, Status};
 use crate::engine::hub::hub::Hub;
-use crate::engine::hub::lease::Seeker;
+use crate::engine::hub::lease::LeaseRequest;
 use crate::engine::hub::lease_many::MOST_LINKS;
 use crate::engine::hub::link::{named, starved, Link};
 use crate::engine::hub::memory::MemoryKind;
@@ -116,7 +116,7 @@ pub(crate) fn never(state: &State, hub: &Hub, links: &[&Link]) -> Option<Never> 
 pub(crate) struct Call<'a> {
     pub(crate) state: &'a State,
     /// With their places in the call, the first ones.
-    pub(crate) links: &'a [Option<(usize, Seeker)>],
+    pub(crate) links: &'a [Option<(usize, LeaseRequest)>],
 }
 
 impl Call<'_> {
@@ -124,11 +124,11 @@ impl Call<'_> {
         self.clash().or_else(|| self.envelopes()).or_else(|| self.chunks()).or_else(|| self.bytes())
     }
 
-    fn iter(&self) -> impl Iterator<Item = (usize, Seeker)> + '_ {
+    fn iter(&self) -> impl Iterator<Item = (usize, LeaseRequest)> + '_ {
         self.links.iter().map_while(|link| *link)
     }
 
-    fn of(&self, role: Role) -> impl Iterator<Item = (usize, Seeker)> + '_ {
+    fn of(&self, role: Role) -> impl Iterator<Item = (usize, LeaseRequest)> + '_ {
         self.iter().filter(move |(_, seeker)| seeker.role == role)
     }
 
@@ -159,7 +159,7 @@ impl Call<'_> {
     /// Chunks that the call's links, of these, have at once. A consumer gets another one with each
     /// lease, and those that compete count as one; different ones may get the same, and so may who
     /// looks at the top. What is modified is not what is consumed.
-    fn chunks_of(&self, among: impl Fn(&Seeker) -> bool) -> u32 {
+    fn chunks_of(&self, among: impl Fn(&LeaseRequest) -> bool) -> u32 {
         let own = |role| self.of(role).map(|(_, seeker)| seeker).filter(&among);
         let (mut units, mut consumed) =
             (own(Role::Consume).fold(0, |units, consumer| units | consumer.unit), 0);
@@ -179,13 +179,13 @@ impl Call<'_> {
 
     fn envelopes(&self) -> Option<Never> {
         let mut pools = 0u32;
-        let mut first = |seeker: &Seeker| {
+        let mut first = |seeker: &LeaseRequest| {
             let before = pools;
             pools |= 1 << seeker.pool;
             before != pools
         };
         self.iter().filter(|(_, seeker)| first(seeker)).find_map(|(link, seeker)| {
-            let here = |other: &Seeker| other.pool == seeker.pool;
+            let here = |other: &LeaseRequest| other.pool == seeker.pool;
             let produced = self.of(Role::Produce).filter(|(_, other)| here(other)).count() as u32;
             let total = self.state.pools[seeker.pool as usize].total;
             let missing = (produced + self.chunks_of(here)).saturating_sub(total);
@@ -257,7 +257,7 @@ impl State {
     /// younger, and stays at least as long, as it waits for one that waits for this one. Nobody has
     /// anything, and nobody can consume the top chunk where it is, not with another flow either.
     #[cold]
-    pub(crate) fn stands_still(&self, seeker: &Seeker) -> bool {
+    pub(crate) fn stands_still(&self, seeker: &LeaseRequest) -> bool {
         let nobody_at_work = self.leases == 0 && self.copies == 0;
         if self.pools.len() < 2 || self.head == NONE || !nobody_at_work || seeker.settled {
             return false;

@@ -5,7 +5,7 @@
 use crate::engine::base::status::Error;
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::hub::Hub;
-use crate::engine::hub::lease::Terms;
+use crate::engine::hub::lease::LeaseRecord;
 use crate::engine::hub::lockfree::mode::Plain;
 use crate::engine::hub::memory::{Block, MemoryKind};
 use crate::engine::hub::records::{Chunk, Envelope, HubStats, Link, Pool, Retain, Stage};
@@ -61,7 +61,7 @@ pub(crate) struct State {
     pub(crate) cursors: [u32; 64],
     /// There is a dataflow strategy.
     pub(crate) flow: bool,
-    pub(crate) terms: Vec<Terms>,
+    pub(crate) terms: Vec<LeaseRecord>,
     pub(crate) free_terms: u32,
     pub(crate) leases: u32,
     pub(crate) copies: u32,

@@ -1,7 +1,7 @@
 //! What is copied, from where, how much of it at a time, and what becomes of it: single steps on
 //! the tables, with transfers that end when the test says so.
 
-use crate::engine::hub::lease::{Refusal, Seeker};
+use crate::engine::hub::lease::{LeaseRequest, Refusal};
 use crate::engine::hub::lease_end::End;
 use crate::engine::hub::link::new_unit;
 use crate::engine::hub::memory::{Block, MemoryKind};
@@ -27,12 +27,12 @@ fn hub(retain: Retain, pools: &[(MemoryKind, usize)]) -> State {
     state
 }
 
-fn seeker(role: Role, pool: u32) -> Seeker {
-    Seeker { role, pool, unit: COMPETING, link: NONE, autocommit: false, settled: false }
+fn seeker(role: Role, pool: u32) -> LeaseRequest {
+    LeaseRequest { role, pool, unit: COMPETING, link: NONE, autocommit: false, settled: false }
 }
 
 /// A link, as the seeker that it asks as.
-fn link(state: &mut State, role: Role, pool: u32, broadcast: bool) -> Seeker {
+fn link(state: &mut State, role: Role, pool: u32, broadcast: bool) -> LeaseRequest {
     let unit = new_unit(state, role, broadcast).unwrap();
     state.competing += u32::from(role == Role::Consume && unit == COMPETING);
     let watch = crate::engine::hub::ready::Watch::default();
@@ -53,7 +53,7 @@ fn link(state: &mut State, role: Role, pool: u32, broadcast: bool) -> Seeker {
     state.links[number as usize].seeker(number)
 }
 
-fn lease(state: &mut State, seeker: &Seeker) -> Result<u32, Refusal> {
+fn lease(state: &mut State, seeker: &LeaseRequest) -> Result<u32, Refusal> {
     let found = state.look(seeker)?;
     Ok(state.take(seeker, found))
 }

@@ -13,7 +13,7 @@ use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::clock;
 use crate::engine::base::event_count::EventCount;
 use crate::engine::base::lasting::{lasting, Frames};
-use crate::engine::base::spin_lock::Held;
+use crate::engine::base::spin_lock::SpinLockGuard;
 use crate::engine::base::status::Status;
 use crate::engine::core::worker::deferred::CallbackScope;
 use crate::engine::core::worker::worker::Worker;
@@ -77,7 +77,7 @@ impl State {
 impl Hub {
     /// Gives the lock back after a change, and does what the change has made possible.
     #[inline(always)]
-    pub(crate) fn leave(&self, mut state: Held<'_, State>) -> Retired {
+    pub(crate) fn leave(&self, mut state: SpinLockGuard<'_, State>) -> Retired {
         let quiet = state.watched == 0 && state.pools.len() < 2 && !state.destroyed;
         if quiet {
             if state.plain.calm >= state.plain.patience {
@@ -96,7 +96,7 @@ impl Hub {
     }
 
     #[inline(always)]
-    pub(crate) fn unlock(&self, state: Held<'_, State>) {
+    pub(crate) fn unlock(&self, state: SpinLockGuard<'_, State>) {
         if self.unlock_one(state) {
             self.wake_distant();
         }
@@ -106,7 +106,7 @@ impl Hub {
     /// more, and `wake_distant` before that, if this says so.
     #[inline(always)]
     #[must_use]
-    pub(crate) fn unlock_one(&self, mut state: Held<'_, State>) -> bool {
+    pub(crate) fn unlock_one(&self, mut state: SpinLockGuard<'_, State>) -> bool {
         let woken = std::mem::take(&mut state.woken);
         let sleepers = self.sides.move_on(woken, &mut state.asleep);
         let distant = woken != 0 && state.distant > 0;

@@ -154,7 +154,7 @@ impl Endpoint {
         params.check(&self.worker.context, "stream send", flag::NO_WAIT)?;
         request_wait::submit(params, out, |params, out| {
             let part = Part { data: buffer.cast_mut(), length, memory_type: params.memory_type };
-            if self.worker.goes_through_ring(params) {
+            if self.worker.must_submit_remotely(params) {
                 return self.stream_send_later(part, params, out);
             }
             self.stream_send_now(part, params, out)
@@ -234,7 +234,7 @@ impl Endpoint {
             let partial = params.flags & flag::STREAM_PARTIAL != 0;
             let queued =
                 Queued { buffer, count: length, partial, endpoint: self, ..Queued::NOTHING };
-            if self.worker.goes_through_ring(params) {
+            if self.worker.must_submit_remotely(params) {
                 self.worker.check_usable()?;
                 self.check_readable(params)?;
                 self.worker.need(feature::STREAM)?;

@@ -45,7 +45,7 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     receives: &[Receiver {
         sort: Sort::Atomic,
         hand_over: |worker, slot, _| {
-            if let Some(endpoint) = worker.endpoint_numbered(slot.inbound().connection) {
+            if let Some(endpoint) = worker.endpoint_by_id(slot.inbound().connection) {
                 worker.answer_atomic(slot, &endpoint);
             }
             worker.message_gone(slot);

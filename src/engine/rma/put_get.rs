@@ -195,7 +195,7 @@ impl Rkey {
                 rkey: Arc::into_raw(self.clone()).cast(),
                 ..Queued::NOTHING
             };
-            if worker.goes_through_ring(params) {
+            if worker.must_submit_remotely(params) {
                 let promised = endpoint.promise(params, Need::of(length))?;
                 return worker.delay(kind, length as u64, params, out, |slot| Queued {
                     promise: promised.keep(),

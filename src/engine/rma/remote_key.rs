@@ -58,7 +58,7 @@ impl Rkey {
                     for its on_open",
                 ));
             }
-            if endpoint.is_foreign() {
+            if endpoint.is_plain_ucx_peer() {
                 let text =
                     "endpoint: its peer is not of this library, and makes no keys that this \
                     one understands";

@@ -8,7 +8,7 @@
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::membarrier;
-use crate::engine::base::spin_lock::Brief;
+use crate::engine::base::spin_lock::SpinLock;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::group::group::Group;
 use crate::engine::os::own_memory;
@@ -21,7 +21,7 @@ use crate::engine::window::delegation::delegation::Pause;
 use crate::engine::window::epoch::Epoch;
 use crate::engine::window::lock::rw_lock::WindowLock;
 use crate::engine::window::mapped_key::{WindowKey, MOST_OF_KEY};
-use crate::engine::window::remote::blocked_queue::Aside;
+use crate::engine::window::remote::blocked_queue::BlockedQueue;
 use crate::engine::window::remote::remote::Remote;
 use crate::engine::window::window::{Flavor, Target, Turns, Window, WindowParams};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
@@ -186,7 +186,7 @@ impl Window {
             has_remotes: targets.iter().any(|target| target.remote().is_some()),
             has_far: targets.iter().any(|target| target.control.is_none()),
             targets,
-            turns: Brief::new(Turns {
+            turns: SpinLock::new(Turns {
                 posts: zeros(),
                 completions: zeros(),
                 barriers: 0,
@@ -202,7 +202,7 @@ impl Window {
             visitors: AtomicU32::new(0),
             complaints: (0..ranks).map(|_| AtomicI32::new(0)).collect(),
             far_holds: Mutex::default(),
-            aside: Aside::default(),
+            aside: BlockedQueue::default(),
             me: me.clone(),
         }
     }

@@ -11,7 +11,7 @@
 //! lock of `calls`, twice.
 #![deny(unsafe_code)]
 
-use crate::engine::base::spin_lock::Brief;
+use crate::engine::base::spin_lock::SpinLock;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::wire::sync_constants::{Assertions, LockType};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, Ordering};
@@ -127,7 +127,7 @@ pub struct Epoch {
     /// A byte for each rank, from the first lock or start on: who only fences or locks all needs
     /// none.
     targets: OnceLock<Box<[AtomicU8]>>,
-    calls: Brief<Calls>,
+    calls: SpinLock<Calls>,
 }
 
 #[derive(Default)]
@@ -179,7 +179,7 @@ impl Epoch {
             ranks,
             held: AtomicU32::new(0),
             targets: OnceLock::new(),
-            calls: Brief::default(),
+            calls: SpinLock::default(),
         }
     }
 

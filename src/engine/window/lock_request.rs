@@ -48,14 +48,14 @@ enum Asker {
     /// A member on another host, from this process.
     Member(u32, WindowHeader),
     /// What was put aside, the update lock.
-    Aside,
+    BlockedQueue,
 }
 
 impl Asker {
     fn ticket(&self) -> Option<Ticket> {
         match self {
             Asker::Here(ticket) | Asker::Far(ticket, _) => Some(*ticket),
-            Asker::Member(..) | Asker::Aside => None,
+            Asker::Member(..) | Asker::BlockedQueue => None,
         }
     }
 }
@@ -64,7 +64,7 @@ impl Asker {
 enum Outcome {
     Request(Ticket, Status),
     Member(Visitor, WindowHeader, Status),
-    Aside(Visitor),
+    BlockedQueue(Visitor),
     /// Of a window that has gone, or never came to be.
     Nobody,
 }
@@ -198,7 +198,7 @@ impl Service {
 
     /// What was put aside there is looked after from now on. Any thread of the service.
     pub(crate) fn attend_to_aside(&self, window: &Window) {
-        let (asker, how) = (Asker::Aside, LockType::Exclusive);
+        let (asker, how) = (Asker::BlockedQueue, LockType::Exclusive);
         let (window, target) = (window.me.clone(), window.rank);
         let wait = LockWait { window, target, how, asker, deadline: u64::MAX, next_question: 0 };
         let _ = self.worker.on_owner(|inside| {
@@ -252,9 +252,9 @@ impl LockWait {
             );
         };
         let found = match &self.asker {
-            Asker::Aside => match window.look_aside(now >= self.next_question) {
+            Asker::BlockedQueue => match window.look_aside(now >= self.next_question) {
                 Look::Nothing => None,
-                Look::Go => return Some(Outcome::Aside(Visitor::of(&window))),
+                Look::Go => return Some(Outcome::BlockedQueue(Visitor::of(&window))),
                 Look::Over => return Some(Outcome::Nobody),
             },
             Asker::Far(_, question) => {
@@ -292,7 +292,7 @@ impl LockWait {
         };
         Some(match &self.asker {
             Asker::Member(_, header) => Outcome::Member(Visitor::of(&window), *header, status),
-            Asker::Aside => Outcome::Nobody,
+            Asker::BlockedQueue => Outcome::Nobody,
             Asker::Here(ticket) | Asker::Far(ticket, _) => {
                 match status {
                     Status::OK => window.epoch.grant_lock(self.target, self.how),
@@ -326,7 +326,7 @@ impl LockWait {
             Asker::Far(_, question) => window.give_up_far(self.target, question),
             Asker::Member(from, _) => window.own().control().lock().give_up(*from),
             // By who drops what stands there.
-            Asker::Aside => {}
+            Asker::BlockedQueue => {}
         }
     }
 
@@ -370,7 +370,7 @@ impl Worker {
                     }
                 }
                 Outcome::Nobody => {}
-                Outcome::Aside(window) => self.outside(|| {
+                Outcome::BlockedQueue(window) => self.outside(|| {
                     if window.go_through_aside() {
                         window.group.service.attend_to_aside(&window);
                     }

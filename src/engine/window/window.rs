@@ -16,7 +16,7 @@
 //! words of this process is written by the thread that is in such a call.
 
 use crate::engine::base::lockdep::Mutex;
-use crate::engine::base::spin_lock::Brief;
+use crate::engine::base::spin_lock::SpinLock;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::group::group::Group;
 use crate::engine::os::process_identity::{self, Identity};
@@ -26,7 +26,7 @@ use crate::engine::window::create::gather;
 use crate::engine::window::delegation::delegation::Pause;
 use crate::engine::window::epoch::{Call, Epoch, Held, SyncType};
 use crate::engine::window::mapped_key::WindowKey;
-use crate::engine::window::remote::blocked_queue::Aside;
+use crate::engine::window::remote::blocked_queue::BlockedQueue;
 use crate::engine::window::remote::remote::Remote;
 use crate::engine::window::remote::target::FarHold;
 use crate::engine::wire::sync_constants::LockType;
@@ -171,7 +171,7 @@ pub struct Window {
     pub(crate) rank: u32,
     pub(crate) epoch: Epoch,
     pub(crate) targets: Box<[Target]>,
-    pub(crate) turns: Brief<Turns>,
+    pub(crate) turns: SpinLock<Turns>,
     pub(crate) lock_timeout_ns: AtomicU64,
     pub(crate) granularity: AtomicU64,
     /// All members of a host reach each other's memory by mappings: the same for all members.
@@ -194,7 +194,7 @@ pub struct Window {
     /// Members on other hosts that hold the lock of this one.
     pub(crate) far_holds: Mutex<HashMap<u32, FarHold>>,
     /// Messages that wait for the update lock.
-    pub(crate) aside: Aside,
+    pub(crate) aside: BlockedQueue,
     pub(crate) me: Weak<Window>,
 }
 

@@ -53,7 +53,7 @@ impl Worker {
     }
 
     /// The endpoint that UCP knows as this.
-    pub(crate) fn endpoint_of(&self, ucp: sys::ucp_ep_h) -> Option<Arc<Endpoint>> {
+    pub(crate) fn endpoint_by_ucp(&self, ucp: sys::ucp_ep_h) -> Option<Arc<Endpoint>> {
         if ucp.is_null() {
             return None;
         }
@@ -84,7 +84,7 @@ impl Worker {
                     self.refuse(reply, sender);
                 }
                 if let Some(endpoint) =
-                    self.endpoint_numbered(connection).or_else(|| self.endpoint_of(reply))
+                    self.endpoint_by_id(connection).or_else(|| self.endpoint_by_ucp(reply))
                 {
                     self.push_event(Event::Refused(endpoint, theirs));
                 } else {
@@ -94,7 +94,7 @@ impl Worker {
             }
         };
         let endpoint =
-            self.endpoint_numbered(header.connection).or_else(|| self.endpoint_of(reply));
+            self.endpoint_by_id(header.connection).or_else(|| self.endpoint_by_ucp(reply));
         let hello = match header.kind {
             Kind::Hello | Kind::Welcome => match Hello::decode(&header, payload) {
                 Ok(hello) => Some(Box::new(hello)),
@@ -281,7 +281,7 @@ pub(crate) unsafe extern "C" fn on_message(
                 let short_answer = (*arg.cast::<Worker>()).receivers.answers.short;
                 short_answer(arg, header, header_length, data, length, param)
             }
-            _ => on_message_otherwise(arg, header, header_length, data, length, param),
+            _ => on_message_slow(arg, header, header_length, data, length, param),
         }
     }
 }
@@ -316,17 +316,17 @@ macro_rules! on_short {
 }
 pub(crate) use on_short;
 
-on_short!(on_short_message, Worker::take_message_in_quickly, on_short_message_of_another);
+on_short!(on_short_message, Worker::take_message_in_fast, on_short_message_of_another);
 on_short!(
     on_short_message_of_another,
-    |worker: &Worker, short| worker.names_another(short) && worker.take_message_in_quickly(short),
-    on_message_otherwise
+    |worker: &Worker, short| worker.names_another(short) && worker.take_message_in_fast(short),
+    on_message_slow
 );
-on_short!(on_short_question, Worker::take_question_in_quickly, on_short_question_of_another);
+on_short!(on_short_question, Worker::take_question_in_fast, on_short_question_of_another);
 on_short!(
     on_short_question_of_another,
-    |worker: &Worker, short| worker.names_another(short) && worker.take_question_in_quickly(short),
-    on_message_otherwise
+    |worker: &Worker, short| worker.names_another(short) && worker.take_question_in_fast(short),
+    on_message_slow
 );
 
 /// Any message of the library's.
@@ -334,7 +334,7 @@ on_short!(
 /// # Safety
 /// As of `on_message`.
 #[inline(never)]
-pub(crate) unsafe extern "C" fn on_message_otherwise(
+pub(crate) unsafe extern "C" fn on_message_slow(
     arg: *mut c_void,
     header: *const c_void,
     header_length: usize,

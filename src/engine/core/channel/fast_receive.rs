@@ -20,18 +20,18 @@ impl Worker {
     /// that is known, in its order, and within its credit. False: nothing has happened, go the next
     /// longer way.
     #[inline(always)]
-    pub(crate) fn take_message_in_quickly(&self, short: Short<'_>) -> bool {
-        short.flags() & !flag::USER == 0 && self.take_in_quickly(short, None)
+    pub(crate) fn take_message_in_fast(&self, short: Short<'_>) -> bool {
+        short.flags() & !flag::USER == 0 && self.take_in_fast(short, None)
     }
 
     /// The same of a question.
     #[inline(always)]
-    pub(crate) fn take_question_in_quickly(&self, short: Short<'_>) -> bool {
-        short.asked().is_some_and(|(question, short)| self.take_in_quickly(short, Some(question)))
+    pub(crate) fn take_question_in_fast(&self, short: Short<'_>) -> bool {
+        short.asked().is_some_and(|(question, short)| self.take_in_fast(short, Some(question)))
     }
 
     #[inline(always)]
-    fn take_in_quickly(&self, short: Short<'_>, question: Option<Question>) -> bool {
+    fn take_in_fast(&self, short: Short<'_>, question: Option<Question>) -> bool {
         const { assert!(INLINE < credit::UNIT) };
         let (all, header_length) = (short.rest(), usize::from(short.second_byte()));
         let number = short.connection();
@@ -47,7 +47,7 @@ impl Worker {
         let simple = endpoint.takes_messages()
             && endpoint.order.is_next(short.sequence())
             && all.len() <= INLINE - 16;
-        if !simple || !endpoint.credits.receive_quickly(credit::LEAST) {
+        if !simple || !endpoint.credits.receive_fast(credit::LEAST) {
             return false;
         }
         endpoint.heard();
@@ -75,7 +75,7 @@ impl Worker {
                 false
             }
         };
-        self.put_among_due(endpoint, slot);
+        self.enqueue_due(endpoint, slot);
         // SAFETY: room for both; UCX's data is valid during its handler.
         unsafe {
             inbound.header = room;

@@ -269,7 +269,7 @@ impl Message {
             let pulled = Pulled { data: inbound.data, connection: inbound.connection };
             Queued { buffer, count, scattered, memory_type, pulled, ..Queued::NOTHING }
         };
-        if worker.goes_through_ring(params) {
+        if worker.must_submit_remotely(params) {
             // Whoever has the descriptor sees to its end.
             self.set_form(Form::Gone);
             let submitted = worker.delay(Kind::AmRecv, length, params, out, describe);
@@ -279,9 +279,8 @@ impl Message {
             return submitted;
         }
         let inside = worker.enter()?;
-        let endpoint = inside
-            .endpoint_numbered(inbound.connection)
-            .filter(|endpoint| endpoint.takes_messages());
+        let endpoint =
+            inside.endpoint_by_id(inbound.connection).filter(|endpoint| endpoint.takes_messages());
         let Some(endpoint) = endpoint else {
             return Err(Error::new(
                 Status::CONNECTION_RESET,
@@ -314,7 +313,7 @@ impl Message {
         let Ok(inside) = self.worker().enter() else { return };
         // Its end finds no connection to give it back to.
         self.0.inbound.set(Inbound { connection: 0, ..inbound });
-        let Some(endpoint) = inside.endpoint_named(inbound.connection) else { return };
+        let Some(endpoint) = inside.last_endpoint(inbound.connection) else { return };
         inside.give_back_credit(endpoint, inbound.charge);
     }
 
@@ -399,7 +398,7 @@ impl Worker {
             self.release_data(data);
         }
         self.question_gone(slot);
-        if let Some(endpoint) = self.endpoint_named(connection) {
+        if let Some(endpoint) = self.last_endpoint(connection) {
             self.give_back_credit(endpoint, charge);
         }
     }
@@ -460,9 +459,9 @@ impl Message {
     /// # Safety
     /// The caller has the message, and does not use it again when this is true.
     #[inline(always)]
-    pub unsafe fn destroy_quickly(&self) -> bool {
+    pub unsafe fn destroy_fast(&self) -> bool {
         let (slot, worker, inbound) = (&self.0, self.worker(), self.0.inbound());
-        let simple = worker.may_act_quickly()
+        let simple = worker.may_act_fast()
             && inbound.form == Form::Copied
             && inbound.reply.is_null()
             && slot.outside.load(Ordering::Relaxed) == 0;
@@ -498,7 +497,7 @@ pub unsafe fn destroy(message: *const Message) {
         // SAFETY: the reference that was made for this message.
         let endpoint = unsafe { Arc::from_raw(reply) };
         // SAFETY: as above.
-        if endpoint.status().is_error() && unsafe { (*worker).thread.is_foreign() } {
+        if endpoint.status().is_error() && unsafe { (*worker).thread.is_remote() } {
             // It has ended, and the worker may have let go of it: it goes after what this thread
             // has put into the ring for it. Fails once nobody looks into that.
             let worker = endpoint.worker.clone();
@@ -512,7 +511,7 @@ pub unsafe fn destroy(message: *const Message) {
         return alive.let_go(unsafe { &*slot });
     }
     // Its sender waits for it, so it does not wait for some later pass.
-    if !alive.thread.is_foreign() {
+    if !alive.thread.is_remote() {
         if let Ok(inside) = alive.enter() {
             // SAFETY: as above.
             return inside.let_go(unsafe { &*slot });

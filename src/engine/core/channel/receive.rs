@@ -164,7 +164,7 @@ impl Worker {
             return refused(why);
         }
         let known = header.connection != 0;
-        if known && !self.endpoint_named(header.connection).is_some_and(Endpoint::takes_messages) {
+        if known && !self.last_endpoint(header.connection).is_some_and(Endpoint::takes_messages) {
             // For an endpoint that has gone: out of date.
             return dropped(sys::UCS_ERR_CANCELED);
         }
@@ -193,7 +193,7 @@ impl Worker {
         inbound.from = arrived.from;
         inbound.sort = sort;
         inbound.capacity = question.map_or(0, |question| question.capacity);
-        if let Some(endpoint) = self.endpoint_named(header.connection) {
+        if let Some(endpoint) = self.last_endpoint(header.connection) {
             endpoint.sort_in(slot, header.taken);
         } else {
             self.inbox.add_unaddressed(slot);
@@ -212,7 +212,7 @@ impl Worker {
         if missing == 0 || header.kind == header::Kind::Answer {
             return;
         }
-        let Some(endpoint) = self.endpoint_named(header.connection) else { return };
+        let Some(endpoint) = self.last_endpoint(header.connection) else { return };
         header.sequence = endpoint.order.nearest(header.sequence as u16);
         if piece.question.is_some() {
             header.taken = endpoint.credits.told_by_peer();
@@ -236,7 +236,7 @@ impl Worker {
         let room = slot.room(behind_data(copied) + user_header.len());
         // SAFETY: room for both, which is nobody's but ours; UCX's data is valid during its
         // handler.
-        let behind = unsafe { put_down(room, arrived.data.cast(), copied, user_header) };
+        let behind = unsafe { copy_out(room, arrived.data.cast(), copied, user_header) };
         slot.length.set(arrived.length as u64);
         slot.inbound.set(Inbound {
             form,
@@ -266,7 +266,7 @@ impl Worker {
     /// A message of this endpoint has the next place, and is handed over after the pass. Who may
     /// sleep meanwhile is still to be woken.
     #[inline(always)]
-    pub(crate) fn put_among_due(&self, endpoint: &Endpoint, slot: &Slot) {
+    pub(crate) fn enqueue_due(&self, endpoint: &Endpoint, slot: &Slot) {
         endpoint.order.advance();
         self.inbox.due.push(slot);
         self.attention.set(self.attention.get() | attention::INBOX);
@@ -330,7 +330,7 @@ impl Worker {
             // SAFETY: a slot of ours, which is nobody's until it has been handed over.
             let slot = unsafe { &*slot };
             let inbound = slot.inbound.get();
-            match self.endpoint_of(inbound.from).filter(|endpoint| endpoint.takes_messages()) {
+            match self.endpoint_by_ucp(inbound.from).filter(|endpoint| endpoint.takes_messages()) {
                 Some(endpoint) => {
                     slot.inbound
                         .set(Inbound { connection: endpoint.peering.number.get(), ..inbound });
@@ -347,7 +347,7 @@ impl Worker {
     #[inline(always)]
     fn hand_over<const ALONE: bool>(&self, slot: &Slot) {
         let inbound = slot.inbound();
-        match self.endpoint_named(inbound.connection).filter(|endpoint| endpoint.takes_messages()) {
+        match self.last_endpoint(inbound.connection).filter(|endpoint| endpoint.takes_messages()) {
             Some(endpoint) if inbound.form != Form::Gone => self.feed(endpoint),
             _ => return self.message_gone(slot),
         }
@@ -398,7 +398,7 @@ impl Worker {
 
     #[inline(never)]
     fn add_reply(&self, slot: &Slot) {
-        if let Some(endpoint) = self.endpoint_numbered(slot.inbound().connection) {
+        if let Some(endpoint) = self.endpoint_by_id(slot.inbound().connection) {
             slot.inbound.set(Inbound { reply: Arc::into_raw(endpoint), ..*slot.inbound() });
         }
     }
@@ -445,7 +445,7 @@ impl Endpoint {
     pub(crate) fn part_left(&self) {
         if self.credits.has_news() || self.credits.may_starve() {
             if let Some(endpoint) = self.registered() {
-                self.worker.push_event(Event::Untold(endpoint));
+                self.worker.push_event(Event::SendCredit(endpoint));
             }
         }
     }
@@ -470,7 +470,7 @@ pub(crate) fn behind_data(length: usize) -> usize {
 ///
 /// # Safety
 /// Both are readable, and there is room for them.
-unsafe fn put_down(room: *mut u8, data: *const u8, length: usize, user_header: &[u8]) -> *const u8 {
+unsafe fn copy_out(room: *mut u8, data: *const u8, length: usize, user_header: &[u8]) -> *const u8 {
     // SAFETY: as for this function.
     unsafe {
         let behind = room.add(behind_data(length));

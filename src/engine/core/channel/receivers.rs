@@ -1,6 +1,6 @@
 //! Who takes what the channel brings: one entry a kind, from the protocols' tables.
 
-use crate::engine::core::channel::dispatch::{on_message_otherwise, Handler};
+use crate::engine::core::channel::dispatch::{on_message_slow, Handler};
 use crate::engine::core::channel::message::Sort;
 use crate::engine::core::channel::receive::{Arrived, MESSAGES};
 use crate::engine::core::request::request::Slot;
@@ -48,7 +48,7 @@ pub(crate) struct Receivers {
 
 impl Receivers {
     pub(crate) fn new(receivers: impl Iterator<Item = Receiver>, answers: Option<Answers>) -> Self {
-        let nobody = Answers { short: on_message_otherwise, otherwise: |_, _, _, _| sys::UCS_OK };
+        let nobody = Answers { short: on_message_slow, otherwise: |_, _, _, _| sys::UCS_OK };
         let mut by_sort = [Receiver::NOBODY; Sort::COUNT];
         by_sort[Sort::Message as usize] = MESSAGES;
         for receiver in receivers {

@@ -71,7 +71,7 @@ impl Endpoint {
         let ahead = inbound.sequence.wrapping_sub(self.order.expected.get());
         if !self.credits.receive(inbound.charge) || ahead > credit::MESSAGES.into() {
             if let Some(endpoint) = self.registered() {
-                self.worker.push_event(Event::Broken(endpoint, "sends more than it may"));
+                self.worker.push_event(Event::ProtocolError(endpoint, "sends more than it may"));
             }
             // It is not put back here, in UCX's handler, but with the others.
             slot.inbound.set(Inbound { connection: 0, from: std::ptr::null_mut(), ..*inbound });
@@ -97,7 +97,7 @@ impl Endpoint {
     }
 
     fn admit(&self, slot: &Slot) {
-        self.worker.put_among_due(self, slot);
+        self.worker.enqueue_due(self, slot);
         self.worker.wake_sleeper();
     }
 

@@ -374,7 +374,7 @@ impl Endpoint {
                 None => break,
                 _ => {
                     if let Some(endpoint) = self.registered() {
-                        self.worker.push_event(Event::Broken(
+                        self.worker.push_event(Event::ProtocolError(
                             endpoint,
                             "has put nonsense into its fast box",
                         ));

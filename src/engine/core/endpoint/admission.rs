@@ -15,7 +15,7 @@
 //! its own in the queue is given to a third before the other one comes to want it.
 
 use crate::engine::base::cache_line::CacheLine;
-use crate::engine::base::split_counter::{look_again, Added, Gone, Standing};
+use crate::engine::base::split_counter::{look_again, Added, Removed, SplitCounter};
 use crate::engine::base::status::Result;
 use crate::engine::core::endpoint::credits;
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer};
@@ -74,11 +74,11 @@ impl Asked {
 pub(crate) struct Accounts {
     /// Sends that a next one finds before it: in UCP, waiting for that, or in the ring; and bytes
     /// in them.
-    ops: Gone,
-    bytes: Gone,
+    ops: Removed,
+    bytes: Removed,
     /// Those that wait, for whatever, or are going to.
-    queued_ops: Gone,
-    queued_bytes: Gone,
+    queued_ops: Removed,
+    queued_bytes: Removed,
 }
 
 /// What a send needs.
@@ -165,24 +165,24 @@ impl Drop for Promised<'_> {
 
 /// Any thread.
 impl Endpoint {
-    fn ops(&self) -> Standing<'_> {
-        Standing { added: &self.asked.ops, gone: &self.accounts.ops }
+    fn ops(&self) -> SplitCounter<'_> {
+        SplitCounter { added: &self.asked.ops, gone: &self.accounts.ops }
     }
 
-    fn bytes(&self) -> Standing<'_> {
-        Standing { added: &self.asked.bytes, gone: &self.accounts.bytes }
+    fn bytes(&self) -> SplitCounter<'_> {
+        SplitCounter { added: &self.asked.bytes, gone: &self.accounts.bytes }
     }
 
-    fn queued_ops(&self) -> Standing<'_> {
-        Standing { added: &self.asked.queued_ops, gone: &self.accounts.queued_ops }
+    fn queued_ops(&self) -> SplitCounter<'_> {
+        SplitCounter { added: &self.asked.queued_ops, gone: &self.accounts.queued_ops }
     }
 
-    fn queued_bytes(&self) -> Standing<'_> {
-        Standing { added: &self.asked.queued_bytes, gone: &self.accounts.queued_bytes }
+    fn queued_bytes(&self) -> SplitCounter<'_> {
+        SplitCounter { added: &self.asked.queued_bytes, gone: &self.accounts.queued_bytes }
     }
 
-    fn credit(&self) -> Standing<'_> {
-        Standing { added: &self.asked.credit, gone: &self.credits.gone }
+    fn credit(&self) -> SplitCounter<'_> {
+        SplitCounter { added: &self.asked.credit, gone: &self.credits.gone }
     }
 
     /// Promises a send that is about to be put into the ring its place, or refuses it: when it

@@ -130,7 +130,7 @@ impl Endpoint {
 
     pub(crate) fn close_now(&self, force: bool, params: &OpParams, out: Out) -> Result<Submitted> {
         self.worker.check_usable()?;
-        if self.worker.thread.is_foreign() && self.status() == Status::CLOSED {
+        if self.worker.thread.is_remote() && self.status() == Status::CLOSED {
             return Err(self.not_open(Status::CLOSED));
         }
         let endpoint = EndpointPointer(self);

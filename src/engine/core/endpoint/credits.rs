@@ -7,7 +7,7 @@
 //! does no harm. A receiver whose peer does not keep to that gives the connection up. Grants cost
 //! nothing.
 
-use crate::engine::base::split_counter::Gone;
+use crate::engine::base::split_counter::Removed;
 use crate::engine::wire::credit::{LEAST, MESSAGES, TOLD_AFTER, UNITS};
 use crate::engine::wire::header::Amount;
 use std::cell::Cell;
@@ -38,7 +38,7 @@ fn sum(amount: Amount) -> u64 {
 pub(crate) struct Credits {
     /// What was sent is an account (see `base::split_counter`): this is what is got back less what
     /// was spent, but for what other threads were promised.
-    pub(crate) gone: Gone,
+    pub(crate) gone: Removed,
     /// What they were promised that has been spent, or has come to nothing.
     promised: Cell<u64>,
     /// Got back, as the peer has told.
@@ -223,7 +223,7 @@ impl Credits {
 
     /// The same at one look. False: nothing has happened, and it may well have had it.
     #[inline(always)]
-    pub(crate) fn receive_quickly(&self, charge: u16) -> bool {
+    pub(crate) fn receive_fast(&self, charge: u16) -> bool {
         const { assert!(1 << 8 <= MESSAGES && 1 << 13 <= UNITS) };
         let received = self.received.with(charge);
         let within = received.is_near(&self.taken, 8, 13);

@@ -26,7 +26,7 @@ impl Endpoint {
     pub fn flush(&self, params: &OpParams, out: Out) -> Result<Submitted> {
         params.check(&self.worker.context, "flush", 0)?;
         request_wait::submit(params, out, |params, out| {
-            if self.worker.thread.is_foreign() {
+            if self.worker.thread.is_remote() {
                 self.check_open_outside()?;
             }
             let endpoint = EndpointPointer(self);

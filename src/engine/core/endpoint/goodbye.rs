@@ -339,7 +339,7 @@ impl Worker {
     pub(crate) fn bye_came(&self, endpoint: Option<Arc<Endpoint>>, header: &Header, reply: Reply) {
         let endpoint = endpoint.or_else(|| {
             // Right behind its Hello.
-            let endpoint = self.endpoint_of(reply.0)?;
+            let endpoint = self.endpoint_by_ucp(reply.0)?;
             endpoint.note_bye(header);
             Some(endpoint)
         });

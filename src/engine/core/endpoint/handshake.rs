@@ -75,7 +75,7 @@ impl Peering {
 impl Worker {
     /// The endpoint that a peer means, to be looked at: not for longer than none can have ended.
     #[inline(always)]
-    pub(crate) fn endpoint_named(&self, number: u32) -> Option<&Endpoint> {
+    pub(crate) fn last_endpoint(&self, number: u32) -> Option<&Endpoint> {
         match self.named_last(number) {
             None => self.find_endpoint(number),
             named => named,
@@ -98,7 +98,7 @@ impl Worker {
         let place = (number % PLACES).checked_sub(1)? as usize;
         let endpoints = self.endpoints.borrow();
         let endpoint = Arc::as_ptr(endpoints.get(place)?.as_ref()?);
-        // SAFETY: the worker keeps it for as long as `endpoint_named` says.
+        // SAFETY: the worker keeps it for as long as `last_endpoint` says.
         let endpoint = unsafe { &*endpoint };
         if endpoint.peering.number.get() != number {
             return None;
@@ -108,8 +108,8 @@ impl Worker {
     }
 
     /// The same to keep.
-    pub(crate) fn endpoint_numbered(&self, number: u32) -> Option<Arc<Endpoint>> {
-        self.endpoint_named(number).map(Endpoint::shared)
+    pub(crate) fn endpoint_by_id(&self, number: u32) -> Option<Arc<Endpoint>> {
+        self.last_endpoint(number).map(Endpoint::shared)
     }
 
     /// A peer has made an endpoint to us. After UCP's pass.
@@ -117,7 +117,7 @@ impl Worker {
         let peer =
             hello.address.origin().filter(|origin| !origin.identity.same_worker(&self.identity));
         let end = match (hello.place, peer) {
-            (0, _) => named.or_else(|| self.endpoint_of(reply.0)),
+            (0, _) => named.or_else(|| self.endpoint_by_ucp(reply.0)),
             (_, None) => None,
             (_, Some(peer)) => self.end_at(&peer, hello.place),
         };
@@ -245,7 +245,7 @@ impl Endpoint {
         self.peering.silent.set(true);
         self.set_status(Self::SILENT);
         if asked || params.connect_timeout_ns != 0 || params.liveness_ns != 0 {
-            self.worker.push_event(Event::Greet(self.clone()));
+            self.worker.push_event(Event::SendHello(self.clone()));
         }
     }
 
@@ -289,7 +289,7 @@ impl Endpoint {
     }
 
     /// As far as is known, the peer is not of this library.
-    pub(crate) fn is_foreign(&self) -> bool {
+    pub(crate) fn is_plain_ucx_peer(&self) -> bool {
         !self.peering.speaks.get() && !self.to_self && self.peering.greeted.get() == 0
     }
 

@@ -353,7 +353,7 @@ unsafe extern "C" fn on_conn_request(ucp: sys::ucp_conn_request_h, arg: *mut c_v
             return request.reject_in_ucp();
         }
         listener.unanswered.borrow_mut().push(request.clone());
-        worker.push_event(Event::Asked(request));
+        worker.push_event(Event::ConnectionRequest(request));
     });
 }
 

@@ -79,9 +79,9 @@ struct Untouched {
 
 /// Those of a worker. Belongs to whoever is inside its gate.
 #[derive(Default)]
-pub(crate) struct UntouchedEnds(RefCell<Vec<Untouched>>);
+pub(crate) struct ParkedEndpoints(RefCell<Vec<Untouched>>);
 
-impl UntouchedEnds {
+impl ParkedEndpoints {
     fn take_first(&self, fits: impl Fn(&Untouched) -> bool) -> Option<End> {
         let mut ends = self.0.borrow_mut();
         let place = ends.iter().position(|one| !one.end.reports.has_failed() && fits(one))?;

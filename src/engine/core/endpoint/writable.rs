@@ -43,7 +43,7 @@ impl Endpoint {
         if worker.check_usable().is_err() || !self.goes_straight() {
             return false;
         }
-        let ring = worker.thread.queue.get().filter(|_| worker.thread.is_foreign());
+        let ring = worker.thread.queue.get().filter(|_| worker.thread.is_remote());
         ring.is_none_or(|queue| queue.has_room())
     }
 

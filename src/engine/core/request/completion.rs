@@ -63,7 +63,7 @@ pub(crate) unsafe extern "C" fn on_received(
     if let (sys::UCS_OK, Some(info), true) = (status, info, slot.is_plain()) {
         slot.length.set(info.length as u64);
         slot.tag.set(info.sender_tag);
-        return slot.complete_quickly();
+        return slot.complete_fast();
     }
     received(slot, status, info);
 }

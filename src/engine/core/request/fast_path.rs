@@ -56,15 +56,15 @@ pub struct Quick<'a> {
 
 impl Worker {
     /// Enters, if the caller is the one thread of a SINGLE worker that is open, and not inside; and
-    /// if this is not a forked child. To be left with `gate.leave_quickly`.
+    /// if this is not a forked child. To be left with `gate.leave_fast`.
     #[inline(always)]
-    pub(crate) fn enter_quickly(&self) -> bool {
-        self.quick.get() == this_thread() && self.gate.enter_quickly()
+    pub(crate) fn enter_fast(&self) -> bool {
+        self.quick.get() == this_thread() && self.gate.enter_fast()
     }
 
     /// The same conditions, for what is done without entering.
     #[inline(always)]
-    pub(crate) fn may_act_quickly(&self) -> bool {
+    pub(crate) fn may_act_fast(&self) -> bool {
         self.quick.get() == this_thread() && self.gate.is_free()
     }
 
@@ -72,8 +72,8 @@ impl Worker {
     /// something to do: how many events there were, and whether the pass is complete; else it has
     /// to go on the long way.
     #[inline(always)]
-    pub fn progress_quickly(&self) -> (u32, bool) {
-        if !self.enter_quickly() {
+    pub fn progress_fast(&self) -> (u32, bool) {
+        if !self.enter_fast() {
             return (0, false);
         }
         let mut result = (0, false);
@@ -87,7 +87,7 @@ impl Worker {
             }
             result = (handled, complete);
         }
-        self.gate.leave_quickly();
+        self.gate.leave_fast();
         result
     }
 }
@@ -96,16 +96,16 @@ impl Endpoint {
     /// For a message of so many bytes, header and data, that goes out as one piece and needs no
     /// credit; None to go the long way.
     #[inline(always)]
-    pub(crate) fn quick_for_piece(&self, length: usize) -> Option<Quick<'_>> {
+    pub(crate) fn fast_for_piece(&self, length: usize) -> Option<Quick<'_>> {
         let worker = &*self.worker;
-        if !self.is_open() || length > INLINE - HEADER || !worker.enter_quickly() {
+        if !self.is_open() || length > INLINE - HEADER || !worker.enter_fast() {
             return None;
         }
         match worker.slab.first() {
             // Before the peer has told its number UCP has to name the connection.
             Some(slot) if self.peering.quick.get() != 0 => Some(Quick { worker, slot }),
             _ => {
-                worker.gate.leave_quickly();
+                worker.gate.leave_fast();
                 None
             }
         }
@@ -115,24 +115,18 @@ impl Endpoint {
 impl Worker {
     /// A send that was complete inside its call; and leaves.
     #[inline(always)]
-    pub(crate) fn sent_quickly(
-        &self,
-        slot: &Slot,
-        kind: Kind,
-        to: &Endpoint,
-        out: Out,
-    ) -> Submitted {
+    pub(crate) fn sent_fast(&self, slot: &Slot, kind: Kind, to: &Endpoint, out: Out) -> Submitted {
         // Kept there, and not across the call, as it is needed afterwards where the send is
         // pending, too.
         self.count_inline(kind, slot.length.get(), Some(to));
         out.store_null();
-        self.gate.leave_quickly();
+        self.gate.leave_fast();
         Submitted::Done
     }
 
     /// What is not as it nearly always is; and leaves.
     #[inline(never)]
-    pub(crate) fn submitted_otherwise(
+    pub(crate) fn submitted_slow(
         &self,
         slot: &Slot,
         posted: sys::ucs_status_ptr_t,
@@ -144,7 +138,7 @@ impl Worker {
         let (length, tag) = (slot.length.get(), slot.tag.get());
         let result =
             self.submitted(slot, posted, Submission { endpoint, params, length, tag }, out);
-        self.gate.leave_quickly();
+        self.gate.leave_fast();
         result
     }
 }
@@ -153,7 +147,7 @@ impl Slot {
     /// Begins a receive, in flight from here on. What is not said here is as it is in an operation
     /// that has none of it.
     #[inline(always)]
-    pub(crate) fn begin_quickly(&self, params: &OpParams, given: bool) {
+    pub(crate) fn begin_fast(&self, params: &OpParams, given: bool) {
         let watched = params.callback.is_some() || !params.recv_info.is_null();
         let (hold, marks) =
             if given { (ENGINE | USER, mark::LIVE | mark::GIVEN) } else { (ENGINE, mark::LIVE) };
@@ -178,7 +172,7 @@ impl Slot {
     /// A receive that is PLAIN has ended well: its caller, who holds it, is the only one to learn
     /// of it.
     #[inline(always)]
-    pub(crate) fn complete_quickly(&self) {
+    pub(crate) fn complete_fast(&self) {
         let worker = self.worker();
         worker.stats.completed.add(1);
         worker.stats.bytes_received.add(self.length.get());
@@ -193,13 +187,13 @@ impl Slot {
 
     /// The status, where a look or two tell it; None to go the long way.
     #[inline(always)]
-    pub fn status_quickly(&self) -> Option<Status> {
+    pub fn status_fast(&self) -> Option<Status> {
         let status = Status(self.status.load(Ordering::Acquire));
         let simple = status == Status::INPROGRESS || (status == Status::OK && self.done.is_set());
         (simple && !self.worker().generation.is_past()).then_some(status)
     }
 
-    /// Lets go of a request that `complete_quickly` has completed, on the thread of a SINGLE
+    /// Lets go of a request that `complete_fast` has completed, on the thread of a SINGLE
     /// worker. False: nothing has happened, go the long way. No ticket names such a use of the
     /// slot, so there is none to be outdated; and in a forked child it only changes the child's own
     /// copy.
@@ -207,9 +201,9 @@ impl Slot {
     /// # Safety
     /// The caller holds the request, and does not use it again when this is true.
     #[inline(always)]
-    pub unsafe fn destroy_quickly(&self) -> bool {
+    pub unsafe fn destroy_fast(&self) -> bool {
         let worker = self.worker();
-        let simple = worker.may_act_quickly() && self.marks.get() == mark::GIVEN | mark::PLAIN;
+        let simple = worker.may_act_fast() && self.marks.get() == mark::GIVEN | mark::PLAIN;
         if simple {
             self.hold.set(0);
             worker.slab.push(self);

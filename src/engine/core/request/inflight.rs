@@ -3,7 +3,7 @@
 //!
 //! The methods run inside the worker's gate, but for `may_act_at_once`.
 
-use crate::engine::base::remote_free_list::GivenBack;
+use crate::engine::base::remote_free_list::RemoteFreeList;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::operation::{deadline_of, flag, OpParams, Submitted};
@@ -24,12 +24,12 @@ impl Worker {
     pub(crate) fn take_slot(&self) -> &Slot {
         match self.slab.pop() {
             Some(slot) => slot,
-            None => self.take_slot_slowly(),
+            None => self.take_slot_slow(),
         }
     }
 
     #[cold]
-    fn take_slot_slowly(&self) -> &Slot {
+    fn take_slot_slow(&self) -> &Slot {
         self.drain_foreign();
         loop {
             if let Some(slot) = self.slab.pop() {
@@ -216,11 +216,11 @@ impl Worker {
             slot.outcome.set(status);
             self.ended(slot, status);
         } else {
-            self.complete_slowly(slot, status);
+            self.complete_slow(slot, status);
         }
     }
 
-    fn complete_slowly(&self, slot: &Slot, status: Status) {
+    fn complete_slow(&self, slot: &Slot, status: Status) {
         slot.clear_mark(mark::PLAIN);
         if status.is_error() {
             // A request that its caller let go of a moment ago is one that nobody watches.
@@ -359,7 +359,7 @@ impl Worker {
         if free {
             if let Some(making) = slot.making.take() {
                 // Its buffers go by the user's code.
-                self.push_event(Event::Unmade(making));
+                self.push_event(Event::DropBuffers(making));
             }
             self.return_slot(slot);
         }
@@ -520,7 +520,7 @@ pub(crate) unsafe fn push_foreign(slot: *const Slot) {
     // SAFETY: the slot is held by the caller, and keeps its worker's memory.
     let worker = unsafe { (*slot).worker };
     // SAFETY: as above, and as for this function.
-    if unsafe { GivenBack::push(&raw const (*worker).foreign, slot) } {
+    if unsafe { RemoteFreeList::push(&raw const (*worker).foreign, slot) } {
         // SAFETY: the request has outlived its worker, and was the last of those that have: nobody
         // else touches the cell now.
         let keep = unsafe { (*worker).keep.take() };

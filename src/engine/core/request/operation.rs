@@ -149,11 +149,11 @@ impl OpParams {
         {
             return Ok(());
         }
-        self.check_slowly(context, operation, EVERYWHERE | allowed)
+        self.check_slow(context, operation, EVERYWHERE | allowed)
     }
 
     #[cold]
-    fn check_slowly(&self, context: &Arc<Context>, operation: &str, allowed: u64) -> Result<()> {
+    fn check_slow(&self, context: &Arc<Context>, operation: &str, allowed: u64) -> Result<()> {
         memory_type::check(self.memory_type)?;
         // SAFETY: see the field.
         if let Some(memory) = unsafe { self.memory.as_ref() } {

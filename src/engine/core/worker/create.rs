@@ -4,14 +4,14 @@ use crate::engine::base::backoff::BackOff;
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::clock;
 use crate::engine::base::counters::Stats;
-use crate::engine::base::remote_free_list::GivenBack;
+use crate::engine::base::remote_free_list::RemoteFreeList;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::handler_table::Handlers;
 use crate::engine::core::channel::receive::Inbox;
 use crate::engine::core::channel::shm_channel::FastBoxes;
 use crate::engine::core::endpoint::admission::Hand;
 use crate::engine::core::endpoint::liveness::LivenessClock;
-use crate::engine::core::endpoint::parked_endpoints::UntouchedEnds;
+use crate::engine::core::endpoint::parked_endpoints::ParkedEndpoints;
 use crate::engine::core::endpoint::process_watch::PeerWatch;
 use crate::engine::core::request::pending_callbacks::Due;
 use crate::engine::core::request::request_param::Templates;
@@ -23,7 +23,7 @@ use crate::engine::core::worker::progress_thread::{ProgressMode, ProgressThread,
 use crate::engine::core::worker::protocol::Protocols;
 use crate::engine::core::worker::stuck_descriptor::Stuck;
 use crate::engine::core::worker::wait::WaitRoom;
-use crate::engine::core::worker::wake_hint::Nudge;
+use crate::engine::core::worker::wake_hint::WakeHint;
 use crate::engine::core::worker::wakeup::Resting;
 use crate::engine::core::worker::worker::{Worker, CLIENT_ID};
 use crate::engine::os::fork::Token;
@@ -130,7 +130,7 @@ impl Worker {
             address: OnceCell::new(),
             max_am_header: OnceLock::new(),
             slab: Slab::new(context.request_size),
-            foreign: GivenBack::new(),
+            foreign: RemoteFreeList::new(),
             is_over: Cell::new(false),
             keep: Cell::new(None),
             ready: SlotList::default(),
@@ -155,13 +155,13 @@ impl Worker {
             listeners: RefCell::default(),
             liveness: LivenessClock::default(),
             places: RefCell::default(),
-            untouched: UntouchedEnds::default(),
+            untouched: ParkedEndpoints::default(),
             refusals: Cell::new(0),
             inbox: Inbox::default(),
             fast_boxes: FastBoxes::default(),
             am_handlers: Handlers::default(),
             frames: Arc::default(),
-            nudge: Nudge::default(),
+            nudge: WakeHint::default(),
             unordered: AtomicU64::new(0),
             fenced: AtomicU64::new(0),
             endpoints_made: Cell::new(0),

@@ -11,7 +11,7 @@ use crate::engine::core::request::notifier_events::Happened;
 use crate::engine::core::request::request::{Part, SlotPointer, Ticket};
 use crate::engine::core::worker::callback_depth::OwnCallbacks;
 use crate::engine::core::worker::protocol::OfEndpoint;
-use crate::engine::core::worker::takeover::Assistant;
+use crate::engine::core::worker::takeover::ProgressTakeover;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::os::shared_segment::SegmentName;
 use crate::engine::wire::header::{Header, Hello, Kind};
@@ -36,7 +36,7 @@ pub(crate) enum Event {
     /// `ucxx_endpoint_destroy` was called from a callback.
     DestroyEndpoint(Arc<Endpoint>),
     /// Somebody asks for a connection: `on_connect` is due.
-    Asked(Arc<ConnRequest>),
+    ConnectionRequest(Arc<ConnRequest>),
     /// A peer has made an endpoint to this worker; with this side's end of it, if there is one, or
     /// what UCP has in its place.
     Hello(Option<Arc<Endpoint>>, Box<Hello>, Reply),
@@ -45,7 +45,7 @@ pub(crate) enum Event {
     /// The peer speaks this version, and not ours.
     Refused(Arc<Endpoint>, u8),
     /// Its peer is to learn of it.
-    Greet(Arc<Endpoint>),
+    SendHello(Arc<Endpoint>),
     /// A peer has closed its end of a connection, of which this side's end may not have been made
     /// yet.
     Bye(Option<Arc<Endpoint>>, Header, Reply),
@@ -56,28 +56,28 @@ pub(crate) enum Event {
     /// What a protocol has left to the end of the pass.
     Work(&'static Work, Payload),
     /// Buffers that nobody has taken.
-    Unmade(Box<Making>),
+    DropBuffers(Box<Making>),
     /// The peer does not keep to the rules.
-    Broken(Arc<Endpoint>, &'static str),
+    ProtocolError(Arc<Endpoint>, &'static str),
     /// The peer has offered a fast box; or is to be offered one.
     FastBox(Arc<Endpoint>, Option<SegmentName>),
     /// The peer is to be told what has been taken in, which could not be told before.
-    Untold(Arc<Endpoint>),
+    SendCredit(Arc<Endpoint>),
 }
 
 impl Event {
     /// What a peer has said, and what UCP is needed for.
     fn is_of_peer(&self) -> bool {
-        use Event::{Broken, Bye, FastBox, Greet, Hello, Ping, Refused, Welcome};
+        use Event::{Bye, FastBox, Hello, Ping, ProtocolError, Refused, SendHello, Welcome};
         matches!(
             self,
             Hello(..)
                 | Welcome(..)
                 | Refused(..)
-                | Greet(_)
+                | SendHello(_)
                 | Bye(..)
                 | Ping(..)
-                | Broken(..)
+                | ProtocolError(..)
                 | FastBox(..)
         )
     }
@@ -110,7 +110,7 @@ struct Here {
     /// Of the SINGLE workers that it has made.
     own: Cell<Option<&'static OwnCallbacks>>,
     /// What it is to stop being before it enters another one; or null.
-    assistant: Cell<*const Assistant<'static>>,
+    assistant: Cell<*const ProgressTakeover<'static>>,
 }
 
 lasting! {
@@ -173,9 +173,9 @@ fn leave_to_its_thread(here: &Here) {
 }
 
 /// Does something in which the assistant leaves before the first user callback, if there is one.
-pub(crate) fn until_callback(assistant: &Assistant, work: &dyn Fn()) {
+pub(crate) fn until_callback(assistant: &ProgressTakeover, work: &dyn Fn()) {
     /// What was there before is there again.
-    struct Again(*const Assistant<'static>);
+    struct Again(*const ProgressTakeover<'static>);
     impl Drop for Again {
         fn drop(&mut self) {
             HERE.with(|here| here.assistant.set(self.0));
@@ -205,9 +205,9 @@ impl Worker {
                     endpoint.attempt_failed(attempt, status)
                 }
                 Event::Connected(endpoint, attempt) => endpoint.connected(attempt),
-                Event::Asked(request) => self.hand_out(request),
+                Event::ConnectionRequest(request) => self.hand_out(request),
                 Event::Hello(endpoint, hello, reply) => self.hello_came(endpoint, &hello, reply),
-                Event::Greet(endpoint) => endpoint.break_silence(),
+                Event::SendHello(endpoint) => endpoint.break_silence(),
                 Event::Welcome(endpoint, hello) => endpoint.met(&hello),
                 Event::Refused(endpoint, version) => endpoint.refused(version),
                 Event::Bye(Some(endpoint), header, reply)
@@ -221,14 +221,14 @@ impl Worker {
                 Event::Ping(endpoint) => {
                     endpoint.say(Kind::Pong, 0, Part::Nothing);
                 }
-                Event::Broken(endpoint, why) => endpoint.broken(why),
-                Event::Untold(endpoint) => endpoint.grant(),
+                Event::ProtocolError(endpoint, why) => endpoint.broken(why),
+                Event::SendCredit(endpoint) => endpoint.grant(),
                 Event::FastBox(endpoint, None) => endpoint.offer_fast_box(),
                 Event::FastBox(endpoint, Some(name)) => endpoint.fast_box_came(&name),
                 Event::Work(work, payload) if self.is_over.get() => (work.too_late)(self, payload),
                 Event::Work(work, payload) => (work.run)(self, payload),
                 Event::SendsEnded(flush) => self.flush_after_sends(flush),
-                Event::Unmade(making) => self.outside(|| drop(making)),
+                Event::DropBuffers(making) => self.outside(|| drop(making)),
                 Event::Opened(endpoint) => {
                     if endpoint.phase() == Phase::Open {
                         self.call_endpoint(&endpoint, endpoint.on_open.take(), Status::OK);
@@ -311,9 +311,9 @@ impl Worker {
         self.delivering.set(self.delivering.get() + 1);
         if let Some(own) = self.own_callbacks.filter(|_| ALONE) {
             own.begin();
-            self.gate.leave_quickly();
+            self.gate.leave_fast();
             user_code();
-            self.gate.come_back_quickly();
+            self.gate.come_back_fast();
             own.end();
         } else {
             self.leave();

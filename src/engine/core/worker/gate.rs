@@ -247,7 +247,7 @@ impl Gate {
 
     /// For the one thread of a SINGLE worker: false if it is inside.
     #[inline(always)]
-    pub(crate) fn enter_quickly(&self) -> bool {
+    pub(crate) fn enter_fast(&self) -> bool {
         let enters = self.is_free();
         if enters {
             self.inside.store(true, Ordering::Relaxed);
@@ -255,15 +255,15 @@ impl Gate {
         enters
     }
 
-    /// The other half of `enter_quickly`, which was true.
+    /// The other half of `enter_fast`, which was true.
     #[inline(always)]
-    pub(crate) fn leave_quickly(&self) {
+    pub(crate) fn leave_fast(&self) {
         self.inside.store(false, Ordering::Release);
     }
 
     /// `enter_again` of one who has left so.
     #[inline(always)]
-    pub(crate) fn come_back_quickly(&self) {
+    pub(crate) fn come_back_fast(&self) {
         self.inside.store(true, Ordering::Relaxed);
     }
 

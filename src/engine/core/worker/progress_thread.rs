@@ -22,7 +22,7 @@ use crate::engine::core::worker::remote_call::Lists;
 use crate::engine::core::worker::sleep_flag::SleepFlag;
 use crate::engine::core::worker::submission_ring::{self, Queue};
 use crate::engine::core::worker::takeover::Assistants;
-use crate::engine::core::worker::thread_state::Presence;
+use crate::engine::core::worker::thread_state::ThreadState;
 use crate::engine::core::worker::wakeup::Armed;
 use crate::engine::core::worker::worker::{Inside, Worker};
 use crate::engine::os::scheduling::{pin, prefer_short_slices};
@@ -83,7 +83,7 @@ pub struct ThreadParams {
 #[repr(C)]
 pub(crate) struct ProgressThread {
     params: ThreadParams,
-    presence: Presence,
+    presence: ThreadState,
     mode: AtomicU8,
     /// `this_thread()` on it; 0 while there is none.
     owner: AtomicUsize,
@@ -110,7 +110,7 @@ impl ProgressThread {
         ProgressThread {
             params,
             _written: CacheLine,
-            presence: Presence::default(),
+            presence: ThreadState::default(),
             mode: AtomicU8::new(0),
             owner: AtomicUsize::new(0),
             kernel_id: AtomicU64::new(0),
@@ -152,7 +152,7 @@ impl ProgressThread {
 
     /// Has the calling thread to leave UCP to the progress thread?
     #[inline(always)]
-    pub(crate) fn is_foreign(&self) -> bool {
+    pub(crate) fn is_remote(&self) -> bool {
         self.delays() && !self.is_current()
     }
 

@@ -128,7 +128,7 @@ impl Worker {
     /// Runs `ask` where UCP may be called: here, inside the gate, or on the progress thread, for
     /// which this waits.
     pub(crate) fn on_owner<R>(&self, ask: impl FnOnce(&Inside<'_>) -> Result<R>) -> Result<R> {
-        if !self.thread.is_foreign() {
+        if !self.thread.is_remote() {
             return ask(&self.enter()?);
         }
         self.check_usable()?;
@@ -161,7 +161,7 @@ impl Worker {
 
     /// Has `job` done where UCP may be called, at once or soon; waits for nothing.
     pub(crate) fn post(&self, job: impl FnOnce(&Inside<'_>) + Send + 'static) -> Result<()> {
-        if !self.thread.is_foreign() {
+        if !self.thread.is_remote() {
             job(&self.enter()?);
             return Ok(());
         }
@@ -186,7 +186,7 @@ impl Worker {
         operation: impl FnOnce(&Inside<'_>, &Slot) + Send + 'static,
     ) -> Result<Option<Submitted>> {
         self.check_delayed_flag(params)?;
-        if !self.thread.is_foreign() {
+        if !self.thread.is_remote() {
             return Ok(None);
         }
         self.check_usable()?;

@@ -9,7 +9,7 @@
 use crate::engine::base::clock;
 use crate::engine::base::counters::Counter;
 use crate::engine::base::lockdep::Mutex;
-use crate::engine::base::permit_queue::Places;
+use crate::engine::base::permit_queue::PermitQueue;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::message::Pulled;
 use crate::engine::core::channel::send::Outgoing;
@@ -25,7 +25,7 @@ use crossbeam_queue::ArrayQueue;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Places in the ring unless the worker's parameters say otherwise.
+/// PermitQueue in the ring unless the worker's parameters say otherwise.
 pub(crate) const DEFAULT_DEPTH: u32 = 4096;
 /// More than this is not a number of operations.
 pub const LARGEST_DEPTH: u32 = 1 << 20;
@@ -81,7 +81,7 @@ impl Queued {
 /// The ring of a worker, and the slots for what goes through it.
 #[repr(C)]
 pub(crate) struct Queue {
-    ring: Places<SlotPointer>,
+    ring: PermitQueue<SlotPointer>,
     /// Free slots. What does not fit, and what was made but not needed yet, stands in `rest`.
     pool: ArrayQueue<SlotPointer>,
     rest: Mutex<Slab>,
@@ -93,7 +93,7 @@ pub(crate) struct Queue {
 impl Queue {
     pub(crate) fn new(depth: usize, request_size: usize) -> Self {
         Queue {
-            ring: Places::new(depth),
+            ring: PermitQueue::new(depth),
             pool: ArrayQueue::new((2 * depth).max(64)),
             rest: Mutex::new(Slab::new(request_size)),
             times_full: AtomicU64::new(0),
@@ -124,12 +124,12 @@ impl Queue {
         match self.pool.pop() {
             // SAFETY: slots of ours, which live as long as we do.
             Some(SlotPointer(slot)) => unsafe { &*slot },
-            None => self.take_slot_slowly(worker),
+            None => self.take_slot_slow(worker),
         }
     }
 
     #[cold]
-    fn take_slot_slowly(&self, worker: &Worker) -> &Slot {
+    fn take_slot_slow(&self, worker: &Worker) -> &Slot {
         let rest = self.rest.lock();
         let slot: *const Slot = loop {
             match rest.pop() {
@@ -177,14 +177,14 @@ impl Queue {
 impl Worker {
     /// Has the operation to go through the ring?
     #[inline(always)]
-    pub(crate) fn goes_through_ring(&self, params: &OpParams) -> bool {
+    pub(crate) fn must_submit_remotely(&self, params: &OpParams) -> bool {
         (self.special.load(Ordering::Relaxed) | (params.flags & flag::DELAYED != 0))
-            && self.goes_specially(params)
+            && self.goes_slow(params)
     }
 
     #[cold]
-    fn goes_specially(&self, params: &OpParams) -> bool {
-        self.thread.is_foreign() || params.flags & flag::DELAYED != 0
+    fn goes_slow(&self, params: &OpParams) -> bool {
+        self.thread.is_remote() || params.flags & flag::DELAYED != 0
     }
 
     #[inline]
@@ -285,7 +285,7 @@ impl Worker {
         let sender;
         let endpoint = if slot.kind.get() == Kind::AmRecv {
             sender = self
-                .endpoint_numbered(queued.pulled.connection)
+                .endpoint_by_id(queued.pulled.connection)
                 .filter(|sender| sender.takes_messages());
             if sender.is_none() {
                 return self.drop_queued(slot, queued, Status::CONNECTION_RESET);
@@ -306,7 +306,7 @@ impl Worker {
             ..OpParams::default()
         };
         let speaks = matches!(slot.kind.get(), Kind::AmSend | Kind::Fetch | Kind::Atomic);
-        if speaks && endpoint.is_some_and(Endpoint::is_foreign) {
+        if speaks && endpoint.is_some_and(Endpoint::is_plain_ucx_peer) {
             return self.drop_queued(slot, queued, Status::UNSUPPORTED);
         }
         if let Some(endpoint) =

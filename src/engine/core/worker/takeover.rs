@@ -41,14 +41,14 @@ impl Assistants {
 }
 
 /// A thread that makes passes, for as long as this lives, but in user code.
-pub(crate) struct Assistant<'a> {
+pub(crate) struct ProgressTakeover<'a> {
     all: &'a Assistants,
     is_counted: Cell<bool>,
 }
 
-impl<'a> Assistant<'a> {
+impl<'a> ProgressTakeover<'a> {
     fn new(all: &'a Assistants) -> Self {
-        let assistant = Assistant { all, is_counted: Cell::new(false) };
+        let assistant = ProgressTakeover { all, is_counted: Cell::new(false) };
         assistant.come();
         assistant
     }
@@ -73,7 +73,7 @@ impl<'a> Assistant<'a> {
     }
 }
 
-impl Drop for Assistant<'_> {
+impl Drop for ProgressTakeover<'_> {
     fn drop(&mut self) {
         self.leave();
     }
@@ -89,7 +89,7 @@ impl Worker {
         at_most_ns: u64,
         between: &dyn Fn(),
     ) -> bool {
-        let assistant = Assistant::new(&self.thread.assistants);
+        let assistant = ProgressTakeover::new(&self.thread.assistants);
         let deadline = clock::deadline_after(at_most_ns);
         let mut idle = 0_u32;
         let mut finished = done();
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn is_counted_but_in_user_code() {
         let all = Assistants::default();
-        let assistant = Assistant::new(&all);
+        let assistant = ProgressTakeover::new(&all);
         drop(CallbackScope::new());
         assert_eq!(count(&all), 1, "no callback of the passes in between");
         assistant.between(&|| assert!(all.are_there()));
@@ -139,7 +139,7 @@ mod tests {
                 let _scope = CallbackScope::new();
                 assert!(!all.are_there());
                 // What it waits for in there.
-                let nested = Assistant::new(&all);
+                let nested = ProgressTakeover::new(&all);
                 nested.between(&|| {
                     assert_eq!(count(&all), 1);
                     let _scope = CallbackScope::new();
@@ -159,7 +159,7 @@ mod tests {
         let (all, others) = (Assistants::default(), Assistants::default());
         for calls_back in [false, true] {
             let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                Assistant::new(&all).between(&|| {
+                ProgressTakeover::new(&all).between(&|| {
                     let _scope = calls_back.then(CallbackScope::new);
                     panic!("on purpose");
                 });
@@ -167,7 +167,7 @@ mod tests {
             assert!(failed.is_err());
             assert_eq!(count(&all), 0);
         }
-        let assistant = Assistant::new(&others);
+        let assistant = ProgressTakeover::new(&others);
         assistant.between(&|| drop(CallbackScope::new()));
         assert_eq!((count(&all), count(&others)), (0, 1));
     }

@@ -10,7 +10,7 @@ use crate::engine::base::sync::{fence, AtomicBool, AtomicU32, Ordering};
 
 /// See the top of this file.
 #[derive(Default)]
-pub(crate) struct Presence {
+pub(crate) struct ThreadState {
     delays: AtomicBool,
     running: AtomicBool,
     used: AtomicBool,
@@ -18,7 +18,7 @@ pub(crate) struct Presence {
     count: AtomicU32,
 }
 
-impl Presence {
+impl ThreadState {
     /// There has been a progress thread. Stays.
     #[inline]
     pub(crate) fn is_used(&self) -> bool {

@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Nudge {
+pub(crate) struct WakeHint {
     /// Somebody sleeps on the worker, or is about to.
     asleep: AtomicBool,
     /// Held by who wakes the worker, whose end waits for that. True after the end.
     ended: Mutex<bool>,
 }
 
-impl Nudge {
+impl WakeHint {
     /// Before the marks are looked at for the last time.
     pub(crate) fn about_to_sleep(&self) {
         self.asleep.store(true, Ordering::SeqCst);

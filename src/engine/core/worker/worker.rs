@@ -3,7 +3,7 @@
 use crate::engine::base::backoff::BackOff;
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::counters::Stats;
-use crate::engine::base::remote_free_list::GivenBack;
+use crate::engine::base::remote_free_list::RemoteFreeList;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::buffer_cache::FrameStore;
 use crate::engine::core::channel::handler_table::Handlers;
@@ -15,7 +15,7 @@ use crate::engine::core::endpoint::admission::Hand;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::endpoint::listener::Listener;
 use crate::engine::core::endpoint::liveness::LivenessClock;
-use crate::engine::core::endpoint::parked_endpoints::{Places, UntouchedEnds};
+use crate::engine::core::endpoint::parked_endpoints::{ParkedEndpoints, Places};
 use crate::engine::core::endpoint::process_watch::PeerWatch;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{self, OpParams};
@@ -34,7 +34,7 @@ use crate::engine::core::worker::progress_thread::{has_thread, ProgressThread};
 use crate::engine::core::worker::protocol::{Protocols, States, Turns};
 use crate::engine::core::worker::stuck_descriptor::Stuck;
 use crate::engine::core::worker::wait::WaitRoom;
-use crate::engine::core::worker::wake_hint::Nudge;
+use crate::engine::core::worker::wake_hint::WakeHint;
 use crate::engine::core::worker::wakeup::{Resting, Wakeup};
 use crate::engine::os::fork::{Generation, Token};
 use crate::engine::os::process_identity::Identity;
@@ -145,7 +145,7 @@ pub struct Worker {
     pub(crate) liveness: LivenessClock,
     /// Of UCP's ends for each peer: it counts them so, too, and forgets none.
     pub(crate) places: RefCell<HashMap<Origin, Places>>,
-    pub(crate) untouched: UntouchedEnds,
+    pub(crate) untouched: ParkedEndpoints,
     /// Refusals for peers of other versions that UCP has.
     pub(crate) refusals: Cell<u32>,
     /// Active messages whose handlers are due.
@@ -154,7 +154,7 @@ pub struct Worker {
     pub(crate) am_handlers: Handlers<MessageHandler>,
     /// For buffers of what is received. These keep it, too.
     pub(crate) frames: Arc<FrameStore>,
-    pub(crate) nudge: Nudge,
+    pub(crate) nudge: WakeHint,
     /// Operations that may overtake each other, counted when they have been submitted, and how many
     /// of them a fence has waited for. Any thread.
     pub(crate) unordered: AtomicU64,
@@ -169,7 +169,7 @@ pub struct Worker {
     pub(crate) _foreign: CacheLine,
     /// Requests that callers let go of from outside the gate. After the end the last one to go
     /// drops `keep`.
-    pub(crate) foreign: GivenBack<Slot>,
+    pub(crate) foreign: RemoteFreeList<Slot>,
     pub(crate) waiting: WaitRoom,
 }
 
@@ -238,20 +238,20 @@ impl Worker {
         // From here on leaving is seen to.
         let inside = Inside { worker: self };
         if self.special.load(Ordering::Relaxed) {
-            self.entered_specially(progressing)?;
+            self.entered_slow(progressing)?;
         }
         Ok(inside)
     }
 
     #[cold]
-    fn entered_specially(&self, progressing: bool) -> Result<()> {
+    fn entered_slow(&self, progressing: bool) -> Result<()> {
         if self.closed.load(Ordering::Relaxed) {
             return Err(self.closed_error());
         }
         if progressing && self.thread.is_running() {
             return Err(has_thread());
         }
-        if !self.thread.is_foreign() {
+        if !self.thread.is_remote() {
             // What this thread has put there comes before what it does now.
             self.drain_ring();
         }
@@ -383,7 +383,7 @@ impl Worker {
             self.fenced.fetch_max(submitted, Ordering::Release);
             return Ok(());
         }
-        if self.thread.is_foreign() {
+        if self.thread.is_remote() {
             return self.check_usable();
         }
         self.enter().map(drop)

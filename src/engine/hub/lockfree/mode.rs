@@ -22,11 +22,11 @@
 //! which under the lock is the one that was used last. So it is opened only where all envelopes
 //! together stay in a core's cache: with longer ones it is the bytes that cost, and not the calls.
 
-use crate::engine::base::spin_lock::{Brief, Held};
+use crate::engine::base::spin_lock::{SpinLock, SpinLockGuard};
 use crate::engine::core::worker::deferred;
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::hub::Hub;
-use crate::engine::hub::lease::Seeker;
+use crate::engine::hub::lease::LeaseRequest;
 use crate::engine::hub::lockfree::queue_pair::{Lane, Missing};
 use crate::engine::hub::lockfree::switch::SOON;
 use crate::engine::hub::records::Role;
@@ -43,7 +43,7 @@ pub(crate) const IN_TABLES: u64 = 8;
 pub(super) const LINK: u32 = 8;
 
 /// A hub's tables, behind its lock.
-pub(crate) struct Tables(Brief<State>);
+pub(crate) struct Tables(SpinLock<State>);
 
 /// What the tables know of the lane.
 pub(crate) struct Plain {
@@ -86,12 +86,12 @@ impl Plain {
 
 impl Tables {
     pub(crate) fn new(state: State) -> Self {
-        Tables(Brief::new(state))
+        Tables(SpinLock::new(state))
     }
 
     /// With all that there is in them.
     #[inline(always)]
-    pub(crate) fn lock(&self) -> Held<'_, State> {
+    pub(crate) fn lock(&self) -> SpinLockGuard<'_, State> {
         let mut state = self.0.lock();
         if state.plain.is_open {
             state.close_lane();
@@ -106,7 +106,7 @@ impl Tables {
     pub(crate) fn lock_unless<T>(
         &self,
         plainly: impl FnOnce() -> Option<T>,
-    ) -> Result<Held<'_, State>, T> {
+    ) -> Result<SpinLockGuard<'_, State>, T> {
         let state = self.0.lock();
         if !state.plain.is_open {
             return Ok(state);
@@ -116,13 +116,16 @@ impl Tables {
     }
 
     #[cold]
-    fn lock_after<T>(&self, plainly: impl FnOnce() -> Option<T>) -> Result<Held<'_, State>, T> {
+    fn lock_after<T>(
+        &self,
+        plainly: impl FnOnce() -> Option<T>,
+    ) -> Result<SpinLockGuard<'_, State>, T> {
         plainly().map_or_else(|| Ok(self.lock()), Err)
     }
 }
 
 /// What a lease of the seeker's has for `tenure`; 0 for one that cannot have one here.
-pub(crate) fn tenure(seeker: &Seeker) -> u64 {
+pub(crate) fn tenure(seeker: &LeaseRequest) -> u64 {
     if seeker.settled {
         return 0;
     }
@@ -147,7 +150,7 @@ impl Hub {
 
     /// A lease without the lock, at the first look; None says nothing yet.
     #[inline(always)]
-    pub(crate) fn try_lease_plainly(&self, tenure: u64, timeout_ns: u64) -> Option<*const Lease> {
+    pub(crate) fn try_lease_fast(&self, tenure: u64, timeout_ns: u64) -> Option<*const Lease> {
         let lane = self.lane()?;
         if timeout_ns != 0 && deferred::in_callback() {
             return None;
@@ -166,7 +169,7 @@ impl Hub {
 
     /// The same for as long as it takes. Err: it is to be asked for under the lock; Ok(None): there
     /// is none now, and who asks does not wait.
-    pub(crate) fn lease_plainly(
+    pub(crate) fn lease_fast(
         &self,
         tenure: u64,
         timeout_ns: u64,
@@ -193,7 +196,7 @@ impl Hub {
     /// Ends a lease without the lock, at the first look: a commit of so many bytes, or a release.
     /// False says nothing yet.
     #[inline(always)]
-    pub(crate) fn try_end_plainly(&self, lease: &Lease, length: Option<u64>) -> bool {
+    pub(crate) fn try_end_fast(&self, lease: &Lease, length: Option<u64>) -> bool {
         let Some(lane) = self.lane() else { return false };
         self.end_by(
             lease,
@@ -207,7 +210,7 @@ impl Hub {
 
     /// The same for as long as it takes. False: it is to be done under the lock, and nothing has
     /// been.
-    pub(crate) fn end_plainly(&self, lease: &Lease, length: Option<u64>) -> bool {
+    pub(crate) fn end_fast(&self, lease: &Lease, length: Option<u64>) -> bool {
         self.lane().is_some_and(|lane| {
             self.end_by(lease, length, |item| lane.push_ready(item), |item| lane.push_free(item))
         })

@@ -1,14 +1,14 @@
 //! What has to be so of the tables of a hub: what a lease has to find, and what holds after each
 //! random step, after the end, and when all that was under way has ended.
 
-use crate::engine::hub::lease::{Refusal, Seeker};
+use crate::engine::hub::lease::{LeaseRequest, Refusal};
 use crate::engine::hub::model::state_tests::{word_at, Held, Model, World};
 use crate::engine::hub::records::{Role, Stage};
 use crate::engine::hub::state::{COMPETING, NONE};
 
 impl World {
     /// The chunk that the seeker should get, if it is there for it.
-    pub(super) fn expected(&self, seeker: &Seeker) -> Option<u64> {
+    pub(super) fn expected(&self, seeker: &LeaseRequest) -> Option<u64> {
         match seeker.role {
             Role::Produce => None,
             Role::Peek | Role::Modify => self.queue.first().map(|chunk| chunk.order),

@@ -4,7 +4,7 @@
 
 use crate::engine::base::seed::{given_seed, seed, Random};
 use crate::engine::base::status::Status;
-use crate::engine::hub::lease::{Refusal, Seeker};
+use crate::engine::hub::lease::{LeaseRequest, Refusal};
 use crate::engine::hub::lease_end::End;
 use crate::engine::hub::memory::{Block, MemoryKind};
 use crate::engine::hub::model::rules::{self as rules, Ask, Model as Rules, Place};
@@ -28,7 +28,7 @@ pub(super) struct Model {
 /// A lease as it should be.
 pub(super) struct Held {
     number: u32,
-    pub(super) seeker: Seeker,
+    pub(super) seeker: LeaseRequest,
     /// None for a production.
     pub(super) order: Option<u64>,
     /// What is in its memory, or was written there.
@@ -58,7 +58,7 @@ pub(super) fn word_at(state: &State, envelope: u32) -> *mut u64 {
     state.envelopes[envelope as usize].block.span().data.cast()
 }
 
-fn ask(seeker: &Seeker) -> Ask {
+fn ask(seeker: &LeaseRequest) -> Ask {
     let (role, pool, group) = (seeker.role, seeker.pool as usize, seeker.unit.trailing_zeros());
     Ask { role, pool, group, link: (seeker.link != NONE).then_some(seeker.link as usize) }
 }
@@ -140,7 +140,7 @@ impl World {
         self.trace.push(format!("link {role:?} pool {pool} unit {unit}"));
     }
 
-    fn any_link(&mut self) -> Option<Seeker> {
+    fn any_link(&mut self) -> Option<LeaseRequest> {
         let alive: Vec<_> =
             (0..self.state.links.len()).filter(|link| self.state.links[*link].alive).collect();
         if alive.is_empty() {
@@ -155,7 +155,7 @@ impl World {
             0 => {
                 let role = if self.random.below(2) == 0 { Role::Produce } else { Role::Peek };
                 let pool = self.random.below(self.state.pools.len()) as u32;
-                Seeker {
+                LeaseRequest {
                     role,
                     pool,
                     unit: COMPETING,

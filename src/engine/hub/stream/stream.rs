@@ -26,7 +26,7 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::hub::Hub;
-use crate::engine::hub::lease::{Refusal, Seeker};
+use crate::engine::hub::lease::{LeaseRequest, Refusal};
 use crate::engine::hub::link::Link;
 use crate::engine::hub::records::Role;
 use crate::engine::hub::stream::slot::{Mail, Place};
@@ -114,7 +114,7 @@ impl Work {
 /// One end of a stream. See the top of this file.
 pub(crate) struct HubStream {
     pub(crate) hub: Arc<Hub>,
-    pub(crate) seeker: Seeker,
+    pub(crate) seeker: LeaseRequest,
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) id: u64,
     /// The link's envelopes are on a device.
@@ -169,7 +169,7 @@ impl Link {
         endpoint.check_open()?;
         let stream = Arc::new(HubStream {
             hub: self.hub.clone(),
-            seeker: Seeker { settled: true, ..self.seeker },
+            seeker: LeaseRequest { settled: true, ..self.seeker },
             endpoint: endpoint.clone(),
             id,
             device: memory_type::is_device(kind.memory_type),

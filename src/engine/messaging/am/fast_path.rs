@@ -17,11 +17,11 @@ impl Endpoint {
     /// For plain active messages of so many bytes, header and data, which go out as one piece; None
     /// to go the long way.
     #[inline(always)]
-    pub fn quick_for_message(&self, length: usize) -> Option<Quick<'_>> {
+    pub fn fast_for_message(&self, length: usize) -> Option<Quick<'_>> {
         if self.credits.is_short_for(credit::LEAST) {
             return None;
         }
-        self.quick_for_piece(length)
+        self.fast_for_piece(length)
     }
 }
 
@@ -54,7 +54,7 @@ impl Quick<'_> {
             ..Header::of(header::Kind::Message)
         });
         let room = slot.room(INLINE);
-        // SAFETY: room for all three, as `quick_for_message` has seen; the caller's are readable.
+        // SAFETY: room for all three, as `fast_for_message` has seen; the caller's are readable.
         unsafe {
             put_pair(room, words);
             copy_inline(header.cast(), room.add(compact_header::MESSAGE), header_length);
@@ -68,9 +68,9 @@ impl Quick<'_> {
         if !posted.is_null() {
             to.sent_message(posted, credit::LEAST);
             slot.tag.set(0);
-            return worker.submitted_otherwise(slot, posted, Some(to), params, out);
+            return worker.submitted_slow(slot, posted, Some(to), params, out);
         }
         to.message_left();
-        Ok(worker.sent_quickly(slot, Kind::AmSend, to, out))
+        Ok(worker.sent_fast(slot, Kind::AmSend, to, out))
     }
 }

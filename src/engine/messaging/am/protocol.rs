@@ -93,7 +93,7 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     receives: &[Receiver {
         sort: Sort::Multi,
         wants: |worker, id| worker.multi_handlers().has(id),
-        hand_over: |worker, slot, _| match worker.endpoint_numbered(slot.inbound().connection) {
+        hand_over: |worker, slot, _| match worker.endpoint_by_id(slot.inbound().connection) {
             Some(endpoint) => worker.hand_over_multi(slot, &endpoint),
             None => worker.message_gone(slot),
         },

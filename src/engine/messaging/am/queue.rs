@@ -168,7 +168,7 @@ impl Endpoint {
                     ..Queued::NOTHING
                 }
             };
-            if worker.goes_through_ring(params) {
+            if worker.must_submit_remotely(params) {
                 self.check_open_outside()?;
                 worker.need(feature::AM)?;
                 let promised = self.promise(params, Need::of(length))?;
@@ -244,7 +244,7 @@ impl Endpoint {
     ) -> Result<Submitted> {
         params.check(&self.worker.context, "receive from a queue", 0)?;
         let making = || Some(Making::by(allocator));
-        if self.worker.goes_through_ring(params) {
+        if self.worker.must_submit_remotely(params) {
             self.check_open_outside()?;
             self.worker.need(feature::AM)?;
             return self.worker.delay(Kind::AmQueueRecv, 0, params, out, |slot| {
@@ -379,8 +379,9 @@ impl Worker {
             complain("a message of UCXX's with a header that is too long");
             return dropped(sys::UCS_ERR_INVALID_PARAM);
         }
-        let gone =
-            self.endpoint_of(arrived.from).is_some_and(|endpoint| endpoint.phase() != Phase::Open);
+        let gone = self
+            .endpoint_by_ucp(arrived.from)
+            .is_some_and(|endpoint| endpoint.phase() != Phase::Open);
         if gone || arrived.from.is_null() {
             complain(NOBODY);
             return dropped(sys::UCS_ERR_CANCELED);
@@ -410,7 +411,7 @@ impl Worker {
         handler: Option<Rc<Handler<MultiHandler>>>,
         from: Reply,
     ) {
-        let endpoint = self.endpoint_of(from.0);
+        let endpoint = self.endpoint_by_ucp(from.0);
         let Some(endpoint) =
             endpoint.filter(|endpoint| endpoint.phase() == Phase::Open && !self.is_over.get())
         else {

@@ -89,7 +89,7 @@ impl Endpoint {
             {
                 outgoing.wait_for_receiver();
             }
-            if self.worker.goes_through_ring(params) {
+            if self.worker.must_submit_remotely(params) {
                 return self.am_send_later(outgoing, front, parts, params, out);
             }
             self.am_send_now(outgoing, front, parts, params, out)
@@ -212,7 +212,7 @@ impl Endpoint {
     #[inline(always)]
     pub(crate) fn check_am_header(&self, header: &[u8]) -> Result<()> {
         self.check_length_of_header(header)?;
-        if self.is_foreign() {
+        if self.is_plain_ucx_peer() {
             return Err(self.speaks_another_language());
         }
         Ok(())

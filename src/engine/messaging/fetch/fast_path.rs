@@ -3,7 +3,7 @@
 //! between peers that know each other.
 
 use crate::engine::base::status::{Result, Status};
-use crate::engine::core::channel::dispatch::{on_message_otherwise, on_short};
+use crate::engine::core::channel::dispatch::{on_message_slow, on_short};
 use crate::engine::core::channel::message::Form;
 use crate::engine::core::channel::send::{told, Outgoing};
 use crate::engine::core::endpoint::endpoint::Endpoint;
@@ -14,7 +14,7 @@ use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Part as Of, Slot};
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::messaging::fetch::reply::{Fetch, ANSWERED};
-use crate::engine::messaging::fetch::request::put_down;
+use crate::engine::messaging::fetch::request::copy_out;
 use crate::engine::ucx::memory_type;
 use crate::engine::wire::compact_header::{self, Short};
 use crate::engine::wire::credit;
@@ -26,14 +26,14 @@ use std::sync::atomic::Ordering;
 impl Endpoint {
     /// For plain questions with so long a header and room for an answer; None to go the long way.
     #[inline(always)]
-    pub fn quick_for_question(&self, header: usize, capacity: usize) -> Option<Quick<'_>> {
+    pub fn fast_for_question(&self, header: usize, capacity: usize) -> Option<Quick<'_>> {
         if capacity > usize::from(u16::MAX) {
             return None;
         }
-        let quick = self.quick_for_message(compact_header::QUESTION + header)?;
+        let quick = self.fast_for_message(compact_header::QUESTION + header)?;
         if quick.slot.next.get().is_null() {
             // It takes a second one.
-            quick.worker.gate.leave_quickly();
+            quick.worker.gate.leave_fast();
             return None;
         }
         Some(quick)
@@ -50,7 +50,7 @@ impl Fetch {
             && inbound.flags & crate::engine::wire::header::flag::WAITING == 0;
         // SAFETY: a reference of the question's own, until it is destroyed; null in a message.
         let endpoint = unsafe { inbound.reply.as_ref() }.filter(|_| simple)?;
-        endpoint.quick_for_piece(length)
+        endpoint.fast_for_piece(length)
     }
 
     /// Lets go of a question that was answered, on the thread of a SINGLE worker. False: nothing
@@ -59,10 +59,10 @@ impl Fetch {
     /// # Safety
     /// The caller has the question, and does not use it again when this is true.
     #[inline(always)]
-    pub unsafe fn destroy_quickly(&self) -> bool {
+    pub unsafe fn destroy_fast(&self) -> bool {
         let slot = self.slot();
         let (worker, inbound) = (slot.worker(), slot.inbound());
-        let simple = worker.may_act_quickly()
+        let simple = worker.may_act_fast()
             && slot.outside.load(Ordering::Relaxed) == ANSWERED
             && inbound.form == Form::Copied
             && inbound.connection == 0;
@@ -92,12 +92,12 @@ impl Quick<'_> {
         out: Out,
     ) -> Result<Submitted> {
         let Quick { worker, slot } = self;
-        // SAFETY: the one behind it in the free list, as `quick_for_question` has seen.
+        // SAFETY: the one behind it in the free list, as `fast_for_question` has seen.
         let ask = unsafe { &*slot.next.get() };
         let number = match worker.fetches().add(slot) {
             Ok(number) => number,
             Err(error) => {
-                worker.gate.leave_quickly();
+                worker.gate.leave_fast();
                 return Err(error);
             }
         };
@@ -112,7 +112,7 @@ impl Quick<'_> {
         let (words, last) =
             compact_header::question(&asked, &Question { number, capacity: capacity as u64 });
         let room = ask.room(INLINE);
-        // SAFETY: room for all three, as `quick_for_question` has seen; the caller's is readable.
+        // SAFETY: room for all three, as `fast_for_question` has seen; the caller's is readable.
         unsafe {
             put_pair(room, words);
             room.add(16).cast::<u32>().write(last.to_le());
@@ -138,13 +138,13 @@ impl Quick<'_> {
                 worker.fetches().remove(number);
                 worker.slab.push(ask);
                 worker.return_slot(slot);
-                worker.gate.leave_quickly();
+                worker.gate.leave_fast();
                 return Err(error);
             }
         }
         slot.number.set(number);
         worker.start(slot, Some(to), params, out);
-        worker.gate.leave_quickly();
+        worker.gate.leave_fast();
         Ok(Submitted::Pending)
     }
 
@@ -184,13 +184,13 @@ impl Quick<'_> {
         let posted = unsafe { to.send_packed(false, slot, compact_header::ANSWER + length) };
         if !posted.is_null() {
             slot.tag.set(0);
-            let submitted = worker.submitted_otherwise(slot, posted, Some(to), params, out);
+            let submitted = worker.submitted_slow(slot, posted, Some(to), params, out);
             if submitted.is_err() {
                 question.outside.store(0, Ordering::Release);
             }
             return submitted;
         }
-        Ok(worker.sent_quickly(slot, Kind::FetchReply, to, out))
+        Ok(worker.sent_fast(slot, Kind::FetchReply, to, out))
     }
 }
 
@@ -215,7 +215,7 @@ impl Worker {
     /// fetch of whose end only its request tells, which calls nothing. False: nothing has happened,
     /// go the next longer way.
     #[inline(always)]
-    pub(crate) fn answer_came_quickly<const PLAIN: bool>(&self, short: Short<'_>) -> bool {
+    pub(crate) fn answer_came_fast<const PLAIN: bool>(&self, short: Short<'_>) -> bool {
         let (number, data) = (short.answers(), short.rest());
         let Some(slot) = self.fetches().find(number) else { return false };
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
@@ -253,13 +253,13 @@ impl Worker {
             if PLAIN {
                 copy_inline(data.as_ptr(), (*slot.queued.as_ptr()).buffer.cast(), data.len());
             } else {
-                put_down(slot, data.as_ptr(), data.len());
+                copy_out(slot, data.as_ptr(), data.len());
             }
         }
         endpoint.in_flight_remove(slot, Kind::Fetch);
         if plain {
             slot.endpoint.set(std::ptr::null());
-            slot.complete_quickly();
+            slot.complete_fast();
         } else {
             slot.clear_mark(mark::LIVE | mark::PLAIN);
             slot.outcome.set(Status::OK);
@@ -269,5 +269,5 @@ impl Worker {
     }
 }
 
-on_short!(on_short_answer, Worker::answer_came_quickly::<true>, on_short_answer_otherwise);
-on_short!(on_short_answer_otherwise, Worker::answer_came_quickly::<false>, on_message_otherwise);
+on_short!(on_short_answer, Worker::answer_came_fast::<true>, on_short_answer_slow);
+on_short!(on_short_answer_slow, Worker::answer_came_fast::<false>, on_message_slow);

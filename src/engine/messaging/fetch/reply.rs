@@ -191,7 +191,7 @@ impl Worker {
         let Some(handler) = self.fetch_handlers().find(slot.inbound().id) else {
             return self.answer_unhandled(slot);
         };
-        let lent = self.endpoint_named(slot.inbound().connection).map(Endpoint::lend);
+        let lent = self.last_endpoint(slot.inbound().connection).map(Endpoint::lend);
         // SAFETY: a reference, which is the question's own from here on, to be given back when that
         // is destroyed.
         let Some(endpoint) = (unsafe { lent.and_then(|lent| lent.as_ref()) }) else {
@@ -220,7 +220,7 @@ impl Worker {
     /// A question that no handler of the user's is called for.
     #[inline(never)]
     fn answer_unhandled(&self, slot: &Slot) {
-        if let Some(endpoint) = self.endpoint_numbered(slot.inbound().connection) {
+        if let Some(endpoint) = self.endpoint_by_id(slot.inbound().connection) {
             endpoint.answer_now(slot.number.get(), Status::NO_ELEM);
         }
         self.message_gone(slot);
@@ -316,7 +316,7 @@ impl Endpoint {
             }
         };
         let may_wait = params.flags & flag::NO_WAIT == 0;
-        if worker.goes_through_ring(params) {
+        if worker.must_submit_remotely(params) {
             self.check_open_outside()?;
             let promised = self.promise(params, Need::of_answer(length))?;
             return worker.delay(Kind::FetchReply, length as u64, params, out, |slot| Queued {

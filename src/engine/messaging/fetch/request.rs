@@ -133,7 +133,7 @@ impl Endpoint {
             return Err(Error::new(Status::EXCEEDS_LIMIT, text));
         }
         request_wait::submit(params, out, |params, out| {
-            if self.worker.goes_through_ring(params) {
+            if self.worker.must_submit_remotely(params) {
                 return self.fetch_later(asked, header, room, params, out);
             }
             let inside = self.worker.enter()?;
@@ -371,8 +371,8 @@ impl Worker {
         // What it says of the credit holds, whoever still waits for it: the peer does not say it
         // again.
         let on = match header.connection {
-            0 => self.endpoint_of(arrived.from),
-            number => self.endpoint_numbered(number),
+            0 => self.endpoint_by_ucp(arrived.from),
+            number => self.endpoint_by_id(number),
         };
         if let Some(endpoint) = on {
             endpoint.heard();
@@ -426,7 +426,7 @@ impl Worker {
             return sys::UCS_OK;
         }
         // SAFETY: UCX's data is valid during its handler, and the processor reaches where it goes.
-        unsafe { put_down(slot, arrived.data.cast(), arrived.length) };
+        unsafe { copy_out(slot, arrived.data.cast(), arrived.length) };
         self.answered(slot, Status::OK);
         sys::UCS_OK
     }
@@ -532,7 +532,7 @@ fn begin_asking(fetch: &Slot, ask: &Slot, length: usize) {
 /// # Safety
 /// `data` is readable for `length` bytes, for which there is room.
 #[inline(always)]
-pub(crate) unsafe fn put_down(slot: &Slot, data: *const u8, length: usize) {
+pub(crate) unsafe fn copy_out(slot: &Slot, data: *const u8, length: usize) {
     if length == 0 {
         return;
     }

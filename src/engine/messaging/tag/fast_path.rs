@@ -14,12 +14,12 @@ use std::ffi::c_void;
 impl Worker {
     /// For plain tag operations; None to go the long way.
     #[inline(always)]
-    pub fn quick_for_tag(&self) -> Option<Quick<'_>> {
-        if self.features & feature::TAG == 0 || !self.enter_quickly() {
+    pub fn fast_for_tag(&self) -> Option<Quick<'_>> {
+        if self.features & feature::TAG == 0 || !self.enter_fast() {
             return None;
         }
         let Some(slot) = self.slab.first() else {
-            self.gate.leave_quickly();
+            self.gate.leave_fast();
             return None;
         };
         Some(Quick { worker: self, slot })
@@ -27,17 +27,17 @@ impl Worker {
 }
 
 impl Endpoint {
-    /// As `Worker::quick_for_tag`, for an endpoint that takes operations.
+    /// As `Worker::fast_for_tag`, for an endpoint that takes operations.
     #[inline(always)]
-    pub fn quick_for_tag(&self) -> Option<Quick<'_>> {
+    pub fn fast_for_tag(&self) -> Option<Quick<'_>> {
         if !self.is_open() {
             return None;
         }
-        let quick = self.worker.quick_for_tag()?;
+        let quick = self.worker.fast_for_tag()?;
         if self.peering.own.get() {
             // What a worker sends to itself ends other operations within UCP's call, which may have
             // slots taken.
-            self.worker.gate.leave_quickly();
+            self.worker.gate.leave_fast();
             return None;
         }
         Some(quick)
@@ -68,9 +68,9 @@ impl Quick<'_> {
         // slot.
         let posted = unsafe { sys::ucp_tag_send_nbx(to.ucp.get(), buffer, length, tag, param) };
         if !posted.is_null() {
-            return worker.submitted_otherwise(slot, posted, Some(to), params, out);
+            return worker.submitted_slow(slot, posted, Some(to), params, out);
         }
-        Ok(worker.sent_quickly(slot, Kind::TagSend, to, out))
+        Ok(worker.sent_fast(slot, Kind::TagSend, to, out))
     }
 
     /// `Worker::tag_recv` for plain parameters and one buffer.
@@ -93,16 +93,16 @@ impl Quick<'_> {
         let posted =
             unsafe { sys::ucp_tag_recv_nbx(worker.ucp(), buffer, length, tag, tag_mask, param) };
         if !sys::is_pending(posted) || slot.has_mark(mark::INLINE) {
-            return worker.submitted_otherwise(slot, posted, None, params, out);
+            return worker.submitted_slow(slot, posted, None, params, out);
         }
         worker.slab.take(slot);
-        slot.begin_quickly(params, out.is_wanted());
+        slot.begin_fast(params, out.is_wanted());
         slot.sequence.set(worker.next_sequence());
         slot.started.set(worker.coarse_now.get());
         worker.stats.submitted.add(1);
         out.store(slot);
         worker.wake_sleeper();
-        worker.gate.leave_quickly();
+        worker.gate.leave_fast();
         Ok(Submitted::Pending)
     }
 }

@@ -98,7 +98,7 @@ impl Worker {
             slot.state.set(Some(self.multis().take()));
             Queued { tag, tag_mask, endpoint: params.source, ..Queued::NOTHING }
         };
-        if self.goes_through_ring(params) {
+        if self.must_submit_remotely(params) {
             self.need(feature::TAG)?;
             self.check_from(params)?;
             return self.delay(Kind::TagRecvMulti, 0, params, out, describe);

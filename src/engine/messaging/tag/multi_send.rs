@@ -59,7 +59,7 @@ impl Endpoint {
         }
         let length: usize = parts.iter().map(|part| part.length).sum();
         request_wait::submit(params, out, |params, out| {
-            if self.worker.goes_through_ring(params) {
+            if self.worker.must_submit_remotely(params) {
                 return self.send_multi_later(parts, length, tag, params, out);
             }
             let inside = self.worker.enter()?;

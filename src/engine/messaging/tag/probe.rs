@@ -82,7 +82,7 @@ impl TagMessage {
         let submit = |params: &OpParams, out: Out| {
             let part = [Part { data: buffer, length, memory_type: params.memory_type }];
             let received = || Error::invalid("message: has been received already");
-            if self.worker.goes_through_ring(params) {
+            if self.worker.must_submit_remotely(params) {
                 let message = self.message.swap(std::ptr::null_mut(), Ordering::AcqRel);
                 if message.is_null() {
                     return Err(received());

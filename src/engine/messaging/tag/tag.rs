@@ -104,7 +104,7 @@ impl Endpoint {
         out: Out,
     ) -> Result<Submitted> {
         request_wait::submit(params, out, |params, out| {
-            if self.worker.goes_through_ring(params) {
+            if self.worker.must_submit_remotely(params) {
                 let part =
                     [Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }];
                 return self.send_later(mode, &part, tag, params, out);
@@ -189,7 +189,7 @@ impl Endpoint {
     ) -> Result<Submitted> {
         params.check(&self.worker.context, "tag send", flag::NO_WAIT)?;
         let submit = |params: &OpParams, out: Out| {
-            if self.worker.goes_through_ring(params) {
+            if self.worker.must_submit_remotely(params) {
                 return self.send_later(Mode::Local, parts, tag, params, out);
             }
             let inside = self.worker.enter()?;
@@ -288,7 +288,7 @@ impl Worker {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        if self.goes_through_ring(params) {
+        if self.must_submit_remotely(params) {
             return self.receive_later(
                 Kind::TagRecv,
                 parts,

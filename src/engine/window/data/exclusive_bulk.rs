@@ -142,13 +142,13 @@ impl<'a> Bulk<'a> {
         };
         let state = single.begin(self.head);
         if state != 0 {
-            self.begin_slowly(&single, state, lives);
+            self.begin_slow(&single, state, lives);
         }
         single
     }
 
     #[cold]
-    fn begin_slowly(&self, single: &Single<'a>, mut state: u64, lives: &dyn Fn(u32) -> bool) {
+    fn begin_slow(&self, single: &Single<'a>, mut state: u64, lives: &dyn Fn(u32) -> bool) {
         loop {
             if state & (OWNER | FENCED) == FENCED {
                 fence(Ordering::SeqCst);

@@ -35,7 +35,7 @@ use crate::engine::window::access::Reach;
 use crate::engine::window::control_words::Ended;
 use crate::engine::window::data::data::Place;
 use crate::engine::window::data::reduce::{self, Update};
-use crate::engine::window::delegation::slot::{Errand, Slot, MOST};
+use crate::engine::window::delegation::slot::{RemoteOp, Slot, MOST};
 use crate::engine::window::delegation::slot_state::Claim;
 use crate::engine::window::window::{Target, Window};
 use crate::engine::wire::element_type::{Domain, ElementType, Reduce};
@@ -124,7 +124,7 @@ impl Window {
         bytes: usize,
     ) -> Result<bool> {
         let what = if way == Way::Write { What::Put } else { What::Get };
-        let errand = Errand {
+        let errand = RemoteOp {
             what,
             op: Reduce::NoOp,
             kind: ElementType::Byte,
@@ -156,12 +156,12 @@ impl Window {
         let what = if result.is_null() { What::Accumulate } else { What::Fetch };
         let piece = |done: usize, second| {
             let (at, bytes) = (there + done as u64, at_once.min(bytes - done));
-            Errand { what, op, kind, at, bytes, second }
+            RemoteOp { what, op, kind, at, bytes, second }
         };
         let mut errand = piece(0, false);
         let Some(mut turn) = self.take_turn(rank, bytes) else { return Ok(0) };
         // SAFETY: as for this function.
-        let store = |turn: &Turn<'_>, errand: &Errand, done: usize| unsafe {
+        let store = |turn: &Turn<'_>, errand: &RemoteOp, done: usize| unsafe {
             turn.store(errand, [(operand.wrapping_add(done), errand.sent()), NOTHING]);
         };
         store(&turn, &errand, 0);
@@ -185,7 +185,7 @@ impl Window {
             turn.claim = turn.slot.turns.renew(turn.claim);
         }
         if done < bytes {
-            turn.slot.goes_another_way(bytes);
+            turn.slot.bypass(bytes);
         }
         turn.end(done == bytes);
         Ok(done)
@@ -204,7 +204,7 @@ impl Window {
     ) -> Result<bool> {
         let bytes = kind.size();
         let errand =
-            Errand { what: What::Swap, op: Reduce::NoOp, kind, at: there, bytes, second: false };
+            RemoteOp { what: What::Swap, op: Reduce::NoOp, kind, at: there, bytes, second: false };
         // SAFETY: as for this function.
         unsafe { self.hand_over(rank, errand, [(operand, bytes), (compare, bytes)], result) }
     }
@@ -216,7 +216,7 @@ impl Window {
     unsafe fn hand_over(
         &self,
         rank: u32,
-        errand: Errand,
+        errand: RemoteOp,
         sent: [(*const u8, usize); 2],
         result: *mut u8,
     ) -> Result<bool> {
@@ -244,7 +244,7 @@ impl Window {
         let slot = target.control().mail()?;
         if slot.turns.answered.attended.load(Ordering::Relaxed) == 0 || !target.pause.is_over(bytes)
         {
-            slot.goes_another_way(bytes);
+            slot.bypass(bytes);
             return None;
         }
         let looks = LOOKS * (bytes / MOST).clamp(1, PATIENT) as u32;
@@ -291,7 +291,7 @@ struct Turn<'a> {
 impl Turn<'_> {
     /// # Safety
     /// What is sent is readable; and no errand is posted that stands in the same half.
-    unsafe fn store(&self, errand: &Errand, sent: [(*const u8, usize); 2]) {
+    unsafe fn store(&self, errand: &RemoteOp, sent: [(*const u8, usize); 2]) {
         let mut place = self.slot.place_of(errand);
         for (from, bytes) in sent.into_iter().filter(|(_, bytes)| *bytes > 0) {
             // SAFETY: as for this function; the slot is ours, and has room for as much.
@@ -302,7 +302,7 @@ impl Turn<'_> {
         }
     }
 
-    fn post(&self, errand: &Errand) {
+    fn post(&self, errand: &RemoteOp) {
         let Turn { base, slot, claim, .. } = *self;
         slot.turns.sent.at.store(errand.at.wrapping_sub(base), Ordering::Relaxed);
         slot.turns.sent.errand.store(errand.encode(), Ordering::Relaxed);
@@ -312,7 +312,7 @@ impl Turn<'_> {
 
     /// # Safety
     /// The result is writable for what was fetched.
-    unsafe fn fetch(&self, errand: &Errand, result: *mut u8) {
+    unsafe fn fetch(&self, errand: &RemoteOp, result: *mut u8) {
         let fetched = self.slot.place_of_fetched(errand.bytes).cast_const();
         // SAFETY: as for this function.
         unsafe { result.copy_from_nonoverlapping(fetched, errand.bytes) };
@@ -470,7 +470,7 @@ impl Window {
         let sent = &slot.turns.sent;
         let age = now_ns().checked_sub(sent.posted.load(Ordering::Relaxed));
         let errand =
-            Errand::decode(sent.errand.load(Ordering::Relaxed), sent.at.load(Ordering::Relaxed));
+            RemoteOp::decode(sent.errand.load(Ordering::Relaxed), sent.at.load(Ordering::Relaxed));
         let done = match errand {
             Some(errand) if age.is_some_and(|age| age < FRESH_NS) => self.execute(slot, &errand),
             _ => false,
@@ -480,8 +480,8 @@ impl Window {
     }
 
     /// False if nothing was done: the origin finds out why.
-    fn execute(&self, slot: &Slot, errand: &Errand) -> bool {
-        let Errand { what, op, kind, at, bytes, .. } = *errand;
+    fn execute(&self, slot: &Slot, errand: &RemoteOp) -> bool {
+        let RemoteOp { what, op, kind, at, bytes, .. } = *errand;
         let own = self.own();
         let Reach::Mapped(base) = own.reach else { return false };
         if self.closed.load(Ordering::Relaxed) {

@@ -9,8 +9,8 @@ fn slot() -> Box<Slot> {
     Box::new(unsafe { std::mem::MaybeUninit::<Slot>::zeroed().assume_init() })
 }
 
-fn errand(what: What, op: Reduce, kind: ElementType, bytes: usize) -> Errand {
-    Errand { what, op, kind, at: 77, bytes, second: bytes == MOST }
+fn errand(what: What, op: Reduce, kind: ElementType, bytes: usize) -> RemoteOp {
+    RemoteOp { what, op, kind, at: 77, bytes, second: bytes == MOST }
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn an_errand_is_what_was_written_or_none() {
         errand(What::Fetch, Reduce::Maxloc, ElementType::Int64Int, 32),
         errand(What::Swap, Reduce::NoOp, ElementType::Uint16, 2),
     ] {
-        assert_eq!(Errand::decode(errand.encode(), 77), Some(errand));
+        assert_eq!(RemoteOp::decode(errand.encode(), 77), Some(errand));
     }
     for wrong in [
         errand(What::Put, Reduce::NoOp, ElementType::Byte, MOST + 1),
@@ -28,11 +28,11 @@ fn an_errand_is_what_was_written_or_none() {
         errand(What::Swap, Reduce::NoOp, ElementType::Uint16, 4),
         errand(What::Lock, Reduce::NoOp, ElementType::Byte, 1),
     ] {
-        assert_eq!(Errand::decode(wrong.encode(), 77), None, "{wrong:?}");
+        assert_eq!(RemoteOp::decode(wrong.encode(), 77), None, "{wrong:?}");
     }
     let mut random = Random::announced();
     for _ in 0..100_000 {
-        if let Some(errand) = Errand::decode(random.next(), 0) {
+        if let Some(errand) = RemoteOp::decode(random.next(), 0) {
             assert!(errand.bytes <= MOST && errand.sent() <= 2 * MOST, "{errand:?}");
         }
     }
@@ -56,8 +56,8 @@ fn whoever_is_not_served_tries_less_often() {
 #[test]
 fn a_target_learns_of_what_is_much_and_goes_another_way() {
     let slot = slot();
-    slot.goes_another_way(MOST);
+    slot.bypass(MOST);
     assert_eq!(slot.about(), 0);
-    slot.goes_another_way(MOST + 1);
+    slot.bypass(MOST + 1);
     assert_eq!(slot.about(), 1);
 }

@@ -15,7 +15,7 @@ const FEW: usize = 24;
 
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Errand {
+pub(crate) struct RemoteOp {
     pub(crate) what: What,
     pub(crate) op: Reduce,
     pub(crate) kind: ElementType,
@@ -26,7 +26,7 @@ pub(crate) struct Errand {
     pub(crate) second: bool,
 }
 
-impl Errand {
+impl RemoteOp {
     pub(crate) fn encode(&self) -> u64 {
         let half = u64::from(self.second) << 56;
         half | (self.what as u64) << 48
@@ -42,7 +42,7 @@ impl Errand {
         let op = Reduce::from_number(byte(40).into()).ok()?;
         let kind = ElementType::from_number(byte(32).into()).ok()?;
         let (bytes, second) = (word as u32 as usize, word >> 56 & 1 == 1);
-        let errand = Errand { what, op, kind, at, bytes, second };
+        let errand = RemoteOp { what, op, kind, at, bytes, second };
         let whole = bytes <= MOST
             && bytes % kind.size() == 0
             && (what != What::Swap || bytes == kind.size());
@@ -96,14 +96,14 @@ impl Slot {
 
     /// So much is done without the slot. That may take longer than the target looks: so that it
     /// looks for the next one.
-    pub(crate) fn goes_another_way(&self, bytes: usize) {
+    pub(crate) fn bypass(&self, bytes: usize) {
         if bytes > MOST {
             self.turns.sent.about.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Where what is sent stands.
-    pub(crate) fn place_of(&self, errand: &Errand) -> *mut u8 {
+    pub(crate) fn place_of(&self, errand: &RemoteOp) -> *mut u8 {
         if errand.sent() <= FEW {
             return self.turns.sent.few.get().cast();
         }

@@ -141,7 +141,7 @@ impl<'a> WindowLock<'a> {
         if self.enter(rank, how) {
             return Ok(());
         }
-        self.lock_slowly(rank, how, patience)
+        self.lock_slow(rank, how, patience)
     }
 
     /// The same if it takes no waiting.
@@ -328,7 +328,7 @@ impl<'a> WindowLock<'a> {
     }
 
     #[cold]
-    fn lock_slowly(&self, rank: u32, how: LockType, patience: &Patience) -> Result<()> {
+    fn lock_slow(&self, rank: u32, how: LockType, patience: &Patience) -> Result<()> {
         self.begin_waiting(rank, how);
         self.wait_in_line(rank, how, patience)
     }

@@ -53,7 +53,7 @@ enum Standing {
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Aside(Mutex<State>);
+pub(crate) struct BlockedQueue(Mutex<State>);
 
 #[derive(Default)]
 struct State {
