@@ -17,6 +17,7 @@
 
 use crate::engine::base::lasting::lasting;
 use crate::engine::base::lockdep::{Condvar, Mutex};
+use crate::engine::base::spin_lock::SpinLockGuard;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::worker::deferred_end::hand_over_doomed;
 use crate::engine::core::worker::gate::this_thread;
@@ -528,7 +529,7 @@ impl Hub {
         stream: *mut c_void,
         number: u32,
         check: impl Fn(&State) -> Result<End>,
-        finish: impl FnOnce(crate::engine::base::spin_lock::SpinLockGuard<'_, State>, End) -> Retired,
+        finish: impl FnOnce(SpinLockGuard<'_, State>, End) -> Retired,
     ) -> Result<Retired> {
         let Some(pump) = self.pump.get() else {
             return Err(Error::new(

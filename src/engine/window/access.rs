@@ -20,9 +20,10 @@ use std::os::fd::OwnedFd;
 /// Pieces of one system call. The kernel takes 1024.
 pub(crate) const PIECES: usize = 256;
 
-/// The ways to the memory of a member: `create.rs` chooses one for each, in `reach`, when the window
-/// is made. Within the ways by the kernel and by messages each call looks for a shorter one: a target
-/// that serves (`window::delegation`), or one piece that UCX moves (`window::remote::rendezvous`).
+/// The ways to the memory of a member: `create.rs` chooses one for each, in `reach`, when the
+/// window is made. Within the ways by the kernel and by messages each call looks for a shorter one:
+/// a target that serves (`window::delegation`), or one piece that UCX moves
+/// (`window::remote::rendezvous`).
 pub(crate) enum Reach {
     /// Here, from this address on.
     Mapped(*mut u8),
