@@ -66,7 +66,7 @@ impl Drop for Service {
         for link in &links {
             let _ = link.close(false, &OpParams::DEFAULT, Out::NOWHERE);
         }
-        let closed = || links.iter().all(|link| link.phase() == Phase::Closed);
+        let closed = || links.iter().all(|link| link.phase() >= Phase::Closed);
         let _ = self.worker.drive(&closed, clock::deadline_after(PARTING_NS));
         if in_disorder {
             let _ = self.worker.drive(&|| false, clock::deadline_after(DISORDER_NS));

@@ -9,6 +9,7 @@ use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::receive::Arrived;
 use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::life::LifeEvent;
 use crate::engine::core::request::request::{Part, Slot};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::deferred::Event;
@@ -121,7 +122,7 @@ impl Worker {
                 }
                 self.push_event(Event::Bye(endpoint, header, Reply(reply)));
             }
-            (Kind::ByeAck, Some(endpoint), _) => endpoint.closing.bye_answered(),
+            (Kind::ByeAck, Some(endpoint), _) => endpoint.on(LifeEvent::ByeIsAnswered),
             (Kind::Ping, Some(endpoint), _) => self.push_event(Event::Ping(endpoint)),
             (Kind::Grant, Some(endpoint), _) => endpoint.note_credit(header.taken),
             (Kind::FastBox, Some(endpoint), _) => match payload.try_into() {

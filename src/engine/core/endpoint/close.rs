@@ -8,7 +8,7 @@
 use crate::engine::base::clock;
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer, Phase};
-use crate::engine::core::endpoint::goodbye::Parting;
+use crate::engine::core::endpoint::life::{CloseRequest, Ending, Flush, Left, LifeEvent, Peer};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Part, Slot};
@@ -18,8 +18,7 @@ use crate::engine::core::worker::protocol::OfEndpoint;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::worker::Inside;
 use crate::sys;
-use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 /// A close that gets no further for this long, with transfers under way, goes on by force.
@@ -39,86 +38,6 @@ pub(crate) const READING_NS: u64 = 3_000_000_000;
 
 /// The caller has told how long a close may take: its request is cancelled then.
 pub(crate) const NO_DEADLINE: u64 = u64::MAX;
-
-/// How far a close has come.
-pub(crate) struct Closing {
-    /// What the close, and `on_close`, will report.
-    pub(crate) outcome: Cell<Status>,
-    /// UCX has lost the peer, which is looked at when the pass ends. It would keep what it still
-    /// gets, for an endpoint that is freed by then.
-    pub(crate) given_up: Cell<bool>,
-    /// The caller's request for it, if it is in flight.
-    pub(crate) request: Cell<*const Slot>,
-    /// The caller has closed it: a second time is an error.
-    pub(crate) taken: Cell<bool>,
-    /// UCP's flush before the close has ended, or there is none.
-    pub(crate) flushed: Cell<bool>,
-    /// Its last handle was destroyed, and it took too long: nobody has asked for a time, so what is
-    /// cut short did not run out of one.
-    pub(crate) overdue: Cell<bool>,
-    /// It begins when what waits in the queue has gone out.
-    pub(crate) flush_due: Cell<bool>,
-    /// Sends were under way when it began, of which UCX may still have the last bytes when they
-    /// end: there is another one then.
-    pub(crate) flush_again: Cell<bool>,
-    /// The peer has answered UCP once: from then on force is safe. UCX 1.13 asserts when it meets
-    /// its own wire-up.
-    pub(crate) connected: Cell<bool>,
-    /// Force, as soon as that is safe.
-    pub(crate) forced: Cell<bool>,
-    /// The peer's process has ended: from then on nobody reads what is still on its way there.
-    pub(crate) process_ended: Cell<bool>,
-    /// What it meant that UCX lost the peer; OK while it has not.
-    pub(crate) loss: Cell<Status>,
-    /// UCP's own close is under way.
-    pub(crate) closing_in_ucp: Cell<bool>,
-    /// Force at this moment. Moved on while sends complete.
-    pub(crate) deadline: Cell<u64>,
-    pub(crate) transfers_seen: Cell<u32>,
-    /// Its receives have been cancelled: those that are still under way have matched.
-    pub(crate) only_matched: Cell<bool>,
-    /// Messages were still on their way into their buffers when it ended: the peer may have got the
-    /// memory back that they come from.
-    pub(crate) torn: Cell<bool>,
-    /// Something was ended that UCP has not given back.
-    pub(crate) abandoned: Cell<bool>,
-    /// Receives that UCP does not give back by this moment are ended without it.
-    pub(crate) receives_deadline: Cell<u64>,
-    pub(crate) parting: Parting,
-    /// `on_close` has returned. Read by threads that wait in destroy.
-    pub(crate) reported: AtomicBool,
-    /// Callbacks of the endpoint that are running. Read by threads that wait in destroy.
-    pub(crate) running: AtomicU32,
-}
-
-impl Default for Closing {
-    fn default() -> Self {
-        Closing {
-            outcome: Cell::new(Status::OK),
-            given_up: Cell::new(false),
-            request: Cell::new(std::ptr::null()),
-            taken: Cell::new(false),
-            flushed: Cell::new(true),
-            overdue: Cell::new(false),
-            flush_due: Cell::new(false),
-            flush_again: Cell::new(false),
-            connected: Cell::new(false),
-            forced: Cell::new(false),
-            process_ended: Cell::new(false),
-            loss: Cell::new(Status::OK),
-            closing_in_ucp: Cell::new(false),
-            deadline: Cell::new(0),
-            transfers_seen: Cell::new(0),
-            only_matched: Cell::new(false),
-            torn: Cell::new(false),
-            abandoned: Cell::new(false),
-            receives_deadline: Cell::new(0),
-            parting: Parting::default(),
-            reported: AtomicBool::new(false),
-            running: AtomicU32::new(0),
-        }
-    }
-}
 
 impl Endpoint {
     /// Closes it: refuses what comes after, lets finish (or, with `force`, cuts short) what came
@@ -140,13 +59,14 @@ impl Endpoint {
                 let endpoint = endpoint;
                 // SAFETY: the end of an endpoint comes after what was handed over before it.
                 let endpoint = unsafe { &*endpoint.0 };
-                if endpoint.closing.taken.replace(true) {
+                if endpoint.life.is_close_asked() {
                     return inside.never_started(slot, Some(endpoint), Status::CLOSED);
                 }
                 endpoint.close_inside(inside, slot, force, timeout_ns);
             })?;
         if let Some(submitted) = later {
-            // What comes after is refused; what came before goes by the phase.
+            // What comes after is refused; what came before goes by the phase. Outside the gate:
+            // the life goes on inside.
             self.set_status(Status::CLOSED);
             return Ok(submitted);
         }
@@ -156,7 +76,6 @@ impl Endpoint {
         }
         let slot = inside.take_slot();
         slot.begin_in_full(Kind::EndpointClose, params, 0, out);
-        self.closing.taken.set(true);
         self.close_inside(&inside, slot, force, params.timeout_ns);
         Ok(Submitted::Pending)
     }
@@ -169,31 +88,28 @@ impl Endpoint {
         timeout_ns: u64,
     ) {
         // Where its peer is gone, what is left of it goes by itself.
-        self.set_status(Status::CLOSED);
+        self.on(LifeEvent::Refuses(Status::CLOSED));
         let params = &OpParams { timeout_ns, ..OpParams::default() };
         // Started before UCP is asked: the close must not end before there is a request to end.
         inside.start(slot, Some(self), params, Out::NOWHERE);
-        self.closing.request.set(slot);
+        self.life.request.set(CloseRequest::InFlight(slot));
         if self.phase() == Phase::Open {
             self.begin_close(force);
             if params.timeout_ns != 0 && !force {
                 // The caller's patience counts, not ours.
-                self.closing.deadline.set(NO_DEADLINE);
+                self.on(LifeEvent::MovesOn(NO_DEADLINE, self.transfers()));
             }
-        } else if self.phase() == Phase::Closed {
+        } else if self.phase() >= Phase::Closed {
             self.complete_request(Status::OK);
         }
     }
 
     /// Starts closing an open endpoint. Inside the gate.
     pub(crate) fn begin_close(&self, force: bool) {
-        debug_assert_eq!(self.phase(), Phase::Open);
-        self.set_status(Status::CLOSED);
-        self.set_phase(Phase::Flushing);
+        self.on(LifeEvent::Closes);
         self.connect_deadline.set(0);
         self.cancel_watchers(Status::CLOSED);
-        self.closing.deadline.set(clock::deadline_after(self.patience()));
-        self.closing.transfers_seen.set(self.transfers());
+        self.on(LifeEvent::MovesOn(clock::deadline_after(self.patience()), self.transfers()));
         if force && !self.is_connecting() {
             self.end_queue(Status::CANCELED);
         }
@@ -201,10 +117,10 @@ impl Endpoint {
             // There is nothing to flush.
         } else if self.holds_flushes() {
             // What waits is let out first.
-            let due = self.sends.get() > 0 || !self.is_connecting();
-            self.closing.flush_due.set(due);
-            self.closing.flushed.set(!due);
-        } else if !self.closing.connected.get() || (!force && self.operations_sent() > 0) {
+            if self.sends.get() > 0 || !self.is_connecting() {
+                self.on(LifeEvent::FlushQueues);
+            }
+        } else if !self.life.connected.get() || (!force && self.operations_sent() > 0) {
             self.start_flush_before_close();
         }
         if force {
@@ -215,22 +131,24 @@ impl Endpoint {
     }
 
     pub(crate) fn start_flush_before_close(&self) {
-        self.closing.flush_again.set(self.sends.get() > 0);
+        self.on(LifeEvent::FlushBegins(self.sends.get() > 0));
         let ended = self.start_flush(Part::FlushBeforeClose);
-        self.closing.flushed.set(ended.is_some());
+        if ended.is_some() {
+            self.on(LifeEvent::FlushEnds);
+        }
         self.note_answer(ended == Some(Status::OK));
     }
 
     /// It was being closed while something waited in its queue, and has let that out.
     pub(crate) fn flush_before_close(&self) {
-        if self.phase() == Phase::Flushing && self.closing.flush_due.replace(false) {
+        if self.life.flushing().is_some_and(|now| now.flush == Flush::Queued) {
             self.start_flush_before_close();
         }
     }
 
     /// No more patience, but for the wire-up.
     pub(crate) fn force_when_safe(&self) {
-        self.closing.forced.set(true);
+        self.on(LifeEvent::Forces);
         self.cut_queue();
         if self.may_force() {
             let now = clock::now_ns();
@@ -244,13 +162,12 @@ impl Endpoint {
 
     /// Not longer than so long from now on.
     pub(crate) fn hurry(&self, patience_ns: u64) {
-        let soon = clock::deadline_after(patience_ns);
-        self.closing.deadline.set(self.closing.deadline.get().min(soon));
-        self.closing.parting.hurry(soon);
+        self.on(LifeEvent::Hurries(clock::deadline_after(patience_ns)));
     }
 
     pub(crate) fn may_force(&self) -> bool {
-        (self.closing.connected.get() || self.closing.flushed.get()) && self.ucp_flushes.get() == 0
+        let flushed = self.life.flushing().is_some_and(|now| now.has_flushed());
+        (self.life.connected.get() || flushed) && self.ucp_flushes.get() == 0
     }
 
     /// The request of a close was cancelled, or its time has run out: no more patience. False where
@@ -261,12 +178,12 @@ impl Endpoint {
         if self.has_only_courtesy_left() {
             return false;
         }
-        self.closing.outcome.set(reason);
+        self.on(LifeEvent::IsCut(reason));
         if self.phase() == Phase::Flushing {
             if self.transfers() == 0 {
                 // Nothing of it is being read: it was the caller's time alone that an answer was
                 // waited for.
-                self.closing.parting.hurry(0);
+                self.on(LifeEvent::HurriesBye(0));
             }
             self.force_when_safe();
         }
@@ -277,27 +194,28 @@ impl Endpoint {
     /// that follow.
     pub(crate) fn end_by_force(&self) {
         self.tell_protocols(OfEndpoint::BreaksOff);
-        let lives = !self.is_remote() && !self.closing.process_ended.get();
-        self.closing.torn.set(lives && self.watchers.get() > 0);
-        self.set_phase(Phase::Ending);
+        let gone = self.life.peer() == Peer::Gone;
+        let torn = !self.is_remote() && !gone && self.watchers.get() > 0;
+        self.on(LifeEvent::BreaksOff(Ending {
+            receives_deadline: clock::deadline_after(DEAD_NS),
+            left: Left { torn, abandoned: false },
+            ..Ending::new(clock::deadline_after(if gone { DEAD_NS } else { ENDING_NS }))
+        }));
         if self.sends.get() > 0 {
             let unanswered = |slot: &Slot| {
                 slot.kind.get() == Kind::Atomic && std::ptr::eq(slot.endpoint.get(), self)
             };
             self.worker.for_each_picked(unanswered, |slot| {
-                self.worker.cancel_slot(slot, self.cut_short())
+                self.worker.cancel_slot(slot, self.life.cut_short())
             });
         }
-        let patience = if self.closing.process_ended.get() { DEAD_NS } else { ENDING_NS };
-        self.closing.deadline.set(clock::deadline_after(patience));
-        self.closing.receives_deadline.set(clock::deadline_after(DEAD_NS));
         if self.peer_failure || self.is_untouched() {
             self.close_in_ucp(sys::UCP_EP_CLOSE_FLAG_FORCE);
-        } else if self.closing.parting.heard.get() && self.sends.get() == 0 {
+        } else if self.life.has_heard_bye() && self.sends.get() == 0 {
             self.close_in_ucp(0);
         }
-        let outcome = self.closing.outcome.get();
-        self.end_waiting(self.cut_short());
+        let outcome = self.life.outcome();
+        self.end_waiting(self.life.cut_short());
         self.cancel_watchers(if outcome.is_error() { outcome } else { Status::CLOSED });
         self.tend_later();
         self.watch();
@@ -306,16 +224,7 @@ impl Endpoint {
     /// What this receive has got may be anything.
     pub(crate) fn has_torn(&self, slot: &Slot) -> bool {
         // A stream's have been copied out of UCP's own buffers.
-        self.closing.torn.get() && slot.kind.get().is_recv() && slot.kind.get() != Kind::StreamRecv
-    }
-
-    /// What becomes of what UCP has not been given.
-    pub(crate) fn cut_short(&self) -> Status {
-        match self.closing.outcome.get() {
-            Status::OK => Status::CANCELED,
-            Status::TIMED_OUT if self.closing.overdue.get() => Status::CANCELED,
-            failure => failure,
-        }
+        self.life.left().torn && slot.kind.get().is_recv() && slot.kind.get() != Kind::StreamRecv
     }
 
     /// Has UCP let go of an attempt to connect: another one may follow.
@@ -329,7 +238,7 @@ impl Endpoint {
     pub(crate) fn close_in_ucp(&self, flags: u32) {
         self.answer_bye();
         if self.let_go_in_ucp(Part::Close, flags).is_none() {
-            self.closing.closing_in_ucp.set(true);
+            self.on(LifeEvent::UcpCloses);
         }
     }
 
@@ -374,13 +283,13 @@ impl Endpoint {
 
     /// The peer has answered UCP once.
     pub(crate) fn is_connected(&self) -> bool {
-        self.closing.connected.get()
+        self.life.connected.get()
     }
 
     /// A flush that ends well has been answered.
     pub(crate) fn note_answer(&self, answered: bool) {
         if answered {
-            self.closing.connected.set(true);
+            self.life.connected.set(true);
         }
     }
 
@@ -389,13 +298,13 @@ impl Endpoint {
         self.note_answer(
             status == Status::OK && matches!(part, Part::FlushBeforeClose | Part::Answer),
         );
-        if self.phase() == Phase::Closed {
+        if self.phase() >= Phase::Closed {
             self.watch();
         }
         match part {
-            Part::FlushBeforeClose => self.closing.flushed.set(true),
+            Part::FlushBeforeClose => self.on(LifeEvent::FlushEnds),
             Part::Close => {
-                self.closing.closing_in_ucp.set(false);
+                self.on(LifeEvent::UcpClosed);
                 self.worker.resting.begin();
             }
             // UCP's connection stands; whether the peer is one of ours may not be known yet.
@@ -419,7 +328,6 @@ impl Endpoint {
     /// that is being received.
     pub(crate) fn cancel_watchers(&self, reason: Status) {
         self.tell_protocols(OfEndpoint::EndsReceives(reason));
-        self.closing.only_matched.set(true);
         if self.watchers.get() == 0 {
             return;
         }
@@ -430,10 +338,7 @@ impl Endpoint {
 
     /// The peer's process has ended.
     pub(crate) fn process_ended(&self, now: u64) {
-        self.closing.process_ended.set(true);
-        if self.phase() == Phase::Ending {
-            self.closing.deadline.set(self.closing.deadline.get().min(now + DEAD_NS));
-        }
+        self.on(LifeEvent::ProcessEnds(now + DEAD_NS));
         self.gone(Status::PEER_FAILED, "its process has ended");
     }
 
@@ -447,8 +352,8 @@ impl Endpoint {
             let in_ucp = kind.is_send() || (kind.is_recv() && !kind.is_multi());
             std::ptr::eq(slot.endpoint.get(), self) && (in_ucp || kind == Kind::EndpointFlush)
         };
-        self.closing.abandoned.set(true);
-        let status = self.cut_short();
+        self.on(LifeEvent::Abandons);
+        let status = self.life.cut_short();
         self.worker.for_each_picked(left, |slot| match slot.kind.get() {
             Kind::EndpointFlush => self.worker.cancel_slot(slot, status),
             Kind::TagRecvPart => {
@@ -467,15 +372,18 @@ impl Endpoint {
     /// The caller's close request has completed, by whatever way.
     pub(crate) fn forget_request(&self, slot: &Slot) {
         // A second close, which was refused, has a request of its own.
-        if std::ptr::eq(self.closing.request.get(), slot) {
-            self.closing.request.set(std::ptr::null());
+        if matches!(self.life.request.get(), CloseRequest::InFlight(own) if std::ptr::eq(own, slot))
+        {
+            self.life.request.set(CloseRequest::Completed);
         }
     }
 
     /// Completes the caller's close request, if there is one in flight.
     pub(crate) fn complete_request(&self, outcome: Status) {
-        // SAFETY: the slot is in flight until it is completed here.
-        if let Some(slot) = unsafe { self.closing.request.replace(std::ptr::null()).as_ref() } {
+        if let CloseRequest::InFlight(slot) = self.life.request.get() {
+            self.life.request.set(CloseRequest::Completed);
+            // SAFETY: the slot is in flight until it is completed here.
+            let slot = unsafe { &*slot };
             // A peer that was lost, or never found, is no failure of closing.
             let gone = matches!(
                 outcome,
@@ -512,11 +420,8 @@ impl Endpoint {
         if begun.is_err() {
             return;
         }
-        let ended = || {
-            self.phase() == Phase::Closed
-                && self.closing.reported.load(Ordering::Acquire)
-                && self.closing.running.load(Ordering::Acquire) == 0
-        };
+        let ended =
+            || self.phase() == Phase::Reported && self.life.running.load(Ordering::Acquire) == 0;
         let mut before = None;
         // Ends by itself: what gets no further is cut short, and what has been cut short ends.
         // Callbacks take as long as they take.
@@ -544,7 +449,7 @@ impl Endpoint {
         match self.phase() {
             Phase::Open => self.begin_close(false),
             Phase::Flushing => self.hurry(self.patience()),
-            Phase::Ending | Phase::Closed => self.set_status(Status::CLOSED),
+            _ => self.on(LifeEvent::Refuses(Status::CLOSED)),
         }
     }
 }

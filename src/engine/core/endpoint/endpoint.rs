@@ -11,9 +11,12 @@ use crate::engine::core::endpoint::connect::Connection;
 use crate::engine::core::endpoint::credits::Credits;
 use crate::engine::core::endpoint::failure::Reports;
 use crate::engine::core::endpoint::handshake::Peering;
+use crate::engine::core::endpoint::life::Life;
 use crate::engine::core::endpoint::liveness::Liveness;
 use crate::engine::core::endpoint::process_watch::Found;
 use crate::engine::core::endpoint::send_window::{SendWindow, WindowLimits};
+pub(crate) use crate::engine::core::endpoint::status::Phase;
+use crate::engine::core::endpoint::status::SharedPhase;
 use crate::engine::core::endpoint::writable::Writable;
 use crate::engine::core::request::notifier::Notifier;
 use crate::engine::core::request::notifier_events::Target;
@@ -29,7 +32,7 @@ use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// `ucxx_endpoint_callback_t`: argument, endpoint, status.
@@ -102,20 +105,6 @@ impl EndpointParams {
     }
 }
 
-/// Where an endpoint stands; only ever moves down this list.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-pub(crate) enum Phase {
-    /// Takes operations.
-    Open,
-    /// Being closed: what was submitted before is let finish.
-    Flushing,
-    /// UCP has been told to close, or gave up by itself: requests come back.
-    Ending,
-    /// UCP knows nothing of it any more; `on_close` is due or has run.
-    Closed,
-}
-
 /// A connection to one peer.
 ///
 /// `status` and `phase` are written inside the worker's gate and read by any thread; the cells
@@ -128,7 +117,7 @@ pub struct Endpoint {
     pub(crate) ucp: Cell<sys::ucp_ep_h>,
     /// OK while it takes operations, else what those get.
     pub(crate) status: AtomicI32,
-    phase: AtomicU8,
+    pub(crate) phase: SharedPhase,
     pub(crate) peer_failure: bool,
     /// On this worker itself.
     pub(crate) to_self: bool,
@@ -188,7 +177,7 @@ pub struct Endpoint {
     pub(crate) on_close: Cell<Option<OnClose>>,
     /// Give up on the peer's first answer at this moment; 0 for never, or when it has come.
     pub(crate) connect_deadline: Cell<u64>,
-    pub(crate) closing: crate::engine::core::endpoint::close::Closing,
+    pub(crate) life: Life,
     /// Written by every thread that hands a send over.
     pub(crate) asked: Asked,
 }
@@ -280,7 +269,7 @@ impl Endpoint {
             worker: worker.clone(),
             ucp: Cell::new(std::ptr::null_mut()),
             status: AtomicI32::new(Status::OK.0),
-            phase: AtomicU8::new(Phase::Open as u8),
+            phase: SharedPhase::default(),
             // UCP has no failure detection within one worker, and would leave shared memory for TCP
             // to get it.
             peer_failure: params.peer_failure && !to_self,
@@ -310,7 +299,7 @@ impl Endpoint {
             on_open: Cell::new(params.on_open.map(|callback| (callback, params.on_open_arg))),
             on_close: Cell::new(params.told_of_end()),
             connect_deadline: Cell::new(0),
-            closing: crate::engine::core::endpoint::close::Closing::default(),
+            life: Life::default(),
             operations_sent: Counter::default(),
             one_sided: Cell::new(0),
             has_read: Cell::new(false),
@@ -478,19 +467,6 @@ impl Endpoint {
     /// Gives a handle back. True if it was the last one.
     pub(crate) fn release(&self) -> bool {
         self.handles.fetch_sub(1, Ordering::AcqRel) == 1
-    }
-
-    pub(crate) fn phase(&self) -> Phase {
-        match self.phase.load(Ordering::Acquire) {
-            0 => Phase::Open,
-            1 => Phase::Flushing,
-            2 => Phase::Ending,
-            _ => Phase::Closed,
-        }
-    }
-
-    pub(crate) fn set_phase(&self, phase: Phase) {
-        self.phase.store(phase as u8, Ordering::Release);
     }
 
     pub(crate) fn note_unreported(&self, sequence: u64, status: Status) {

@@ -4,6 +4,7 @@
 use crate::engine::base::log;
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::endpoint::life::{LifeEvent, Peer};
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::attention;
 use crate::engine::os::process_identity;
@@ -68,17 +69,21 @@ impl Endpoint {
 
     /// UCX has lost the peer.
     fn lost(&self, ucx: Status) {
-        self.closing.given_up.set(!self.has_taken_leave());
-        self.gone(self.loss(), &ucx.to_string());
+        let status = self.loss();
+        if !self.has_taken_leave() {
+            self.on(LifeEvent::GivesUp);
+        }
+        self.gone(status, &ucx.to_string());
     }
 
     /// What it means that UCX has lost the peer. One whose process lives has closed its end: UCX
     /// has told it to, and Bye has not come through in time. What UCX calls it depends on the
     /// transport and on the moment. Found out once, as it takes a look at the process.
     pub(crate) fn loss(&self) -> Status {
-        let known = self.closing.loss.get();
-        if known.is_error() {
-            return known;
+        match self.life.peer() {
+            Peer::Present | Peer::Silent => {}
+            Peer::Lost(status) | Peer::GivenUp(status) => return status,
+            Peer::Gone => return Status::PEER_FAILED,
         }
         // Watched or not: one that was made a moment ago may not be yet.
         let process = self.origin().map(|origin| &origin.identity);
@@ -86,7 +91,7 @@ impl Endpoint {
             process.shares_host_with(&self.worker.identity) && process_identity::goes_on(process)
         });
         let status = if lives { Status::CONNECTION_RESET } else { Status::PEER_FAILED };
-        self.closing.loss.set(status);
+        self.on(LifeEvent::LosesPeer(status));
         status
     }
 
@@ -99,17 +104,8 @@ impl Endpoint {
         log::write(log::INFO, c"endpoint", &format!("lost {}: {how}", self.peer_text()));
         self.empty_fast_box();
         // Visible at once: requests that come back in this same pass are to say what happened.
-        self.note_failure(status);
+        self.on(LifeEvent::Fails(status));
         self.worker.push_event(Event::Failed(endpoint, status));
-    }
-
-    /// What operations get from here on, and how the endpoint ends: the first failure counts, and
-    /// one that is being closed stays CLOSED.
-    fn note_failure(&self, status: Status) {
-        if self.phase() == Phase::Open {
-            self.set_status(status);
-        }
-        self.closing.note_outcome(status);
     }
 
     /// The peer failed, or a deadline demands the end: no new operations, and UCP is told to let
@@ -118,7 +114,10 @@ impl Endpoint {
         if self.phase() >= Phase::Ending {
             return;
         }
-        self.note_failure(status);
+        self.on(LifeEvent::Fails(status));
+        if status == Status::TIMED_OUT {
+            self.on(LifeEvent::FallsSilent);
+        }
         if status != Status::PEER_FAILED && self.fails_later(status) {
             return;
         }
@@ -130,12 +129,12 @@ impl Endpoint {
             // Force comes as soon as that is safe.
             if self.phase() == Phase::Open {
                 self.cancel_watchers(status);
-                self.end_queue(self.cut_short());
+                self.end_queue(self.life.cut_short());
                 self.begin_close(true);
             } else {
                 self.force_when_safe();
             }
-            return self.set_status(status);
+            return self.on(LifeEvent::Refuses(status));
         }
         if status == Status::TIMED_OUT {
             // Whether it hears or not: it may only have been stopped.
@@ -147,7 +146,7 @@ impl Endpoint {
 
     /// UCX would not take a close by force well at the moment, and will soon.
     fn is_amid_wire_up(&self) -> bool {
-        let settled = self.closing.connected.get() && self.ucp_flushes.get() == 0;
+        let settled = self.life.connected.get() && self.ucp_flushes.get() == 0;
         !settled && !self.is_connecting() && (self.phase() == Phase::Open || !self.may_force())
     }
 

@@ -13,13 +13,15 @@
 use crate::engine::base::clock;
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::Reply;
-use crate::engine::core::endpoint::close::{Closing, NO_DEADLINE};
+use crate::engine::core::endpoint::close::NO_DEADLINE;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::endpoint::life::{
+    Bye, Flushing, Heard, LifeEvent, Peer, Said, Sent, Stage,
+};
 use crate::engine::core::request::request::Part;
 use crate::engine::core::worker::protocol::OfEndpoint;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::wire::header::{flag, Header, Kind};
-use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
@@ -29,118 +31,52 @@ const ANSWER_NS: u64 = 1_000_000_000;
 /// A Bye lets receives of frames that have come before it go first, not more often than this.
 const MOST_POSTPONED: u8 = 64;
 
-/// How far it has come.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Bye {
-    #[default]
-    Unsaid,
-    /// There was nobody to hear it, or it did not get out.
-    Omitted,
-    UnderWay,
-    Left,
-}
-
-/// What has become of a Bye. Cells belong to whoever is inside the worker's gate.
-#[derive(Default)]
-pub(crate) struct Parting {
-    bye: Cell<Bye>,
-    /// The peer is to answer, and has not.
-    unanswered: Cell<bool>,
-    /// Not longer than up to this moment.
-    deadline: Cell<u64>,
-    /// It was said right behind a Hello that the peer had not answered, and waits up to this moment
-    /// for that; else 0.
-    unheard_until: Cell<u64>,
-    /// The peer has said it.
-    pub(crate) heard: Cell<bool>,
-    /// So often it has been put behind what came before it.
-    postponed: Cell<u8>,
-    /// And waits for an answer.
-    owed: Cell<bool>,
-    /// Pulls from the peer are waited for up to this moment; 0 before that has begun.
-    pulls_deadline: Cell<u64>,
-    /// The endpoint is to fail with this as soon as pulls from the peer are over.
-    leaving: Cell<Option<Status>>,
-}
-
-impl Parting {
-    /// Not waited for longer than up to then.
-    pub(crate) fn hurry(&self, at: u64) {
-        self.deadline.set(self.deadline.get().min(at));
-    }
-}
-
-impl Closing {
-    /// The first failure counts.
-    pub(crate) fn note_outcome(&self, status: Status) {
-        if !self.outcome.get().is_error() {
-            self.outcome.set(status);
-        }
-    }
-
-    /// No caller is told that it ran out of a time which none has asked for.
-    pub(crate) fn note_timeout(&self) {
-        self.outcome.set(Status::TIMED_OUT);
-        self.overdue.set(!self.taken.get());
-    }
-
-    /// The peer touches nothing any more.
-    pub(crate) fn bye_answered(&self) {
-        self.parting.unanswered.set(false);
-    }
-}
-
 impl Endpoint {
     /// Nothing is being pulled from the peer, or was waited for long enough. UCX 1.13 to 1.22
     /// assert at the end of the worker (`ucs_arbiter_group_is_empty`) when an endpoint was closed
     /// by force in the midst of a read by CMA.
     pub(crate) fn has_let_go(&self, now: u64) -> bool {
-        let (parting, mut pulls) = (&self.closing.parting, false);
-        // Over a socket the data comes by itself, as long as that is there.
-        let cannot_come = self.is_remote() && self.closing.loss.get().is_error();
-        if self.watchers.get() + self.one_sided.get() == 0
-            || self.closing.process_ended.get()
-            || cannot_come
-        {
+        let nothing_comes = match self.life.peer() {
+            Peer::Present => false,
+            // Over a socket the data comes by itself, as long as that and the peer are there.
+            Peer::Silent | Peer::Lost(_) | Peer::GivenUp(_) => self.is_remote(),
+            Peer::Gone => true,
+        };
+        if self.watchers.get() + self.one_sided.get() == 0 || nothing_comes {
             return true;
         }
+        let mut pulls = false;
         self.worker.for_each_live(|slot| {
             pulls |= slot.is_pull() && std::ptr::eq(slot.endpoint.get(), self)
         });
-        let receives = pulls || self.closing.only_matched.get();
-        if receives && parting.pulls_deadline.get() == 0 {
+        let receives = pulls || self.life.has_only_matched();
+        if receives && self.life.pulls_deadline.get() == 0 {
             // A peer that has closed is to be heard of soon, whatever it leaves half received.
             let short = !pulls && self.phase() == Phase::Open;
-            parting.pulls_deadline.set(clock::deadline_after(if short {
-                ANSWER_NS / 2
-            } else {
-                ANSWER_NS
-            }));
+            let patience = if short { ANSWER_NS / 2 } else { ANSWER_NS };
+            self.life.pulls_deadline.set(clock::deadline_after(patience));
             self.watch();
         }
-        !receives || now >= parting.pulls_deadline.get()
+        !receives || now >= self.life.pulls_deadline.get()
     }
 
     /// It fails as soon as pulls from a peer that lives are over: true if there are any.
     pub(crate) fn fails_later(&self, status: Status) -> bool {
-        if self.phase() == Phase::Open && status == Status::CONNECTION_RESET {
+        if self.phase() != Phase::Open {
+            return false;
+        }
+        if status == Status::CONNECTION_RESET {
             self.cancel_watchers(status);
         }
-        // Over a socket nothing that has begun comes on from a peer that has gone silent.
-        let is_cut_off = status == Status::TIMED_OUT && self.is_remote();
-        let later = self.phase() == Phase::Open && !is_cut_off && !self.has_let_go(clock::now_ns());
-        if later && self.closing.parting.leaving.get().is_none() {
-            self.closing.parting.leaving.set(Some(status));
-        }
-        later
+        self.on(LifeEvent::Drains(status));
+        !self.has_let_go(clock::now_ns())
     }
 
     /// True while pulls from the peer are waited for. In each pass.
-    pub(crate) fn is_leaving(&self, now: u64) -> bool {
-        let Some(status) = self.closing.parting.leaving.get() else { return false };
+    pub(crate) fn is_draining(&self, now: u64) -> bool {
+        let Stage::Draining { status, .. } = self.life.stage() else { return false };
         let over = self.has_let_go(now);
         if over {
-            self.closing.parting.leaving.set(None);
             self.answer_bye();
             self.fail(status);
         }
@@ -148,26 +84,27 @@ impl Endpoint {
     }
 
     /// When a peer that has left is not waited for any more; 0 for one that is not.
-    pub(crate) fn leaving_deadline(&self) -> u64 {
-        let parting = &self.closing.parting;
-        parting.leaving.get().map_or(0, |_| parting.pulls_deadline.get())
+    pub(crate) fn draining_deadline(&self) -> u64 {
+        match self.life.stage() {
+            Stage::Draining { .. } => self.life.pulls_deadline.get(),
+            _ => 0,
+        }
     }
 
     /// Says Bye once, where there is somebody to hear it. False while that keeps the endpoint from
     /// going.
     pub(crate) fn has_parted(&self, now: u64) -> bool {
-        let parting = &self.closing.parting;
-        if parting.bye.get() == Bye::Unsaid {
-            parting.bye.set(Bye::Omitted);
-            let Some(deadline) = self.can_part() else { return true };
-            parting.unheard_until.set(self.courtesy());
-            let waits = self.may_cut_short() || self.is_courteous();
-            parting.unanswered.set(waits);
-            parting.bye.set(Bye::UnderWay);
-            parting.deadline.set(deadline);
-            if let Some(status) =
-                self.say(Kind::Bye, if waits { flag::ANSWER } else { 0 }, Part::Bye)
-            {
+        if self.life.bye() == Bye::Unsaid {
+            let Some(deadline) = self.can_part() else {
+                self.on(LifeEvent::OmitsBye);
+                return true;
+            };
+            let unheard_until = self.courtesy();
+            let unanswered = self.may_cut_short() || self.is_courteous(unheard_until);
+            let sent = Sent::UnderWay;
+            self.on(LifeEvent::SaysBye(Said { sent, unanswered, deadline, unheard_until }));
+            let flags = if unanswered { flag::ANSWER } else { 0 };
+            if let Some(status) = self.say(Kind::Bye, flags, Part::Bye) {
                 self.bye_sent(status);
             }
         }
@@ -181,9 +118,8 @@ impl Endpoint {
     }
 
     /// Bye has not left, or not been answered where it has to be.
-    fn awaits_peer(&self) -> bool {
-        let parting = &self.closing.parting;
-        parting.bye.get() == Bye::UnderWay || (parting.unanswered.get() && self.may_cut_short())
+    fn awaits_peer(&self, bye: Said) -> bool {
+        bye.sent == Sent::UnderWay || (bye.unanswered && self.may_cut_short())
     }
 
     /// Up to when the peer has to hear of a Hello that may not have come yet; 0 where more than
@@ -192,27 +128,31 @@ impl Endpoint {
         if self.peering.theirs.get() != 0 || self.operations_sent() > 0 || self.has_read.get() {
             return 0;
         }
-        clock::deadline_after(ANSWER_NS).min(self.closing.deadline.get())
+        let deadline = self.life.flushing().map_or(0, |now| now.deadline);
+        clock::deadline_after(ANSWER_NS).min(deadline)
     }
 
     /// It closes by flush, and the peer may not have heard of it at all.
-    fn is_courteous(&self) -> bool {
+    fn is_courteous(&self, unheard_until: u64) -> bool {
         // A worker that ends waits for nobody's sake.
-        let flushes = self.phase() == Phase::Flushing
-            && !self.closing.forced.get()
+        let flushes = self.life.flushing().is_some_and(|now| !now.is_forced())
             && !self.worker.closed.load(Ordering::Relaxed);
-        flushes && self.closing.parting.unheard_until.get() != 0 && self.peering.theirs.get() == 0
+        flushes && unheard_until != 0 && self.peering.theirs.get() == 0
     }
 
     /// Its time has run out, or its close was cancelled, when nothing was left but a courtesy: then
     /// that ends, and it is closed as if the peer had heard.
     pub(crate) fn has_only_courtesy_left(&self) -> bool {
-        let parting = &self.closing.parting;
-        let done =
-            self.phase() == Phase::Flushing && self.closing.flushed.get() && self.transfers() == 0;
-        let only = done && parting.bye.get() != Bye::Unsaid && !self.awaits_peer();
+        let done = self.life.flushing().is_some_and(|now| now.has_flushed());
+        let only = done
+            && self.transfers() == 0
+            && match self.life.bye() {
+                Bye::Unsaid => false,
+                Bye::Omitted => true,
+                Bye::Said(bye) => !self.awaits_peer(bye),
+            };
         if only {
-            parting.unheard_until.set(0);
+            self.on(LifeEvent::CourtesyEnds);
         }
         only
     }
@@ -220,16 +160,17 @@ impl Endpoint {
     /// Somebody is there, and has been spoken to before: when to give up on an answer.
     fn can_part(&self) -> Option<u64> {
         // A close that the caller has given a time, and that is still within it, waits for as long.
-        let patient = self.closing.deadline.get() == NO_DEADLINE && !self.closing.forced.get();
+        let is_patient = |now: Flushing| now.deadline == NO_DEADLINE && !now.is_forced();
+        let patient = self.life.flushing().is_some_and(is_patient);
         let patience = if patient { NO_DEADLINE } else { clock::deadline_after(ANSWER_NS) };
         let deadline = self.listens_until(ANSWER_NS)?.min(patience);
         let can = clock::now_ns() < deadline
             && !self.peering.silent.get()
             && self.is_connected()
             && !self.is_connecting()
-            && !self.closing.parting.heard.get()
-            && !self.closing.process_ended.get()
-            && self.closing.outcome.get() != Status::PEER_FAILED
+            && !self.life.has_heard_bye()
+            && self.life.peer() != Peer::Gone
+            && self.life.outcome() != Status::PEER_FAILED
             && !self.ucp.get().is_null();
         can.then_some(deadline)
     }
@@ -237,49 +178,44 @@ impl Endpoint {
     /// What was sent over a connection made by host and port may be overtaken by its end: the peer
     /// has not said that it has got so far.
     pub(crate) fn may_have_lost(&self) -> bool {
-        let parting = &self.closing.parting;
-        parting.unanswered.get()
-            && !parting.heard.get()
+        matches!(self.life.bye(), Bye::Said(bye) if bye.unanswered)
+            && !self.life.has_heard_bye()
             && self.peering.speaks.get()
             && self.operations_sent() > 0
     }
 
     /// Its Bye has left.
     pub(crate) fn has_told_end(&self) -> bool {
-        self.closing.parting.bye.get() == Bye::Left
+        matches!(self.life.bye(), Bye::Said(bye) if bye.sent == Sent::Left)
     }
 
     /// It waits for a Bye to leave, or to be answered, and when to give that up.
     pub(crate) fn is_parting(&self) -> Option<u64> {
-        let parting = &self.closing.parting;
-        if parting.bye.get() == Bye::Unsaid || parting.heard.get() {
-            return None;
+        let Bye::Said(bye) = self.life.bye() else { return None };
+        if self.life.has_heard_bye() {
+            None
+        } else if self.awaits_peer(bye) {
+            Some(bye.deadline)
+        } else {
+            (bye.unanswered && self.is_courteous(bye.unheard_until))
+                .then(|| bye.deadline.min(bye.unheard_until))
         }
-        if self.awaits_peer() {
-            return Some(parting.deadline.get());
-        }
-        (parting.unanswered.get() && self.is_courteous())
-            .then(|| parting.deadline.get().min(parting.unheard_until.get()))
     }
 
     /// UCP has lost the connection: where Bye has been said, that is the answer. False where it has
     /// not.
     pub(crate) fn has_taken_leave(&self) -> bool {
-        let parting = &self.closing.parting;
-        let said = parting.bye.get() != Bye::Unsaid;
+        let said = self.life.bye() != Bye::Unsaid;
         if said {
-            parting.unanswered.set(false);
-            if parting.bye.get() == Bye::UnderWay {
-                parting.bye.set(Bye::Omitted);
-            }
+            self.on(LifeEvent::TakesLeave);
             self.watch();
         }
-        said || parting.heard.get()
+        said || self.life.has_heard_bye()
     }
 
     /// It has left, or never will.
     pub(crate) fn bye_sent(&self, status: Status) {
-        self.closing.parting.bye.set(if status == Status::OK { Bye::Left } else { Bye::Omitted });
+        self.on(if status == Status::OK { LifeEvent::ByeLeaves } else { LifeEvent::ByeFails });
         self.watch();
     }
 
@@ -290,25 +226,23 @@ impl Endpoint {
             self.learn_number(header.sender);
         }
         self.empty_fast_box();
-        self.closing.parting.heard.set(true);
-        self.closing.parting.owed.set(header.flags & flag::ANSWER != 0);
+        let answer = header.flags & flag::ANSWER != 0;
+        self.on(if answer { LifeEvent::HearsByeToAnswer } else { LifeEvent::HearsBye });
         self.tell_protocols(OfEndpoint::PeerCloses);
-        if self.takes_operations() {
-            self.set_status(Status::CONNECTION_RESET);
-        }
     }
 
     /// Tells a peer that waits for it that nothing of its memory is read any more: right before UCP
     /// is told to close, so that this is so.
     pub(crate) fn answer_bye(&self) {
-        if self.closing.parting.owed.replace(false) {
+        if self.life.heard() == Heard::ByeToAnswer {
+            self.on(LifeEvent::AnswersBye);
             self.say(Kind::ByeAck, 0, Part::Nothing);
         }
     }
 
     /// It may stand back behind other events, for a while.
     pub(crate) fn may_postpone_bye(&self) -> bool {
-        let postponed = &self.closing.parting.postponed;
+        let postponed = &self.life.postponed;
         postponed.set(postponed.get().saturating_add(1));
         postponed.get() <= MOST_POSTPONED
     }
@@ -325,11 +259,11 @@ impl Endpoint {
             Phase::Open => self.fail(Status::CONNECTION_RESET),
             Phase::Flushing => {
                 if self.sends.get() > 0 {
-                    self.closing.note_outcome(Status::CONNECTION_RESET);
+                    self.on(LifeEvent::Fails(Status::CONNECTION_RESET));
                 }
                 self.hurry_alone();
             }
-            Phase::Ending | Phase::Closed => {}
+            Phase::Ending | Phase::Closed | Phase::Reported => {}
         }
     }
 }

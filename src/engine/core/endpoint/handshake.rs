@@ -13,6 +13,7 @@ use crate::engine::base::log;
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::{complain, other_version, Reply};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, Phase};
+use crate::engine::core::endpoint::life::LifeEvent;
 use crate::engine::core::request::request::Part;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::Worker;
@@ -46,8 +47,6 @@ pub(crate) struct Peering {
     pub(crate) place: Cell<u32>,
     /// Hello has not been said yet.
     pub(crate) silent: Cell<bool>,
-    /// The peer has said Hello, which is looked at after UCP's pass.
-    pub(crate) greeted_by_peer: Cell<bool>,
     /// UCP's end on which the peer has said Hello, where UCP has given out another one for this
     /// endpoint; else null.
     pub(crate) heard_on: Cell<Reply>,
@@ -196,9 +195,9 @@ impl Endpoint {
 
     /// A Hello has come. In UCP's handler: what follows waits for the end of the pass.
     pub(crate) fn note_hello(&self) {
-        self.peering.greeted_by_peer.set(true);
+        self.on(LifeEvent::HearsHello);
         if self.phase() == Phase::Flushing && self.peering.silent.get() {
-            self.closing.flushed.set(false);
+            self.on(LifeEvent::FlushAwaits);
         }
     }
 

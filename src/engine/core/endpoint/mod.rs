@@ -1,6 +1,6 @@
 //! An endpoint: connecting, what is under way on it, closing, and the death of its peer.
 //!
-//! `connect` and `listener` make one, `handshake` tells both sides who they are, `flush` and
+//! `life` has the states that one goes through. `connect` and `listener` make one, `handshake` tells both sides who they are, `flush` and
 //! `close` end what is under way, `failure` and `process_watch` notice a peer that has died,
 //! `send_window` and `credits` hold a fast sender back.
 
@@ -13,6 +13,7 @@ pub(crate) mod failure;
 pub(crate) mod flush;
 pub(crate) mod goodbye;
 pub(crate) mod handshake;
+pub(crate) mod life;
 pub mod listener;
 pub(crate) mod listener_sockets;
 pub(crate) mod liveness;

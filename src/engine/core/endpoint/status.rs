@@ -1,13 +1,56 @@
-//! Whether an endpoint takes operations, and why not: one word, which every operation looks at.
+//! What any thread reads of an endpoint's life: the phase, and whether it takes operations, or why
+//! not, which is one word that every operation looks at.
 //!
-//! It is written inside the worker's gate, but for a close that another thread hands over, which
-//! writes CLOSED at once. So what is no end is only ever written in exchange for what it follows.
+//! Both are written inside the worker's gate, by `core::endpoint::life`, but for a close that
+//! another thread hands over, which writes CLOSED at once. So what is no end is only ever written
+//! in exchange for what it follows.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::Endpoint;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// What other threads see of the stage; only ever moves down this list.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    /// Takes operations.
+    Open,
+    /// Being closed: what was submitted before is let finish.
+    Flushing,
+    /// UCP has been told to close, or gave up by itself: requests come back.
+    Ending,
+    /// UCP knows nothing of it any more; `on_close` is due.
+    Closed,
+    /// `on_close` has returned.
+    Reported,
+}
+
+/// The phase of one endpoint.
+pub(crate) struct SharedPhase(AtomicU8);
+
+impl Default for SharedPhase {
+    fn default() -> Self {
+        SharedPhase(AtomicU8::new(Phase::Open as u8))
+    }
+}
+
+impl SharedPhase {
+    pub(super) fn set(&self, phase: Phase) {
+        self.0.store(phase as u8, Ordering::Release);
+    }
+}
 
 impl Endpoint {
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.0.load(Ordering::Acquire) {
+            0 => Phase::Open,
+            1 => Phase::Flushing,
+            2 => Phase::Ending,
+            3 => Phase::Closed,
+            _ => Phase::Reported,
+        }
+    }
+
     /// OK while operations are taken, else why not. Any thread.
     pub fn status(&self) -> Status {
         if self.worker.closed.load(Ordering::Acquire) {
@@ -111,7 +154,7 @@ impl Endpoint {
                 other => other,
             },
             // Closed here: the operation did not fail, it was cut short.
-            Status::CLOSED => self.cut_short(),
+            Status::CLOSED => self.life.cut_short(),
             failed => failed,
         }
     }

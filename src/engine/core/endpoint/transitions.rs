@@ -7,6 +7,7 @@ use crate::engine::core::endpoint::close::{
     ENDING_NS, FLUSH_PATIENCE_NS, NO_DEADLINE, PATIENCE_NS, READING_NS,
 };
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::endpoint::life::{Ending, Flush, Flushing, LifeEvent, Peer, Stage};
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::{attention, Worker};
 use std::sync::Arc;
@@ -24,22 +25,24 @@ impl Endpoint {
             // It has put itself on the list, for the next pass.
             return true;
         }
-        match self.phase() {
-            Phase::Open => {
-                let waits = self.waits_for_message(now) | self.is_leaving(now);
+        match self.life.stage() {
+            Stage::Open | Stage::Draining { .. } => {
+                let waits = self.waits_for_message(now) | self.is_draining(now);
                 return self.connect_deadline.get() != 0 || waits;
             }
-            Phase::Flushing => self.advance_flushing(now),
-            Phase::Ending => self.advance_ending(now),
-            Phase::Closed => {}
+            Stage::Flushing(flushing) => self.advance_flushing(now, flushing),
+            Stage::Ending(ending) => self.advance_ending(now, ending),
+            Stage::Closed(_) | Stage::Reported(_) => {}
         }
-        if self.phase() == Phase::Closed && self.is_unused() {
+        if self.phase() < Phase::Closed {
+            return true;
+        }
+        if self.is_unused() {
             self.unregister();
             return false;
         }
         // What UCP keeps may come back as late as the end of the worker: `part_ended` looks again.
-        self.phase() != Phase::Closed
-            || !(self.closing.abandoned.get() || self.closing.process_ended.get())
+        !self.life.left().abandoned && self.life.peer() != Peer::Gone
     }
 
     /// Sends, and, once it is being closed, messages that are on their way into their buffers.
@@ -57,25 +60,25 @@ impl Endpoint {
 
     /// The next look would get it further.
     pub(crate) fn can_advance(&self) -> bool {
-        match self.phase() {
-            Phase::Open => false,
-            Phase::Flushing => {
-                let forced = self.closing.forced.get() && self.may_force();
-                let alone = self.closing.parting.heard.get() && self.has_flushed();
+        match self.life.stage() {
+            Stage::Open | Stage::Draining { .. } => false,
+            Stage::Flushing(flushing) => {
+                let forced = flushing.is_forced() && self.may_force();
+                let flushed = self.has_flushed(flushing);
+                let alone = self.life.has_heard_bye() && flushed;
                 self.is_parting().is_none()
-                    && (forced || alone || (self.has_flushed() && self.transfers() == 0))
+                    && (forced || alone || (flushed && self.transfers() == 0))
             }
-            Phase::Ending => {
-                self.transfers() + self.due.callbacks.get() == 0
-                    && !self.closing.closing_in_ucp.get()
+            Stage::Ending(ending) => {
+                self.transfers() + self.due.callbacks.get() == 0 && !ending.in_ucp
             }
-            Phase::Closed => self.is_unused(),
+            Stage::Closed(_) | Stage::Reported(_) => self.is_unused(),
         }
     }
 
     /// 0 for never.
     fn next_look_while_open(&self) -> u64 {
-        let all = [self.connect_deadline.get(), self.gap_deadline(), self.leaving_deadline()];
+        let all = [self.connect_deadline.get(), self.gap_deadline(), self.draining_deadline()];
         all.into_iter().filter(|at| *at != 0).min().unwrap_or(0)
     }
 
@@ -94,49 +97,46 @@ impl Endpoint {
 
     /// The flush of its close has ended, and those that the caller asked for, of which the second
     /// half may be still to begin.
-    fn has_flushed(&self) -> bool {
-        self.closing.flushed.get() && self.flushes.borrow().is_empty()
+    fn has_flushed(&self, now: Flushing) -> bool {
+        now.has_flushed() && self.flushes.borrow().is_empty()
     }
 
-    pub(crate) fn advance_flushing(&self, now: u64) {
-        if self.closing.parting.heard.get() {
-            if (self.has_flushed() || now >= self.closing.deadline.get()) && self.has_let_go(now) {
+    fn advance_flushing(&self, now: u64, flushing: Flushing) {
+        let (flushed, deadline) = (self.has_flushed(flushing), flushing.deadline);
+        if self.life.has_heard_bye() {
+            if (flushed || now >= deadline) && self.has_let_go(now) {
                 self.end_by_force();
             }
             return;
         }
-        if self.closing.forced.get() {
-            let may = self.may_force() || now >= self.closing.deadline.get();
+        if flushing.is_forced() {
+            let may = self.may_force() || now >= deadline;
             if may && self.has_let_go(now) && self.has_parted(now) {
                 self.end_by_force();
             }
             return;
         }
-        if self.has_flushed() && self.transfers() == 0 {
-            if self.closing.flush_again.get() {
+        if flushed && self.transfers() == 0 {
+            if flushing.flush == Flush::Again {
                 return self.start_flush_before_close();
             }
             if !self.has_parted(now) {
                 return;
             }
             if self.may_have_lost() {
-                self.closing.note_timeout();
+                self.run_out();
             }
             if self.peer_failure {
                 return self.end_by_force();
             }
-            self.set_phase(Phase::Ending);
-            self.closing.deadline.set(clock::deadline_after(ENDING_NS));
+            self.on(LifeEvent::LetsGo(Ending::new(clock::deadline_after(ENDING_NS))));
             return self.close_in_ucp(0);
         }
-        if self.transfers() != self.closing.transfers_seen.get()
-            && self.closing.deadline.get() != NO_DEADLINE
-        {
-            self.closing.transfers_seen.set(self.transfers());
-            self.closing.deadline.set(now + self.patience());
+        if self.transfers() != flushing.transfers && deadline != NO_DEADLINE {
+            return self.on(LifeEvent::MovesOn(now + self.patience(), self.transfers()));
         }
-        if now >= self.closing.deadline.get() {
-            self.closing.note_timeout();
+        if now >= deadline {
+            self.run_out();
             if !self.has_let_go(now) {
                 return;
             }
@@ -146,18 +146,24 @@ impl Endpoint {
         }
     }
 
-    pub(crate) fn advance_ending(&self, now: u64) {
-        let sends_back = self.sends.get() == 0 && !self.closing.closing_in_ucp.get();
-        let receives_wait =
-            self.watchers.get() + self.one_sided.get() > 0 && self.may_be_reading(now);
+    /// No caller is told that it ran out of a time which none has asked for.
+    fn run_out(&self) {
+        let asked = self.life.is_close_asked();
+        self.on(if asked { LifeEvent::IsCut(Status::TIMED_OUT) } else { LifeEvent::RunsOut });
+    }
+
+    fn advance_ending(&self, now: u64, ending: Ending) {
+        let sends_back = self.sends.get() == 0 && !ending.in_ucp;
+        let receives_wait = self.watchers.get() + self.one_sided.get() > 0
+            && self.may_be_reading(now, ending.receives_deadline);
         if sends_back && receives_wait {
             return;
         }
         let back = sends_back && self.watchers.get() == 0;
         // Without error handling there is no force: what UCP still has stays with it until the
         // worker goes.
-        let left_to_ucp = !self.peer_failure && self.closing.outcome.get().is_error();
-        if sends_back || left_to_ucp || (now >= self.closing.deadline.get() && !receives_wait) {
+        let left_to_ucp = !self.peer_failure && self.life.outcome().is_error();
+        if sends_back || left_to_ucp || (now >= ending.deadline && !receives_wait) {
             if !back && self.peer_failure {
                 self.abandon_requests();
             }
@@ -165,8 +171,8 @@ impl Endpoint {
             if self.due.callbacks.get() > 0 {
                 return;
             }
-            self.set_phase(Phase::Closed);
-            let outcome = self.closing.outcome.get();
+            self.on(LifeEvent::Ends);
+            let outcome = self.life.outcome();
             self.complete_request(outcome);
             if let Some(endpoint) = self.registered() {
                 self.worker.push_event(Event::Closed(endpoint, outcome));
@@ -176,9 +182,8 @@ impl Endpoint {
 
     /// Receives may still be written to: UCP's last pass found something to do, or it is too early
     /// to tell.
-    pub(crate) fn may_be_reading(&self, now: u64) -> bool {
-        let deadline = self.closing.receives_deadline.get();
-        let reads = self.worker.ucp_was_busy.get() && !self.closing.process_ended.get();
+    fn may_be_reading(&self, now: u64, deadline: u64) -> bool {
+        let reads = self.worker.ucp_was_busy.get() && self.life.peer() != Peer::Gone;
         now < deadline || (reads && now < deadline + READING_NS)
     }
 }
@@ -218,14 +223,12 @@ impl Worker {
 
     /// The earliest moment at which an endpoint that is changing has to be looked at.
     pub(crate) fn next_change(&self) -> Option<u64> {
-        let deadline = |endpoint: &Arc<Endpoint>| match endpoint.phase() {
-            Phase::Open => endpoint.next_look_while_open(),
-            Phase::Flushing => endpoint.is_parting().unwrap_or(endpoint.closing.deadline.get()),
-            Phase::Ending if endpoint.watchers.get() > 0 => {
-                endpoint.closing.receives_deadline.get()
-            }
-            Phase::Ending => endpoint.closing.deadline.get(),
-            Phase::Closed => 0,
+        let deadline = |endpoint: &Arc<Endpoint>| match endpoint.life.stage() {
+            Stage::Open | Stage::Draining { .. } => endpoint.next_look_while_open(),
+            Stage::Flushing(flushing) => endpoint.is_parting().unwrap_or(flushing.deadline),
+            Stage::Ending(ending) if endpoint.watchers.get() > 0 => ending.receives_deadline,
+            Stage::Ending(ending) => ending.deadline,
+            Stage::Closed(_) | Stage::Reported(_) => 0,
         };
         let endpoints = self
             .changing

@@ -6,6 +6,7 @@ use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::Reply;
 use crate::engine::core::channel::receive_buffers::Making;
 use crate::engine::core::endpoint::endpoint::{Callback, Endpoint, OnClose, Phase};
+use crate::engine::core::endpoint::life::LifeEvent;
 use crate::engine::core::endpoint::listener::ConnRequest;
 use crate::engine::core::request::notifier_events::Happened;
 use crate::engine::core::request::request::{Part, SlotPointer, Ticket};
@@ -246,7 +247,7 @@ impl Worker {
                         }
                         None => {}
                     }
-                    endpoint.closing.reported.store(true, Ordering::Release);
+                    endpoint.on(LifeEvent::Reports);
                     if self.thread.is_used() {
                         self.thread.room.notify();
                     }
@@ -289,13 +290,13 @@ impl Worker {
         status: Status,
     ) {
         let Some((callback, arg)) = callback else { return };
-        endpoint.closing.running.fetch_add(1, Ordering::AcqRel);
+        endpoint.life.running.fetch_add(1, Ordering::AcqRel);
         // SAFETY: a callback and its argument as the user registered them; the endpoint is valid
         // during the call.
         self.outside(|| unsafe {
             callback.call_out((arg, Arc::as_ptr(endpoint).cast_mut(), status.0))
         });
-        endpoint.closing.running.fetch_sub(1, Ordering::AcqRel);
+        endpoint.life.running.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Leaves the gate, runs user code, and enters again.

@@ -5,6 +5,7 @@ use crate::engine::base::clock;
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::close::FLUSH_PATIENCE_NS;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::endpoint::life::{LifeEvent, Peer};
 use crate::engine::core::request::request::{mark, Kind, Part, Slot};
 use crate::engine::core::worker::deferred::{self, Event};
 use crate::engine::core::worker::protocol::{OfEndpoint, OfWorker};
@@ -83,7 +84,7 @@ impl Worker {
                 let ends = may_break_off || slot.kind.get() != Kind::Internal;
                 left |= slot.kind.get() != Kind::WorkerFlush
                     && endpoint.map_or(ends, |endpoint| {
-                        endpoint.phase() > Phase::Flushing && !endpoint.closing.process_ended.get()
+                        endpoint.phase() > Phase::Flushing && endpoint.life.peer() != Peer::Gone
                     });
             });
             left
@@ -260,7 +261,7 @@ impl Worker {
             if endpoint.phase() <= Phase::Flushing {
                 // A peer that hears of it lets go, and UCX gives back what is under way to there:
                 // this side has cut that short.
-                endpoint.set_status(Status::CLOSED);
+                endpoint.on(LifeEvent::Refuses(Status::CLOSED));
                 // The time that a caller has given a close ends with the worker.
                 endpoint.hurry(FLUSH_PATIENCE_NS);
             }
@@ -300,10 +301,10 @@ impl Worker {
         };
         self.for_each_picked(|_| true, complete);
         for endpoint in self.all_endpoints() {
-            if endpoint.phase() != Phase::Closed {
-                endpoint.set_phase(Phase::Closed);
+            if endpoint.phase() < Phase::Closed {
+                endpoint.on(LifeEvent::WorkerEnds);
                 endpoint.complete_request(Status::OK);
-                self.push_event(Event::Closed(endpoint.clone(), endpoint.closing.outcome.get()));
+                self.push_event(Event::Closed(endpoint.clone(), endpoint.life.outcome()));
             }
         }
     }
