@@ -8,7 +8,10 @@
 use crate::engine::base::clock;
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer, Phase};
-use crate::engine::core::endpoint::life::{CloseRequest, Ending, Flush, Left, LifeEvent, Peer};
+use crate::engine::core::endpoint::life::LifeEvent;
+use crate::engine::core::endpoint::life_states::{
+    CloseRequest, Ending, Flush, Flushing, Left, Peer,
+};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Part, Slot};
@@ -120,7 +123,7 @@ impl Endpoint {
             if self.sends.get() > 0 || !self.is_connecting() {
                 self.on(LifeEvent::FlushQueues);
             }
-        } else if !self.life.connected.get() || (!force && self.operations_sent() > 0) {
+        } else if !self.life.is_connected() || (!force && self.operations_sent() > 0) {
             self.start_flush_before_close();
         }
         if force {
@@ -137,6 +140,11 @@ impl Endpoint {
             self.on(LifeEvent::FlushEnds);
         }
         self.note_answer(ended == Some(Status::OK));
+    }
+
+    pub(crate) fn is_flushing_before_close(&self) -> bool {
+        let under_way = |now: Flushing| matches!(now.flush, Flush::UnderWay { .. });
+        self.life.flushing().is_some_and(under_way)
     }
 
     /// It was being closed while something waited in its queue, and has let that out.
@@ -167,7 +175,7 @@ impl Endpoint {
 
     pub(crate) fn may_force(&self) -> bool {
         let flushed = self.life.flushing().is_some_and(|now| now.has_flushed());
-        (self.life.connected.get() || flushed) && self.ucp_flushes.get() == 0
+        (self.life.is_connected() || flushed) && self.ucp_flushes.get() == 0
     }
 
     /// The request of a close was cancelled, or its time has run out: no more patience. False where
@@ -215,7 +223,7 @@ impl Endpoint {
             self.close_in_ucp(0);
         }
         let outcome = self.life.outcome();
-        self.end_waiting(self.life.cut_short());
+        self.end_queue(self.life.cut_short());
         self.cancel_watchers(if outcome.is_error() { outcome } else { Status::CLOSED });
         self.tend_later();
         self.watch();
@@ -281,15 +289,10 @@ impl Endpoint {
         self.worker.start_part(Some(self), part, call)
     }
 
-    /// The peer has answered UCP once.
-    pub(crate) fn is_connected(&self) -> bool {
-        self.life.connected.get()
-    }
-
     /// A flush that ends well has been answered.
     pub(crate) fn note_answer(&self, answered: bool) {
         if answered {
-            self.life.connected.set(true);
+            self.on(LifeEvent::UcpAnswers);
         }
     }
 
@@ -309,7 +312,7 @@ impl Endpoint {
             }
             // UCP's connection stands; whether the peer is one of ours may not be known yet.
             Part::Hello(attempt) if self.is_connecting() && status == Status::OK => {
-                self.is_within_hearing();
+                self.on(LifeEvent::IsReached(clock::now_ns()));
                 self.answered(attempt);
             }
             Part::Answer if status == Status::OK => self.answered(0),

@@ -7,6 +7,8 @@
 use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, Phase};
+use crate::engine::core::endpoint::life::LifeEvent;
+use crate::engine::core::endpoint::life_states::Hold;
 use crate::engine::core::endpoint::listener::ConnRequest;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::{Inside, Worker};
@@ -30,10 +32,6 @@ pub(crate) struct Connection {
     /// Tells the events of this attempt from those of the ones before it.
     attempt: Cell<u32>,
     peer: Cell<Option<SocketAddr>>,
-    /// No peer has answered yet.
-    pending: Cell<bool>,
-    /// It was accepted, and nothing has come from the peer: see `accept`.
-    unheard: Cell<bool>,
     /// Both ends, once connected.
     ends: OnceLock<(SocketAddr, SocketAddr)>,
 }
@@ -42,13 +40,11 @@ impl Connection {
     fn new(candidates: Vec<SocketAddr>, params: &EndpointParams) -> Box<Self> {
         let timeout_ns = params.connect_timeout_ns;
         Box::new(Connection {
-            pending: Cell::new(!candidates.is_empty()),
             candidates: RefCell::new(candidates.into()),
             source: params.local_address,
             deadline: if timeout_ns == 0 { u64::MAX } else { clock::deadline_after(timeout_ns) },
             attempt: Cell::new(0),
             peer: Cell::new(None),
-            unheard: Cell::new(false),
             ends: OnceLock::new(),
         })
     }
@@ -151,10 +147,10 @@ impl Endpoint {
         worker.on_owner(|_inside| {
             let endpoint =
                 Self::build(worker, params, None, false, Some(Connection::new(candidates, params)));
-            endpoint.set_status(Self::HELD);
+            endpoint.on(LifeEvent::Connects);
             // Unlike one made by address, it can be closed by force in the midst of its wire-up,
             // and has to be: UCX 1.13 asserts when its worker ends first.
-            endpoint.note_answer(true);
+            endpoint.on(LifeEvent::UcpAnswers);
             endpoint.register();
             endpoint
                 .next_attempt()
@@ -177,7 +173,6 @@ impl Endpoint {
     ) -> Result<Arc<Self>> {
         let connection = Connection::new(Vec::new(), params);
         connection.peer.set(request.peer());
-        connection.unheard.set(request.is_ours() && ucx_release() < Release::new(1, 21));
         let endpoint = Self::build(worker, params, None, false, Some(connection));
         let mut ucp_params = endpoint.ucp_params();
         ucp_params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_CONN_REQUEST);
@@ -186,14 +181,14 @@ impl Endpoint {
             let text = format!("conn_request: UCX could not accept {}", endpoint.peer_text());
             Error::new(status, crate::engine::base::log::with_reason(text, &reason))
         })?;
-        endpoint.note_answer(true);
-        if endpoint.is_unheard() {
-            endpoint.set_status(Self::HELD);
+        endpoint.on(LifeEvent::UcpAnswers);
+        if request.is_ours() && ucx_release() < Release::new(1, 21) {
+            endpoint.on(LifeEvent::AwaitsHello);
         }
         endpoint.register();
         endpoint.learn_ends();
-        endpoint.peering.speaks.set(request.is_ours());
         if request.is_ours() {
+            endpoint.on(LifeEvent::Greets);
             endpoint.await_answer_if_asked(params);
         } else {
             // It has asked: more is not to be had of a foreign peer.
@@ -204,22 +199,19 @@ impl Endpoint {
 
     /// No peer has answered yet.
     pub(crate) fn is_connecting(&self) -> bool {
-        self.connection.as_ref().is_some_and(|connection| connection.pending.get())
+        self.life.hold() == Hold::Connecting
     }
 
-    /// It was accepted, and its peer has not said Hello yet.
-    pub(crate) fn is_unheard(&self) -> bool {
-        self.connection.as_ref().is_some_and(|connection| connection.unheard.get())
-    }
-
-    /// Operations wait for the peer, for either reason.
+    /// Operations wait for the peer.
     pub(crate) fn waits_for_peer(&self) -> bool {
-        self.is_connecting() || self.is_unheard()
+        self.life.hold() != Hold::Free
     }
 
     /// The peer has said Hello. After UCP's pass.
-    pub(crate) fn note_heard(&self) {
-        if self.connection.as_ref().is_some_and(|connection| connection.unheard.replace(false)) {
+    pub(crate) fn note_met(&self) {
+        let held = self.life.hold() == Hold::Unheard;
+        self.on(LifeEvent::Meets);
+        if held {
             self.let_out();
         }
     }
@@ -313,26 +305,17 @@ impl Endpoint {
     /// order.
     pub(crate) fn connected(&self, attempt: u32) {
         let Some(connection) = &self.connection else { return };
-        if !connection.pending.get()
+        if !self.is_connecting()
             || connection.attempt.get() != attempt
             || self.phase() > Phase::Flushing
         {
             return;
         }
-        connection.pending.set(false);
+        self.on(LifeEvent::IsConnected);
         connection.candidates.borrow_mut().clear();
         self.connect_deadline.set(0);
         self.learn_ends();
         self.let_out();
-    }
-
-    /// Ends what waits; and there is no connection to wait for any more.
-    pub(crate) fn end_waiting(&self, status: Status) {
-        if let Some(connection) = &self.connection {
-            connection.pending.set(false);
-            connection.unheard.set(false);
-        }
-        self.end_queue(status);
     }
 
     fn learn_ends(&self) {

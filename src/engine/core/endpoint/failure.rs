@@ -4,7 +4,8 @@
 use crate::engine::base::log;
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
-use crate::engine::core::endpoint::life::{LifeEvent, Peer};
+use crate::engine::core::endpoint::life::LifeEvent;
+use crate::engine::core::endpoint::life_states::Peer;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::attention;
 use crate::engine::os::process_identity;
@@ -146,7 +147,7 @@ impl Endpoint {
 
     /// UCX would not take a close by force well at the moment, and will soon.
     fn is_amid_wire_up(&self) -> bool {
-        let settled = self.life.connected.get() && self.ucp_flushes.get() == 0;
+        let settled = self.life.is_connected() && self.ucp_flushes.get() == 0;
         !settled && !self.is_connecting() && (self.phase() == Phase::Open || !self.may_force())
     }
 

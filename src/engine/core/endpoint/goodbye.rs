@@ -15,9 +15,8 @@ use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::Reply;
 use crate::engine::core::endpoint::close::NO_DEADLINE;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
-use crate::engine::core::endpoint::life::{
-    Bye, Flushing, Heard, LifeEvent, Peer, Said, Sent, Stage,
-};
+use crate::engine::core::endpoint::life::LifeEvent;
+use crate::engine::core::endpoint::life_states::{Bye, Flushing, Heard, Peer, Said, Sent, Stage};
 use crate::engine::core::request::request::Part;
 use crate::engine::core::worker::protocol::OfEndpoint;
 use crate::engine::core::worker::worker::Worker;
@@ -165,8 +164,8 @@ impl Endpoint {
         let patience = if patient { NO_DEADLINE } else { clock::deadline_after(ANSWER_NS) };
         let deadline = self.listens_until(ANSWER_NS)?.min(patience);
         let can = clock::now_ns() < deadline
-            && !self.peering.silent.get()
-            && self.is_connected()
+            && !self.life.is_unspoken()
+            && self.life.is_connected()
             && !self.is_connecting()
             && !self.life.has_heard_bye()
             && self.life.peer() != Peer::Gone
@@ -180,7 +179,7 @@ impl Endpoint {
     pub(crate) fn may_have_lost(&self) -> bool {
         matches!(self.life.bye(), Bye::Said(bye) if bye.unanswered)
             && !self.life.has_heard_bye()
-            && self.peering.speaks.get()
+            && self.life.speaks()
             && self.operations_sent() > 0
     }
 

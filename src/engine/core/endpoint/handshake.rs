@@ -14,6 +14,7 @@ use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::{complain, other_version, Reply};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, Phase};
 use crate::engine::core::endpoint::life::LifeEvent;
+use crate::engine::core::endpoint::life_states::{Greeting, Hold};
 use crate::engine::core::request::request::Part;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::Worker;
@@ -45,16 +46,9 @@ pub(crate) struct Peering {
     /// Of UCP's end among those that were made here for the peer, from 1 on; 0 for a connection by
     /// host and port.
     pub(crate) place: Cell<u32>,
-    /// Hello has not been said yet.
-    pub(crate) silent: Cell<bool>,
     /// UCP's end on which the peer has said Hello, where UCP has given out another one for this
     /// endpoint; else null.
     pub(crate) heard_on: Cell<Reply>,
-    /// The peer is a worker of this library: it can be spoken to.
-    pub(crate) speaks: Cell<bool>,
-    /// When Hello was said to whoever is behind a host and port; 0 for not, or not to be answered
-    /// any more.
-    greeted: Cell<u64>,
     /// Made for a peer that said Hello; the user knows nothing of it.
     pub(crate) unclaimed: Cell<bool>,
     /// The version that the peer speaks, where that is not ours; else 0. Read by any thread.
@@ -184,10 +178,13 @@ impl Endpoint {
                 self.met(hello);
                 self.say(Kind::Welcome, 0, Part::Nothing);
             }
-            Phase::Flushing if self.is_unheard() => self.note_heard(),
+            Phase::Flushing if self.life.hold() == Hold::Unheard => self.note_met(),
             // Nothing was to be flushed, and UCP is connecting now.
-            Phase::Flushing if self.peering.silent.replace(false) => {
-                self.start_flush_before_close()
+            Phase::Flushing if self.life.is_unspoken() => {
+                self.note_met();
+                if !self.is_flushing_before_close() {
+                    self.start_flush_before_close();
+                }
             }
             _ => {}
         }
@@ -196,7 +193,7 @@ impl Endpoint {
     /// A Hello has come. In UCP's handler: what follows waits for the end of the pass.
     pub(crate) fn note_hello(&self) {
         self.on(LifeEvent::HearsHello);
-        if self.phase() == Phase::Flushing && self.peering.silent.get() {
+        if self.phase() == Phase::Flushing && self.life.is_unspoken() {
             self.on(LifeEvent::FlushAwaits);
         }
     }
@@ -204,7 +201,7 @@ impl Endpoint {
     /// Has `on_open` called when the peer has answered: a worker of this library does so itself, of
     /// a foreign one UCP's flush of a fresh endpoint tells.
     pub(crate) fn await_answer(&self) {
-        if self.peering.speaks.get() {
+        if self.life.speaks() {
             return self.watch();
         }
         match self.start_flush(Part::Answer) {
@@ -240,9 +237,7 @@ impl Endpoint {
     pub(crate) fn say_hello_in_time(self: &Arc<Self>, params: &EndpointParams) {
         let asked =
             params.on_open.is_some() || params.on_close.is_some() || !params.notifier.is_null();
-        self.peering.speaks.set(true);
-        self.peering.silent.set(true);
-        self.set_status(Self::SILENT);
+        self.on(LifeEvent::GreetsLater);
         if asked || params.connect_timeout_ns != 0 || params.liveness_ns != 0 {
             self.worker.push_event(Event::SendHello(self.clone()));
         }
@@ -262,24 +257,17 @@ impl Endpoint {
     /// The first operation is about to go out.
     #[cold]
     pub(crate) fn break_silence(&self) {
-        if self.peering.silent.get() && self.phase() == Phase::Open {
+        if self.life.is_unspoken() && self.phase() == Phase::Open {
             self.say_hello();
-            self.end_silence();
-        }
-    }
-
-    fn end_silence(&self) {
-        if self.peering.silent.replace(false) {
-            self.open_status(Self::SILENT);
         }
     }
 
     /// Says Hello: before anything else goes out.
     pub(crate) fn say_hello(&self) {
-        match self.connection {
-            None => self.peering.speaks.set(true),
-            Some(_) => self.peering.greeted.set(clock::now_ns()),
-        }
+        self.on(match self.connection {
+            None => LifeEvent::Greets,
+            Some(_) => LifeEvent::Asks(clock::now_ns()),
+        });
         let flags = if self.peer_failure { flag::PEER_FAILURE } else { 0 };
         let part = Part::Hello(self.attempt());
         if let Some(status) = self.say(Kind::Hello, flags, part) {
@@ -289,24 +277,18 @@ impl Endpoint {
 
     /// As far as is known, the peer is not of this library.
     pub(crate) fn is_plain_ucx_peer(&self) -> bool {
-        !self.peering.speaks.get() && !self.to_self && self.peering.greeted.get() == 0
+        self.peering.theirs.get() == 0
+            && !self.to_self
+            && matches!(self.life.greeting(), Greeting::Unknown | Greeting::Refused)
     }
 
     /// Up to when this peer may take in what is said to it, where it has not answered a Hello yet:
     /// a foreign one never does. None for one that does not, as far as is known.
     pub(crate) fn listens_until(&self, patience: u64) -> Option<u64> {
-        match self.peering.greeted.get() {
-            _ if self.peering.speaks.get() => Some(u64::MAX),
-            0 => None,
-            greeted => Some(greeted.saturating_add(patience)),
-        }
-    }
-
-    /// UCX's connection stands. A Hello that was said before could not be heard yet: its time
-    /// begins now.
-    pub(crate) fn is_within_hearing(&self) {
-        if self.peering.greeted.get() != 0 {
-            self.peering.greeted.set(clock::now_ns());
+        match self.life.greeting() {
+            Greeting::Unspoken | Greeting::Known => Some(u64::MAX),
+            Greeting::Unknown | Greeting::Refused => None,
+            Greeting::Asked(at) => Some(at.saturating_add(patience)),
         }
     }
 
@@ -339,9 +321,7 @@ impl Endpoint {
             self.learn_origin(origin);
         }
         self.learn_number(hello.sender);
-        self.peering.speaks.set(true);
-        self.end_silence();
-        self.note_heard();
+        self.note_met();
         self.note_answer(true);
         self.answered(self.attempt());
     }
@@ -349,8 +329,7 @@ impl Endpoint {
     /// The peer speaks another version: nothing can be had of it. After UCP's pass.
     pub(crate) fn refused(&self, theirs: u8) {
         self.peering.other_version.store(theirs, Ordering::Relaxed);
-        self.peering.speaks.set(false);
-        self.peering.greeted.set(0);
+        self.on(LifeEvent::IsRefused);
         log::write(
             log::WARN,
             c"endpoint",

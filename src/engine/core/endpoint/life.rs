@@ -5,6 +5,27 @@
 //! Each has a table, and a test holds the code to it. A cell names the next state; `=` changes
 //! nothing, `!` cannot happen. An event that has no row changes nothing.
 //!
+//! The way to the peer's answer: how far the two sides know each other, and why operations wait
+//! for the peer, if they do.
+//!
+//! | Greeting | Unknown | Unspoken | Asked | Known | Refused |
+//! |---|---|---|---|---|---|
+//! | GreetsLater | Unspoken | ! | ! | ! | ! |
+//! | Greets | Known | Known | Known | = | Known |
+//! | Asks | Asked | Asked | Asked | = | Asked |
+//! | IsReached | = | = | Asked | = | = |
+//! | Meets | Known | Known | Known | = | Known |
+//! | IsRefused | Refused | Refused | Refused | Refused | = |
+//!
+//! | Hold | Free | Connecting | Unheard |
+//! |---|---|---|---|
+//! | Connects | Connecting | ! | ! |
+//! | AwaitsHello | Unheard | ! | ! |
+//! | IsConnected | ! | Free | ! |
+//! | Meets | = | = | Free |
+//! | BreaksOff | = | Free | Free |
+//! | LetsGo | = | Free | Free |
+//!
 //! The way to the end. A peer that has closed, or was lost, may have sent messages that are still
 //! read from its memory: the endpoint drains them before it fails.
 //!
@@ -78,154 +99,31 @@
 
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
-use crate::engine::core::request::request::Slot;
+use crate::engine::core::endpoint::life_states::{
+    By, Bye, CloseRequest, Ending, Flush, Flushing, Greeting, Heard, Hold, Left, Outcome, Peer,
+    Said, Sent, Stage,
+};
 use std::cell::Cell;
 use std::sync::atomic::AtomicU32;
 
-/// How far an endpoint has come on the way to its end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stage {
-    Open,
-    /// Fails with this status as soon as nothing is read from the peer's memory any more.
-    /// `only_matched`: its receives were cancelled, and those that are left have matched.
-    Draining {
-        status: Status,
-        only_matched: bool,
-    },
-    Flushing(Flushing),
-    Ending(Ending),
-    Closed(Left),
-    Reported(Left),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Flushing {
-    pub(crate) flush: Flush,
-    pub(crate) by: By,
-    /// Force at this moment. Moved on while transfers complete.
-    pub(crate) deadline: u64,
-    /// So many were under way when it was moved on.
-    pub(crate) transfers: u32,
-}
-
-/// UCP's flush before the close.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Flush {
-    /// It has ended, or there is none.
-    Done,
-    /// It begins when what waits in the queue has gone out.
-    Queued,
-    /// The peer's first Hello has come on an endpoint without traffic: the flush begins when that
-    /// is handled, after the pass.
-    Awaited,
-    UnderWay {
-        again: bool,
-    },
-    /// It has ended, but sends were under way when it began, of which UCX may still have the last
-    /// bytes when they end: there is another one then.
-    Again,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum By {
-    Flush,
-    /// Force, as soon as that is safe.
-    Force,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Ending {
-    /// UCP's own close is under way.
-    pub(crate) in_ucp: bool,
-    /// Requests that UCP does not give back by this moment are ended without it.
-    pub(crate) deadline: u64,
-    /// The same of receives.
-    pub(crate) receives_deadline: u64,
-    pub(crate) left: Left,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Left {
-    /// Messages were still on their way into their buffers when it ended: the peer may have got the
-    /// memory back that they come from.
-    pub(crate) torn: bool,
-    /// Something was ended that UCP has not given back.
-    pub(crate) abandoned: bool,
-}
-
-/// What the close, and `on_close`, will report.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Outcome {
-    Good,
-    /// Its last handle was destroyed, and it took too long: nobody has asked for a time, so what is
-    /// cut short did not run out of one.
-    Overdue,
-    Failed(Status),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Peer {
-    Present,
-    /// It has not given a sign of life in time.
-    Silent,
-    /// UCX has lost it, which means this.
-    Lost(Status),
-    /// UCX has reported that, which is handled when the pass ends. It would keep what it still
-    /// gets, for an endpoint that is freed by then.
-    GivenUp(Status),
-    /// Its process has ended: nobody reads what is still on its way there.
-    Gone,
-}
-
-/// The Bye of this side.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Bye {
-    Unsaid,
-    /// There was nobody to hear it.
-    Omitted,
-    Said(Said),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Said {
-    pub(crate) sent: Sent,
-    /// The peer is to answer, and has not.
-    pub(crate) unanswered: bool,
-    /// It is not waited for longer than up to this moment.
-    pub(crate) deadline: u64,
-    /// It was said right behind a Hello that the peer had not answered, and waits up to this moment
-    /// for that; else 0.
-    pub(crate) unheard_until: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Sent {
-    UnderWay,
-    Left,
-    Lost,
-}
-
-/// What the peer has said.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Heard {
-    Nothing,
-    /// It is handled after the pass.
-    Hello,
-    Bye,
-    /// And the peer waits for an answer.
-    ByeToAnswer,
-}
-
-/// The caller's request for the close.
-#[derive(Clone, Copy)]
-pub(crate) enum CloseRequest {
-    NotAsked,
-    InFlight(*const Slot),
-    Completed,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LifeEvent {
+    GreetsLater,
+    /// A peer of this library.
+    Greets,
+    /// Whoever is behind a host and port, at this moment.
+    Asks(u64),
+    /// UCX's connection stands. What was asked could not be heard yet: its time begins now.
+    IsReached(u64),
+    /// The peer has said who it is.
+    Meets,
+    IsRefused,
+    Connects,
+    AwaitsHello,
+    IsConnected,
+    /// The peer has answered UCP.
+    UcpAnswers,
+
     /// The peer has left: nothing new, and a failure with this status when nothing is read from its
     /// memory any more.
     Drains(Status),
@@ -285,8 +183,36 @@ pub(crate) enum LifeEvent {
 }
 
 /// One table: the state after an event; None where that cannot happen.
-trait Machine: Copy {
+trait Machine: Copy + std::fmt::Debug {
     fn after(self, event: LifeEvent) -> Option<Self>;
+}
+
+impl Machine for Greeting {
+    fn after(self, event: LifeEvent) -> Option<Self> {
+        use Greeting::{Asked, Known, Refused, Unknown, Unspoken};
+        Some(match (event, self) {
+            (LifeEvent::GreetsLater, Unknown) => Unspoken,
+            (LifeEvent::GreetsLater, _) => return None,
+            (LifeEvent::Greets | LifeEvent::Meets, _) | (LifeEvent::Asks(_), Known) => Known,
+            (LifeEvent::Asks(now), _) | (LifeEvent::IsReached(now), Asked(_)) => Asked(now),
+            (LifeEvent::IsRefused, _) => Refused,
+            _ => self,
+        })
+    }
+}
+
+impl Machine for Hold {
+    fn after(self, event: LifeEvent) -> Option<Self> {
+        use Hold::{Connecting, Free, Unheard};
+        use LifeEvent::{AwaitsHello, BreaksOff, Connects, IsConnected, LetsGo, Meets};
+        Some(match (event, self) {
+            (Connects, Free) => Connecting,
+            (AwaitsHello, Free) => Unheard,
+            (IsConnected, Connecting) | (Meets, Unheard) | (BreaksOff(_) | LetsGo(_), _) => Free,
+            (Connects | AwaitsHello | IsConnected, _) => return None,
+            _ => self,
+        })
+    }
 }
 
 impl Machine for Stage {
@@ -339,16 +265,6 @@ impl Machine for Flush {
             }
             _ => self,
         })
-    }
-}
-
-impl Outcome {
-    fn status(self) -> Status {
-        match self {
-            Outcome::Good => Status::OK,
-            Outcome::Overdue => Status::TIMED_OUT,
-            Outcome::Failed(status) => status,
-        }
     }
 }
 
@@ -416,6 +332,8 @@ impl Machine for Heard {
 
 /// Where an endpoint stands. Cells belong to whoever is inside the worker's gate.
 pub(crate) struct Life {
+    greeting: Cell<Greeting>,
+    hold: Cell<Hold>,
     stage: Cell<Stage>,
     outcome: Cell<Outcome>,
     peer: Cell<Peer>,
@@ -424,7 +342,7 @@ pub(crate) struct Life {
     pub(crate) request: Cell<CloseRequest>,
     /// The peer has answered UCP once: from then on force is safe. UCX 1.13 asserts when it meets
     /// its own wire-up.
-    pub(crate) connected: Cell<bool>,
+    connected: Cell<bool>,
     /// A Bye has been put so often behind what came before it.
     pub(crate) postponed: Cell<u8>,
     /// Pulls from the peer are waited for up to this moment; 0 before that has begun.
@@ -436,6 +354,8 @@ pub(crate) struct Life {
 impl Default for Life {
     fn default() -> Self {
         Life {
+            greeting: Cell::new(Greeting::Unknown),
+            hold: Cell::new(Hold::Free),
             stage: Cell::new(Stage::Open),
             outcome: Cell::new(Outcome::Good),
             peer: Cell::new(Peer::Present),
@@ -450,13 +370,36 @@ impl Default for Life {
     }
 }
 
-fn step<M: Machine + std::fmt::Debug>(state: &Cell<M>, event: LifeEvent) {
+fn step<M: Machine>(state: &Cell<M>, event: LifeEvent) {
     let (before, after) = (state.get(), state.get().after(event));
     debug_assert!(after.is_some(), "{event:?} of an endpoint that is {before:?}");
     state.set(after.unwrap_or(before));
 }
 
 impl Life {
+    pub(crate) fn greeting(&self) -> Greeting {
+        self.greeting.get()
+    }
+
+    /// The peer is a worker of this library: it can be spoken to.
+    pub(crate) fn speaks(&self) -> bool {
+        matches!(self.greeting.get(), Greeting::Unspoken | Greeting::Known)
+    }
+
+    /// Hello has not been said yet, and will be.
+    pub(crate) fn is_unspoken(&self) -> bool {
+        self.greeting.get() == Greeting::Unspoken
+    }
+
+    pub(crate) fn hold(&self) -> Hold {
+        self.hold.get()
+    }
+
+    /// The peer has answered UCP once.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.connected.get()
+    }
+
     pub(crate) fn stage(&self) -> Stage {
         self.stage.get()
     }
@@ -522,53 +465,23 @@ impl Life {
     }
 }
 
-impl Left {
-    const NOTHING: Left = Left { torn: false, abandoned: false };
-}
-
-impl Ending {
-    pub(crate) fn new(deadline: u64) -> Self {
-        Ending { in_ucp: false, deadline, receives_deadline: 0, left: Left::NOTHING }
-    }
-}
-
-impl Flushing {
-    const BEGUN: Flushing =
-        Flushing { flush: Flush::Done, by: By::Flush, deadline: 0, transfers: 0 };
-
-    /// The flush of the close has ended, or there is none.
-    pub(crate) fn has_flushed(&self) -> bool {
-        matches!(self.flush, Flush::Done | Flush::Again)
-    }
-
-    pub(crate) fn is_forced(&self) -> bool {
-        self.by == By::Force
-    }
-}
-
-impl Stage {
-    fn phase(self) -> Phase {
-        match self {
-            Stage::Open | Stage::Draining { .. } => Phase::Open,
-            Stage::Flushing(_) => Phase::Flushing,
-            Stage::Ending(_) => Phase::Ending,
-            Stage::Closed(_) => Phase::Closed,
-            Stage::Reported(_) => Phase::Reported,
-        }
-    }
-}
-
 impl Endpoint {
     /// Something has happened. Inside the gate.
     pub(crate) fn on(&self, event: LifeEvent) {
         let life = &self.life;
-        let open = self.phase() == Phase::Open;
+        let (unspoken, open) = (life.is_unspoken(), life.stage.get().phase() == Phase::Open);
+        step(&life.greeting, event);
+        step(&life.hold, event);
         step(&life.stage, event);
         step(&life.outcome, event);
         step(&life.peer, event);
         step(&life.bye, event);
         step(&life.heard, event);
         match event {
+            LifeEvent::GreetsLater => self.set_status(Self::SILENT),
+            LifeEvent::Greets | LifeEvent::Meets if unspoken => self.open_status(Self::SILENT),
+            LifeEvent::Connects | LifeEvent::AwaitsHello => self.set_status(Self::HELD),
+            LifeEvent::UcpAnswers => life.connected.set(true),
             LifeEvent::Closes => self.set_status(Status::CLOSED),
             LifeEvent::Refuses(status) => self.set_status(status),
             LifeEvent::Fails(status) if open => self.set_status(status),

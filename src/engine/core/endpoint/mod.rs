@@ -14,6 +14,7 @@ pub(crate) mod flush;
 pub(crate) mod goodbye;
 pub(crate) mod handshake;
 pub(crate) mod life;
+pub(crate) mod life_states;
 pub mod listener;
 pub(crate) mod listener_sockets;
 pub(crate) mod liveness;

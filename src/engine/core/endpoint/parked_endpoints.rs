@@ -22,7 +22,7 @@ use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams};
 use crate::engine::core::endpoint::failure::Reports;
-use crate::engine::core::endpoint::life::{Heard, Peer};
+use crate::engine::core::endpoint::life_states::{Heard, Peer};
 use crate::engine::core::request::request::Part;
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::worker::Worker;
@@ -219,7 +219,7 @@ impl Endpoint {
 
     /// Neither side has said anything on it, and no flush of UCP's is under way.
     pub(crate) fn is_untouched(&self) -> bool {
-        self.peering.silent.get()
+        self.life.is_unspoken()
             && self.life.heard() == Heard::Nothing
             && !self.life.outcome().is_error()
             && self.life.peer() != Peer::Gone

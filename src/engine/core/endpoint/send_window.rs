@@ -12,7 +12,7 @@
 use crate::engine::base::counters::Counter;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
-use crate::engine::core::endpoint::life::Peer;
+use crate::engine::core::endpoint::life_states::Peer;
 use crate::engine::core::request::buffer::{self, describe_parts};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};

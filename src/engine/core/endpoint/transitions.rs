@@ -7,7 +7,8 @@ use crate::engine::core::endpoint::close::{
     ENDING_NS, FLUSH_PATIENCE_NS, NO_DEADLINE, PATIENCE_NS, READING_NS,
 };
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
-use crate::engine::core::endpoint::life::{Ending, Flush, Flushing, LifeEvent, Peer, Stage};
+use crate::engine::core::endpoint::life::LifeEvent;
+use crate::engine::core::endpoint::life_states::{Ending, Flush, Flushing, Peer, Stage};
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::{attention, Worker};
 use std::sync::Arc;

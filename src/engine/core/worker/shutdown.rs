@@ -5,7 +5,8 @@ use crate::engine::base::clock;
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::close::FLUSH_PATIENCE_NS;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
-use crate::engine::core::endpoint::life::{LifeEvent, Peer};
+use crate::engine::core::endpoint::life::LifeEvent;
+use crate::engine::core::endpoint::life_states::Peer;
 use crate::engine::core::request::request::{mark, Kind, Part, Slot};
 use crate::engine::core::worker::deferred::{self, Event};
 use crate::engine::core::worker::protocol::{OfEndpoint, OfWorker};
@@ -283,7 +284,8 @@ impl Worker {
             endpoint.tell_protocols(OfEndpoint::LetsGo);
             // One that has no answer yet, and nothing to give back, is left to the end of UCP's
             // worker: UCX 1.13 asserts when it is closed by force in the midst of its wire-up.
-            let must_end = endpoint.is_connected() || (endpoint.sends.get() > 0 && may_break_off);
+            let must_end =
+                endpoint.life.is_connected() || (endpoint.sends.get() > 0 && may_break_off);
             if endpoint.phase() <= Phase::Flushing && must_end {
                 endpoint.end_by_force();
             }
