@@ -8,9 +8,8 @@
 use crate::engine::base::clock;
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer, Phase};
-use crate::engine::core::endpoint::life::LifeEvent;
-use crate::engine::core::endpoint::life_states::{
-    CloseRequest, Ending, Flush, Flushing, Left, Peer,
+use crate::engine::core::endpoint::life::{
+    CloseRequest, Ending, Flush, Flushing, Left, LifeEvent, Peer,
 };
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
@@ -62,7 +61,7 @@ impl Endpoint {
                 let endpoint = endpoint;
                 // SAFETY: the end of an endpoint comes after what was handed over before it.
                 let endpoint = unsafe { &*endpoint.0 };
-                if endpoint.life.is_close_asked() {
+                if endpoint.is_close_asked() {
                     return inside.never_started(slot, Some(endpoint), Status::CLOSED);
                 }
                 endpoint.close_inside(inside, slot, force, timeout_ns);
@@ -123,7 +122,7 @@ impl Endpoint {
             if self.sends.get() > 0 || !self.is_connecting() {
                 self.on(LifeEvent::FlushQueues);
             }
-        } else if !self.life.is_connected() || (!force && self.operations_sent() > 0) {
+        } else if !self.life().connected || (!force && self.operations_sent() > 0) {
             self.start_flush_before_close();
         }
         if force {
@@ -133,7 +132,16 @@ impl Endpoint {
         self.watch();
     }
 
+    /// The caller has closed it: a second time is an error.
+    pub(crate) fn is_close_asked(&self) -> bool {
+        !matches!(self.life.request.get(), CloseRequest::NotAsked)
+    }
+
     pub(crate) fn start_flush_before_close(&self) {
+        let under_way = |now: Flushing| matches!(now.flush, Flush::UnderWay { .. });
+        if self.life().flushing().is_some_and(under_way) {
+            return;
+        }
         self.on(LifeEvent::FlushBegins(self.sends.get() > 0));
         let ended = self.start_flush(Part::FlushBeforeClose);
         if ended.is_some() {
@@ -142,14 +150,9 @@ impl Endpoint {
         self.note_answer(ended == Some(Status::OK));
     }
 
-    pub(crate) fn is_flushing_before_close(&self) -> bool {
-        let under_way = |now: Flushing| matches!(now.flush, Flush::UnderWay { .. });
-        self.life.flushing().is_some_and(under_way)
-    }
-
     /// It was being closed while something waited in its queue, and has let that out.
     pub(crate) fn flush_before_close(&self) {
-        if self.life.flushing().is_some_and(|now| now.flush == Flush::Queued) {
+        if self.life().flushing().is_some_and(|now| now.flush == Flush::Queued) {
             self.start_flush_before_close();
         }
     }
@@ -174,8 +177,8 @@ impl Endpoint {
     }
 
     pub(crate) fn may_force(&self) -> bool {
-        let flushed = self.life.flushing().is_some_and(|now| now.has_flushed());
-        (self.life.is_connected() || flushed) && self.ucp_flushes.get() == 0
+        let flushed = self.life().flushing().is_some_and(|now| now.has_flushed());
+        (self.life().connected || flushed) && self.ucp_flushes.get() == 0
     }
 
     /// The request of a close was cancelled, or its time has run out: no more patience. False where
@@ -202,28 +205,29 @@ impl Endpoint {
     /// that follow.
     pub(crate) fn end_by_force(&self) {
         self.tell_protocols(OfEndpoint::BreaksOff);
-        let gone = self.life.peer() == Peer::Gone;
+        let gone = self.life().peer == Peer::Gone;
         let torn = !self.is_remote() && !gone && self.watchers.get() > 0;
         self.on(LifeEvent::BreaksOff(Ending {
+            in_ucp: false,
+            deadline: clock::deadline_after(if gone { DEAD_NS } else { ENDING_NS }),
             receives_deadline: clock::deadline_after(DEAD_NS),
             left: Left { torn, abandoned: false },
-            ..Ending::new(clock::deadline_after(if gone { DEAD_NS } else { ENDING_NS }))
         }));
         if self.sends.get() > 0 {
             let unanswered = |slot: &Slot| {
                 slot.kind.get() == Kind::Atomic && std::ptr::eq(slot.endpoint.get(), self)
             };
             self.worker.for_each_picked(unanswered, |slot| {
-                self.worker.cancel_slot(slot, self.life.cut_short())
+                self.worker.cancel_slot(slot, self.life().cut_short())
             });
         }
         if self.peer_failure || self.is_untouched() {
             self.close_in_ucp(sys::UCP_EP_CLOSE_FLAG_FORCE);
-        } else if self.life.has_heard_bye() && self.sends.get() == 0 {
+        } else if self.life().has_heard_bye() && self.sends.get() == 0 {
             self.close_in_ucp(0);
         }
-        let outcome = self.life.outcome();
-        self.end_queue(self.life.cut_short());
+        let outcome = self.life().outcome.status();
+        self.end_queue(self.life().cut_short());
         self.cancel_watchers(if outcome.is_error() { outcome } else { Status::CLOSED });
         self.tend_later();
         self.watch();
@@ -232,7 +236,7 @@ impl Endpoint {
     /// What this receive has got may be anything.
     pub(crate) fn has_torn(&self, slot: &Slot) -> bool {
         // A stream's have been copied out of UCP's own buffers.
-        self.life.left().torn && slot.kind.get().is_recv() && slot.kind.get() != Kind::StreamRecv
+        self.life().left().torn && slot.kind.get().is_recv() && slot.kind.get() != Kind::StreamRecv
     }
 
     /// Has UCP let go of an attempt to connect: another one may follow.
@@ -356,7 +360,7 @@ impl Endpoint {
             std::ptr::eq(slot.endpoint.get(), self) && (in_ucp || kind == Kind::EndpointFlush)
         };
         self.on(LifeEvent::Abandons);
-        let status = self.life.cut_short();
+        let status = self.life().cut_short();
         self.worker.for_each_picked(left, |slot| match slot.kind.get() {
             Kind::EndpointFlush => self.worker.cancel_slot(slot, status),
             Kind::TagRecvPart => {

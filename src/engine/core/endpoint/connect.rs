@@ -7,8 +7,7 @@
 use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, Phase};
-use crate::engine::core::endpoint::life::LifeEvent;
-use crate::engine::core::endpoint::life_states::Hold;
+use crate::engine::core::endpoint::life::{Hold, LifeEvent};
 use crate::engine::core::endpoint::listener::ConnRequest;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::{Inside, Worker};
@@ -199,17 +198,17 @@ impl Endpoint {
 
     /// No peer has answered yet.
     pub(crate) fn is_connecting(&self) -> bool {
-        self.life.hold() == Hold::Connecting
+        self.life().hold == Hold::Connecting
     }
 
     /// Operations wait for the peer.
     pub(crate) fn waits_for_peer(&self) -> bool {
-        self.life.hold() != Hold::Free
+        self.life().hold != Hold::Free
     }
 
     /// The peer has said Hello. After UCP's pass.
     pub(crate) fn note_met(&self) {
-        let held = self.life.hold() == Hold::Unheard;
+        let held = self.life().hold == Hold::Unheard;
         self.on(LifeEvent::Meets);
         if held {
             self.let_out();

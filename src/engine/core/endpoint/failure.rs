@@ -4,8 +4,7 @@
 use crate::engine::base::log;
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
-use crate::engine::core::endpoint::life::LifeEvent;
-use crate::engine::core::endpoint::life_states::Peer;
+use crate::engine::core::endpoint::life::{LifeEvent, Peer};
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::attention;
 use crate::engine::os::process_identity;
@@ -81,7 +80,7 @@ impl Endpoint {
     /// has told it to, and Bye has not come through in time. What UCX calls it depends on the
     /// transport and on the moment. Found out once, as it takes a look at the process.
     pub(crate) fn loss(&self) -> Status {
-        match self.life.peer() {
+        match self.life().peer {
             Peer::Present | Peer::Silent => {}
             Peer::Lost(status) | Peer::GivenUp(status) => return status,
             Peer::Gone => return Status::PEER_FAILED,
@@ -126,18 +125,14 @@ impl Endpoint {
             self.worker.stats.endpoint_failures.add(1);
         }
         self.connect_deadline.set(0);
-        if status == Status::TIMED_OUT && self.is_amid_wire_up() {
-            // Force comes as soon as that is safe.
-            if self.phase() == Phase::Open {
-                self.cancel_watchers(status);
-                self.end_queue(self.life.cut_short());
-                self.begin_close(true);
-            } else {
-                self.force_when_safe();
-            }
-            return self.on(LifeEvent::Refuses(status));
-        }
         if status == Status::TIMED_OUT {
+            if self.phase() == Phase::Open && self.is_amid_wire_up() {
+                // Force comes as soon as that is safe.
+                self.cancel_watchers(status);
+                self.end_queue(self.life().cut_short());
+                self.begin_close(true);
+                return self.on(LifeEvent::Refuses(status));
+            }
             // Whether it hears or not: it may only have been stopped.
             self.has_parted(0);
         }
@@ -147,8 +142,8 @@ impl Endpoint {
 
     /// UCX would not take a close by force well at the moment, and will soon.
     fn is_amid_wire_up(&self) -> bool {
-        let settled = self.life.is_connected() && self.ucp_flushes.get() == 0;
-        !settled && !self.is_connecting() && (self.phase() == Phase::Open || !self.may_force())
+        let settled = self.life().connected && self.ucp_flushes.get() == 0;
+        !settled && !self.is_connecting()
     }
 
     /// Has the next passes look at this endpoint until it is closed.

@@ -238,7 +238,7 @@ impl Worker {
         let endpoint = unsafe { slot.endpoint.get().as_ref() };
         let halves = match endpoint {
             Some(endpoint) if endpoint.phase() > Phase::Flushing => {
-                slot.note_reason(endpoint.life.cut_short());
+                slot.note_reason(endpoint.life().cut_short());
                 0
             }
             Some(endpoint) => endpoint.begin_half(slot),

@@ -15,8 +15,9 @@ use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::Reply;
 use crate::engine::core::endpoint::close::NO_DEADLINE;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
-use crate::engine::core::endpoint::life::LifeEvent;
-use crate::engine::core::endpoint::life_states::{Bye, Flushing, Heard, Peer, Said, Sent, Stage};
+use crate::engine::core::endpoint::life::{
+    Bye, Flushing, Heard, LifeEvent, Peer, Said, Sent, Stage,
+};
 use crate::engine::core::request::request::Part;
 use crate::engine::core::worker::protocol::OfEndpoint;
 use crate::engine::core::worker::worker::Worker;
@@ -35,7 +36,7 @@ impl Endpoint {
     /// assert at the end of the worker (`ucs_arbiter_group_is_empty`) when an endpoint was closed
     /// by force in the midst of a read by CMA.
     pub(crate) fn has_let_go(&self, now: u64) -> bool {
-        let nothing_comes = match self.life.peer() {
+        let nothing_comes = match self.life().peer {
             Peer::Present => false,
             // Over a socket the data comes by itself, as long as that and the peer are there.
             Peer::Silent | Peer::Lost(_) | Peer::GivenUp(_) => self.is_remote(),
@@ -48,7 +49,7 @@ impl Endpoint {
         self.worker.for_each_live(|slot| {
             pulls |= slot.is_pull() && std::ptr::eq(slot.endpoint.get(), self)
         });
-        let receives = pulls || self.life.has_only_matched();
+        let receives = pulls || self.life().has_only_matched();
         if receives && self.life.pulls_deadline.get() == 0 {
             // A peer that has closed is to be heard of soon, whatever it leaves half received.
             let short = !pulls && self.phase() == Phase::Open;
@@ -73,7 +74,7 @@ impl Endpoint {
 
     /// True while pulls from the peer are waited for. In each pass.
     pub(crate) fn is_draining(&self, now: u64) -> bool {
-        let Stage::Draining { status, .. } = self.life.stage() else { return false };
+        let Stage::Draining { status, .. } = self.life().stage else { return false };
         let over = self.has_let_go(now);
         if over {
             self.answer_bye();
@@ -84,7 +85,7 @@ impl Endpoint {
 
     /// When a peer that has left is not waited for any more; 0 for one that is not.
     pub(crate) fn draining_deadline(&self) -> u64 {
-        match self.life.stage() {
+        match self.life().stage {
             Stage::Draining { .. } => self.life.pulls_deadline.get(),
             _ => 0,
         }
@@ -93,7 +94,7 @@ impl Endpoint {
     /// Says Bye once, where there is somebody to hear it. False while that keeps the endpoint from
     /// going.
     pub(crate) fn has_parted(&self, now: u64) -> bool {
-        if self.life.bye() == Bye::Unsaid {
+        if self.life().bye == Bye::Unsaid {
             let Some(deadline) = self.can_part() else {
                 self.on(LifeEvent::OmitsBye);
                 return true;
@@ -127,14 +128,14 @@ impl Endpoint {
         if self.peering.theirs.get() != 0 || self.operations_sent() > 0 || self.has_read.get() {
             return 0;
         }
-        let deadline = self.life.flushing().map_or(0, |now| now.deadline);
+        let deadline = self.life().flushing().map_or(0, |now| now.deadline);
         clock::deadline_after(ANSWER_NS).min(deadline)
     }
 
     /// It closes by flush, and the peer may not have heard of it at all.
     fn is_courteous(&self, unheard_until: u64) -> bool {
         // A worker that ends waits for nobody's sake.
-        let flushes = self.life.flushing().is_some_and(|now| !now.is_forced())
+        let flushes = self.life().flushing().is_some_and(|now| !now.forced)
             && !self.worker.closed.load(Ordering::Relaxed);
         flushes && unheard_until != 0 && self.peering.theirs.get() == 0
     }
@@ -142,10 +143,10 @@ impl Endpoint {
     /// Its time has run out, or its close was cancelled, when nothing was left but a courtesy: then
     /// that ends, and it is closed as if the peer had heard.
     pub(crate) fn has_only_courtesy_left(&self) -> bool {
-        let done = self.life.flushing().is_some_and(|now| now.has_flushed());
+        let done = self.life().flushing().is_some_and(|now| now.has_flushed());
         let only = done
             && self.transfers() == 0
-            && match self.life.bye() {
+            && match self.life().bye {
                 Bye::Unsaid => false,
                 Bye::Omitted => true,
                 Bye::Said(bye) => !self.awaits_peer(bye),
@@ -159,17 +160,17 @@ impl Endpoint {
     /// Somebody is there, and has been spoken to before: when to give up on an answer.
     fn can_part(&self) -> Option<u64> {
         // A close that the caller has given a time, and that is still within it, waits for as long.
-        let is_patient = |now: Flushing| now.deadline == NO_DEADLINE && !now.is_forced();
-        let patient = self.life.flushing().is_some_and(is_patient);
+        let is_patient = |now: Flushing| now.deadline == NO_DEADLINE && !now.forced;
+        let patient = self.life().flushing().is_some_and(is_patient);
         let patience = if patient { NO_DEADLINE } else { clock::deadline_after(ANSWER_NS) };
         let deadline = self.listens_until(ANSWER_NS)?.min(patience);
         let can = clock::now_ns() < deadline
-            && !self.life.is_unspoken()
-            && self.life.is_connected()
+            && !self.life().is_unspoken()
+            && self.life().connected
             && !self.is_connecting()
-            && !self.life.has_heard_bye()
-            && self.life.peer() != Peer::Gone
-            && self.life.outcome() != Status::PEER_FAILED
+            && !self.life().has_heard_bye()
+            && self.life().peer != Peer::Gone
+            && self.life().outcome.status() != Status::PEER_FAILED
             && !self.ucp.get().is_null();
         can.then_some(deadline)
     }
@@ -177,21 +178,21 @@ impl Endpoint {
     /// What was sent over a connection made by host and port may be overtaken by its end: the peer
     /// has not said that it has got so far.
     pub(crate) fn may_have_lost(&self) -> bool {
-        matches!(self.life.bye(), Bye::Said(bye) if bye.unanswered)
-            && !self.life.has_heard_bye()
-            && self.life.speaks()
+        matches!(self.life().bye, Bye::Said(bye) if bye.unanswered)
+            && !self.life().has_heard_bye()
+            && self.life().speaks()
             && self.operations_sent() > 0
     }
 
     /// Its Bye has left.
     pub(crate) fn has_told_end(&self) -> bool {
-        matches!(self.life.bye(), Bye::Said(bye) if bye.sent == Sent::Left)
+        matches!(self.life().bye, Bye::Said(bye) if bye.sent == Sent::Left)
     }
 
     /// It waits for a Bye to leave, or to be answered, and when to give that up.
     pub(crate) fn is_parting(&self) -> Option<u64> {
-        let Bye::Said(bye) = self.life.bye() else { return None };
-        if self.life.has_heard_bye() {
+        let Bye::Said(bye) = self.life().bye else { return None };
+        if self.life().has_heard_bye() {
             None
         } else if self.awaits_peer(bye) {
             Some(bye.deadline)
@@ -204,12 +205,12 @@ impl Endpoint {
     /// UCP has lost the connection: where Bye has been said, that is the answer. False where it has
     /// not.
     pub(crate) fn has_taken_leave(&self) -> bool {
-        let said = self.life.bye() != Bye::Unsaid;
+        let said = self.life().bye != Bye::Unsaid;
         if said {
             self.on(LifeEvent::TakesLeave);
             self.watch();
         }
-        said || self.life.has_heard_bye()
+        said || self.life().has_heard_bye()
     }
 
     /// It has left, or never will.
@@ -225,15 +226,14 @@ impl Endpoint {
             self.learn_number(header.sender);
         }
         self.empty_fast_box();
-        let answer = header.flags & flag::ANSWER != 0;
-        self.on(if answer { LifeEvent::HearsByeToAnswer } else { LifeEvent::HearsBye });
+        self.on(LifeEvent::HearsBye(header.flags & flag::ANSWER != 0));
         self.tell_protocols(OfEndpoint::PeerCloses);
     }
 
     /// Tells a peer that waits for it that nothing of its memory is read any more: right before UCP
     /// is told to close, so that this is so.
     pub(crate) fn answer_bye(&self) {
-        if self.life.heard() == Heard::ByeToAnswer {
+        if self.life().heard == Heard::ByeToAnswer {
             self.on(LifeEvent::AnswersBye);
             self.say(Kind::ByeAck, 0, Part::Nothing);
         }

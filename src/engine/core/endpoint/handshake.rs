@@ -13,8 +13,7 @@ use crate::engine::base::log;
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::{complain, other_version, Reply};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, Phase};
-use crate::engine::core::endpoint::life::LifeEvent;
-use crate::engine::core::endpoint::life_states::{Greeting, Hold};
+use crate::engine::core::endpoint::life::{Greeting, Hold, LifeEvent};
 use crate::engine::core::request::request::Part;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::Worker;
@@ -178,13 +177,11 @@ impl Endpoint {
                 self.met(hello);
                 self.say(Kind::Welcome, 0, Part::Nothing);
             }
-            Phase::Flushing if self.life.hold() == Hold::Unheard => self.note_met(),
+            Phase::Flushing if self.life().hold == Hold::Unheard => self.note_met(),
             // Nothing was to be flushed, and UCP is connecting now.
-            Phase::Flushing if self.life.is_unspoken() => {
+            Phase::Flushing if self.life().is_unspoken() => {
                 self.note_met();
-                if !self.is_flushing_before_close() {
-                    self.start_flush_before_close();
-                }
+                self.start_flush_before_close();
             }
             _ => {}
         }
@@ -193,7 +190,7 @@ impl Endpoint {
     /// A Hello has come. In UCP's handler: what follows waits for the end of the pass.
     pub(crate) fn note_hello(&self) {
         self.on(LifeEvent::HearsHello);
-        if self.phase() == Phase::Flushing && self.life.is_unspoken() {
+        if self.phase() == Phase::Flushing && self.life().is_unspoken() {
             self.on(LifeEvent::FlushAwaits);
         }
     }
@@ -201,7 +198,7 @@ impl Endpoint {
     /// Has `on_open` called when the peer has answered: a worker of this library does so itself, of
     /// a foreign one UCP's flush of a fresh endpoint tells.
     pub(crate) fn await_answer(&self) {
-        if self.life.speaks() {
+        if self.life().speaks() {
             return self.watch();
         }
         match self.start_flush(Part::Answer) {
@@ -257,7 +254,7 @@ impl Endpoint {
     /// The first operation is about to go out.
     #[cold]
     pub(crate) fn break_silence(&self) {
-        if self.life.is_unspoken() && self.phase() == Phase::Open {
+        if self.life().is_unspoken() && self.phase() == Phase::Open {
             self.say_hello();
         }
     }
@@ -279,13 +276,13 @@ impl Endpoint {
     pub(crate) fn is_plain_ucx_peer(&self) -> bool {
         self.peering.theirs.get() == 0
             && !self.to_self
-            && matches!(self.life.greeting(), Greeting::Unknown | Greeting::Refused)
+            && matches!(self.life().greeting, Greeting::Unknown | Greeting::Refused)
     }
 
     /// Up to when this peer may take in what is said to it, where it has not answered a Hello yet:
     /// a foreign one never does. None for one that does not, as far as is known.
     pub(crate) fn listens_until(&self, patience: u64) -> Option<u64> {
-        match self.life.greeting() {
+        match self.life().greeting {
             Greeting::Unspoken | Greeting::Known => Some(u64::MAX),
             Greeting::Unknown | Greeting::Refused => None,
             Greeting::Asked(at) => Some(at.saturating_add(patience)),

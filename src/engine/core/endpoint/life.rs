@@ -93,18 +93,15 @@
 //! | Heard | Nothing | Hello | Bye | ByeToAnswer |
 //! |---|---|---|---|---|
 //! | HearsHello | Hello | = | = | = |
-//! | HearsBye | Bye | Bye | Bye | Bye |
-//! | HearsByeToAnswer | ByeToAnswer | ByeToAnswer | ByeToAnswer | ByeToAnswer |
+//! | HearsBye | ByeToAnswer | ByeToAnswer | ByeToAnswer | ByeToAnswer |
 //! | AnswersBye | ! | ! | ! | Bye |
 
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
-use crate::engine::core::endpoint::life_states::{
-    By, Bye, CloseRequest, Ending, Flush, Flushing, Greeting, Heard, Hold, Left, Outcome, Peer,
-    Said, Sent, Stage,
-};
+pub(crate) use crate::engine::core::endpoint::life_states::*;
 use std::cell::Cell;
 use std::sync::atomic::AtomicU32;
+use LifeEvent::*;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LifeEvent {
@@ -177,8 +174,8 @@ pub(crate) enum LifeEvent {
     TakesLeave,
     CourtesyEnds,
     HearsHello,
-    HearsBye,
-    HearsByeToAnswer,
+    /// Whether the peer waits for an answer.
+    HearsBye(bool),
     AnswersBye,
 }
 
@@ -191,11 +188,11 @@ impl Machine for Greeting {
     fn after(self, event: LifeEvent) -> Option<Self> {
         use Greeting::{Asked, Known, Refused, Unknown, Unspoken};
         Some(match (event, self) {
-            (LifeEvent::GreetsLater, Unknown) => Unspoken,
-            (LifeEvent::GreetsLater, _) => return None,
-            (LifeEvent::Greets | LifeEvent::Meets, _) | (LifeEvent::Asks(_), Known) => Known,
-            (LifeEvent::Asks(now), _) | (LifeEvent::IsReached(now), Asked(_)) => Asked(now),
-            (LifeEvent::IsRefused, _) => Refused,
+            (GreetsLater, Unknown) => Unspoken,
+            (GreetsLater, _) => return None,
+            (Greets | Meets, _) | (Asks(_), Known) => Known,
+            (Asks(now), _) | (IsReached(now), Asked(_)) => Asked(now),
+            (IsRefused, _) => Refused,
             _ => self,
         })
     }
@@ -204,7 +201,6 @@ impl Machine for Greeting {
 impl Machine for Hold {
     fn after(self, event: LifeEvent) -> Option<Self> {
         use Hold::{Connecting, Free, Unheard};
-        use LifeEvent::{AwaitsHello, BreaksOff, Connects, IsConnected, LetsGo, Meets};
         Some(match (event, self) {
             (Connects, Free) => Connecting,
             (AwaitsHello, Free) => Unheard,
@@ -217,7 +213,6 @@ impl Machine for Hold {
 
 impl Machine for Stage {
     fn after(self, event: LifeEvent) -> Option<Self> {
-        use LifeEvent::*;
         use Stage::{Closed, Draining, Ending as E, Flushing as F, Open, Reported};
         let reset = event == Drains(Status::CONNECTION_RESET);
         Some(match (event, self) {
@@ -225,13 +220,13 @@ impl Machine for Stage {
             (Drains(_), Draining { status, only_matched }) => {
                 Draining { status, only_matched: only_matched || reset }
             }
-            (Closes, Open | Draining { .. }) => F(Flushing::BEGUN),
+            (Closes, Open | Draining { .. }) => F(Flushing::default()),
             (MovesOn(deadline, transfers), F(now)) => F(Flushing { deadline, transfers, ..now }),
             (FlushQueues | FlushAwaits | FlushBegins(_) | FlushEnds, F(now)) => {
                 F(Flushing { flush: now.flush.after(event)?, ..now })
             }
             (Hurries(at), F(now)) => F(Flushing { deadline: now.deadline.min(at), ..now }),
-            (Forces, F(now)) => F(Flushing { by: By::Force, ..now }),
+            (Forces, F(now)) => F(Flushing { forced: true, ..now }),
             (BreaksOff(ending), Open | Draining { .. } | F(_)) | (LetsGo(ending), F(_)) => {
                 E(ending)
             }
@@ -240,7 +235,7 @@ impl Machine for Stage {
             (ProcessEnds(at), E(now)) => E(Ending { deadline: now.deadline.min(at), ..now }),
             (Abandons, E(now)) => E(Ending { left: Left { abandoned: true, ..now.left }, ..now }),
             (Ends | WorkerEnds, E(Ending { left, .. })) => Closed(left),
-            (WorkerEnds, Open | Draining { .. } | F(_)) => Closed(Left::NOTHING),
+            (WorkerEnds, Open | Draining { .. } | F(_)) => Closed(Left::default()),
             (Reports, Closed(left)) => Reported(left),
             (FlushEnds | UcpClosed, E(_) | Closed(_) | Reported(_)) => self,
             (Drains(_) | Closes | MovesOn(..) | FlushQueues | FlushAwaits | FlushBegins(_), _)
@@ -255,14 +250,12 @@ impl Machine for Flush {
     fn after(self, event: LifeEvent) -> Option<Self> {
         use Flush::{Again, Awaited, Done, Queued, UnderWay};
         Some(match (event, self) {
-            (LifeEvent::FlushQueues, Done) => Queued,
-            (LifeEvent::FlushBegins(again), Done | Queued | Awaited | Again) => UnderWay { again },
-            (LifeEvent::FlushEnds, UnderWay { again: false }) => Done,
-            (LifeEvent::FlushEnds, UnderWay { again: true }) => Again,
-            (LifeEvent::FlushAwaits, Done | Again) => Awaited,
-            (LifeEvent::FlushQueues | LifeEvent::FlushBegins(_) | LifeEvent::FlushEnds, _) => {
-                return None
-            }
+            (FlushQueues, Done) => Queued,
+            (FlushBegins(again), Done | Queued | Awaited | Again) => UnderWay { again },
+            (FlushEnds, UnderWay { again: false }) => Done,
+            (FlushEnds, UnderWay { again: true }) => Again,
+            (FlushAwaits, Done | Again) => Awaited,
+            (FlushQueues | FlushBegins(_) | FlushEnds, _) => return None,
             _ => self,
         })
     }
@@ -271,10 +264,8 @@ impl Machine for Flush {
 impl Machine for Outcome {
     fn after(self, event: LifeEvent) -> Option<Self> {
         Some(match (event, self) {
-            (LifeEvent::Fails(status), Outcome::Good) | (LifeEvent::IsCut(status), _) => {
-                Outcome::Failed(status)
-            }
-            (LifeEvent::RunsOut, _) => Outcome::Overdue,
+            (Fails(status), Outcome::Good) | (IsCut(status), _) => Outcome::Failed(status),
+            (RunsOut, _) => Outcome::Overdue,
             _ => self,
         })
     }
@@ -284,11 +275,11 @@ impl Machine for Peer {
     fn after(self, event: LifeEvent) -> Option<Self> {
         use Peer::{GivenUp, Gone, Lost, Present, Silent};
         Some(match (event, self) {
-            (LifeEvent::FallsSilent, Present) => Silent,
-            (LifeEvent::LosesPeer(status), Present | Silent) => Lost(status),
-            (LifeEvent::GivesUp, Lost(status)) => GivenUp(status),
-            (LifeEvent::GivesUp, Present | Silent) => return None,
-            (LifeEvent::ProcessEnds(_), _) => Gone,
+            (FallsSilent, Present) => Silent,
+            (LosesPeer(status), Present | Silent) => Lost(status),
+            (GivesUp, Lost(status)) => GivenUp(status),
+            (GivesUp, Present | Silent) => return None,
+            (ProcessEnds(_), _) => Gone,
             _ => self,
         })
     }
@@ -297,16 +288,13 @@ impl Machine for Peer {
 impl Machine for Bye {
     fn after(self, event: LifeEvent) -> Option<Self> {
         use Bye::{Omitted, Said as S, Unsaid};
-        use LifeEvent::*;
         Some(match (event, self) {
             (OmitsBye, Unsaid) => Omitted,
             (SaysBye(said), Unsaid) => S(said),
             (ByeLeaves, S(said)) => S(Said { sent: Sent::Left, ..said }),
             (ByeFails, S(said)) => S(Said { sent: Sent::Lost, ..said }),
-            (ByeIsAnswered, S(said)) => S(Said { unanswered: false, ..said }),
-            (TakesLeave, S(said @ Said { sent: Sent::Left, .. })) => {
-                S(Said { unanswered: false, ..said })
-            }
+            (ByeIsAnswered | TakesLeave, S(said @ Said { sent: Sent::Left, .. }))
+            | (ByeIsAnswered, S(said)) => S(Said { unanswered: false, ..said }),
             (TakesLeave, S(said)) => S(Said { sent: Sent::Lost, unanswered: false, ..said }),
             (Hurries(at) | HurriesBye(at), S(said)) => {
                 S(Said { deadline: said.deadline.min(at), ..said })
@@ -321,28 +309,21 @@ impl Machine for Bye {
 impl Machine for Heard {
     fn after(self, event: LifeEvent) -> Option<Self> {
         Some(match (event, self) {
-            (LifeEvent::HearsHello, Heard::Nothing) => Heard::Hello,
-            (LifeEvent::HearsBye, _) | (LifeEvent::AnswersBye, Heard::ByeToAnswer) => Heard::Bye,
-            (LifeEvent::HearsByeToAnswer, _) => Heard::ByeToAnswer,
-            (LifeEvent::AnswersBye, _) => return None,
+            (HearsHello, Heard::Nothing) => Heard::Hello,
+            (HearsBye(true), _) => Heard::ByeToAnswer,
+            (HearsBye(false), _) | (AnswersBye, Heard::ByeToAnswer) => Heard::Bye,
+            (AnswersBye, _) => return None,
             _ => self,
         })
     }
 }
 
-/// Where an endpoint stands. Cells belong to whoever is inside the worker's gate.
+/// Where an endpoint stands, and what goes with that. Cells belong to whoever is inside the worker's
+/// gate.
+#[derive(Default)]
 pub(crate) struct Life {
-    greeting: Cell<Greeting>,
-    hold: Cell<Hold>,
-    stage: Cell<Stage>,
-    outcome: Cell<Outcome>,
-    peer: Cell<Peer>,
-    bye: Cell<Bye>,
-    heard: Cell<Heard>,
+    state: Cell<State>,
     pub(crate) request: Cell<CloseRequest>,
-    /// The peer has answered UCP once: from then on force is safe. UCX 1.13 asserts when it meets
-    /// its own wire-up.
-    connected: Cell<bool>,
     /// A Bye has been put so often behind what came before it.
     pub(crate) postponed: Cell<u8>,
     /// Pulls from the peer are waited for up to this moment; 0 before that has begun.
@@ -351,146 +332,43 @@ pub(crate) struct Life {
     pub(crate) running: AtomicU32,
 }
 
-impl Default for Life {
-    fn default() -> Self {
-        Life {
-            greeting: Cell::new(Greeting::Unknown),
-            hold: Cell::new(Hold::Free),
-            stage: Cell::new(Stage::Open),
-            outcome: Cell::new(Outcome::Good),
-            peer: Cell::new(Peer::Present),
-            bye: Cell::new(Bye::Unsaid),
-            heard: Cell::new(Heard::Nothing),
-            request: Cell::new(CloseRequest::NotAsked),
-            connected: Cell::new(false),
-            postponed: Cell::new(0),
-            pulls_deadline: Cell::new(0),
-            running: AtomicU32::new(0),
-        }
-    }
-}
-
-fn step<M: Machine>(state: &Cell<M>, event: LifeEvent) {
-    let (before, after) = (state.get(), state.get().after(event));
+fn step<M: Machine>(before: M, event: LifeEvent) -> M {
+    let after = before.after(event);
     debug_assert!(after.is_some(), "{event:?} of an endpoint that is {before:?}");
-    state.set(after.unwrap_or(before));
-}
-
-impl Life {
-    pub(crate) fn greeting(&self) -> Greeting {
-        self.greeting.get()
-    }
-
-    /// The peer is a worker of this library: it can be spoken to.
-    pub(crate) fn speaks(&self) -> bool {
-        matches!(self.greeting.get(), Greeting::Unspoken | Greeting::Known)
-    }
-
-    /// Hello has not been said yet, and will be.
-    pub(crate) fn is_unspoken(&self) -> bool {
-        self.greeting.get() == Greeting::Unspoken
-    }
-
-    pub(crate) fn hold(&self) -> Hold {
-        self.hold.get()
-    }
-
-    /// The peer has answered UCP once.
-    pub(crate) fn is_connected(&self) -> bool {
-        self.connected.get()
-    }
-
-    pub(crate) fn stage(&self) -> Stage {
-        self.stage.get()
-    }
-
-    pub(crate) fn flushing(&self) -> Option<Flushing> {
-        match self.stage.get() {
-            Stage::Flushing(flushing) => Some(flushing),
-            _ => None,
-        }
-    }
-
-    /// What the end has left behind; nothing before it.
-    pub(crate) fn left(&self) -> Left {
-        match self.stage.get() {
-            Stage::Ending(Ending { left, .. }) | Stage::Closed(left) | Stage::Reported(left) => {
-                left
-            }
-            _ => Left::NOTHING,
-        }
-    }
-
-    /// Its receives have been cancelled: those that are still under way have matched.
-    pub(crate) fn has_only_matched(&self) -> bool {
-        match self.stage.get() {
-            Stage::Open => false,
-            Stage::Draining { only_matched, .. } => only_matched,
-            _ => true,
-        }
-    }
-
-    pub(crate) fn outcome(&self) -> Status {
-        self.outcome.get().status()
-    }
-
-    /// What becomes of what UCP has not been given.
-    pub(crate) fn cut_short(&self) -> Status {
-        match self.outcome.get() {
-            Outcome::Good | Outcome::Overdue => Status::CANCELED,
-            Outcome::Failed(status) => status,
-        }
-    }
-
-    /// The caller has closed it: a second time is an error.
-    pub(crate) fn is_close_asked(&self) -> bool {
-        !matches!(self.request.get(), CloseRequest::NotAsked)
-    }
-
-    pub(crate) fn peer(&self) -> Peer {
-        self.peer.get()
-    }
-
-    pub(crate) fn bye(&self) -> Bye {
-        self.bye.get()
-    }
-
-    pub(crate) fn heard(&self) -> Heard {
-        self.heard.get()
-    }
-
-    /// The peer has closed its end.
-    pub(crate) fn has_heard_bye(&self) -> bool {
-        self.heard.get() >= Heard::Bye
-    }
+    after.unwrap_or(before)
 }
 
 impl Endpoint {
+    #[inline]
+    pub(crate) fn life(&self) -> State {
+        self.life.state.get()
+    }
+
     /// Something has happened. Inside the gate.
     pub(crate) fn on(&self, event: LifeEvent) {
-        let life = &self.life;
-        let (unspoken, open) = (life.is_unspoken(), life.stage.get().phase() == Phase::Open);
-        step(&life.greeting, event);
-        step(&life.hold, event);
-        step(&life.stage, event);
-        step(&life.outcome, event);
-        step(&life.peer, event);
-        step(&life.bye, event);
-        step(&life.heard, event);
+        let now = self.life();
+        let next = State {
+            greeting: step(now.greeting, event),
+            hold: step(now.hold, event),
+            stage: step(now.stage, event),
+            outcome: step(now.outcome, event),
+            peer: step(now.peer, event),
+            bye: step(now.bye, event),
+            heard: step(now.heard, event),
+            connected: now.connected || event == UcpAnswers,
+        };
+        self.life.state.set(next);
         match event {
-            LifeEvent::GreetsLater => self.set_status(Self::SILENT),
-            LifeEvent::Greets | LifeEvent::Meets if unspoken => self.open_status(Self::SILENT),
-            LifeEvent::Connects | LifeEvent::AwaitsHello => self.set_status(Self::HELD),
-            LifeEvent::UcpAnswers => life.connected.set(true),
-            LifeEvent::Closes => self.set_status(Status::CLOSED),
-            LifeEvent::Refuses(status) => self.set_status(status),
-            LifeEvent::Fails(status) if open => self.set_status(status),
-            LifeEvent::HearsBye | LifeEvent::HearsByeToAnswer if self.takes_operations() => {
-                self.set_status(Status::CONNECTION_RESET)
-            }
+            GreetsLater => self.set_status(Self::SILENT),
+            Greets | Meets if now.is_unspoken() => self.open_status(Self::SILENT),
+            Connects | AwaitsHello => self.set_status(Self::HELD),
+            Closes => self.set_status(Status::CLOSED),
+            Fails(status) if now.stage.phase() == Phase::Open => self.set_status(status),
+            Refuses(status) => self.set_status(status),
+            HearsBye(_) if self.takes_operations() => self.set_status(Status::CONNECTION_RESET),
             _ => {}
         }
-        self.phase.set(life.stage.get().phase());
+        self.phase.set(next.stage.phase());
     }
 }
 

@@ -5,10 +5,26 @@ use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::endpoint::Phase;
 use crate::engine::core::request::request::Slot;
 
+/// Where an endpoint stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct State {
+    pub(crate) greeting: Greeting,
+    pub(crate) hold: Hold,
+    pub(crate) stage: Stage,
+    pub(crate) outcome: Outcome,
+    pub(crate) peer: Peer,
+    pub(crate) bye: Bye,
+    pub(crate) heard: Heard,
+    /// The peer has answered UCP once: from then on force is safe. UCX 1.13 asserts when it meets
+    /// its own wire-up.
+    pub(crate) connected: bool,
+}
+
 /// How far the two sides know each other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Greeting {
     /// Nothing was said, and the peer is not of this library, as far as is known.
+    #[default]
     Unknown,
     /// The peer is of this library. Hello is said before the first operation.
     Unspoken,
@@ -21,9 +37,10 @@ pub(crate) enum Greeting {
 }
 
 /// Why operations wait for the peer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Hold {
     /// They do not.
+    #[default]
     Free,
     /// No peer has answered yet.
     Connecting,
@@ -32,8 +49,9 @@ pub(crate) enum Hold {
 }
 
 /// How far an endpoint has come on the way to its end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Stage {
+    #[default]
     Open,
     /// Fails with this status as soon as nothing is read from the peer's memory any more.
     /// `only_matched`: its receives were cancelled, and those that are left have matched.
@@ -47,10 +65,11 @@ pub(crate) enum Stage {
     Reported(Left),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Flushing {
     pub(crate) flush: Flush,
-    pub(crate) by: By,
+    /// Force, as soon as that is safe.
+    pub(crate) forced: bool,
     /// Force at this moment. Moved on while transfers complete.
     pub(crate) deadline: u64,
     /// So many were under way when it was moved on.
@@ -58,9 +77,10 @@ pub(crate) struct Flushing {
 }
 
 /// UCP's flush before the close.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Flush {
     /// It has ended, or there is none.
+    #[default]
     Done,
     /// It begins when what waits in the queue has gone out.
     Queued,
@@ -75,14 +95,7 @@ pub(crate) enum Flush {
     Again,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum By {
-    Flush,
-    /// Force, as soon as that is safe.
-    Force,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Ending {
     /// UCP's own close is under way.
     pub(crate) in_ucp: bool,
@@ -93,7 +106,7 @@ pub(crate) struct Ending {
     pub(crate) left: Left,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Left {
     /// Messages were still on their way into their buffers when it ended: the peer may have got the
     /// memory back that they come from.
@@ -103,8 +116,9 @@ pub(crate) struct Left {
 }
 
 /// What the close, and `on_close`, will report.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Outcome {
+    #[default]
     Good,
     /// Its last handle was destroyed, and it took too long: nobody has asked for a time, so what is
     /// cut short did not run out of one.
@@ -112,8 +126,9 @@ pub(crate) enum Outcome {
     Failed(Status),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Peer {
+    #[default]
     Present,
     /// It has not given a sign of life in time.
     Silent,
@@ -127,8 +142,9 @@ pub(crate) enum Peer {
 }
 
 /// The Bye of this side.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Bye {
+    #[default]
     Unsaid,
     /// There was nobody to hear it.
     Omitted,
@@ -155,8 +171,9 @@ pub(crate) enum Sent {
 }
 
 /// What the peer has said.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) enum Heard {
+    #[default]
     Nothing,
     /// It is handled after the pass.
     Hello,
@@ -166,11 +183,63 @@ pub(crate) enum Heard {
 }
 
 /// The caller's request for the close.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) enum CloseRequest {
+    #[default]
     NotAsked,
     InFlight(*const Slot),
     Completed,
+}
+
+impl State {
+    /// The peer is a worker of this library: it can be spoken to.
+    pub(crate) fn speaks(&self) -> bool {
+        matches!(self.greeting, Greeting::Unspoken | Greeting::Known)
+    }
+
+    /// Hello has not been said yet, and will be.
+    pub(crate) fn is_unspoken(&self) -> bool {
+        self.greeting == Greeting::Unspoken
+    }
+
+    /// The peer has closed its end.
+    pub(crate) fn has_heard_bye(&self) -> bool {
+        self.heard >= Heard::Bye
+    }
+
+    pub(crate) fn flushing(&self) -> Option<Flushing> {
+        match self.stage {
+            Stage::Flushing(flushing) => Some(flushing),
+            _ => None,
+        }
+    }
+
+    /// What the end has left behind; nothing before it.
+    pub(crate) fn left(&self) -> Left {
+        match self.stage {
+            Stage::Ending(Ending { left, .. }) | Stage::Closed(left) | Stage::Reported(left) => {
+                left
+            }
+            _ => Left::default(),
+        }
+    }
+
+    /// Its receives have been cancelled: those that are still under way have matched.
+    pub(crate) fn has_only_matched(&self) -> bool {
+        match self.stage {
+            Stage::Open => false,
+            Stage::Draining { only_matched, .. } => only_matched,
+            _ => true,
+        }
+    }
+
+    /// What becomes of what UCP has not been given.
+    pub(crate) fn cut_short(&self) -> Status {
+        match self.outcome {
+            Outcome::Good | Outcome::Overdue => Status::CANCELED,
+            Outcome::Failed(status) => status,
+        }
+    }
 }
 
 impl Outcome {
@@ -183,27 +252,10 @@ impl Outcome {
     }
 }
 
-impl Left {
-    pub(crate) const NOTHING: Left = Left { torn: false, abandoned: false };
-}
-
-impl Ending {
-    pub(crate) fn new(deadline: u64) -> Self {
-        Ending { in_ucp: false, deadline, receives_deadline: 0, left: Left::NOTHING }
-    }
-}
-
 impl Flushing {
-    pub(crate) const BEGUN: Flushing =
-        Flushing { flush: Flush::Done, by: By::Flush, deadline: 0, transfers: 0 };
-
     /// The flush of the close has ended, or there is none.
     pub(crate) fn has_flushed(&self) -> bool {
         matches!(self.flush, Flush::Done | Flush::Again)
-    }
-
-    pub(crate) fn is_forced(&self) -> bool {
-        self.by == By::Force
     }
 }
 

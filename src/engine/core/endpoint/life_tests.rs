@@ -6,7 +6,7 @@ use std::fmt::Debug;
 const AT: u64 = 7;
 
 fn events() -> Vec<LifeEvent> {
-    use LifeEvent::*;
+    let ending = Ending { deadline: AT, ..Ending::default() };
     let said = Said { sent: Sent::UnderWay, unanswered: true, deadline: AT, unheard_until: AT };
     vec![
         GreetsLater,
@@ -29,8 +29,8 @@ fn events() -> Vec<LifeEvent> {
         Hurries(AT),
         HurriesBye(AT),
         Forces,
-        BreaksOff(Ending::new(AT)),
-        LetsGo(Ending::new(AT)),
+        BreaksOff(ending),
+        LetsGo(ending),
         UcpCloses,
         UcpClosed,
         Abandons,
@@ -53,8 +53,7 @@ fn events() -> Vec<LifeEvent> {
         TakesLeave,
         CourtesyEnds,
         HearsHello,
-        HearsBye,
-        HearsByeToAnswer,
+        HearsBye(true),
         AnswersBye,
     ]
 }
@@ -117,12 +116,12 @@ fn flushes() -> [Flush; 5] {
 }
 
 fn stages() -> Vec<Stage> {
-    let flushing = |flush| Stage::Flushing(Flushing { flush, ..Flushing::BEGUN });
+    let flushing = |flush| Stage::Flushing(Flushing { flush, ..Flushing::default() });
     let mut stages =
         vec![Stage::Open, Stage::Draining { status: Status::TIMED_OUT, only_matched: false }];
     stages.extend(flushes().map(flushing));
-    stages.push(Stage::Ending(Ending::new(AT + 1)));
-    stages.extend([Stage::Closed(Left::NOTHING), Stage::Reported(Left::NOTHING)]);
+    stages.push(Stage::Ending(Ending { deadline: AT + 1, ..Ending::default() }));
+    stages.extend([Stage::Closed(Left::default()), Stage::Reported(Left::default())]);
     stages
 }
 
@@ -173,9 +172,9 @@ fn what_a_step_keeps_of_a_state() {
     // A flush that began with sends under way is followed by another one.
     let begun = [LifeEvent::Closes, LifeEvent::FlushBegins(true), LifeEvent::FlushEnds];
     let Stage::Flushing(again) = walk(Stage::Open, &begun) else { panic!("flushing") };
-    assert!(again.flush == Flush::Again && again.has_flushed() && !again.is_forced());
+    assert!(again.flush == Flush::Again && again.has_flushed() && !again.forced);
     // What was torn, or not given back, is so to the end.
-    let torn = Ending { left: Left { torn: true, abandoned: false }, ..Ending::new(AT) };
+    let torn = Ending { left: Left { torn: true, abandoned: false }, ..Ending::default() };
     let ends = [LifeEvent::BreaksOff(torn), LifeEvent::Abandons, LifeEvent::Ends];
     let end = walk(Stage::Open, &[&ends[..], &[LifeEvent::Reports]].concat());
     assert_eq!(end, Stage::Reported(Left { torn: true, abandoned: true }));

@@ -128,7 +128,7 @@ impl Endpoint {
     /// One look. When to look again; none while nothing is awaited.
     fn listen(&self, now: u64, absence: u64) -> Option<u64> {
         let (liveness, patience) = (&self.liveness, self.liveness.patience());
-        if !self.life.speaks() || self.waits_for_peer() || !self.awaits_something() {
+        if !self.life().speaks() || self.waits_for_peer() || !self.awaits_something() {
             liveness.silent_since.set(0);
             return None;
         }

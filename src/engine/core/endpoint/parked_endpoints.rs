@@ -22,7 +22,7 @@ use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams};
 use crate::engine::core::endpoint::failure::Reports;
-use crate::engine::core::endpoint::life_states::{Heard, Peer};
+use crate::engine::core::endpoint::life::{Heard, Outcome, Peer};
 use crate::engine::core::request::request::Part;
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::worker::Worker;
@@ -182,7 +182,7 @@ impl Endpoint {
     /// It is over in UCP.
     pub(crate) fn leave_place(&self) {
         let (place, Some(peer)) = (self.peering.place.get(), self.origin()) else { return };
-        let heard = self.peering.theirs.get() != 0 || self.life.heard() != Heard::Nothing;
+        let heard = self.peering.theirs.get() != 0 || self.life().heard != Heard::Nothing;
         if place != 0 && !heard && !self.has_told_end() {
             self.worker.places.borrow_mut().entry(*peer).or_default().add_untold(place);
         }
@@ -219,10 +219,10 @@ impl Endpoint {
 
     /// Neither side has said anything on it, and no flush of UCP's is under way.
     pub(crate) fn is_untouched(&self) -> bool {
-        self.life.is_unspoken()
-            && self.life.heard() == Heard::Nothing
-            && !self.life.outcome().is_error()
-            && self.life.peer() != Peer::Gone
+        self.life().is_unspoken()
+            && self.life().heard == Heard::Nothing
+            && self.life().outcome == Outcome::Good
+            && self.life().peer != Peer::Gone
             && self.flushes.borrow().is_empty()
     }
 

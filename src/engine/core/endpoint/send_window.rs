@@ -12,7 +12,7 @@
 use crate::engine::base::counters::Counter;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
-use crate::engine::core::endpoint::life_states::Peer;
+use crate::engine::core::endpoint::life::Peer;
 use crate::engine::core::request::buffer::{self, describe_parts};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
@@ -433,7 +433,7 @@ impl Endpoint {
 
     /// Gives UCP what there is room for. Not inside its progress. How much that was.
     pub(crate) fn drain_queue(&self) -> u32 {
-        let lost = matches!(self.life.peer(), Peer::GivenUp(_) | Peer::Gone);
+        let lost = matches!(self.life().peer, Peer::GivenUp(_) | Peer::Gone);
         if self.waits_for_peer() || self.phase() > Phase::Flushing || lost {
             return 0;
         }
@@ -460,7 +460,7 @@ impl Endpoint {
     /// Nobody is to get what waits in the queue.
     pub(crate) fn cut_queue(&self) {
         if !self.is_connecting() {
-            self.end_queue(self.life.cut_short());
+            self.end_queue(self.life().cut_short());
             self.flush_before_close();
         }
     }

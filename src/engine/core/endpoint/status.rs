@@ -154,7 +154,7 @@ impl Endpoint {
                 other => other,
             },
             // Closed here: the operation did not fail, it was cut short.
-            Status::CLOSED => self.life.cut_short(),
+            Status::CLOSED => self.life().cut_short(),
             failed => failed,
         }
     }

@@ -7,8 +7,9 @@ use crate::engine::core::endpoint::close::{
     ENDING_NS, FLUSH_PATIENCE_NS, NO_DEADLINE, PATIENCE_NS, READING_NS,
 };
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
-use crate::engine::core::endpoint::life::LifeEvent;
-use crate::engine::core::endpoint::life_states::{Ending, Flush, Flushing, Peer, Stage};
+use crate::engine::core::endpoint::life::{
+    Ending, Flush, Flushing, LifeEvent, Outcome, Peer, Stage,
+};
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::{attention, Worker};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ impl Endpoint {
             // It has put itself on the list, for the next pass.
             return true;
         }
-        match self.life.stage() {
+        match self.life().stage {
             Stage::Open | Stage::Draining { .. } => {
                 let waits = self.waits_for_message(now) | self.is_draining(now);
                 return self.connect_deadline.get() != 0 || waits;
@@ -43,7 +44,7 @@ impl Endpoint {
             return false;
         }
         // What UCP keeps may come back as late as the end of the worker: `part_ended` looks again.
-        !self.life.left().abandoned && self.life.peer() != Peer::Gone
+        !self.life().left().abandoned && self.life().peer != Peer::Gone
     }
 
     /// Sends, and, once it is being closed, messages that are on their way into their buffers.
@@ -61,12 +62,12 @@ impl Endpoint {
 
     /// The next look would get it further.
     pub(crate) fn can_advance(&self) -> bool {
-        match self.life.stage() {
+        match self.life().stage {
             Stage::Open | Stage::Draining { .. } => false,
             Stage::Flushing(flushing) => {
-                let forced = flushing.is_forced() && self.may_force();
+                let forced = flushing.forced && self.may_force();
                 let flushed = self.has_flushed(flushing);
-                let alone = self.life.has_heard_bye() && flushed;
+                let alone = self.life().has_heard_bye() && flushed;
                 self.is_parting().is_none()
                     && (forced || alone || (flushed && self.transfers() == 0))
             }
@@ -104,13 +105,13 @@ impl Endpoint {
 
     fn advance_flushing(&self, now: u64, flushing: Flushing) {
         let (flushed, deadline) = (self.has_flushed(flushing), flushing.deadline);
-        if self.life.has_heard_bye() {
+        if self.life().has_heard_bye() {
             if (flushed || now >= deadline) && self.has_let_go(now) {
                 self.end_by_force();
             }
             return;
         }
-        if flushing.is_forced() {
+        if flushing.forced {
             let may = self.may_force() || now >= deadline;
             if may && self.has_let_go(now) && self.has_parted(now) {
                 self.end_by_force();
@@ -130,7 +131,8 @@ impl Endpoint {
             if self.peer_failure {
                 return self.end_by_force();
             }
-            self.on(LifeEvent::LetsGo(Ending::new(clock::deadline_after(ENDING_NS))));
+            let deadline = clock::deadline_after(ENDING_NS);
+            self.on(LifeEvent::LetsGo(Ending { deadline, ..Ending::default() }));
             return self.close_in_ucp(0);
         }
         if self.transfers() != flushing.transfers && deadline != NO_DEADLINE {
@@ -149,7 +151,7 @@ impl Endpoint {
 
     /// No caller is told that it ran out of a time which none has asked for.
     fn run_out(&self) {
-        let asked = self.life.is_close_asked();
+        let asked = self.is_close_asked();
         self.on(if asked { LifeEvent::IsCut(Status::TIMED_OUT) } else { LifeEvent::RunsOut });
     }
 
@@ -163,7 +165,7 @@ impl Endpoint {
         let back = sends_back && self.watchers.get() == 0;
         // Without error handling there is no force: what UCP still has stays with it until the
         // worker goes.
-        let left_to_ucp = !self.peer_failure && self.life.outcome().is_error();
+        let left_to_ucp = !self.peer_failure && self.life().outcome != Outcome::Good;
         if sends_back || left_to_ucp || (now >= ending.deadline && !receives_wait) {
             if !back && self.peer_failure {
                 self.abandon_requests();
@@ -173,7 +175,7 @@ impl Endpoint {
                 return;
             }
             self.on(LifeEvent::Ends);
-            let outcome = self.life.outcome();
+            let outcome = self.life().outcome.status();
             self.complete_request(outcome);
             if let Some(endpoint) = self.registered() {
                 self.worker.push_event(Event::Closed(endpoint, outcome));
@@ -184,7 +186,7 @@ impl Endpoint {
     /// Receives may still be written to: UCP's last pass found something to do, or it is too early
     /// to tell.
     fn may_be_reading(&self, now: u64, deadline: u64) -> bool {
-        let reads = self.worker.ucp_was_busy.get() && self.life.peer() != Peer::Gone;
+        let reads = self.worker.ucp_was_busy.get() && self.life().peer != Peer::Gone;
         now < deadline || (reads && now < deadline + READING_NS)
     }
 }
@@ -224,7 +226,7 @@ impl Worker {
 
     /// The earliest moment at which an endpoint that is changing has to be looked at.
     pub(crate) fn next_change(&self) -> Option<u64> {
-        let deadline = |endpoint: &Arc<Endpoint>| match endpoint.life.stage() {
+        let deadline = |endpoint: &Arc<Endpoint>| match endpoint.life().stage {
             Stage::Open | Stage::Draining { .. } => endpoint.next_look_while_open(),
             Stage::Flushing(flushing) => endpoint.is_parting().unwrap_or(flushing.deadline),
             Stage::Ending(ending) if endpoint.watchers.get() > 0 => ending.receives_deadline,

@@ -235,7 +235,7 @@ impl Worker {
             // UCX has read something to the end: whatever was there.
             Status::OK => match endpoint.filter(|endpoint| endpoint.has_torn(slot)) {
                 Some(_) if reason.is_error() => reason,
-                Some(endpoint) => endpoint.life.cut_short(),
+                Some(endpoint) => endpoint.life().cut_short(),
                 None => status,
             },
             // What UCX calls it says nothing of the peer.

@@ -5,8 +5,7 @@ use crate::engine::base::clock;
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::close::FLUSH_PATIENCE_NS;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
-use crate::engine::core::endpoint::life::LifeEvent;
-use crate::engine::core::endpoint::life_states::Peer;
+use crate::engine::core::endpoint::life::{LifeEvent, Peer};
 use crate::engine::core::request::request::{mark, Kind, Part, Slot};
 use crate::engine::core::worker::deferred::{self, Event};
 use crate::engine::core::worker::protocol::{OfEndpoint, OfWorker};
@@ -85,7 +84,7 @@ impl Worker {
                 let ends = may_break_off || slot.kind.get() != Kind::Internal;
                 left |= slot.kind.get() != Kind::WorkerFlush
                     && endpoint.map_or(ends, |endpoint| {
-                        endpoint.phase() > Phase::Flushing && endpoint.life.peer() != Peer::Gone
+                        endpoint.phase() > Phase::Flushing && endpoint.life().peer != Peer::Gone
                     });
             });
             left
@@ -284,8 +283,7 @@ impl Worker {
             endpoint.tell_protocols(OfEndpoint::LetsGo);
             // One that has no answer yet, and nothing to give back, is left to the end of UCP's
             // worker: UCX 1.13 asserts when it is closed by force in the midst of its wire-up.
-            let must_end =
-                endpoint.life.is_connected() || (endpoint.sends.get() > 0 && may_break_off);
+            let must_end = endpoint.life().connected || (endpoint.sends.get() > 0 && may_break_off);
             if endpoint.phase() <= Phase::Flushing && must_end {
                 endpoint.end_by_force();
             }
@@ -306,7 +304,7 @@ impl Worker {
             if endpoint.phase() < Phase::Closed {
                 endpoint.on(LifeEvent::WorkerEnds);
                 endpoint.complete_request(Status::OK);
-                self.push_event(Event::Closed(endpoint.clone(), endpoint.life.outcome()));
+                self.push_event(Event::Closed(endpoint.clone(), endpoint.life().outcome.status()));
             }
         }
     }
