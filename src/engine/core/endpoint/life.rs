@@ -318,8 +318,8 @@ impl Machine for Heard {
     }
 }
 
-/// Where an endpoint stands, and what goes with that. Cells belong to whoever is inside the worker's
-/// gate.
+/// Where an endpoint stands, and what goes with that. Cells belong to whoever is inside the
+/// worker's gate.
 #[derive(Default)]
 pub(crate) struct Life {
     state: Cell<State>,

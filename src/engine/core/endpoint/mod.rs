@@ -1,8 +1,9 @@
 //! An endpoint: connecting, what is under way on it, closing, and the death of its peer.
 //!
-//! `life` has the states that one goes through. `connect` and `listener` make one, `handshake` tells both sides who they are, `flush` and
-//! `close` end what is under way, `failure` and `process_watch` notice a peer that has died,
-//! `send_window` and `credits` hold a fast sender back.
+//! `life` has the states that one goes through. `connect` and `listener` make one, `handshake`
+//! tells both sides who they are, `flush` and `close` end what is under way, `failure` and
+//! `process_watch` notice a peer that has died, `send_window` and `credits` hold a fast sender
+//! back.
 
 pub(crate) mod admission;
 pub(crate) mod close;
