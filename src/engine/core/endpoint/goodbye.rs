@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 /// So long a peer has to say that it touches nothing any more.
-const ANSWER_NS: u64 = 1_000_000_000;
+pub(crate) const ANSWER_NS: u64 = 1_000_000_000;
 
 /// A Bye lets receives of frames that have come before it go first, not more often than this.
 const MOST_POSTPONED: u8 = 64;
@@ -69,13 +69,18 @@ impl Endpoint {
             self.cancel_watchers(status);
         }
         self.on(LifeEvent::Drains(status));
-        !self.has_let_go(clock::now_ns())
+        !self.may_go(clock::now_ns())
     }
 
-    /// True while pulls from the peer are waited for. In each pass.
+    /// Neither this side nor the socket has anything left of it.
+    pub(crate) fn may_go(&self, now: u64) -> bool {
+        self.has_let_go(now) && self.has_drained(now)
+    }
+
+    /// True while that is waited for. In each pass.
     pub(crate) fn is_draining(&self, now: u64) -> bool {
         let Stage::Draining { status, .. } = self.life().stage else { return false };
-        let over = self.has_let_go(now);
+        let over = self.may_go(now);
         if over {
             self.answer_bye();
             self.fail(status);
@@ -86,7 +91,9 @@ impl Endpoint {
     /// When a peer that has left is not waited for any more; 0 for one that is not.
     pub(crate) fn draining_deadline(&self) -> u64 {
         match self.life().stage {
-            Stage::Draining { .. } => self.life.pulls_deadline.get(),
+            Stage::Draining { .. } => {
+                self.socket_deadline().unwrap_or(self.life.pulls_deadline.get())
+            }
             _ => 0,
         }
     }
@@ -120,6 +127,12 @@ impl Endpoint {
     /// Bye has not left, or not been answered where it has to be.
     fn awaits_peer(&self, bye: Said) -> bool {
         bye.sent == Sent::UnderWay || (bye.unanswered && self.may_cut_short())
+    }
+
+    /// It was to hear of the end, and shows no sign of that.
+    pub(crate) fn awaits_in_vain(&self) -> bool {
+        matches!(self.life().bye, Bye::Said(bye) if self.awaits_peer(bye))
+            && !self.life().has_heard_bye()
     }
 
     /// Up to when the peer has to hear of a Hello that may not have come yet; 0 where more than

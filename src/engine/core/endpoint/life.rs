@@ -97,6 +97,7 @@
 //! | AnswersBye | ! | ! | ! | Bye |
 
 use crate::engine::base::status::Status;
+use crate::engine::core::endpoint::drained::SocketDrain;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
 pub(crate) use crate::engine::core::endpoint::life_states::*;
 use std::cell::Cell;
@@ -328,6 +329,8 @@ pub(crate) struct Life {
     pub(crate) postponed: Cell<u8>,
     /// Pulls from the peer are waited for up to this moment; 0 before that has begun.
     pub(crate) pulls_deadline: Cell<u64>,
+    /// Over a socket, before the end by force.
+    pub(crate) socket: Cell<SocketDrain>,
     /// Callbacks of the endpoint that are running. Read by threads that wait in destroy.
     pub(crate) running: AtomicU32,
 }

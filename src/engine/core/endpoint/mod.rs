@@ -9,6 +9,7 @@ pub(crate) mod admission;
 pub(crate) mod close;
 pub(crate) mod connect;
 pub(crate) mod credits;
+pub(crate) mod drained;
 pub mod endpoint;
 pub(crate) mod failure;
 pub(crate) mod flush;

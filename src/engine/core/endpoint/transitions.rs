@@ -69,6 +69,7 @@ impl Endpoint {
                 let flushed = self.has_flushed(flushing);
                 let alone = self.life().has_heard_bye() && flushed;
                 self.is_parting().is_none()
+                    && self.socket_deadline().is_none()
                     && (forced || alone || (flushed && self.transfers() == 0))
             }
             Stage::Ending(ending) => {
@@ -106,14 +107,14 @@ impl Endpoint {
     fn advance_flushing(&self, now: u64, flushing: Flushing) {
         let (flushed, deadline) = (self.has_flushed(flushing), flushing.deadline);
         if self.life().has_heard_bye() {
-            if (flushed || now >= deadline) && self.has_let_go(now) {
+            if (flushed || now >= deadline) && self.may_go(now) {
                 self.end_by_force();
             }
             return;
         }
         if flushing.forced {
             let may = self.may_force() || now >= deadline;
-            if may && self.has_let_go(now) && self.has_parted(now) {
+            if may && self.has_let_go(now) && self.has_parted(now) && self.has_drained(now) {
                 self.end_by_force();
             }
             return;
@@ -122,7 +123,7 @@ impl Endpoint {
             if flushing.flush == Flush::Again {
                 return self.start_flush_before_close();
             }
-            if !self.has_parted(now) {
+            if !self.has_parted(now) || !self.has_drained(now) {
                 return;
             }
             if self.may_have_lost() {
@@ -228,7 +229,10 @@ impl Worker {
     pub(crate) fn next_change(&self) -> Option<u64> {
         let deadline = |endpoint: &Arc<Endpoint>| match endpoint.life().stage {
             Stage::Open | Stage::Draining { .. } => endpoint.next_look_while_open(),
-            Stage::Flushing(flushing) => endpoint.is_parting().unwrap_or(flushing.deadline),
+            Stage::Flushing(flushing) => {
+                let last = endpoint.socket_deadline().or_else(|| endpoint.is_parting());
+                last.unwrap_or(flushing.deadline)
+            }
             Stage::Ending(ending) if endpoint.watchers.get() > 0 => ending.receives_deadline,
             Stage::Ending(ending) => ending.deadline,
             Stage::Closed(_) | Stage::Reported(_) => 0,

@@ -50,6 +50,8 @@ pub(crate) enum Part {
     Hello(u32),
     /// The last one.
     Bye,
+    /// What shows that UCX holds nothing of a connection any more.
+    Drain,
     /// The question for a sign of life.
     Ping,
     /// Tells a peer of another version so; of no endpoint.
