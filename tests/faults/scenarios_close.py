@@ -2,7 +2,7 @@
 
 import signal
 
-from rounds import NANO
+from rounds import DEATH, NANO
 from scenarios import scenario
 from scenarios_kill import receive
 
@@ -226,3 +226,28 @@ def unnoticed(r):
     # TCP tells of a death all the same.
     r.closed(witness, here, allowed=("OK", "CANCELED", "CLOSED", "PEER_FAILED"))
     r.drained(witness, group, allowed=CUT + ("PEER_FAILED",))
+
+
+@scenario()
+def ok_and_gone(r):
+    """A peer is killed the moment it has been told OK of what promises that everything it sent has come."""
+    transports = r.take_part()
+    count, size = r.load(1 << 20)
+    peer, places = link(r, transports)
+    # Over TCP the kernel drops what was not read yet when a process ends that has not read all itself: a flush needs a close.
+    how = r.choose("told_by", ("close", "drop", "flush") if transports == "shm" else ("close", "drop"))
+    told = r.group()
+    for actor, here, there, group in places:
+        receive(r, actor, here, group, count, size)
+        peer.call("send", ep=there, group=told, count=count, size=size, tag=7, handle=r.handle(), sender=peer.number)
+    for _, _, there, _ in places:
+        if how == "drop":
+            peer.call("drop", ep=there)
+        else:
+            peer.call(how, ep=there, group=told, handle=r.handle(), **({"how": "flush"} if how == "close" else {}))
+    r.drained(peer, told)
+    gone = r.strike(peer, signal.SIGKILL)
+    for actor, here, _, group in places:
+        r.drained(actor, group, gone, figure="complete")
+        r.closed(actor, here, gone, allowed=("CONNECTION_RESET", "PEER_FAILED"), figure="closed", bound=DEATH)
+        r.drop(actor, here, 1.0)
