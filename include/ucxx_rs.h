@@ -3311,6 +3311,8 @@ size_t ucxx_memory_length(const ucxx_memory_t *memory);
  * Who has the key, and a connection to a worker of this context, can read and write the memory
  * from then on, until ucxx_memory_destroy. UCX does not check what peers put and get over a
  * network against the keys that there are: a context with UCXX_FEATURE_RMA trusts its peers.
+ * Memory of which a part may only be read, when this is first called, can only be read by its key.
+ * Made so afterwards, a put ends this process by SIGSEGV.
  *
  * Errors: UNSUPPORTED without either of UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC;
  * BUFFER_TOO_SMALL, with the length that is needed. Any thread.
@@ -3378,8 +3380,9 @@ void ucxx_rkey_destroy(ucxx_rkey_t *rkey);
  * the peer has to progress for that. Puts, gets and atomic operations are not ordered among each
  * other, nor with messages, but by a flush or ucxx_worker_fence.
  *
- * Errors, with nothing sent: OUT_OF_RANGE beyond the memory; UNSUPPORTED without UCXX_FEATURE_RMA;
- * NO_RESOURCE with UCXX_FLAG_NO_WAIT, as a send; the endpoint's status when it has ended.
+ * Errors, with nothing sent: OUT_OF_RANGE beyond the memory; INVALID_ADDR where the peer may not
+ * write all of it, see ucxx_memory_pack; UNSUPPORTED without UCXX_FEATURE_RMA; NO_RESOURCE with
+ * UCXX_FLAG_NO_WAIT, as a send; the endpoint's status when it has ended.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_rma_put(ucxx_rkey_t *rkey, const void *buffer, size_t length, uint64_t offset, const ucxx_op_params_t *params, ucxx_request_t **request);
 

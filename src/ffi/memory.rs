@@ -94,6 +94,8 @@ pub unsafe extern "C" fn ucxx_memory_length(memory: *const ucxx_memory_t) -> usi
 /// Who has the key, and a connection to a worker of this context, can read and write the memory
 /// from then on, until ucxx_memory_destroy. UCX does not check what peers put and get over a
 /// network against the keys that there are: a context with UCXX_FEATURE_RMA trusts its peers.
+/// Memory of which a part may only be read, when this is first called, can only be read by its key.
+/// Made so afterwards, a put ends this process by SIGSEGV.
 ///
 /// Errors: UNSUPPORTED without either of UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC;
 /// BUFFER_TOO_SMALL, with the length that is needed. Any thread.

@@ -34,8 +34,9 @@ unsafe fn key(
 /// the peer has to progress for that. Puts, gets and atomic operations are not ordered among each
 /// other, nor with messages, but by a flush or ucxx_worker_fence.
 ///
-/// Errors, with nothing sent: OUT_OF_RANGE beyond the memory; UNSUPPORTED without UCXX_FEATURE_RMA;
-/// NO_RESOURCE with UCXX_FLAG_NO_WAIT, as a send; the endpoint's status when it has ended.
+/// Errors, with nothing sent: OUT_OF_RANGE beyond the memory; INVALID_ADDR where the peer may not
+/// write all of it, see ucxx_memory_pack; UNSUPPORTED without UCXX_FEATURE_RMA; NO_RESOURCE with
+/// UCXX_FLAG_NO_WAIT, as a send; the endpoint's status when it has ended.
 ///
 /// # Safety
 /// A key of this library; `buffer` is readable for `length` bytes until the operation has

@@ -50,6 +50,7 @@ impl Rkey {
         out: Out,
     ) -> Result<Submitted> {
         params.check(&self.endpoint.worker.context, "put", flag::NO_WAIT)?;
+        self.check_writable()?;
         if let Some(place) = self.begin(feature::RMA, length as u64, offset, params)? {
             // SAFETY: inside the memory, which this process sees; and as for this function.
             unsafe { copy(buffer.cast(), place, place, length) };
@@ -100,6 +101,7 @@ impl Rkey {
         out: Out,
     ) -> Result<Submitted> {
         params.check(&self.endpoint.worker.context, "atomic operation", flag::NO_WAIT)?;
+        self.check_writable()?;
         if memory_type::is_device(self.header.memory_type)
             || memory_type::is_device(params.memory_type)
         {
@@ -138,6 +140,16 @@ impl Rkey {
         };
         self.endpoint.worker.note_unordered();
         submitted
+    }
+
+    /// Where it is not, its process would end by a signal: UCX writes without looking.
+    #[inline]
+    fn check_writable(&self) -> Result<()> {
+        if !self.header.read_only {
+            return Ok(());
+        }
+        let text = "rkey: the peer could not write all of the memory when it made the key";
+        Err(Error::new(Status::INVALID_ADDR, text))
     }
 
     /// What is wrong with an operation; and where it can be done at once, if it can.

@@ -106,7 +106,8 @@ mod tests {
 
     fn header(base: u64) -> KeyHeader {
         let owner = Identity { pid: std::process::id(), ..Identity::default() };
-        KeyHeader { base, length: 4096, number: 1, memory_type: 0, owner }
+        let (number, memory_type, read_only) = (1, 0, false);
+        KeyHeader { base, length: 4096, number, memory_type, read_only, owner }
     }
 
     fn posix(fd: u64, base: u64, length: u64) -> Vec<u8> {

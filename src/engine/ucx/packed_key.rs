@@ -12,6 +12,8 @@ const VERSION: u16 = 1;
 /// Before UCX's bytes.
 const HEADER: usize = 80;
 const CHECKSUM: usize = 4;
+/// In the word that has the memory type.
+const READ_ONLY: u32 = 1 << 31;
 /// UCX needs some ten bytes for each kind of device; this is far above any real key.
 const LONGEST_OF_UCX: usize = 1 << 14;
 
@@ -26,6 +28,8 @@ pub struct KeyHeader {
     pub number: u64,
     /// `UCXX_MEMORY_*`.
     pub memory_type: i32,
+    /// Its process may not write all of it.
+    pub read_only: bool,
     /// Who has it. Of no worker.
     pub(crate) owner: Identity,
 }
@@ -46,7 +50,8 @@ impl KeyHeader {
         bytes.extend_from_slice(&pid_namespace.to_le_bytes());
         bytes.extend_from_slice(&start_time.to_le_bytes());
         bytes.extend_from_slice(&pid.to_le_bytes());
-        bytes.extend_from_slice(&self.memory_type.to_le_bytes());
+        let read_only = if self.read_only { READ_ONLY } else { 0 };
+        bytes.extend_from_slice(&(self.memory_type as u32 | read_only).to_le_bytes());
         debug_assert_eq!(bytes.len(), HEADER);
         bytes.extend_from_slice(ucx);
         let checksum = crc32fast::hash(&bytes);
@@ -64,7 +69,7 @@ impl KeyHeader {
             return Err("not a key of this library");
         }
         let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| header[at + byte]));
-        let half = |at: usize| number(at) as u32;
+        let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| header[at + byte]));
         if half(8) as u16 != VERSION || usize::from(half(10) as u16) != HEADER {
             return Err("of another version of this library");
         }
@@ -87,7 +92,8 @@ impl KeyHeader {
             base: number(16),
             length: number(24),
             number: number(32),
-            memory_type: (number(72) >> 32) as u32 as i32,
+            memory_type: (half(76) & !READ_ONLY) as i32,
+            read_only: half(76) & READ_ONLY != 0,
             owner,
         };
         if key.length == 0 || key.base == 0 || key.base.checked_add(key.length).is_none() {
@@ -104,7 +110,8 @@ mod tests {
     fn key() -> KeyHeader {
         let owner =
             Identity { boot_id: [7; 16], pid_namespace: 11, pid: 12, start_time: 13, worker: 0 };
-        KeyHeader { base: 0x1234_5678_9abc, length: 4096, number: 5, memory_type: 1, owner }
+        let (number, memory_type, read_only) = (5, 1, true);
+        KeyHeader { base: 0x1234_5678_9abc, length: 4096, number, memory_type, read_only, owner }
     }
 
     #[test]

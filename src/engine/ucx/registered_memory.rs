@@ -5,6 +5,7 @@
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::os::own_memory;
 use crate::engine::os::process_identity::Identity;
 use crate::engine::ucx::context::{feature, Context};
 use crate::engine::ucx::memory_type;
@@ -222,6 +223,8 @@ impl Memory {
             length: self.length as u64,
             number: self.number,
             memory_type: self.memory_type,
+            read_only: !memory_type::is_device(self.memory_type)
+                && !own_memory::is_open(self.base as u64, self.length as u64),
             owner: Identity::of_this_process(0),
         };
         // SAFETY: UCX's buffer of that length, live until released below.
