@@ -1,9 +1,9 @@
 //! Before UCX lets go by force of a connection over a socket: what it has of it is out.
 //!
 //! UCX (1.13 to 1.22) keeps an end that was closed by force while its socket was full: it waits
-//! there for room, and for the end of the peer's. Where both come in one event, the second one frees
-//! the end, and the first one is handled with what was freed (`uct_tcp_iface_handle_events`). So a
-//! last message is said until one leaves inside its call, as none does behind another one that
+//! there for room, and for the end of the peer's. Where both come in one event, the second one
+//! frees the end, and the first one is handled with what was freed (`uct_tcp_iface_handle_events`).
+//! So a last message is said until one leaves inside its call, as none does behind another one that
 //! waits; a peer that has closed goes on reading as long as its worker makes progress. It says what
 //! is true by then, that nothing of the peer's memory is read any more.
 
