@@ -163,7 +163,7 @@ impl Endpoint {
         self.cut_queue();
         if self.may_force() {
             let now = clock::now_ns();
-            if self.has_let_go(now) && self.has_parted(now) && self.has_drained(now) {
+            if self.may_end(now) {
                 self.end_by_force();
             }
             return;
@@ -325,7 +325,7 @@ impl Endpoint {
                 self.unanswered(attempt, status)
             }
             Part::Bye => self.bye_sent(status),
-            Part::Drain => self.drain_left(),
+            Part::LastWord => self.last_word_left(),
             Part::Ping => self.asked(),
             _ => {}
         }

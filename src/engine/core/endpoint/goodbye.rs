@@ -74,7 +74,7 @@ impl Endpoint {
 
     /// Neither this side nor the socket has anything left of it.
     pub(crate) fn may_go(&self, now: u64) -> bool {
-        self.has_let_go(now) && self.has_drained(now)
+        self.has_let_go(now) && self.has_emptied_socket(now)
     }
 
     /// True while that is waited for. In each pass.
@@ -92,7 +92,7 @@ impl Endpoint {
     pub(crate) fn draining_deadline(&self) -> u64 {
         match self.life().stage {
             Stage::Draining { .. } => {
-                self.socket_deadline().unwrap_or(self.life.pulls_deadline.get())
+                self.emptying_deadline().unwrap_or(self.life.pulls_deadline.get())
             }
             _ => 0,
         }
@@ -130,7 +130,7 @@ impl Endpoint {
     }
 
     /// It was to hear of the end, and shows no sign of that.
-    pub(crate) fn awaits_in_vain(&self) -> bool {
+    pub(crate) fn is_deaf(&self) -> bool {
         matches!(self.life().bye, Bye::Said(bye) if self.awaits_peer(bye))
             && !self.life().has_heard_bye()
     }

@@ -97,9 +97,9 @@
 //! | AnswersBye | ! | ! | ! | Bye |
 
 use crate::engine::base::status::Status;
-use crate::engine::core::endpoint::drained::SocketDrain;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
 pub(crate) use crate::engine::core::endpoint::life_states::*;
+use crate::engine::core::endpoint::socket_empty::Emptying;
 use std::cell::Cell;
 use std::sync::atomic::AtomicU32;
 use LifeEvent::*;
@@ -329,8 +329,8 @@ pub(crate) struct Life {
     pub(crate) postponed: Cell<u8>,
     /// Pulls from the peer are waited for up to this moment; 0 before that has begun.
     pub(crate) pulls_deadline: Cell<u64>,
-    /// Over a socket, before the end by force.
-    pub(crate) socket: Cell<SocketDrain>,
+    /// How far its socket is empty: see `core::endpoint::socket_empty`.
+    pub(crate) emptying: Cell<Emptying>,
     /// Callbacks of the endpoint that are running. Read by threads that wait in destroy.
     pub(crate) running: AtomicU32,
 }

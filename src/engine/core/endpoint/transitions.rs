@@ -69,7 +69,7 @@ impl Endpoint {
                 let flushed = self.has_flushed(flushing);
                 let alone = self.life().has_heard_bye() && flushed;
                 self.is_parting().is_none()
-                    && self.socket_deadline().is_none()
+                    && self.emptying_deadline().is_none()
                     && (forced || alone || (flushed && self.transfers() == 0))
             }
             Stage::Ending(ending) => {
@@ -114,7 +114,7 @@ impl Endpoint {
         }
         if flushing.forced {
             let may = self.may_force() || now >= deadline;
-            if may && self.has_let_go(now) && self.has_parted(now) && self.has_drained(now) {
+            if may && self.may_end(now) {
                 self.end_by_force();
             }
             return;
@@ -123,7 +123,7 @@ impl Endpoint {
             if flushing.flush == Flush::Again {
                 return self.start_flush_before_close();
             }
-            if !self.has_parted(now) || !self.has_drained(now) {
+            if !self.has_parted(now) || !self.has_emptied_socket(now) {
                 return;
             }
             if self.may_have_lost() {
@@ -230,7 +230,7 @@ impl Worker {
         let deadline = |endpoint: &Arc<Endpoint>| match endpoint.life().stage {
             Stage::Open | Stage::Draining { .. } => endpoint.next_look_while_open(),
             Stage::Flushing(flushing) => {
-                let last = endpoint.socket_deadline().or_else(|| endpoint.is_parting());
+                let last = endpoint.emptying_deadline().or_else(|| endpoint.is_parting());
                 last.unwrap_or(flushing.deadline)
             }
             Stage::Ending(ending) if endpoint.watchers.get() > 0 => ending.receives_deadline,

@@ -51,7 +51,7 @@ pub(crate) enum Part {
     /// The last one.
     Bye,
     /// What shows that UCX holds nothing of a connection any more.
-    Drain,
+    LastWord,
     /// The question for a sign of life.
     Ping,
     /// Tells a peer of another version so; of no endpoint.

@@ -16,7 +16,7 @@ use crate::engine::wire::header::Kind;
 
 /// How far it has come.
 #[derive(Clone, Copy, Default)]
-pub(crate) enum SocketDrain {
+pub(crate) enum Emptying {
     #[default]
     Unasked,
     /// A message waits for room, not longer than up to this moment.
@@ -29,53 +29,59 @@ pub(crate) enum SocketDrain {
 impl Endpoint {
     /// UCX holds nothing of this connection, or was waited for long enough. Right before it is told
     /// to let go, and after everything else that is said.
-    pub(crate) fn has_drained(&self, now: u64) -> bool {
-        let socket = &self.life.socket;
-        let deadline = match socket.get() {
-            SocketDrain::Unasked => clock::deadline_after(ANSWER_NS),
-            SocketDrain::Waits(deadline) => return now >= deadline || !self.can_drain(),
-            SocketDrain::Left(deadline) => deadline,
-            SocketDrain::Over => return true,
+    pub(crate) fn has_emptied_socket(&self, now: u64) -> bool {
+        let emptying = &self.life.emptying;
+        let deadline = match emptying.get() {
+            Emptying::Unasked => clock::deadline_after(ANSWER_NS),
+            Emptying::Waits(deadline) => return now >= deadline || !self.can_empty_socket(),
+            Emptying::Left(deadline) => deadline,
+            Emptying::Over => return true,
         };
-        if now < deadline && self.can_drain() {
+        if now < deadline && self.can_empty_socket() {
             if self.life().heard == Heard::ByeToAnswer {
                 self.on(LifeEvent::AnswersBye);
             }
-            socket.set(SocketDrain::Waits(deadline));
-            if self.say(Kind::ByeAck, 0, Part::Drain).is_none() {
+            emptying.set(Emptying::Waits(deadline));
+            if self.say(Kind::ByeAck, 0, Part::LastWord).is_none() {
                 self.watch();
                 return false;
             }
         }
-        socket.set(SocketDrain::Over);
+        emptying.set(Emptying::Over);
         true
     }
 
     /// There is a socket, and a peer of this library's that has shown that it reads from it.
-    fn can_drain(&self) -> bool {
+    fn can_empty_socket(&self) -> bool {
+        let life = self.life();
         self.is_remote()
             && self.peering.theirs.get() != 0
-            && !self.life().is_unspoken()
-            && self.life().connected
+            && life.peer == Peer::Present
+            && life.connected
+            && !life.is_unspoken()
             && !self.is_connecting()
-            && !self.awaits_in_vain()
-            && self.life().peer == Peer::Present
+            && !self.is_deaf()
             && !self.ucp.get().is_null()
     }
 
     /// The message has left.
-    pub(crate) fn drain_left(&self) {
-        if let SocketDrain::Waits(deadline) = self.life.socket.get() {
-            self.life.socket.set(SocketDrain::Left(deadline));
+    pub(crate) fn last_word_left(&self) {
+        if let Emptying::Waits(deadline) = self.life.emptying.get() {
+            self.life.emptying.set(Emptying::Left(deadline));
         }
         self.watch();
     }
 
     /// Up to when a message is waited for that has not left.
-    pub(crate) fn socket_deadline(&self) -> Option<u64> {
-        match self.life.socket.get() {
-            SocketDrain::Waits(deadline) => Some(deadline),
+    pub(crate) fn emptying_deadline(&self) -> Option<u64> {
+        match self.life.emptying.get() {
+            Emptying::Waits(deadline) => Some(deadline),
             _ => None,
         }
+    }
+
+    /// Nothing holds it: not this side, not its peer, not the socket.
+    pub(crate) fn may_end(&self, now: u64) -> bool {
+        self.has_let_go(now) && self.has_parted(now) && self.has_emptied_socket(now)
     }
 }
