@@ -9,15 +9,15 @@
 
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer, Phase};
-use crate::engine::core::request::completion::posted;
+use crate::engine::core::request::completion::Left;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
-use crate::engine::core::request::request::{mark, Kind, Part, Slot, Ticket};
+use crate::engine::core::request::request::{Kind, Part, Slot, Ticket};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::worker::Worker;
-use crate::sys::{self, Posted};
+use crate::sys;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -248,14 +248,6 @@ impl Worker {
         self.complete_flushes();
     }
 
-    /// A slot for an operation that nobody but the engine sees.
-    fn take_internal_slot(&self) -> &Slot {
-        let slot = self.take_slot();
-        slot.begin(Kind::Internal, &OpParams::default(), 0, 0, false);
-        slot.add_mark(mark::SUBMITTING);
-        slot
-    }
-
     fn flush_list<T>(
         &self,
         endpoint: Option<&Endpoint>,
@@ -377,36 +369,39 @@ impl Worker {
         part: Part,
         call: impl FnOnce(&Slot) -> sys::ucs_status_ptr_t,
     ) -> Option<Status> {
-        let slot = self.take_internal_slot();
-        slot.part.set(part);
-        let ended = match posted(slot, call(slot)) {
-            Posted::Pending => None,
-            Posted::Done => Some(Status::OK),
-            Posted::Failed(status) => Some(Status(status.into())),
-        };
+        let slot = self.take_slot();
+        slot.prepare(Kind::Internal);
+        let ended = self.part_posted(slot, call(slot));
         if ended.is_none() {
-            self.start(slot, endpoint, &OpParams::default(), Out::NOWHERE);
-        } else {
-            self.return_slot(slot);
+            self.start_as_part(slot, endpoint, part, 0, 0);
         }
         ended
     }
 
     /// How a part of an operation that nobody sees, which `prepare` readied, left its call: what it
-    /// ended with, its slot free again. None while it is under way, and the caller's to begin.
+    /// ended with, its slot free again. None while it is under way: see `start_as_part`.
     pub(crate) fn part_posted(
         &self,
         slot: &Slot,
         pointer: sys::ucs_status_ptr_t,
     ) -> Option<Status> {
-        let status = match posted(slot, pointer) {
-            Posted::Pending => return None,
-            Posted::Done => Status::OK,
-            Posted::Failed(status) => Status(status.into()),
-        };
-        slot.reason.set(0);
+        let status = Left::of(slot, pointer).ended()?;
         slot.kind.set(Kind::Free);
         self.slab.push(slot);
         Some(status)
+    }
+
+    /// Such a part is in flight from now on.
+    pub(crate) fn start_as_part(
+        &self,
+        slot: &Slot,
+        endpoint: Option<&Endpoint>,
+        part: Part,
+        length: u64,
+        tag: u64,
+    ) {
+        slot.begin(slot.kind.get(), &OpParams::DEFAULT, length, tag, false);
+        slot.part.set(part);
+        self.start(slot, endpoint, &OpParams::DEFAULT, Out::NOWHERE);
     }
 }

@@ -1,26 +1,58 @@
-//! UCP's word that an operation has ended, on its way to `Worker::complete`.
+//! How an operation leaves UCP's call, and UCP's callback when it ends later, on its way to
+//! `Worker::complete`.
 //!
-//! UCP may call back before the call that started the operation has returned: that call then finds
-//! `mark::INLINE`, and completes it.
+//! UCP may call back before the call that started the operation has returned. The callback then
+//! only sets `mark::INLINE`, and the call completes the operation: `Left` is where it finds that.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::request::request::{mark, Slot, UCP};
 use crate::sys::{self, Posted};
 use std::ffi::c_void;
 
-/// How an internal operation left its call. UCP may have called back before it returned.
-pub(crate) fn posted(slot: &Slot, pointer: sys::ucs_status_ptr_t) -> Posted {
-    match Posted::from_pointer(pointer) {
-        Posted::Pending if slot.has_mark(mark::INLINE) => match slot.reason.get() {
-            0 => Posted::Done,
-            status => Posted::Failed(status as sys::ucs_status_t),
-        },
-        other => other,
+/// How an operation has left UCP's call.
+pub(crate) enum Left {
+    /// UCP has done it, and does not call back.
+    Done,
+    /// UCP has not taken it.
+    Refused(Status),
+    /// UCP has called back already.
+    Ended(Status),
+    /// It is under way.
+    Pending,
+}
+
+impl Left {
+    /// Of a slot that was SUBMITTING during the call, which has returned this.
+    #[inline(always)]
+    pub(crate) fn of(slot: &Slot, pointer: sys::ucs_status_ptr_t) -> Self {
+        match Posted::from_pointer(pointer) {
+            Posted::Done => Left::Done,
+            Posted::Failed(status) => Left::Refused(Status(status.into())),
+            Posted::Pending if slot.has_mark(mark::INLINE) => {
+                Left::Ended(Status(slot.reason.replace(0)))
+            }
+            Posted::Pending => Left::Pending,
+        }
+    }
+
+    /// Is it under way? In two comparisons.
+    #[inline(always)]
+    pub(crate) fn is_pending(slot: &Slot, pointer: sys::ucs_status_ptr_t) -> bool {
+        sys::is_pending(pointer) && !slot.has_mark(mark::INLINE)
+    }
+
+    /// Its status, if it has ended in whichever way.
+    pub(crate) fn ended(self) -> Option<Status> {
+        match self {
+            Left::Done => Some(Status::OK),
+            Left::Refused(status) | Left::Ended(status) => Some(status),
+            Left::Pending => None,
+        }
     }
 }
 
-/// UCP is done with an operation; perhaps before the call that started it has returned, which is
-/// left to that call.
+/// UCP is done with an operation; perhaps before the call that started it has returned, which then
+/// completes it.
 pub(crate) fn ended(slot: &Slot, status: Status) {
     if slot.worker().is_over.get() {
         // A late worker of UCP's (see `ucx::deferred_destroy`): everybody has been told.

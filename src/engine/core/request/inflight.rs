@@ -6,11 +6,12 @@
 use crate::engine::base::remote_free_list::RemoteFreeList;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::completion::Left;
 use crate::engine::core::request::operation::{deadline_of, flag, OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Part, Slot, ENGINE, UCP, USER};
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::{attention, Worker};
-use crate::sys::{self, Posted};
+use crate::sys;
 use std::any::Any;
 use std::sync::atomic::Ordering;
 
@@ -70,26 +71,26 @@ impl Worker {
         out: Out,
     ) -> Result<Submitted> {
         let Submission { endpoint, params, length, tag } = submission;
-        match Posted::from_pointer(pointer) {
-            Posted::Done if params.flags & flag::ALWAYS_CALLBACK == 0 => {
+        match Left::of(slot, pointer) {
+            Left::Done if params.flags & flag::ALWAYS_CALLBACK == 0 => {
                 self.count_inline(slot.kind.get(), length, endpoint);
                 self.slab.push(slot);
                 out.store_null();
                 Ok(Submitted::Done)
             }
-            Posted::Pending if !slot.has_mark(mark::INLINE) => {
+            Left::Pending => {
                 slot.begin(slot.kind.get(), params, length, tag, out.is_wanted());
                 self.start(slot, endpoint, params, out);
                 Ok(Submitted::Pending)
             }
-            Posted::Failed(status) => Err(self.refused(slot, Status(status.into()), endpoint)),
-            Posted::Done => {
+            Left::Refused(status) => Err(self.refused(slot, status, endpoint)),
+            Left::Done => {
                 slot.begin(slot.kind.get(), params, length, tag, out.is_wanted());
                 self.start(slot, endpoint, params, out);
                 self.complete(slot, Status::OK);
                 Ok(Submitted::Pending)
             }
-            Posted::Pending => self.completed_inline(slot, submission, out),
+            Left::Ended(status) => self.completed_inline(slot, status, submission, out),
         }
     }
 
@@ -112,11 +113,11 @@ impl Worker {
     fn completed_inline(
         &self,
         slot: &Slot,
+        status: Status,
         submission: Submission<'_>,
         out: Out,
     ) -> Result<Submitted> {
         let Submission { endpoint, params, mut length, mut tag } = submission;
-        let status = Status(slot.reason.replace(0));
         if slot.kind.get().is_recv() {
             (length, tag) = (slot.length.get(), slot.tag.get());
         }

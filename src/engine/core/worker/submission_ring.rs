@@ -15,12 +15,13 @@ use crate::engine::core::channel::message::Pulled;
 use crate::engine::core::channel::send::Outgoing;
 use crate::engine::core::endpoint::admission::Promise;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::request::completion::Left;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Slot, SlotPointer};
 use crate::engine::core::request::slab::Slab;
 use crate::engine::core::worker::worker::Worker;
-use crate::sys::{self, Posted};
+use crate::sys;
 use crossbeam_queue::ArrayQueue;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -320,46 +321,36 @@ impl Worker {
         if let Some(take_over) = operation.take_over {
             return take_over(self, slot, queued, endpoint, &left);
         }
-        slot.add_mark(mark::SUBMITTING);
-        let pointer = (self.operation(slot).post)(self, slot, queued, endpoint);
-        let posted = Posted::from_pointer(pointer);
-        if let (Posted::Done, true) = (&posted, slot.kind.get().is_send()) {
+        let posted = self.post_queued(slot, queued, endpoint);
+        if let (Left::Done, true) = (&posted, slot.kind.get().is_send()) {
             return self.sent_at_once(slot, endpoint);
         }
-        let inline = slot.has_mark(mark::INLINE).then(|| Status(slot.reason.replace(0)));
         self.start(slot, endpoint, &left, Out::NOWHERE);
-        match posted {
-            Posted::Pending => {
-                if let Some(status) = inline {
-                    self.complete(slot, status);
-                }
-            }
-            Posted::Done => self.complete(slot, Status::OK),
-            Posted::Failed(status) => self.complete(slot, Status(status.into())),
+        if let Some(status) = posted.ended() {
+            self.complete(slot, status);
         }
+    }
+
+    /// Gives UCP what was queued, by its kind's table.
+    #[inline(always)]
+    fn post_queued(&self, slot: &Slot, queued: &Queued, endpoint: Option<&Endpoint>) -> Left {
+        slot.add_mark(mark::SUBMITTING);
+        let pointer = (self.operation(slot).post)(self, slot, queued, endpoint);
+        slot.clear_mark(mark::SUBMITTING);
+        Left::of(slot, pointer)
     }
 
     /// Gives UCP a send that has waited in its endpoint's queue.
     pub(crate) fn send_after_waiting(&self, slot: &Slot, endpoint: &Endpoint) {
         endpoint.send_goes_out(slot);
-        slot.add_mark(mark::SUBMITTING);
-        let pointer = (self.operation(slot).post)(self, slot, &slot.queued.get(), Some(endpoint));
-        slot.clear_mark(mark::SUBMITTING);
-        let inline = slot.has_mark(mark::INLINE).then(|| Status(slot.reason.replace(0)));
-        match Posted::from_pointer(pointer) {
-            Posted::Pending => {
-                if let Some(status) = inline {
-                    self.complete(slot, status);
-                }
-            }
-            Posted::Done => self.complete(slot, Status::OK),
-            Posted::Failed(status) => self.complete(slot, Status(status.into())),
+        let posted = self.post_queued(slot, &slot.queued.get(), Some(endpoint));
+        if let Some(status) = posted.ended() {
+            self.complete(slot, status);
         }
     }
 
     /// A send that ended inside UCP's call: what `start` and `complete` would come to.
     fn sent_at_once(&self, slot: &Slot, endpoint: Option<&Endpoint>) {
-        slot.clear_mark(mark::SUBMITTING);
         self.stats.submitted.add(1);
         if slot.kind.get().takes_bytes() {
             self.stats.bytes_sent.add(slot.length.get());

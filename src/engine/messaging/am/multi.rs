@@ -371,9 +371,8 @@ impl Worker {
             crate::engine::core::channel::message::on_pulled,
         );
         let Some(ended) = self.part_posted(slot, posted) else {
-            slot.begin(Kind::MultiPull, &OpParams::DEFAULT, message.length.get(), 0, false);
-            slot.part.set(Of::Pull(number));
-            return self.start(slot, Some(endpoint), &OpParams::DEFAULT, Out::NOWHERE);
+            let (part, length) = (Of::Pull(number), message.length.get());
+            return self.start_as_part(slot, Some(endpoint), part, length, 0);
         };
         self.frames_pulled(endpoint, number, self.status_from_ucx(ended, Some(endpoint)));
     }

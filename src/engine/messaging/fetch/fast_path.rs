@@ -136,7 +136,6 @@ impl Quick<'_> {
             worker.slab.take(ask);
             if let Err(error) = to.question_posted(slot, ask, posted, 0) {
                 worker.fetches().remove(number);
-                worker.slab.push(ask);
                 worker.return_slot(slot);
                 worker.gate.leave_fast();
                 return Err(error);

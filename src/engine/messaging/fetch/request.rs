@@ -17,7 +17,7 @@ use crate::engine::core::channel::send::Outgoing;
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::buffer::{describe_parts, memory_type_of, Part};
-use crate::engine::core::request::completion::ended;
+use crate::engine::core::request::completion::{ended, Left};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::inline_buffer::copy_short;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
@@ -33,7 +33,7 @@ use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
 use crate::engine::wire::credit::LONGEST_QUESTION;
 use crate::engine::wire::header::{self, Answer, Header, Question, HEADER};
-use crate::sys::{self, Posted};
+use crate::sys;
 use std::ffi::c_void;
 
 /// Where an answer goes.
@@ -251,7 +251,6 @@ impl Endpoint {
         let sent = self.send_question(slot, ask, &message, params);
         if sent.is_err() {
             worker.fetches().remove(number);
-            worker.slab.push(ask);
         } else {
             slot.number.set(number);
         }
@@ -266,8 +265,11 @@ impl Endpoint {
         params: Option<&OpParams>,
     ) -> Result<()> {
         if self.must_wait() || !self.pay_from_ring(message.outgoing.charge) {
-            params.map_or(Ok(()), |params| self.check_queue(params, message.count))?;
-            begin_asking(slot, ask, message.count);
+            let checked = params.map_or(Ok(()), |params| self.check_queue(params, message.count));
+            checked.inspect_err(|_| self.worker.slab.push(ask))?;
+            ask.begin(Kind::FetchAsk, &OpParams::DEFAULT, message.count as u64, 0, false);
+            ask.part.set(Of::Ask(slot.ticket()));
+            slot.part.set(Of::Ask(ask.ticket()));
             ask.queued.set(*message);
             self.enqueue(ask, &OpParams::DEFAULT, Out::NOWHERE);
             return Ok(());
@@ -276,7 +278,7 @@ impl Endpoint {
         self.question_posted(slot, ask, self.post_message(ask, message), message.count)
     }
 
-    /// UCP has been given a question with so much data. When it has left already its slot is free.
+    /// UCP has been given a question with so much data. Once that has ended its slot is free.
     pub(crate) fn question_posted(
         &self,
         slot: &Slot,
@@ -285,24 +287,21 @@ impl Endpoint {
         length: usize,
     ) -> Result<()> {
         let worker = &self.worker;
-        match Posted::from_pointer(posted) {
-            Posted::Failed(status) => {
-                let status = worker.status_from_ucx(Status(status.into()), Some(self));
+        match worker.part_posted(ask, posted) {
+            None => {
+                // Each of the two knows of the other.
+                let fetch = Of::Ask(slot.ticket());
+                worker.start_as_part(ask, Some(self), fetch, length as u64, 0);
+                slot.part.set(Of::Ask(ask.ticket()));
+            }
+            Some(status) if status.is_error() => {
+                let status = worker.status_from_ucx(status, Some(self));
                 return Err(Error::new(
                     status,
                     format!("endpoint: UCX refused a question to {}", self.peer_text()),
                 ));
             }
-            Posted::Pending if !ask.has_mark(mark::INLINE) => {
-                begin_asking(slot, ask, length);
-                worker.start(ask, Some(self), &OpParams::DEFAULT, Out::NOWHERE);
-            }
-            _ => {
-                self.count_sent(length as u64);
-                ask.reason.set(0);
-                ask.kind.set(Kind::Free);
-                worker.slab.push(ask);
-            }
+            Some(_) => self.count_sent(length as u64),
         }
         Ok(())
     }
@@ -435,14 +434,8 @@ impl Worker {
         slot.add_mark(mark::SUBMITTING);
         let posted = self.post_pull(slot, data, to, on_pulled);
         slot.clear_mark(mark::SUBMITTING);
-        match Posted::from_pointer(posted) {
-            Posted::Done => self.answered(slot, Status::OK),
-            Posted::Failed(status) => self.answered(slot, Status(status.into())),
-            Posted::Pending if slot.has_mark(mark::INLINE) => {
-                let status = Status(slot.reason.replace(0));
-                self.answered(slot, status);
-            }
-            Posted::Pending => {}
+        if let Some(status) = Left::of(slot, posted).ended() {
+            self.answered(slot, status);
         }
     }
 
@@ -518,13 +511,6 @@ impl Worker {
         self.message_gone(message);
         true
     }
-}
-
-/// The question is under way for a while: each of the two knows of the other.
-fn begin_asking(fetch: &Slot, ask: &Slot, length: usize) {
-    ask.begin(Kind::FetchAsk, &OpParams::DEFAULT, length as u64, 0, false);
-    ask.part.set(Of::Ask(fetch.ticket()));
-    fetch.part.set(Of::Ask(ask.ticket()));
 }
 
 /// Copies an answer to where it belongs.
