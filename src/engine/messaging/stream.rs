@@ -7,13 +7,13 @@
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
-use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::error_text::describe_bytes;
-use crate::engine::core::request::inflight::{Out, Submission};
+use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, RecvInfo, Submitted};
 use crate::engine::core::request::operations::Operation;
 use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::request::request_param::Param;
+use crate::engine::core::request::submit::Sending;
 use crate::engine::core::worker::protocol::{OfEndpoint, Protocol, Turn};
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
@@ -28,15 +28,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const OPERATIONS: &[Operation] = &[
-    Operation {
-        post: |_, slot, queued, endpoint| {
-            let param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
-            let to_ucp = |to: &Endpoint| to.stream_to_ucp(queued.buffer, queued.count, &param);
-            endpoint.map_or(std::ptr::null_mut(), to_ucp)
-        },
-        describe: describe_bytes,
-        ..Operation::of(Kind::StreamSend)
-    },
+    Operation { post: post_send, describe: describe_bytes, ..Operation::of(Kind::StreamSend) },
     Operation {
         take_over: Some(|_, slot, _, endpoint, left| {
             if let Some(endpoint) = endpoint {
@@ -62,6 +54,24 @@ const OPERATIONS: &[Operation] = &[
         ..Operation::of(Kind::StreamRecv)
     },
 ];
+
+/// `Operation::post` of sends.
+#[inline(always)]
+fn post_send(
+    _: &Worker,
+    slot: &Slot,
+    queued: &Queued,
+    to: Option<&Endpoint>,
+) -> sys::ucs_status_ptr_t {
+    let (Some(to), 1..) = (to, queued.count) else {
+        // UCP's receiving side takes no message without a byte in it.
+        return std::ptr::null_mut();
+    };
+    let param = Param::of_buffer(slot, queued.memory_type, false);
+    // SAFETY: an open endpoint inside its worker's gate; the caller keeps the buffer, the worker
+    // the slot.
+    unsafe { sys::ucp_stream_send_nbx(to.ucp.get(), queued.buffer, queued.count, param.as_ptr()) }
+}
 
 pub(crate) static PROTOCOL: Protocol = Protocol {
     place: 1,
@@ -152,62 +162,22 @@ impl Endpoint {
         out: Out,
     ) -> Result<Submitted> {
         params.check(&self.worker.context, "stream send", flag::NO_WAIT)?;
+        let need = Need::of(length);
+        let sending = Sending { kind: Kind::StreamSend, need, tag: 0 };
         request_wait::submit(params, out, |params, out| {
-            let part = Part { data: buffer.cast_mut(), length, memory_type: params.memory_type };
-            if self.worker.must_submit_remotely(params) {
-                return self.stream_send_later(part, params, out);
-            }
-            self.stream_send_now(part, params, out)
+            let plan = |_| {
+                let memory_type = memory_type::to_ucx(&self.worker.context, params.memory_type)?;
+                let (buffer, count, endpoint) = (buffer.cast_mut(), length, self);
+                Ok(move |_: &Slot| Queued {
+                    buffer,
+                    count,
+                    memory_type,
+                    endpoint,
+                    ..Queued::NOTHING
+                })
+            };
+            self.submit_send(sending, feature::STREAM, params, out, plan, post_send)
         })
-    }
-
-    fn stream_send_later(&self, part: Part, params: &OpParams, out: Out) -> Result<Submitted> {
-        self.check_open_outside()?;
-        self.worker.need(feature::STREAM)?;
-        let memory_type = memory_type::to_ucx(&self.worker.context, part.memory_type)?;
-        let promised = self.promise(params, Need::of(part.length))?;
-        self.worker.delay(Kind::StreamSend, part.length as u64, params, out, |_slot| Queued {
-            buffer: part.data,
-            count: part.length,
-            memory_type,
-            endpoint: self,
-            promise: promised.keep(),
-            ..Queued::NOTHING
-        })
-    }
-
-    fn stream_send_now(&self, part: Part, params: &OpParams, out: Out) -> Result<Submitted> {
-        let inside = self.worker.enter()?;
-        self.check_open()?;
-        inside.need(feature::STREAM)?;
-        let memory_type = memory_type::to_ucx(&inside.context, part.memory_type)?;
-        if self.must_wait() {
-            return self.queue_send(Kind::StreamSend, &[part], 0, memory_type, params, out);
-        }
-        let slot = inside.take_slot();
-        slot.prepare(Kind::StreamSend);
-        let mut param = Param::new(slot);
-        param.memory_type(memory_type);
-        let posted = self.stream_to_ucp(part.data, part.length, &param);
-        let submission =
-            Submission { endpoint: Some(self), params, length: part.length as u64, tag: 0 };
-        inside.submitted(slot, posted, submission, out)
-    }
-
-    /// Gives UCP a send whose slot the param names. Inside the gate, on an open endpoint.
-    pub(crate) fn stream_to_ucp(
-        &self,
-        buffer: *const c_void,
-        length: usize,
-        param: &Param,
-    ) -> sys::ucs_status_ptr_t {
-        if length == 0 {
-            // UCP's receiving side takes no message without a byte in it.
-            return std::ptr::null_mut();
-        }
-        // SAFETY: a live endpoint inside its worker's gate; the caller keeps the buffer, the worker
-        // the slot.
-        unsafe { sys::ucp_stream_send_nbx(self.ucp.get(), buffer, length, param.as_ptr()) }
     }
 
     /// Receives `length` bytes, or, with `STREAM_PARTIAL`, as many of them as have arrived.

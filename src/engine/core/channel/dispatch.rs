@@ -8,6 +8,7 @@
 use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::receive::Arrived;
+use crate::engine::core::channel::send::send_by_ucp;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::endpoint::life::LifeEvent;
 use crate::engine::core::request::request::{Part, Slot};
@@ -223,19 +224,10 @@ unsafe fn send(
     let mut param = Param::new(slot);
     param.flags(sys::UCP_AM_SEND_FLAG_REPLY | sys::UCP_AM_SEND_FLAG_EAGER);
     param.memory_type(Some(sys::UCS_MEMORY_TYPE_HOST));
+    let data = (payload.as_ptr().cast(), payload.len());
     // SAFETY: as for this function; UCX may read the header until the slot completes, where it lies
     // until then.
-    unsafe {
-        sys::ucp_am_send_nbx(
-            ucp,
-            AM_ID,
-            room.cast(),
-            HEADER,
-            payload.as_ptr().cast(),
-            payload.len(),
-            param.as_ptr(),
-        )
-    }
+    unsafe { send_by_ucp(ucp, AM_ID, (room.cast_const().cast(), HEADER), data, param.as_ptr()) }
 }
 
 pub(crate) type Handler = unsafe extern "C" fn(

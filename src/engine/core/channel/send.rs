@@ -13,6 +13,7 @@ use crate::engine::wire::compact_header;
 use crate::engine::wire::credit;
 use crate::engine::wire::header::{self, Header, Question, AM_ID, HEADER};
 use crate::sys;
+use std::ffi::c_void;
 
 /// Longer than this the data waits at the sender until the receiver pulls it, whatever UCX would
 /// choose: so that what may come in unasked has a bound, and long messages cost one credit.
@@ -203,11 +204,10 @@ impl Endpoint {
             if flags != 0 {
                 param.flags(flags);
             }
-            let (ucp, buffer, count) = (self.ucp.get(), queued.buffer, queued.count);
+            let header = (room.cast_const().cast(), length);
+            let data = (queued.buffer.cast_const(), queued.count);
             // SAFETY: as above, and the caller keeps the buffers.
-            unsafe {
-                sys::ucp_am_send_nbx(ucp, AM_ID, room.cast(), length, buffer, count, param.as_ptr())
-            }
+            unsafe { send_by_ucp(self.ucp.get(), AM_ID, header, data, param.as_ptr()) }
         };
         if ordered {
             self.sent_message(posted, queued.outgoing.charge);
@@ -275,18 +275,9 @@ impl Endpoint {
         if ordered {
             self.passes_fast_box();
         }
+        let (header, data) = ((std::ptr::null(), 0), (piece.cast(), length));
         // SAFETY: as for this function.
-        unsafe {
-            sys::ucp_am_send_nbx(
-                self.ucp.get(),
-                AM_ID,
-                std::ptr::null(),
-                0,
-                piece.cast(),
-                length,
-                param(),
-            )
-        }
+        unsafe { send_by_ucp(self.ucp.get(), AM_ID, header, data, param()) }
     }
 
     /// A message that UCP has taken has its place in the order; of one that it has not the credit
@@ -305,6 +296,23 @@ impl Endpoint {
     pub(crate) fn message_left(&self) {
         self.credits.sequence.set(self.credits.sequence.get().wrapping_add(1));
     }
+}
+
+/// Gives UCP an active message.
+///
+/// # Safety
+/// A live endpoint of a worker, inside its gate; header and data stay until the operation has
+/// completed, and so does the slot that `param` names.
+#[inline(always)]
+pub(crate) unsafe fn send_by_ucp(
+    to: sys::ucp_ep_h,
+    id: u32,
+    (header, header_length): (*const c_void, usize),
+    (data, count): (*const c_void, usize),
+    param: *const sys::ucp_request_param_t,
+) -> sys::ucs_status_ptr_t {
+    // SAFETY: as for this function.
+    unsafe { sys::ucp_am_send_nbx(to, id, header, header_length, data, count, param) }
 }
 
 /// Puts the header of a piece in front of what is there, which begins 24 bytes from `room`: in its
@@ -353,6 +361,7 @@ const _: () = assert!(
 );
 
 /// `Operation::post` of what goes as a message of the channel's.
+#[inline(always)]
 pub(crate) fn post_message(
     _: &Worker,
     slot: &Slot,

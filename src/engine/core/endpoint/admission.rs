@@ -86,15 +86,21 @@ pub(crate) struct Accounts {
 pub(crate) struct Need {
     ops: u32,
     /// Credit; 0 for none.
-    charge: u16,
+    pub(crate) charge: u16,
     bytes: u64,
     /// However full the queue is.
-    unbounded: bool,
+    pub(crate) unbounded: bool,
 }
 
 impl Need {
+    #[inline(always)]
     pub(crate) fn of(length: usize) -> Self {
         Need { ops: 1, charge: 0, bytes: length as u64, unbounded: false }
+    }
+
+    #[inline(always)]
+    pub(crate) fn length(&self) -> u64 {
+        self.bytes
     }
 
     /// So many messages with so many bytes.
@@ -102,6 +108,7 @@ impl Need {
         Need { ops: u32::try_from(ops).unwrap_or(u32::MAX), ..Need::of(length) }
     }
 
+    #[inline(always)]
     pub(crate) fn of_message(length: usize, charge: u16) -> Self {
         Need { charge, ..Need::of(length) }
     }

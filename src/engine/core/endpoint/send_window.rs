@@ -13,13 +13,11 @@ use crate::engine::base::counters::Counter;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
 use crate::engine::core::endpoint::life::Peer;
-use crate::engine::core::request::buffer::{self, describe_parts};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Part, Slot, Ticket};
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::{attention, Worker};
-use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
@@ -275,27 +273,7 @@ impl Endpoint {
         Error::new(Status::NO_RESOURCE, text)
     }
 
-    /// A send that cannot go to UCP yet. Inside the gate.
-    #[cold]
-    pub(crate) fn queue_send(
-        &self,
-        kind: Kind,
-        parts: &[buffer::Part],
-        tag: u64,
-        memory_type: Option<sys::ucs_memory_type_t>,
-        params: &OpParams,
-        out: Out,
-    ) -> Result<Submitted> {
-        let length: usize = parts.iter().map(|part| part.length).sum();
-        self.check_queue(params, length)?;
-        let describe = |slot: &Slot| {
-            let (buffer, count, scattered) = describe_parts(slot, parts);
-            Queued { buffer, count, scattered, tag, memory_type, endpoint: self, ..Queued::NOTHING }
-        };
-        Ok(self.queue_described(kind, length as u64, params, out, describe))
-    }
-
-    /// The same for one that describes itself, and for which there is a place.
+    /// A send that cannot go to UCP yet, and for which there is a place. Inside the gate.
     pub(crate) fn queue_described(
         &self,
         kind: Kind,

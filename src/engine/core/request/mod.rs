@@ -1,7 +1,7 @@
 //! An operation from its submission to its callback.
 //!
 //! `operation` is what the caller asked for, `request` the slot that it occupies, `inflight` how a
-//! slot begins and ends, `notifier` and `completion_flag` how its end is told. Read them in that
+//! slot begins and ends, `submit` where it goes, `notifier` and `completion_flag` how its end is told. Read them in that
 //! order.
 
 pub mod buffer;
@@ -23,4 +23,5 @@ pub mod request;
 pub(crate) mod request_param;
 pub(crate) mod slab;
 pub(crate) mod slot_list;
+pub(crate) mod submit;
 pub(crate) mod timers;

@@ -13,8 +13,7 @@ use crate::engine::core::request::request::{Kind, Part as Of};
 use crate::engine::core::worker::protocol::{OfEndpoint, OfWorker, Protocol};
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::messaging::am::multi::{Arrivals, MultiHandler};
-use crate::engine::messaging::am::queue::on_foreign;
-use crate::engine::messaging::am::queue::MessageQueue;
+use crate::engine::messaging::am::queue::{on_foreign, post_to_queue, MessageQueue};
 use crate::engine::messaging::am::queue_callbacks::QueueHandlers;
 use crate::engine::wire::ucxx_am::UCXX_ID;
 
@@ -41,9 +40,7 @@ const OPERATIONS: &[Operation] = &[
         ..Operation::of(Kind::AmSend)
     },
     Operation {
-        post: |_, slot, queued, endpoint| {
-            endpoint.map_or(std::ptr::null_mut(), |endpoint| endpoint.post_to_queue(slot, queued))
-        },
+        post: post_to_queue,
         cause: |_, status| {
             let text = "the peer has no handler for this owner and number of a callback";
             (status == Status::NO_ELEM).then(|| text.to_owned())

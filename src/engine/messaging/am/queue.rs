@@ -16,13 +16,15 @@ use crate::engine::core::channel::message::{Form, Inbound, Sort};
 use crate::engine::core::channel::receive::Arrived;
 use crate::engine::core::channel::receive_buffers::Allocator;
 use crate::engine::core::channel::receive_buffers::Making;
+use crate::engine::core::channel::send::send_by_ucp;
 use crate::engine::core::channel::send::Outgoing;
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
-use crate::engine::core::request::inflight::{Out, Submission};
+use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot, SlotPointer, Ticket};
 use crate::engine::core::request::request_param::Param;
+use crate::engine::core::request::submit::Sending;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::deferred::{Payload, Work};
 use crate::engine::core::worker::request_wait;
@@ -121,6 +123,25 @@ static WAITS: Work = Work {
     comes_before_bye: false,
 };
 
+/// `Operation::post` of such a message, whose slot has its header.
+pub(crate) fn post_to_queue(
+    _: &Worker,
+    slot: &Slot,
+    queued: &Queued,
+    to: Option<&Endpoint>,
+) -> sys::ucs_status_ptr_t {
+    let length = queued.outgoing.user_header.into();
+    let header = (slot.room(length).cast_const().cast(), length);
+    let mut param = Param::of_buffer(slot, queued.memory_type, false);
+    // UCXX finds its endpoint by this.
+    param.flags(sys::UCP_AM_SEND_FLAG_REPLY | queued.tag as u32);
+    let ucp = to.map_or(std::ptr::null_mut(), |to| to.ucp.get());
+    let data = (queued.buffer.cast_const(), queued.count);
+    // SAFETY: an open endpoint inside its worker's gate; the caller keeps the buffer, the worker
+    // the slot.
+    unsafe { send_by_ucp(ucp, UCXX_ID, header, data, param.as_ptr()) }
+}
+
 impl Endpoint {
     /// Sends a message that its peer's queue gets, or a handler.
     ///
@@ -168,37 +189,8 @@ impl Endpoint {
                     ..Queued::NOTHING
                 }
             };
-            if worker.must_submit_remotely(params) {
-                self.check_open_outside()?;
-                worker.need(feature::AM)?;
-                let promised = self.promise(params, Need::of(length))?;
-                return worker.delay(Kind::AmQueueSend, length as u64, params, out, |slot| {
-                    Queued { promise: promised.keep(), ..describe(slot) }
-                });
-            }
-            let inside = worker.enter()?;
-            self.check_open()?;
-            inside.need(feature::AM)?;
-            if self.must_wait() {
-                self.check_queue(params, length)?;
-                return Ok(self.queue_described(
-                    Kind::AmQueueSend,
-                    length as u64,
-                    params,
-                    out,
-                    describe,
-                ));
-            }
-            let slot = inside.take_slot();
-            slot.prepare(Kind::AmQueueSend);
-            let queued = describe(slot);
-            let posted = self.post_to_queue(slot, &queued);
-            inside.submitted(
-                slot,
-                posted,
-                Submission { endpoint: Some(self), params, length: length as u64, tag: 0 },
-                out,
-            )
+            let sending = Sending { kind: Kind::AmQueueSend, need: Need::of(length), tag: 0 };
+            self.submit_send(sending, feature::AM, params, out, |_| Ok(describe), post_to_queue)
         })
     }
 
@@ -213,22 +205,6 @@ impl Endpoint {
         Err(Error::invalid(format!(
             "header_length: {length} bytes are more than the {most} that the transports carry"
         )))
-    }
-
-    /// Gives UCP such a message, whose slot has its header. Inside the gate.
-    pub(crate) fn post_to_queue(&self, slot: &Slot, queued: &Queued) -> sys::ucs_status_ptr_t {
-        let length = queued.outgoing.user_header.into();
-        let room = slot.room(length);
-        let mut param = Param::new(slot);
-        param.memory_type(queued.memory_type);
-        // UCXX finds its endpoint by this.
-        param.flags(sys::UCP_AM_SEND_FLAG_REPLY | queued.tag as u32);
-        let (ucp, buffer, count) = (self.ucp.get(), queued.buffer, queued.count);
-        // SAFETY: a live endpoint inside its worker's gate; the caller keeps the buffer, the worker
-        // the slot.
-        unsafe {
-            sys::ucp_am_send_nbx(ucp, UCXX_ID, room.cast(), length, buffer, count, param.as_ptr())
-        }
     }
 
     /// Receives the oldest message that nobody has received, now or when it comes, into a buffer

@@ -6,14 +6,16 @@
 //! read-modify-write, no system call.
 
 use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::channel::send::post_message;
 use crate::engine::core::channel::send::Outgoing;
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::buffer::{describe_parts, memory_type_of, Part};
-use crate::engine::core::request::inflight::{Out, Submission};
+use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::inline_buffer::copy_short;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot};
+use crate::engine::core::request::submit::Sending;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::ucx::context::feature;
@@ -89,82 +91,23 @@ impl Endpoint {
             {
                 outgoing.wait_for_receiver();
             }
-            if self.worker.must_submit_remotely(params) {
-                return self.am_send_later(outgoing, front, parts, params, out);
-            }
-            self.am_send_now(outgoing, front, parts, params, out)
+            let need = Need::of_message(length, outgoing.charge);
+            let sending = Sending { kind: Kind::AmSend, need, tag: 0 };
+            let plan = |inside| {
+                if inside {
+                    self.check_am_header(front.header)?;
+                } else {
+                    self.check_length_of_header(front.header)?;
+                }
+                let memory_type = memory_type_of(&self.worker, parts, params)?;
+                Ok(move |slot: &Slot| self.describe(slot, outgoing, front, parts, memory_type))
+            };
+            self.submit_send(sending, feature::AM, params, out, plan, post_message)
         })
     }
 
     pub(crate) fn may_be_device(&self, part: &Part) -> bool {
         memory_type::may_be_device_at(&self.worker.context, part.memory_type, part.data)
-    }
-
-    #[inline(never)]
-    fn am_send_later(
-        &self,
-        outgoing: Outgoing,
-        front: Front<'_>,
-        parts: &[Part],
-        params: &OpParams,
-        out: Out,
-    ) -> Result<Submitted> {
-        self.check_open_outside()?;
-        self.worker.need(feature::AM)?;
-        self.check_length_of_header(front.header)?;
-        let memory_type = memory_type_of(&self.worker, parts, params)?;
-        let length = front.length_with(parts);
-        let promised = self.promise(params, Need::of_message(length, outgoing.charge))?;
-        self.worker.delay(Kind::AmSend, length as u64, params, out, |slot| Queued {
-            promise: promised.keep(),
-            ..self.describe(slot, outgoing, front, parts, memory_type)
-        })
-    }
-
-    #[inline(always)]
-    fn am_send_now(
-        &self,
-        outgoing: Outgoing,
-        front: Front<'_>,
-        parts: &[Part],
-        params: &OpParams,
-        out: Out,
-    ) -> Result<Submitted> {
-        let inside = self.worker.enter()?;
-        self.check_open()?;
-        inside.need(feature::AM)?;
-        self.check_am_header(front.header)?;
-        let memory_type = memory_type_of(&inside, parts, params)?;
-        let length = front.length_with(parts);
-        if self.must_wait() || !self.pay(outgoing.charge) {
-            return self.am_send_waiting(outgoing, front, parts, memory_type, params, out);
-        }
-        let slot = inside.take_slot();
-        slot.prepare(Kind::AmSend);
-        let queued = self.describe(slot, outgoing, front, parts, memory_type);
-        let posted = self.post_message(slot, &queued);
-        inside.submitted(
-            slot,
-            posted,
-            Submission { endpoint: Some(self), params, length: length as u64, tag: 0 },
-            out,
-        )
-    }
-
-    #[cold]
-    fn am_send_waiting(
-        &self,
-        outgoing: Outgoing,
-        front: Front<'_>,
-        parts: &[Part],
-        memory_type: Option<sys::ucs_memory_type_t>,
-        params: &OpParams,
-        out: Out,
-    ) -> Result<Submitted> {
-        let length = front.length_with(parts);
-        self.check_queue(params, length)?;
-        let describe = |slot: &Slot| self.describe(slot, outgoing, front, parts, memory_type);
-        Ok(self.queue_described(Kind::AmSend, length as u64, params, out, describe))
     }
 
     #[inline(always)]

@@ -11,20 +11,23 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::dispatch::AT_ONCE;
 use crate::engine::core::channel::handler_table::DestroyArg;
 use crate::engine::core::channel::message::{self, Message};
+use crate::engine::core::channel::send::post_message;
 use crate::engine::core::channel::send::Outgoing;
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::endpoint::send_window::MOST_OWED;
 use crate::engine::core::request::buffer::{describe_parts, memory_type_of, Part};
-use crate::engine::core::request::inflight::{Out, Submission};
+use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::notifier::Notifier;
 use crate::engine::core::request::notifier_events::{registered, Happened, Target};
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::USER;
 use crate::engine::core::request::request::{self, Kind, Slot};
+use crate::engine::core::request::submit::Sending;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::Worker;
+use crate::engine::ucx::context::feature;
 use crate::engine::wire::header::{self, HEADER};
 use crate::sys;
 use std::ffi::c_void;
@@ -315,40 +318,8 @@ impl Endpoint {
                 ..Queued::NOTHING
             }
         };
-        let may_wait = params.flags & flag::NO_WAIT == 0;
-        if worker.must_submit_remotely(params) {
-            self.check_open_outside()?;
-            let promised = self.promise(params, Need::of_answer(length))?;
-            return worker.delay(Kind::FetchReply, length as u64, params, out, |slot| Queued {
-                promise: promised.keep(),
-                ..describe(slot)
-            });
-        }
-        let inside = worker.enter()?;
-        self.check_open()?;
-        if self.must_wait() {
-            if !may_wait {
-                self.check_queue(params, length)?;
-            } else if self.takes_no_answers() {
-                self.check_open()?;
-            }
-            return Ok(self.queue_described(
-                Kind::FetchReply,
-                length as u64,
-                params,
-                out,
-                describe,
-            ));
-        }
-        let slot = inside.take_slot();
-        slot.prepare(Kind::FetchReply);
-        let posted = self.post_message(slot, &describe(slot));
-        inside.submitted(
-            slot,
-            posted,
-            Submission { endpoint: Some(self), params, length: length as u64, tag: 0 },
-            out,
-        )
+        let sending = Sending { kind: Kind::FetchReply, need: Need::of_answer(length), tag: 0 };
+        self.submit_send(sending, feature::AM, params, out, |_| Ok(describe), post_message)
     }
 
     /// Answers a question without data. Inside the gate.
@@ -374,28 +345,16 @@ impl Endpoint {
             let (buffer, count) = (copy.cast(), data.len());
             Queued { buffer, count, memory_type, outgoing, endpoint: self, ..Queued::NOTHING }
         };
-        let worker = &self.worker;
         if self.sayings.get() < AT_ONCE {
             self.start_part(request::Part::Nothing, |slot| {
                 self.post_message(slot, &describe(slot))
             });
             return;
         }
-        let (length, params) = (data.len() as u64, &OpParams::DEFAULT);
-        if !self.must_wait() {
-            let slot = worker.take_slot();
-            slot.prepare(Kind::FetchReply);
-            let posted = self.post_message(slot, &describe(slot));
-            // A send that UCP refuses is told to nobody, as above.
-            let _ = worker.submitted(
-                slot,
-                posted,
-                Submission { endpoint: Some(self), params, length, tag: 0 },
-                Out::NOWHERE,
-            );
-        } else if !self.takes_no_answers() {
-            self.queue_described(Kind::FetchReply, length, params, Out::NOWHERE, describe);
-        }
+        let sending = Sending { kind: Kind::FetchReply, need: Need::of_answer(data.len()), tag: 0 };
+        let (params, out) = (&OpParams::DEFAULT, Out::NOWHERE);
+        // One that UCP refuses is told to nobody, as above.
+        let _ = self.send_inside(sending, params, out, describe, post_message);
     }
 
     /// There are so many answers that wait that the peer is given up: it asks on, and takes none.

@@ -2,13 +2,14 @@
 
 use crate::engine::base::status::Result;
 use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::completion::Left;
 use crate::engine::core::request::fast_path::Quick;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
-use crate::engine::core::request::request::{mark, Kind};
+use crate::engine::core::request::request::Kind;
 use crate::engine::core::worker::worker::Worker;
+use crate::engine::messaging::tag::tag::{receive_by_ucp, send_by_ucp, Mode};
 use crate::engine::ucx::context::feature;
-use crate::sys;
 use std::ffi::c_void;
 
 impl Worker {
@@ -66,7 +67,7 @@ impl Quick<'_> {
         let param = worker.templates.send(slot, params.plain_index());
         // SAFETY: a live endpoint, its worker entered; the caller keeps the buffer, the worker the
         // slot.
-        let posted = unsafe { sys::ucp_tag_send_nbx(to.ucp.get(), buffer, length, tag, param) };
+        let posted = unsafe { send_by_ucp(Mode::Local, to.ucp.get(), buffer, length, tag, param) };
         if !posted.is_null() {
             return worker.submitted_slow(slot, posted, Some(to), params, out);
         }
@@ -82,7 +83,7 @@ impl Quick<'_> {
         self,
         buffer: *mut c_void,
         length: usize,
-        (tag, tag_mask): (u64, u64),
+        pattern: (u64, u64),
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
@@ -90,9 +91,8 @@ impl Quick<'_> {
         slot.prepare(Kind::TagRecv);
         let param = worker.templates.receive(slot, params.plain_index());
         // SAFETY: a live worker, entered; the caller keeps the buffer, the worker the slot.
-        let posted =
-            unsafe { sys::ucp_tag_recv_nbx(worker.ucp(), buffer, length, tag, tag_mask, param) };
-        if !sys::is_pending(posted) || slot.has_mark(mark::INLINE) {
+        let posted = unsafe { receive_by_ucp(worker, buffer, length, pattern, param) };
+        if !Left::is_pending(slot, posted) {
             return worker.submitted_slow(slot, posted, None, params, out);
         }
         worker.slab.take(slot);

@@ -14,20 +14,18 @@
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::receive_buffers::Allocator;
 use crate::engine::core::channel::receive_buffers::Making;
-use crate::engine::core::request::completion::on_received;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Part as Of, Slot, Ticket};
-use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::deferred::{Payload, Work};
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::messaging::tag::multi_common::{Incoming, Stage};
+use crate::engine::messaging::tag::tag;
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
 use crate::engine::wire::ucxx_multi::{Announced, Announcement, FRAMES, HEADER};
-use crate::sys;
 use std::collections::HashSet;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -224,20 +222,14 @@ impl Worker {
         };
         let slot = self.take_slot();
         slot.prepare(Kind::TagRecvPart);
-        let mut param = Param::new(slot);
-        param.receive(Some(on_received));
-        param.memory_type(memory_type);
-        // SAFETY: a live worker inside its gate; the operation keeps the header's room and the
-        // buffers, the worker the slot.
-        let posted = unsafe {
-            sys::ucp_tag_recv_nbx(self.ucp(), buffer, length, tag, tag_mask, param.as_ptr())
-        };
+        // The operation keeps the header's room and the buffers.
+        let queued =
+            Queued { buffer, count: length, tag, tag_mask, memory_type, ..Queued::NOTHING };
+        let posted = tag::post_receive(self, slot, &queued, None);
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
         let from = unsafe { operation.endpoint.get().as_ref() };
         let Some(status) = self.part_posted(slot, posted) else {
-            slot.begin(Kind::TagRecvPart, &OpParams::DEFAULT, 0, 0, false);
-            slot.part.set(what);
-            self.start(slot, from, &OpParams::DEFAULT, Out::NOWHERE);
+            self.start_as_part(slot, from, what, 0, 0);
             return None;
         };
         Some((self.status_from_ucx(status, from), slot.length.get(), slot.tag.get()))

@@ -11,15 +11,13 @@ use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Part as Of, Slot};
-use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::messaging::tag::multi_common::Multi;
+use crate::engine::messaging::tag::tag::{self, Mode};
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
 use crate::engine::wire::ucxx_multi::{self, headers_for, Announced};
-use crate::sys;
-use std::ffi::c_void;
 
 impl Multi {
     fn describe(&mut self, parts: &[Part]) {
@@ -161,38 +159,25 @@ impl Endpoint {
         let worker = &self.worker;
         let (tag, memory_type) =
             (operation.tag.get(), memory_type::to_ucx(&worker.context, part.memory_type)?);
+        let (buffer, count, length) = (part.data, part.length, part.length as u64);
+        // The caller keeps the frames, the operation its headers.
+        let queued = Queued { buffer, count, tag, memory_type, endpoint: self, ..Queued::NOTHING };
+        let frame = Of::Frame(operation.ticket(), index);
+        let more = || operation.remaining.set(operation.remaining.get() + 1);
         let slot = worker.take_slot();
-        let begin = |slot: &Slot| {
-            slot.begin(Kind::TagSendPart, &OpParams::DEFAULT, part.length as u64, tag, false);
-            slot.part.set(Of::Frame(operation.ticket(), index));
-            operation.remaining.set(operation.remaining.get() + 1);
-        };
         if self.must_wait() {
-            begin(slot);
-            let (buffer, count) = (part.data, part.length);
-            slot.queued.set(Queued {
-                buffer,
-                count,
-                tag,
-                memory_type,
-                endpoint: self,
-                ..Queued::NOTHING
-            });
+            more();
+            slot.begin(Kind::TagSendPart, &OpParams::DEFAULT, length, tag, false);
+            slot.part.set(frame);
+            slot.queued.set(queued);
             self.enqueue(slot, &OpParams::DEFAULT, Out::NOWHERE);
             return Ok(());
         }
         slot.prepare(Kind::TagSendPart);
-        let mut param = Param::new(slot);
-        param.memory_type(memory_type);
-        let buffer: *const c_void = part.data;
-        // SAFETY: a live endpoint inside its worker's gate; the caller keeps the frames, the
-        // operation its headers, the worker the slot.
-        let posted = unsafe {
-            sys::ucp_tag_send_nbx(self.ucp.get(), buffer, part.length, tag, param.as_ptr())
-        };
+        let posted = tag::post_send(Mode::Local, slot, &queued, Some(self));
         let Some(ended) = worker.part_posted(slot, posted) else {
-            begin(slot);
-            worker.start(slot, Some(self), &OpParams::DEFAULT, Out::NOWHERE);
+            more();
+            worker.start_as_part(slot, Some(self), frame, length, tag);
             return Ok(());
         };
         if ended.is_error() {
@@ -202,8 +187,8 @@ impl Endpoint {
                 format!("endpoint: UCX refused a frame to {}", self.peer_text()),
             ));
         }
-        worker.stats.bytes_sent.add(part.length as u64);
-        self.count_sent(part.length as u64);
+        worker.stats.bytes_sent.add(length);
+        self.count_sent(length);
         Ok(())
     }
 }

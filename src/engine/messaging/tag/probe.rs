@@ -5,12 +5,13 @@ use crate::engine::base::status::{Error, Result};
 use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, RecvInfo, Submitted};
-use crate::engine::core::request::request::{self, Kind};
-use crate::engine::core::request::request_param::Param;
+use crate::engine::core::request::request::Kind;
 use crate::engine::core::worker::request_wait;
+use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::{Inside, Worker};
 use crate::engine::ucx::context::feature;
 use crate::sys;
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::Arc;
@@ -81,37 +82,21 @@ impl TagMessage {
         params.check(&self.worker.context, "receive of a probed message", 0)?;
         let submit = |params: &OpParams, out: Out| {
             let part = [Part { data: buffer, length, memory_type: params.memory_type }];
-            let received = || Error::invalid("message: has been received already");
-            if self.worker.must_submit_remotely(params) {
-                let message = self.message.swap(std::ptr::null_mut(), Ordering::AcqRel);
-                if message.is_null() {
-                    return Err(received());
-                }
-                let submitted = self.worker.receive_later(
-                    Kind::TagMessageRecv,
-                    &part,
-                    (0, 0),
-                    message,
-                    params,
-                    out,
-                );
-                if submitted.is_err() {
-                    self.message.store(message, Ordering::Release);
-                }
-                return submitted;
-            }
-            let inside = self.worker.enter()?;
-            let message = self.message.load(Ordering::Acquire);
+            let message = self.message.swap(std::ptr::null_mut(), Ordering::AcqRel);
             if message.is_null() {
-                return Err(received());
+                return Err(Error::invalid("message: has been received already"));
             }
-            let call = |buffer, count, param: *const sys::ucp_request_param_t| {
-                self.message.store(std::ptr::null_mut(), Ordering::Release);
-                // SAFETY: a live worker inside its gate; a message that UCP handed out and that was
-                // not received yet.
-                unsafe { sys::ucp_tag_msg_recv_nbx(inside.ucp(), buffer, count, message, param) }
+            let kept = Cell::new(true);
+            let wanted = || {
+                kept.set(false);
+                Queued { message, ..Queued::NOTHING }
             };
-            inside.receive(Kind::TagMessageRecv, &part, params, out, call)
+            let kind = Kind::TagMessageRecv;
+            let submitted = self.worker.submit_receive(kind, &part, params, out, wanted);
+            if kept.get() {
+                self.message.store(message, Ordering::Release);
+            }
+            submitted
         };
         request_wait::submit(params, out, submit)
     }
@@ -150,34 +135,3 @@ impl Drop for TagMessage {
 struct MessagePointer(sys::ucp_tag_message_h);
 // SAFETY: handed over with the job that drops it.
 unsafe impl Send for MessagePointer {}
-
-impl Worker {
-    /// Inside the gate.
-    pub(crate) fn drop_message(&self, message: sys::ucp_tag_message_h) {
-        self.start_part(None, request::Part::Nothing, |slot| {
-            let mut param = Param::new(slot);
-            param.receive(Some(on_dropped));
-            // SAFETY: as in `receive`; no byte is written into a buffer of length 0.
-            unsafe {
-                sys::ucp_tag_msg_recv_nbx(
-                    self.ucp(),
-                    std::ptr::null_mut(),
-                    0,
-                    message,
-                    param.as_ptr(),
-                )
-            }
-        });
-    }
-}
-
-unsafe extern "C" fn on_dropped(
-    request: *mut c_void,
-    status: sys::ucs_status_t,
-    _info: *const sys::ucp_tag_recv_info_t,
-    user_data: *mut c_void,
-) {
-    // SAFETY: the request is a slot of ours that UCP was given; the tail of the two kinds of
-    // callback is the same.
-    unsafe { crate::engine::core::request::completion::on_sent(request, status, user_data) };
-}

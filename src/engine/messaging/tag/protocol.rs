@@ -27,7 +27,7 @@ const OPERATIONS: &[Operation] = &[
         ..Operation::of(Kind::TagRecv)
     },
     Operation {
-        post: tag::post_message_receive,
+        post: tag::post_receive,
         cancel: tag::cancel_receive,
         dropped: |worker, _, queued, _| worker.drop_message(queued.message),
         describe: describe_truncated,

@@ -7,20 +7,18 @@
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::Endpoint;
-use crate::engine::core::request::buffer::{
-    common_memory_type, describe_parts, memory_type_of, Part,
-};
+use crate::engine::core::request::buffer::{describe_parts, memory_type_of, Part};
 use crate::engine::core::request::completion::on_received;
 use crate::engine::core::request::inflight::{Out, Submission};
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
-use crate::engine::core::request::request::{Kind, Slot};
+use crate::engine::core::request::request::{self, Kind, Slot};
 use crate::engine::core::request::request_param::Param;
+use crate::engine::core::request::submit::Sending;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::ucx::context::feature;
-use crate::engine::ucx::memory_type;
-use crate::sys::{self, ucp_request_param_t, ucs_status_ptr_t};
+use crate::sys::{self, ucp_request_param_t};
 use std::ffi::c_void;
 
 /// Local completion of a send: the buffer is free again. A synchronous send also waits until the
@@ -40,29 +38,6 @@ impl Mode {
         match self {
             Mode::Local => Kind::TagSend,
             Mode::Synchronous => Kind::TagSendSync,
-        }
-    }
-
-    /// # Safety
-    /// An open endpoint of a live worker, inside its gate; the caller keeps the buffer, the worker
-    /// the slot that `param` names.
-    #[inline(always)]
-    unsafe fn give_to_ucp(
-        self,
-        to: sys::ucp_ep_h,
-        buffer: *const c_void,
-        count: usize,
-        tag: u64,
-        param: &Param,
-    ) -> sys::ucs_status_ptr_t {
-        // SAFETY: as for this function.
-        unsafe {
-            match self {
-                Mode::Local => sys::ucp_tag_send_nbx(to, buffer, count, tag, param.as_ptr()),
-                Mode::Synchronous => {
-                    sys::ucp_tag_send_sync_nbx(to, buffer, count, tag, param.as_ptr())
-                }
-            }
         }
     }
 }
@@ -103,77 +78,8 @@ impl Endpoint {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        request_wait::submit(params, out, |params, out| {
-            if self.worker.must_submit_remotely(params) {
-                let part =
-                    [Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }];
-                return self.send_later(mode, &part, tag, params, out);
-            }
-            // SAFETY: as for this function.
-            unsafe { self.send_now(buffer, length, tag, mode, params, out) }
-        })
-    }
-
-    #[inline(never)]
-    fn send_later(
-        &self,
-        mode: Mode,
-        parts: &[Part],
-        tag: u64,
-        params: &OpParams,
-        out: Out,
-    ) -> Result<Submitted> {
-        self.check_open_outside()?;
-        self.worker.need(feature::TAG)?;
-        let memory_type = memory_type_of(&self.worker, parts, params)?;
-        let length: usize = parts.iter().map(|part| part.length).sum();
-        let promised = self.promise(params, Need::of(length))?;
-        self.worker.delay(mode.kind(), length as u64, params, out, |slot| {
-            let (buffer, count, scattered) = describe_parts(slot, parts);
-            let promise = promised.keep();
-            Queued {
-                buffer,
-                count,
-                scattered,
-                tag,
-                memory_type,
-                endpoint: self,
-                promise,
-                ..Queued::NOTHING
-            }
-        })
-    }
-
-    #[inline(always)]
-    unsafe fn send_now(
-        &self,
-        buffer: *const c_void,
-        length: usize,
-        tag: u64,
-        mode: Mode,
-        params: &OpParams,
-        out: Out,
-    ) -> Result<Submitted> {
-        let inside = self.worker.enter()?;
-        self.check_open()?;
-        inside.need(feature::TAG)?;
-        let memory_type = memory_type::to_ucx(&inside.context, params.memory_type)?;
-        if self.must_wait() {
-            let part = [Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }];
-            return self.queue_send(mode.kind(), &part, tag, memory_type, params, out);
-        }
-        let slot = inside.take_slot();
-        slot.prepare(mode.kind());
-        let param = Param::of_buffer(slot, memory_type, false);
-        // SAFETY: a live endpoint inside its worker's gate; the caller keeps the buffer, the worker
-        // the slot.
-        let posted = unsafe { mode.give_to_ucp(self.ucp.get(), buffer, length, tag, &param) };
-        inside.submitted(
-            slot,
-            posted,
-            Submission { endpoint: Some(self), params, length: length as u64, tag },
-            out,
-        )
+        let part = [Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }];
+        self.send_parts(&part, tag, mode, params, out)
     }
 
     /// Sends the parts as one message.
@@ -188,34 +94,41 @@ impl Endpoint {
         out: Out,
     ) -> Result<Submitted> {
         params.check(&self.worker.context, "tag send", flag::NO_WAIT)?;
-        let submit = |params: &OpParams, out: Out| {
-            if self.worker.must_submit_remotely(params) {
-                return self.send_later(Mode::Local, parts, tag, params, out);
-            }
-            let inside = self.worker.enter()?;
-            self.check_open()?;
-            inside.need(feature::TAG)?;
-            let memory_type = common_memory_type(&inside, parts, params)?;
-            if self.must_wait() {
-                return self.queue_send(Kind::TagSend, parts, tag, memory_type, params, out);
-            }
-            let length: usize = parts.iter().map(|part| part.length).sum();
-            let slot = inside.take_slot();
-            slot.prepare(Kind::TagSend);
-            let (buffer, count, scattered) = describe_parts(slot, parts);
-            let param = Param::of_buffer(slot, memory_type, scattered);
-            // SAFETY: as in send_now; the list of parts lies in the slot.
-            let posted = unsafe {
-                sys::ucp_tag_send_nbx(self.ucp.get(), buffer, count, tag, param.as_ptr())
+        self.send_parts(parts, tag, Mode::Local, params, out)
+    }
+
+    #[inline(always)]
+    fn send_parts(
+        &self,
+        parts: &[Part],
+        tag: u64,
+        mode: Mode,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        let need = Need::of(parts.iter().map(|part| part.length).sum());
+        let sending = Sending { kind: mode.kind(), need, tag };
+        request_wait::submit(params, out, |params, out| {
+            let plan = |_| {
+                let memory_type = memory_type_of(&self.worker, parts, params)?;
+                Ok(move |slot: &Slot| {
+                    let (buffer, count, scattered) = describe_parts(slot, parts);
+                    let endpoint = self;
+                    Queued {
+                        buffer,
+                        count,
+                        scattered,
+                        tag,
+                        memory_type,
+                        endpoint,
+                        ..Queued::NOTHING
+                    }
+                })
             };
-            inside.submitted(
-                slot,
-                posted,
-                Submission { endpoint: Some(self), params, length: length as u64, tag },
-                out,
-            )
-        };
-        request_wait::submit(params, out, submit)
+            self.submit_send(sending, feature::TAG, params, out, plan, |_, slot, queued, to| {
+                post_send(mode, slot, queued, to)
+            })
+        })
     }
 }
 
@@ -288,24 +201,36 @@ impl Worker {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        if self.must_submit_remotely(params) {
-            return self.receive_later(
-                Kind::TagRecv,
-                parts,
-                (tag, tag_mask),
-                std::ptr::null_mut(),
-                params,
-                out,
-            );
-        }
-        let inside = self.enter()?;
-        inside.need(feature::TAG)?;
-        let call = |buffer, count, param: *const sys::ucp_request_param_t| {
-            // SAFETY: a live worker inside its gate; the caller of the public functions keeps the
-            // buffers, the worker the slot.
-            unsafe { sys::ucp_tag_recv_nbx(inside.ucp(), buffer, count, tag, tag_mask, param) }
+        let wanted = || Queued { tag, tag_mask, ..Queued::NOTHING };
+        self.submit_receive(Kind::TagRecv, parts, params, out, wanted)
+    }
+
+    /// Submits a receive of either kind; `wanted` says of which message, when nothing but UCP can
+    /// refuse it any more.
+    #[inline(always)]
+    pub(crate) fn submit_receive(
+        &self,
+        kind: Kind,
+        parts: &[Part],
+        params: &OpParams,
+        out: Out,
+        wanted: impl FnOnce() -> Queued,
+    ) -> Result<Submitted> {
+        let inside = if self.must_submit_remotely(params) { None } else { Some(self.enter()?) };
+        self.need(feature::TAG)?;
+        self.check_from(params)?;
+        let memory_type = memory_type_of(self, parts, params)?;
+        let describe = |slot: &Slot| {
+            let (buffer, count, scattered) = describe_parts(slot, parts);
+            let endpoint = params.source;
+            Queued { buffer, count, scattered, memory_type, endpoint, ..wanted() }
         };
-        inside.receive(Kind::TagRecv, parts, params, out, call)
+        let Some(inside) = inside else { return self.delay(kind, 0, params, out, describe) };
+        let slot = inside.take_slot();
+        slot.prepare(kind);
+        let posted = post_receive(&inside, slot, &describe(slot), None);
+        let submission = Submission { endpoint: params.source(), params, length: 0, tag: 0 };
+        inside.submitted(slot, posted, submission, out)
     }
 
     #[inline(always)]
@@ -317,67 +242,19 @@ impl Worker {
         from.check_open()
     }
 
-    /// Hands a receive of either kind to the progress thread.
-    #[inline(never)]
-    pub(crate) fn receive_later(
-        &self,
-        kind: Kind,
-        parts: &[Part],
-        (tag, tag_mask): (u64, u64),
-        message: sys::ucp_tag_message_h,
-        params: &OpParams,
-        out: Out,
-    ) -> Result<Submitted> {
-        self.need(feature::TAG)?;
-        self.check_from(params)?;
-        let memory_type = memory_type_of(self, parts, params)?;
-        let endpoint = params.source;
-        self.delay(kind, 0, params, out, |slot| {
-            let (buffer, count, scattered) = describe_parts(slot, parts);
-            Queued {
-                buffer,
-                count,
-                scattered,
-                tag,
-                tag_mask,
-                memory_type,
-                endpoint,
-                message,
-                ..Queued::NOTHING
-            }
-        })
-    }
-
-    /// Posts a receive of either kind. Inside the gate.
-    #[inline(always)]
-    pub(crate) fn receive(
-        &self,
-        kind: Kind,
-        parts: &[Part],
-        params: &OpParams,
-        out: Out,
-        call: impl FnOnce(*mut c_void, usize, *const ucp_request_param_t) -> ucs_status_ptr_t,
-    ) -> Result<Submitted> {
-        self.check_from(params)?;
-        let memory_type = memory_type_of(self, parts, params)?;
-        let slot = self.take_slot();
-        slot.prepare(kind);
-        let (buffer, count, scattered) = describe_parts(slot, parts);
-        let mut param = Param::of_buffer(slot, memory_type, scattered);
-        param.receive(Some(on_received));
-        let posted = call(buffer, count, param.as_ptr());
-        self.submitted(
-            slot,
-            posted,
-            Submission { endpoint: params.source(), params, length: 0, tag: 0 },
-            out,
-        )
+    /// Receives a message that was probed into nothing, as UCP has no call that drops it. Inside
+    /// the gate.
+    pub(crate) fn drop_message(&self, message: sys::ucp_tag_message_h) {
+        self.start_part(None, request::Part::Nothing, |slot| {
+            post_receive(self, slot, &Queued { message, ..Queued::NOTHING }, None)
+        });
     }
 }
 
-// What the core calls for tag messages that come out of the ring, or out of a queue: see
-// `Operation`.
+// Tag messages on their way to UCP, whichever way they have come there.
 
+/// `Operation::post` of sends.
+#[inline(always)]
 pub(crate) fn post_send(
     mode: Mode,
     slot: &Slot,
@@ -388,9 +265,32 @@ pub(crate) fn post_send(
     let to = to.map_or(std::ptr::null_mut(), |to| to.ucp.get());
     // SAFETY: inside the gate of a live worker, on an open endpoint; the caller keeps the buffer,
     // the worker the slot.
-    unsafe { mode.give_to_ucp(to, queued.buffer, queued.count, queued.tag, &param) }
+    unsafe { send_by_ucp(mode, to, queued.buffer, queued.count, queued.tag, param.as_ptr()) }
 }
 
+/// # Safety
+/// An open endpoint of a live worker, inside its gate; the caller keeps the buffer, the worker the
+/// slot that `param` names.
+#[inline(always)]
+pub(crate) unsafe fn send_by_ucp(
+    mode: Mode,
+    to: sys::ucp_ep_h,
+    buffer: *const c_void,
+    count: usize,
+    tag: u64,
+    param: *const ucp_request_param_t,
+) -> sys::ucs_status_ptr_t {
+    // SAFETY: as for this function.
+    unsafe {
+        match mode {
+            Mode::Local => sys::ucp_tag_send_nbx(to, buffer, count, tag, param),
+            Mode::Synchronous => sys::ucp_tag_send_sync_nbx(to, buffer, count, tag, param),
+        }
+    }
+}
+
+/// `Operation::post` of receives.
+#[inline(always)]
 pub(crate) fn post_receive(
     worker: &Worker,
     slot: &Slot,
@@ -399,29 +299,30 @@ pub(crate) fn post_receive(
 ) -> sys::ucs_status_ptr_t {
     let mut param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
     param.receive(Some(on_received));
-    let Queued { buffer, count, tag, tag_mask, .. } = *queued;
+    let (buffer, count) = (queued.buffer, queued.count);
+    if !queued.message.is_null() {
+        // SAFETY: as in `post_send`; a message that UCP handed out, given back once.
+        return unsafe {
+            sys::ucp_tag_msg_recv_nbx(worker.ucp(), buffer, count, queued.message, param.as_ptr())
+        };
+    }
     // SAFETY: as in `post_send`.
-    unsafe { sys::ucp_tag_recv_nbx(worker.ucp(), buffer, count, tag, tag_mask, param.as_ptr()) }
+    unsafe { receive_by_ucp(worker, buffer, count, (queued.tag, queued.tag_mask), param.as_ptr()) }
 }
 
-pub(crate) fn post_message_receive(
+/// # Safety
+/// A live worker inside its gate; the caller keeps the buffer, the worker the slot that `param`
+/// names.
+#[inline(always)]
+pub(crate) unsafe fn receive_by_ucp(
     worker: &Worker,
-    slot: &Slot,
-    queued: &Queued,
-    _: Option<&Endpoint>,
+    buffer: *mut c_void,
+    count: usize,
+    (tag, tag_mask): (u64, u64),
+    param: *const ucp_request_param_t,
 ) -> sys::ucs_status_ptr_t {
-    let mut param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
-    param.receive(Some(on_received));
-    // SAFETY: as in `post_send`; a message is handed over once.
-    unsafe {
-        sys::ucp_tag_msg_recv_nbx(
-            worker.ucp(),
-            queued.buffer,
-            queued.count,
-            queued.message,
-            param.as_ptr(),
-        )
-    }
+    // SAFETY: as for this function.
+    unsafe { sys::ucp_tag_recv_nbx(worker.ucp(), buffer, count, tag, tag_mask, param) }
 }
 
 pub(crate) fn cancel_receive(worker: &Worker, slot: &Slot, reason: Status) {

@@ -1,0 +1,105 @@
+//! Where an operation goes when it is submitted: through the ring to the progress thread, into its
+//! endpoint's queue, or to UCP at once. Its protocol describes it once for all three.
+
+use crate::engine::base::status::Result;
+use crate::engine::core::endpoint::admission::Need;
+use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::request::inflight::{Out, Submission};
+use crate::engine::core::request::operation::{flag, OpParams, Submitted};
+use crate::engine::core::request::request::{Kind, Slot};
+use crate::engine::core::worker::submission_ring::Queued;
+use crate::engine::core::worker::worker::Worker;
+use crate::sys;
+
+/// A send, as far as it is known before it has a slot.
+#[derive(Clone, Copy)]
+pub(crate) struct Sending {
+    pub(crate) kind: Kind,
+    pub(crate) need: Need,
+    pub(crate) tag: u64,
+}
+
+impl Endpoint {
+    /// Submits a send that needs this feature. `plan` checks its arguments, inside the gate or not,
+    /// and returns what describes it for UCP in its slot. `post` is the one of the kind's table.
+    #[inline(always)]
+    pub(crate) fn submit_send<Describe: FnOnce(&Slot) -> Queued>(
+        &self,
+        sending: Sending,
+        feature: u64,
+        params: &OpParams,
+        out: Out,
+        plan: impl FnOnce(bool) -> Result<Describe>,
+        post: impl FnOnce(&Worker, &Slot, &Queued, Option<&Endpoint>) -> sys::ucs_status_ptr_t,
+    ) -> Result<Submitted> {
+        let worker = &*self.worker;
+        if worker.must_submit_remotely(params) {
+            self.check_open_outside()?;
+            worker.need(feature)?;
+            return self.send_later(sending, params, out, plan(false)?);
+        }
+        let inside = worker.enter()?;
+        self.check_open()?;
+        inside.need(feature)?;
+        self.send_inside(sending, params, out, plan(true)?, post)
+    }
+
+    #[inline(never)]
+    fn send_later(
+        &self,
+        Sending { kind, need, .. }: Sending,
+        params: &OpParams,
+        out: Out,
+        describe: impl FnOnce(&Slot) -> Queued,
+    ) -> Result<Submitted> {
+        let promised = self.promise(params, need)?;
+        self.worker.delay(kind, need.length(), params, out, |slot| Queued {
+            promise: promised.keep(),
+            ..describe(slot)
+        })
+    }
+
+    /// The same inside the gate, of a send that is checked.
+    #[inline(always)]
+    pub(crate) fn send_inside(
+        &self,
+        sending: Sending,
+        params: &OpParams,
+        out: Out,
+        describe: impl FnOnce(&Slot) -> Queued,
+        post: impl FnOnce(&Worker, &Slot, &Queued, Option<&Endpoint>) -> sys::ucs_status_ptr_t,
+    ) -> Result<Submitted> {
+        let Sending { kind, need, tag } = sending;
+        if self.must_wait() || !self.pays(need) {
+            return self.send_in_turn(sending, params, out, describe);
+        }
+        let worker = &*self.worker;
+        let slot = worker.take_slot();
+        slot.prepare(kind);
+        let queued = describe(slot);
+        let posted = post(worker, slot, &queued, Some(self));
+        let submission = Submission { endpoint: Some(self), params, length: need.length(), tag };
+        worker.submitted(slot, posted, submission, out)
+    }
+
+    #[inline(always)]
+    fn pays(&self, need: Need) -> bool {
+        need.charge == 0 || self.pay(need.charge)
+    }
+
+    #[cold]
+    fn send_in_turn(
+        &self,
+        Sending { kind, need, .. }: Sending,
+        params: &OpParams,
+        out: Out,
+        describe: impl FnOnce(&Slot) -> Queued,
+    ) -> Result<Submitted> {
+        if !need.unbounded || params.flags & flag::NO_WAIT != 0 {
+            self.check_queue(params, need.length() as usize)?;
+        } else if !(self.worker.operations.of(kind).may_wait)(self) {
+            self.check_open()?;
+        }
+        Ok(self.queue_described(kind, need.length(), params, out, describe))
+    }
+}
