@@ -2,7 +2,9 @@
 //! to UCP or into shared memory.
 
 use crate::engine::core::endpoint::endpoint::Endpoint;
-use crate::engine::core::request::inline_buffer::{copy_short, put_header, INLINE};
+use crate::engine::core::request::inline_buffer::{
+    copy_inline, copy_short, put_header, put_pair, INLINE,
+};
 use crate::engine::core::request::operation::{flag, OpParams};
 use crate::engine::core::request::request::Slot;
 use crate::engine::core::request::request_param::Param;
@@ -53,6 +55,18 @@ impl Outgoing {
         number: 0,
         status: 0,
     };
+
+    /// Of a short one with plain parameters.
+    #[inline(always)]
+    pub(crate) fn short(
+        kind: header::Kind,
+        id: u16,
+        user_header: usize,
+        params: &OpParams,
+    ) -> Self {
+        let (flags, charge) = (told(params.memory_type), credit::LEAST);
+        Outgoing { kind, id, user_header: user_header as u16, flags, charge, ..Self::NOTHING }
+    }
 
     /// Of a message that has its whole header, of so many bytes, in its slot.
     pub(crate) fn with_header(length: u16) -> Self {
@@ -138,7 +152,7 @@ impl Outgoing {
 }
 
 #[inline(always)]
-pub(crate) fn told(memory_type: i32) -> u16 {
+fn told(memory_type: i32) -> u16 {
     (memory_type as u16) << header::flag::MEMORY
 }
 
@@ -161,8 +175,8 @@ impl Endpoint {
     #[inline(always)]
     pub(crate) fn post_message(&self, slot: &Slot, queued: &Queued) -> sys::ucs_status_ptr_t {
         let Outgoing { kind, user_header, protocol, number, .. } = queued.outgoing;
-        let header = self.header_of(&queued.outgoing);
         let connection = self.peering.theirs.get();
+        let header = self.header_of(&queued.outgoing, connection);
         let ordered = kind != header::Kind::Answer;
         let length = HEADER + usize::from(user_header);
         // `describe` has put the user's header there.
@@ -215,11 +229,11 @@ impl Endpoint {
         posted
     }
 
-    /// The library's header of a message that is about to go out.
+    /// The library's header of a message that is about to go out on this connection of the peer's.
     #[inline(always)]
-    pub(crate) fn header_of(&self, outgoing: &Outgoing) -> Header {
+    pub(crate) fn header_of(&self, outgoing: &Outgoing, connection: u32) -> Header {
         let Outgoing { kind, id, user_header, flags, charge, number, status, .. } = *outgoing;
-        let (ordered, connection) = (kind != header::Kind::Answer, self.peering.theirs.get());
+        let ordered = kind != header::Kind::Answer;
         // A question may go out in its short form, which does not say it; and a peer that cannot
         // know yet whose it is looks at no credit.
         let is_told = kind != header::Kind::Ask && connection != 0;
@@ -235,31 +249,65 @@ impl Endpoint {
         }
     }
 
-    /// Sends a message whose headers and data are in one piece, at the beginning of its slot's
-    /// memory. `ordered`: it has the next place in the order.
+    /// Sends a short message, header and data in one piece, to a peer that has told its number for
+    /// the connection. A question says what it asks; an answer, whose `number` it is to.
     ///
     /// # Safety
-    /// A live endpoint inside its worker's gate; the slot keeps the piece until the operation has
-    /// completed.
+    /// An open endpoint inside its worker's gate; the pieces are readable, and short enough for
+    /// INLINE with the header.
     #[inline(always)]
-    pub(crate) unsafe fn send_packed(
+    pub(crate) unsafe fn send_short<const PIECES: usize>(
         &self,
-        ordered: bool,
         slot: &Slot,
-        length: usize,
+        outgoing: &Outgoing,
+        asked: Option<Question>,
+        pieces: [(*const c_void, usize); PIECES],
     ) -> sys::ucs_status_ptr_t {
-        // SAFETY: as for this function.
-        unsafe {
-            self.send_piece(ordered, slot.room(INLINE), length, || {
-                self.worker.templates.message(slot)
-            })
+        const { assert!(INLINE < credit::UNIT) };
+        let header = self.header_of(outgoing, self.peering.quick.get());
+        let ordered = header.kind != header::Kind::Answer;
+        let room = slot.room(INLINE);
+        // SAFETY: room for all of it, which is nobody's but ours; the pieces are readable.
+        let length = unsafe {
+            let mut length = match asked {
+                Some(question) => {
+                    let (words, last) = compact_header::question(&header, &question);
+                    put_pair(room, words);
+                    room.add(16).cast::<u32>().write(last.to_le());
+                    compact_header::QUESTION
+                }
+                None if ordered => {
+                    put_pair(room, compact_header::message(&header));
+                    compact_header::MESSAGE
+                }
+                None => {
+                    put_pair(room, compact_header::answer(&header));
+                    compact_header::ANSWER
+                }
+            };
+            for (piece, count) in pieces {
+                copy_inline(piece.cast(), room.add(length), count);
+                length += count;
+            }
+            length
+        };
+        let param = || self.worker.templates.message(slot);
+        // SAFETY: as for this function; the worker keeps the slot, which has all of it.
+        let posted = unsafe { self.send_piece(ordered, room, length, param) };
+        // What can wait until the message is on its way comes after it.
+        if ordered {
+            self.credits.spend(credit::LEAST);
+            self.sent_message(posted, credit::LEAST);
         }
+        posted
     }
 
-    /// The same, wherever the piece is; UCP gets it with these parameters, if it does.
+    /// Sends a message whose header and data are in one piece, into shared memory if it may go
+    /// there, else by UCP with these parameters. `ordered`: it has the next place in the order.
     ///
     /// # Safety
-    /// As for `send_packed`.
+    /// An open endpoint inside its worker's gate; the slot keeps the piece until the operation has
+    /// completed.
     #[inline(always)]
     unsafe fn send_piece(
         &self,

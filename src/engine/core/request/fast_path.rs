@@ -112,18 +112,36 @@ impl Endpoint {
     }
 }
 
-impl Worker {
-    /// A send that was complete inside its call; and leaves.
+impl Quick<'_> {
+    /// Sends what `post` gives to UCP, or puts on its way, from the slot; and leaves.
     #[inline(always)]
-    pub(crate) fn sent_fast(&self, slot: &Slot, kind: Kind, to: &Endpoint, out: Out) -> Submitted {
-        // Kept there, and not across the call, as it is needed afterwards where the send is
+    pub(crate) fn send(
+        self,
+        kind: Kind,
+        (length, tag): (u64, u64),
+        to: &Endpoint,
+        params: &OpParams,
+        out: Out,
+        post: impl FnOnce(&Slot) -> sys::ucs_status_ptr_t,
+    ) -> Result<Submitted> {
+        let Quick { worker, slot } = self;
+        slot.prepare(kind);
+        // Kept there, and not across the call, as they are needed afterwards where the send is
         // pending, too.
-        self.count_inline(kind, slot.length.get(), Some(to));
+        slot.length.set(length);
+        slot.tag.set(tag);
+        let posted = post(slot);
+        if !posted.is_null() {
+            return worker.submitted_slow(slot, posted, Some(to), params, out);
+        }
+        worker.count_inline(kind, slot.length.get(), Some(to));
         out.store_null();
-        self.gate.leave_fast();
-        Submitted::Done
+        worker.gate.leave_fast();
+        Ok(Submitted::Done)
     }
+}
 
+impl Worker {
     /// What is not as it nearly always is; and leaves.
     #[inline(never)]
     pub(crate) fn submitted_slow(

@@ -5,11 +5,11 @@
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::dispatch::{on_message_slow, on_short};
 use crate::engine::core::channel::message::Form;
-use crate::engine::core::channel::send::{told, Outgoing};
+use crate::engine::core::channel::send::Outgoing;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::fast_path::Quick;
 use crate::engine::core::request::inflight::Out;
-use crate::engine::core::request::inline_buffer::{copy_inline, put_pair, INLINE};
+use crate::engine::core::request::inline_buffer::{copy_inline, INLINE};
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Part as Of, Slot};
 use crate::engine::core::worker::worker::Worker;
@@ -17,8 +17,7 @@ use crate::engine::messaging::fetch::reply::{Fetch, ANSWERED};
 use crate::engine::messaging::fetch::request::copy_out;
 use crate::engine::ucx::memory_type;
 use crate::engine::wire::compact_header::{self, Short};
-use crate::engine::wire::credit;
-use crate::engine::wire::header::{self, Header, Question};
+use crate::engine::wire::header::{self, Question};
 use crate::sys;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -102,27 +101,13 @@ impl Quick<'_> {
             }
         };
         ask.prepare(Kind::FetchAsk);
-        let asked = Header {
-            id,
-            user_header: header_length as u16,
-            connection: to.peering.quick.get(),
-            sequence: to.credits.sequence.get(),
-            ..Header::of(header::Kind::Ask)
-        };
-        let (words, last) =
-            compact_header::question(&asked, &Question { number, capacity: capacity as u64 });
-        let room = ask.room(INLINE);
-        // SAFETY: room for all three, as `fast_for_question` has seen; the caller's is readable.
-        unsafe {
-            put_pair(room, words);
-            room.add(16).cast::<u32>().write(last.to_le());
-            copy_inline(header.cast(), room.add(compact_header::QUESTION), header_length);
-        }
-        // SAFETY: a live endpoint, its worker entered, which keeps the slot, which has all of it.
-        let posted = unsafe { to.send_packed(true, ask, compact_header::QUESTION + header_length) };
+        let outgoing = Outgoing::short(header::Kind::Ask, id, header_length, &OpParams::DEFAULT);
+        let question = Question { number, capacity: capacity as u64 };
+        // SAFETY: an open endpoint, its worker entered; as `fast_for_question` has seen, it is
+        // short enough; the caller's header is readable.
+        let posted =
+            unsafe { to.send_short(ask, &outgoing, Some(question), [(header, header_length)]) };
         // What follows has time: the answer does not come in before the next pass.
-        to.credits.spend(credit::LEAST);
-        to.sent_message(posted, credit::LEAST);
         worker.slab.take(slot);
         slot.begin(Kind::Fetch, params, capacity as u64, 0, out.is_wanted());
         slot.go_into(id, buffer, capacity, params);
@@ -159,37 +144,18 @@ impl Quick<'_> {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        let Quick { worker, slot } = self;
         let (to, question) = (fetch.endpoint(), fetch.slot());
         question.outside.store(ANSWERED, Ordering::Relaxed);
-        slot.prepare(Kind::FetchReply);
-        slot.length.set(length as u64);
-        let (id, sender) = header::split_number(question.number.get());
-        let words = compact_header::answer(&Header {
-            id,
-            flags: told(params.memory_type),
-            connection: to.peering.quick.get(),
-            taken: to.credits.tell(),
-            sender,
-            ..Header::of(header::Kind::Answer)
-        });
-        let room = slot.room(INLINE);
-        // SAFETY: room for both, as `Fetch::quick` has seen; the caller's is readable.
-        unsafe {
-            put_pair(room, words);
-            copy_inline(buffer.cast(), room.add(compact_header::ANSWER), length);
-        }
-        // SAFETY: a live endpoint, its worker entered, which keeps the slot, which has all of it.
-        let posted = unsafe { to.send_packed(false, slot, compact_header::ANSWER + length) };
-        if !posted.is_null() {
-            slot.tag.set(0);
-            let submitted = worker.submitted_slow(slot, posted, Some(to), params, out);
-            if submitted.is_err() {
-                question.outside.store(0, Ordering::Release);
+        let (id, number) = header::split_number(question.number.get());
+        let submitted = self.send(Kind::FetchReply, (length as u64, 0), to, params, out, |slot| {
+            let outgoing = Outgoing::short(header::Kind::Answer, id, 0, params);
+            // SAFETY: an open endpoint, its worker entered; as `Fetch::quick` has seen, it is short
+            // enough; the caller's buffer is readable.
+            unsafe {
+                to.send_short(slot, &Outgoing { number, ..outgoing }, None, [(buffer, length)])
             }
-            return submitted;
-        }
-        Ok(worker.sent_fast(slot, Kind::FetchReply, to, out))
+        });
+        submitted.inspect_err(|_| question.outside.store(0, Ordering::Release))
     }
 }
 

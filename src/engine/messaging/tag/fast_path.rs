@@ -60,18 +60,13 @@ impl Quick<'_> {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        let Quick { worker, slot } = self;
-        slot.prepare(Kind::TagSend);
-        slot.length.set(length as u64);
-        slot.tag.set(tag);
-        let param = worker.templates.send(slot, params.plain_index());
-        // SAFETY: a live endpoint, its worker entered; the caller keeps the buffer, the worker the
-        // slot.
-        let posted = unsafe { send_by_ucp(Mode::Local, to.ucp.get(), buffer, length, tag, param) };
-        if !posted.is_null() {
-            return worker.submitted_slow(slot, posted, Some(to), params, out);
-        }
-        Ok(worker.sent_fast(slot, Kind::TagSend, to, out))
+        let worker = self.worker;
+        self.send(Kind::TagSend, (length as u64, tag), to, params, out, |slot| {
+            let param = worker.templates.send(slot, params.plain_index());
+            // SAFETY: an open endpoint, its worker entered; the caller keeps the buffer, the worker
+            // the slot.
+            unsafe { send_by_ucp(Mode::Local, to.ucp.get(), buffer, length, tag, param) }
+        })
     }
 
     /// `Worker::tag_recv` for plain parameters and one buffer.
