@@ -13,8 +13,8 @@ use crate::engine::core::request::inline_buffer::{copy_inline, INLINE};
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Part as Of, Slot};
 use crate::engine::core::worker::worker::Worker;
+use crate::engine::messaging::fetch::answer::{copy_out, Fate};
 use crate::engine::messaging::fetch::reply::{Fetch, ANSWERED};
-use crate::engine::messaging::fetch::request::copy_out;
 use crate::engine::ucx::memory_type;
 use crate::engine::wire::compact_header::{self, Short};
 use crate::engine::wire::header::{self, Question};
@@ -193,14 +193,11 @@ impl Worker {
                 && matches!(slot.part.get(), Of::Nothing)
                 && !slot.pooled
                 && slot.kind.get() == Kind::Fetch
-                && !slot.is_making()
-                && !slot.wants_pull()
                 && slot.reason.get() == 0;
         let simple = usual
-            && short.connection() == endpoint.peering.number.get()
-            && short.connection() != 0
+            && endpoint.has_asked_on(short.connection(), std::ptr::null_mut())
             && short.second_byte() & 0x80 == 0
-            && data.len() as u64 <= slot.length.get()
+            && matches!(slot.fate_of_answer::<PLAIN>(data.len(), false), Fate::CopiedHere)
             && !(PLAIN && (data.len() > INLINE || endpoint.awaits_credit()));
         if !simple {
             return false;

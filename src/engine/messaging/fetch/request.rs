@@ -8,33 +8,22 @@
 //! code does after the pass.
 
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::core::channel::dispatch::complain;
-use crate::engine::core::channel::message::Form;
-use crate::engine::core::channel::receive::Arrived;
 use crate::engine::core::channel::receive_buffers::Allocator;
 use crate::engine::core::channel::receive_buffers::Making;
 use crate::engine::core::channel::send::Outgoing;
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::buffer::{describe_parts, memory_type_of, Part};
-use crate::engine::core::request::completion::{ended, Left};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::inline_buffer::copy_short;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
-use crate::engine::core::request::request::{
-    mark, Kind, Part as Of, Slot, SlotPointer, Ticket, UCP,
-};
-use crate::engine::core::worker::deferred::Event;
-use crate::engine::core::worker::deferred::{Payload, Work};
+use crate::engine::core::request::request::{Kind, Part as Of, Slot};
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::worker::Worker;
 use crate::engine::ucx::context::feature;
-use crate::engine::ucx::memory_type;
 use crate::engine::wire::credit::LONGEST_QUESTION;
-use crate::engine::wire::header::{self, Answer, Header, Question, HEADER};
+use crate::engine::wire::header::{self, Question, HEADER};
 use crate::sys;
-use std::ffi::c_void;
 
 /// Where an answer goes.
 #[derive(Clone, Copy)]
@@ -78,19 +67,6 @@ impl Asked {
         Asked { kind: Kind::Fetch, feature: feature::AM, id: 0, flags: 0 };
     pub(crate) const ATOMIC: Asked =
         Asked { kind: Kind::Atomic, feature: feature::ATOMIC, id: 0, flags: header::flag::ATOMIC };
-}
-
-/// The answer to a fetch has come that needs buffers.
-static ANSWERED: Work = Work { run: answered, too_late: answered, comes_before_bye: false };
-
-fn answered(worker: &Worker, payload: Payload) {
-    if let Payload::Message(fetch, message) = payload {
-        // SAFETY: a slot of ours that came with the event.
-        let message = unsafe { &*message.0 };
-        if !worker.make_room(fetch, message) {
-            worker.message_gone(message);
-        }
-    }
 }
 
 impl Endpoint {
@@ -305,259 +281,4 @@ impl Endpoint {
         }
         Ok(())
     }
-}
-
-impl Worker {
-    /// A question has left, or has not. Its fetch waits for that only where its data went along, or
-    /// the answer can no longer come.
-    pub(crate) fn asked(&self, ask: &Slot, status: Status) {
-        let Of::Ask(fetch) = ask.part.get() else { return };
-        let Some(fetch) = fetch.current() else { return };
-        fetch.part.set(Of::Nothing);
-        if fetch.remaining.get() != 0 {
-            fetch.remaining.set(0);
-            self.complete(fetch, Status(fetch.reason.get()));
-        } else if status.is_error() && fetch.number.get() != 0 {
-            // Else its answer is being pulled, and UCX has the request.
-            self.end_fetch(fetch, status);
-        }
-    }
-
-    /// No answer to it is taken any more.
-    pub(crate) fn end_fetch(&self, slot: &Slot, status: Status) {
-        self.fetches().remove(slot.number.replace(0));
-        slot.length.set(0);
-        if let Of::Ask(ask) = slot.part.get() {
-            if let Some(ask) = ask.current().filter(|ask| ask.has_mark(mark::WAITING)) {
-                slot.part.set(Of::Nothing);
-                // Its end is not to end the fetch once more.
-                ask.part.set(Of::Nothing);
-                ask.reason.set(status.0);
-                self.complete(ask, status);
-            }
-        }
-        slot.reason.set(status.0);
-        self.answered(slot, status);
-    }
-
-    /// It has its answer. The question's data is the caller's again when UCX is done with it, too.
-    fn answered(&self, slot: &Slot, status: Status) {
-        if let (Of::Ask(ask), true) = (slot.part.get(), slot.is_making()) {
-            if ask.current().is_some_and(|ask| ask.length.get() > 0) {
-                slot.reason.set(status.0);
-                return slot.remaining.set(1);
-            }
-        }
-        slot.part.set(Of::Nothing);
-        self.complete(slot, status);
-    }
-
-    /// In UCP's handler, which it answers. What is not taken is dropped, and its sender learns
-    /// nothing of it.
-    pub(crate) fn answer_came(
-        &self,
-        header: &Header,
-        user_header: &[u8],
-        arrived: &Arrived,
-    ) -> sys::ucs_status_t {
-        let answer = match Answer::decode(header, user_header) {
-            Ok(answer) => answer,
-            Err(why) => {
-                complain(why);
-                return sys::UCS_OK;
-            }
-        };
-        // What it says of the credit holds, whoever still waits for it: the peer does not say it
-        // again.
-        let on = match header.connection {
-            0 => self.endpoint_by_ucp(arrived.from),
-            number => self.endpoint_by_id(number),
-        };
-        if let Some(endpoint) = on {
-            endpoint.heard();
-            endpoint.note_credit(header.taken);
-        }
-        // Cancelled, or out of time.
-        let Some(slot) = self.fetches().find(answer.number) else { return sys::UCS_OK };
-        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
-        let Some(endpoint) = (unsafe { slot.endpoint.get().as_ref() }) else { return sys::UCS_OK };
-        let known = header.connection == endpoint.peering.number.get();
-        if !known && (header.connection != 0 || arrived.from != endpoint.ucp.get()) {
-            complain("an answer to another's question");
-            return sys::UCS_OK;
-        }
-        self.fetches().remove(slot.number.replace(0));
-        let status = Status(answer.status);
-        if status.is_error() {
-            slot.length.set(answer.length.unwrap_or(0));
-            slot.reason.set(status.0);
-            self.answered(slot, status);
-            return sys::UCS_OK;
-        }
-        if slot.kind.get() == Kind::Atomic
-            && (arrived.waits || arrived.length as u64 != slot.length.get())
-        {
-            complain("an answer to an atomic operation that is none");
-            slot.reason.set(Status::IO_ERROR.0);
-            self.answered(slot, Status::IO_ERROR);
-            return if arrived.waits { sys::UCS_ERR_INVALID_PARAM } else { sys::UCS_OK };
-        }
-        if slot.is_making() {
-            let (message, keeps) = self.keep_arrived(header, &[], arrived);
-            self.push_event(Event::Work(
-                &ANSWERED,
-                Payload::Message(slot.ticket(), SlotPointer(message)),
-            ));
-            return keeps;
-        }
-        let room = slot.length.replace(arrived.length as u64);
-        if arrived.length as u64 > room {
-            self.answered(slot, Status::MESSAGE_TRUNCATED);
-            return sys::UCS_OK;
-        }
-        if arrived.waits && arrived.length > 0 {
-            self.pull_answer(slot, arrived.data, &slot.queued.get());
-            return sys::UCS_INPROGRESS;
-        }
-        if arrived.length > 0 && slot.wants_pull() {
-            complain("an answer came along that was to wait");
-            self.answered(slot, Status::IO_ERROR);
-            return sys::UCS_OK;
-        }
-        // SAFETY: UCX's data is valid during its handler, and the processor reaches where it goes.
-        unsafe { copy_out(slot, arrived.data.cast(), arrived.length) };
-        self.answered(slot, Status::OK);
-        sys::UCS_OK
-    }
-
-    fn pull_answer(&self, slot: &Slot, data: *mut c_void, to: &Queued) {
-        slot.add_mark(mark::SUBMITTING);
-        let posted = self.post_pull(slot, data, to, on_pulled);
-        slot.clear_mark(mark::SUBMITTING);
-        if let Some(status) = Left::of(slot, posted).ended() {
-            self.answered(slot, status);
-        }
-    }
-
-    /// A message for which buffers have to be made: an answer, or one that waited in a queue. After
-    /// UCP's pass. False: who wanted it has ended meanwhile, and nothing has become of it.
-    pub(crate) fn make_room(&self, fetch: Ticket, message: &Slot) -> bool {
-        let Some(slot) = fetch.current() else { return false };
-        let Some(mut making) = slot.making.take() else { return false };
-        slot.number.set(0);
-        let (inbound, length) = (message.inbound.get(), message.length.get() as usize);
-        let waits = inbound.form == Form::Waiting;
-        let wanted = if waits { inbound.memory_type() } else { memory_type::HOST };
-        let made = if length > making.allocator.max_total_bytes {
-            let text = format!(
-                "allocator: the message has {length} bytes, and max_total_bytes is {}",
-                making.allocator.max_total_bytes
-            );
-            Err(Error::new(Status::EXCEEDS_LIMIT, text))
-        } else {
-            self.make_buffers(making.allocator, [(length, wanted)].into_iter())
-        };
-        if fetch.current().is_none() {
-            // It has ended while the gate was open.
-            self.outside(|| drop(made));
-            return false;
-        }
-        let (data, status) = match made {
-            Ok(buffers) => {
-                let frame = buffers.get(0);
-                making.buffers = Some(buffers);
-                (frame.map_or(std::ptr::null_mut(), |frame| frame.data), Status::OK)
-            }
-            Err(error) => {
-                let status = error.status();
-                making.trouble = Some(error);
-                (std::ptr::null_mut(), status)
-            }
-        };
-        slot.making.set(Some(making));
-        slot.length.set(length as u64);
-        if slot.kind.get() == Kind::AmQueueRecv {
-            slot.keep_header(message.front());
-        }
-        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
-        let endpoint = unsafe { slot.endpoint.get().as_ref() };
-        let status = match endpoint {
-            Some(endpoint) if status == Status::OK && !endpoint.takes_messages() => {
-                endpoint.status()
-            }
-            _ => status,
-        };
-        if status.is_error() {
-            slot.reason.set(status.0);
-            self.answered(slot, status);
-        } else if waits && length > 0 {
-            message.inbound.set(crate::engine::core::channel::message::Inbound {
-                form: Form::Gone,
-                ..inbound
-            });
-            let memory_type = memory_type::to_ucx(&self.context, wanted).unwrap_or(None);
-            self.pull_answer(
-                slot,
-                inbound.data,
-                &Queued { buffer: data, count: length, memory_type, ..Queued::NOTHING },
-            );
-        } else {
-            if length > 0 {
-                // SAFETY: the message has as much, and so have the buffers that were made for it.
-                unsafe { data.cast::<u8>().copy_from_nonoverlapping(inbound.data.cast(), length) };
-            }
-            self.answered(slot, Status::OK);
-        }
-        self.message_gone(message);
-        true
-    }
-}
-
-/// Copies an answer to where it belongs.
-///
-/// # Safety
-/// `data` is readable for `length` bytes, for which there is room.
-#[inline(always)]
-pub(crate) unsafe fn copy_out(slot: &Slot, data: *const u8, length: usize) {
-    if length == 0 {
-        return;
-    }
-    // SAFETY: the cell belongs to who is inside the gate, and nobody changes it here.
-    let queued = unsafe { &*slot.queued.as_ptr() };
-    if !queued.scattered {
-        // SAFETY: the caller's buffer, and as for this function.
-        return unsafe { copy_short(data, queued.buffer.cast(), length) };
-    }
-    // SAFETY: the slot's own list, which nobody changes while it is in flight.
-    let list = unsafe { &*slot.iov.get() };
-    let mut done = 0;
-    for part in list {
-        let count = part.length.min(length - done);
-        // SAFETY: as above, and as for this function.
-        unsafe { part.buffer.cast::<u8>().copy_from_nonoverlapping(data.add(done), count) };
-        done += count;
-    }
-}
-
-/// UCP is done with the pull of an answer; perhaps before the call that began it has returned.
-unsafe extern "C" fn on_pulled(
-    request: *mut c_void,
-    status: sys::ucs_status_t,
-    _length: usize,
-    _user_data: *mut c_void,
-) {
-    let _ = std::panic::catch_unwind(|| {
-        // SAFETY: the request memory that UCP was given is a slot, and stays one until it
-        // completes, here. UCP calls back inside progress or another call of ours, hence inside the
-        // gate.
-        let slot = unsafe { &*request.cast::<Slot>() };
-        if slot.has_mark(mark::SUBMITTING)
-            || slot.hold.get() & UCP != 0
-            || slot.worker().is_over.get()
-        {
-            ended(slot, Status(status.into()));
-        } else {
-            slot.worker().answered(slot, Status(status.into()));
-        }
-    });
 }
