@@ -16,6 +16,7 @@ use crate::engine::core::request::inflight::{Out, Submission};
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::request::request_param::Param;
+use crate::engine::core::request::submit::Sending;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::Worker;
@@ -207,18 +208,14 @@ impl Rkey {
                 rkey: Arc::into_raw(self.clone()).cast(),
                 ..Queued::NOTHING
             };
+            let sending = Sending { kind, need: Need::of(length), tag: address };
             if worker.must_submit_remotely(params) {
-                let promised = endpoint.promise(params, Need::of(length))?;
-                return worker.delay(kind, length as u64, params, out, |slot| Queued {
-                    promise: promised.keep(),
-                    ..describe(slot)
-                });
+                return endpoint.send_later(sending, params, out, describe);
             }
             let inside = worker.enter()?;
             endpoint.check_open()?;
             if endpoint.must_wait() {
-                endpoint.check_queue(params, length)?;
-                return Ok(endpoint.queue_described(kind, length as u64, params, out, describe));
+                return endpoint.send_in_turn(sending, params, out, describe);
             }
             let slot = inside.take_slot();
             slot.prepare(kind);

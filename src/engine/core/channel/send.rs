@@ -176,7 +176,7 @@ impl Endpoint {
     pub(crate) fn post_message(&self, slot: &Slot, queued: &Queued) -> sys::ucs_status_ptr_t {
         let Outgoing { kind, user_header, protocol, number, .. } = queued.outgoing;
         let connection = self.peering.theirs.get();
-        let header = self.header_of(&queued.outgoing, connection);
+        let header = self.header_of::<false>(&queued.outgoing, connection);
         let ordered = kind != header::Kind::Answer;
         let length = HEADER + usize::from(user_header);
         // `describe` has put the user's header there.
@@ -230,13 +230,14 @@ impl Endpoint {
     }
 
     /// The library's header of a message that is about to go out on this connection of the peer's.
+    /// `KNOWN`: it is not 0, that is the peer has told it.
     #[inline(always)]
-    pub(crate) fn header_of(&self, outgoing: &Outgoing, connection: u32) -> Header {
+    fn header_of<const KNOWN: bool>(&self, outgoing: &Outgoing, connection: u32) -> Header {
         let Outgoing { kind, id, user_header, flags, charge, number, status, .. } = *outgoing;
         let ordered = kind != header::Kind::Answer;
         // A question may go out in its short form, which does not say it; and a peer that cannot
         // know yet whose it is looks at no credit.
-        let is_told = kind != header::Kind::Ask && connection != 0;
+        let is_told = kind != header::Kind::Ask && (KNOWN || connection != 0);
         Header {
             kind,
             flags,
@@ -253,23 +254,24 @@ impl Endpoint {
     /// the connection. A question says what it asks; an answer, whose `number` it is to.
     ///
     /// # Safety
-    /// An open endpoint inside its worker's gate; the pieces are readable, and short enough for
-    /// INLINE with the header.
+    /// An open endpoint inside its worker's gate; user's header and data are readable, and short
+    /// enough for INLINE with the library's header.
     #[inline(always)]
-    pub(crate) unsafe fn send_short<const PIECES: usize>(
+    pub(crate) unsafe fn send_short(
         &self,
         slot: &Slot,
         outgoing: &Outgoing,
         asked: Option<Question>,
-        pieces: [(*const c_void, usize); PIECES],
+        (user_header, header_length): (*const c_void, usize),
+        (data, data_length): (*const c_void, usize),
     ) -> sys::ucs_status_ptr_t {
         const { assert!(INLINE < credit::UNIT) };
-        let header = self.header_of(outgoing, self.peering.quick.get());
+        let header = self.header_of::<true>(outgoing, self.peering.quick.get());
         let ordered = header.kind != header::Kind::Answer;
         let room = slot.room(INLINE);
-        // SAFETY: room for all of it, which is nobody's but ours; the pieces are readable.
+        // SAFETY: room for all of it, which is nobody's but ours; the user's are readable.
         let length = unsafe {
-            let mut length = match asked {
+            let front = match asked {
                 Some(question) => {
                     let (words, last) = compact_header::question(&header, &question);
                     put_pair(room, words);
@@ -285,11 +287,9 @@ impl Endpoint {
                     compact_header::ANSWER
                 }
             };
-            for (piece, count) in pieces {
-                copy_inline(piece.cast(), room.add(length), count);
-                length += count;
-            }
-            length
+            copy_inline(user_header.cast(), room.add(front), header_length);
+            copy_inline(data.cast(), room.add(front + header_length), data_length);
+            front + header_length + data_length
         };
         let param = || self.worker.templates.message(slot);
         // SAFETY: as for this function; the worker keeps the slot, which has all of it.
@@ -297,7 +297,12 @@ impl Endpoint {
         // What can wait until the message is on its way comes after it.
         if ordered {
             self.credits.spend(credit::LEAST);
-            self.sent_message(posted, credit::LEAST);
+            // As nearly always, and as the caller asks next.
+            if posted.is_null() {
+                self.message_left();
+            } else {
+                self.sent_message(posted, credit::LEAST);
+            }
         }
         posted
     }

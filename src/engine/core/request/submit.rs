@@ -44,8 +44,9 @@ impl Endpoint {
         self.send_inside(sending, params, out, plan(true)?, post)
     }
 
+    /// The same of one that is checked and goes through the ring.
     #[inline(never)]
-    fn send_later(
+    pub(crate) fn send_later(
         &self,
         Sending { kind, need, .. }: Sending,
         params: &OpParams,
@@ -87,8 +88,9 @@ impl Endpoint {
         need.charge == 0 || self.pay(need.charge)
     }
 
+    /// The same of one that cannot go to UCP yet.
     #[cold]
-    fn send_in_turn(
+    pub(crate) fn send_in_turn(
         &self,
         Sending { kind, need, .. }: Sending,
         params: &OpParams,

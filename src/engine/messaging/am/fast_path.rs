@@ -8,7 +8,7 @@ use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::Kind;
 use crate::engine::wire::credit;
-use crate::engine::wire::header;
+use crate::engine::wire::header::Kind as Of;
 use std::ffi::c_void;
 
 impl Endpoint {
@@ -33,17 +33,16 @@ impl Quick<'_> {
         self,
         to: &Endpoint,
         id: u16,
-        (header, header_length): (*const c_void, usize),
-        (buffer, length): (*const c_void, usize),
+        header: (*const c_void, usize),
+        data: (*const c_void, usize),
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        let pieces = [(header, header_length), (buffer, length)];
-        self.send(Kind::AmSend, (length as u64, 0), to, params, out, |slot| {
-            let outgoing = Outgoing::short(header::Kind::Message, id, header_length, params);
+        self.send(Kind::AmSend, (data.1 as u64, 0), to, params, out, |slot| {
+            let outgoing = Outgoing::short(Of::Message, id, header.1, params);
             // SAFETY: an open endpoint, its worker entered; as `fast_for_message` has seen, it is
-            // short enough; the caller's pieces are readable.
-            unsafe { to.send_short(slot, &outgoing, None, pieces) }
+            // short enough; the caller's header and data are readable.
+            unsafe { to.send_short(slot, &outgoing, None, header, data) }
         })
     }
 }

@@ -22,6 +22,9 @@ use crate::sys;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
+/// Of a question's data, and of an answer's header.
+const NOTHING: (*const c_void, usize) = (std::ptr::null(), 0);
+
 impl Endpoint {
     /// For plain questions with so long a header and room for an answer; None to go the long way.
     #[inline(always)]
@@ -105,8 +108,9 @@ impl Quick<'_> {
         let question = Question { number, capacity: capacity as u64 };
         // SAFETY: an open endpoint, its worker entered; as `fast_for_question` has seen, it is
         // short enough; the caller's header is readable.
-        let posted =
-            unsafe { to.send_short(ask, &outgoing, Some(question), [(header, header_length)]) };
+        let posted = unsafe {
+            to.send_short(ask, &outgoing, Some(question), (header, header_length), NOTHING)
+        };
         // What follows has time: the answer does not come in before the next pass.
         worker.slab.take(slot);
         slot.begin(Kind::Fetch, params, capacity as u64, 0, out.is_wanted());
@@ -152,7 +156,13 @@ impl Quick<'_> {
             // SAFETY: an open endpoint, its worker entered; as `Fetch::quick` has seen, it is short
             // enough; the caller's buffer is readable.
             unsafe {
-                to.send_short(slot, &Outgoing { number, ..outgoing }, None, [(buffer, length)])
+                to.send_short(
+                    slot,
+                    &Outgoing { number, ..outgoing },
+                    None,
+                    NOTHING,
+                    (buffer, length),
+                )
             }
         });
         submitted.inspect_err(|_| question.outside.store(0, Ordering::Release))
