@@ -1,8 +1,8 @@
 //! An operation from its submission to its callback.
 //!
-//! `operation` is what the caller asked for, `request` the slot that it occupies, `inflight` how a
-//! slot begins and ends, `submit` where it goes, `notifier` and `completion_flag` how its end is told. Read them in that
-//! order.
+//! `operation` is what the caller asked for, `request` the slot that it occupies, `submit` where it
+//! goes, `inflight` how a slot begins and ends, `notifier` and `completion_flag` how its end is
+//! told. Read them in that order.
 
 pub mod buffer;
 pub(crate) mod cancel;
