@@ -295,7 +295,8 @@ impl Endpoint {
 
     /// A flush that ends well has been answered.
     pub(crate) fn note_answer(&self, answered: bool) {
-        if answered {
+        // Each flush tells it: the first time counts.
+        if answered && !self.life().connected {
             self.on(LifeEvent::UcpAnswers);
         }
     }
