@@ -56,15 +56,15 @@ group: ## start a program as the N members of a group on this machine
 setup: ## install what building and the demo need (as root; otherwise print the command)
 	scripts/setup.sh demo
 
-features = $(if $(filter no,$(CUDA)),--no-default-features)
+features = $(if $(filter no,$(CUDA)), --no-default-features)
 build: ## the shared and the static library, into target/release; what bare `make` does
-	scripts/build.sh $(features)
+	scripts/build.sh$(features)
 
 folders = --prefix $(call quoted,$(PREFIX)) --destdir $(call quoted,$(DESTDIR)) --libdir $(call quoted,$(LIBDIR)) \
   --includedir $(call quoted,$(INCLUDEDIR)) --bindir $(call quoted,$(BINDIR)) --tools $(call quoted,$(TOOLS))
 install: ## install under PREFIX (staged below DESTDIR)
 	@# Under sudo cargo is often out of reach; what was built before is installed then.
-	@if command -v cargo >/dev/null; then scripts/build.sh --quiet $(features); fi
+	@if command -v cargo >/dev/null; then scripts/build.sh --quiet$(features); fi
 	scripts/install.sh $(folders)
 
 uninstall: ## remove what `make install` put there; give the same PREFIX, DESTDIR and folders
