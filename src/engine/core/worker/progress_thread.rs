@@ -28,7 +28,7 @@ use crate::engine::core::worker::worker::{Inside, Worker};
 use crate::engine::os::scheduling::{pin, prefer_short_slices};
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::runtime;
-use rustix::thread::{gettid, set_name};
+use rustix::thread::set_name;
 use std::cell::RefCell;
 use std::ffi::{c_void, CStr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, AtomicUsize, Ordering};
@@ -341,7 +341,10 @@ impl Worker {
         let failed = pinned.is_err();
         if !failed {
             thread.owner.store(this_thread(), Ordering::Relaxed);
-            thread.kernel_id.store(gettid().as_raw_nonzero().get() as u64, Ordering::Relaxed);
+            // Not by rustix, which looks the function up: that takes the loader's lock, which
+            // somebody may hold who waits for this thread in a constructor.
+            // SAFETY: no precondition.
+            thread.kernel_id.store(unsafe { libc::gettid() } as u64, Ordering::Relaxed);
         }
         let _ = report.send(pinned);
         if failed {
