@@ -514,9 +514,8 @@ impl State {
 impl Hub {
     /// The thread, from the first CUDA memory on.
     pub(crate) fn start_pump(&self, kind: MemoryKind) -> Result<()> {
-        if kind.needs_cuda() && self.pump.get().is_none() {
-            // Of two at once the second goes again.
-            let _ = self.pump.set(Pump::start(&self.context, self.me.clone())?);
+        if kind.needs_cuda() {
+            self.pump.get_or_try_init(|| Pump::start(&self.context, self.me.clone()))?;
         }
         Ok(())
     }

@@ -56,9 +56,10 @@ use crate::engine::hub::wait::{DATA, ROOM};
 use crate::engine::hub::waiters::Sides;
 use crate::engine::os::fork::Generation;
 use crate::engine::ucx::context::{forked, Context};
+use once_cell::sync::OnceCell;
 use std::ffi::c_void;
 use std::sync::atomic::AtomicPtr;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 /// Envelopes in one hub.
 const MOST_ENVELOPES: usize = 1 << 24;
@@ -96,7 +97,7 @@ pub struct Hub {
     pub(crate) worker: Option<Arc<Worker>>,
     pub(crate) me: Weak<Hub>,
     /// From the first CUDA memory on.
-    pub(crate) pump: OnceLock<Pump>,
+    pub(crate) pump: OnceCell<Pump>,
     _apart: CacheLine,
     pub(crate) sides: Sides,
     pub(crate) state: Tables,
@@ -139,7 +140,7 @@ impl Hub {
             context: context.clone(),
             worker: params.worker.clone(),
             me: me.clone(),
-            pump: OnceLock::new(),
+            pump: OnceCell::new(),
             _apart: CacheLine,
             sides: Sides::new(),
             state: Tables::new(state),

@@ -12,13 +12,15 @@ use crate::engine::hub::ready::{Callback, LinkCallback, Watch};
 use crate::engine::hub::records::{self, Role};
 use crate::engine::hub::starvation::stuck;
 use crate::engine::hub::state::{State, COMPETING, MOST_POOLS, NONE};
-use crate::engine::hub::wait::{silence, DATA, ROOM};
+use crate::engine::hub::wait::{DATA, ROOM};
+use crate::engine::os::event_fd::EventFd;
 use crate::engine::ucx::context;
 use crate::engine::ucx::context::{feature, forked};
 use crate::engine::ucx::memory_type;
+use once_cell::sync::OnceCell;
 use std::ffi::c_void;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::{Arc, OnceLock};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 /// What a link is made with.
 pub struct LinkParams {
@@ -38,7 +40,7 @@ pub struct Link {
     pub(crate) seeker: LeaseRequest,
     /// Of its leases: see `hub::lockfree::mode`.
     tenure: u64,
-    event: OnceLock<Arc<OwnedFd>>,
+    event: OnceCell<Arc<EventFd>>,
 }
 
 impl Link {
@@ -80,7 +82,7 @@ impl Link {
             hub: hub.clone(),
             seeker,
             tenure: tenure(&seeker),
-            event: OnceLock::new(),
+            event: OnceCell::new(),
         }));
         let mut watch = Watch::default();
         if let Some(function) = params.on_ready {
@@ -154,33 +156,23 @@ impl Link {
         Ok(self.event()?.as_raw_fd())
     }
 
-    fn event(&self) -> Result<&Arc<OwnedFd>> {
+    fn event(&self) -> Result<&Arc<EventFd>> {
         self.check()?;
         if !self.hub.context.has(feature::WAKEUP) {
             return Err(context::missing_feature(feature::WAKEUP));
         }
-        if let Some(event) = self.event.get() {
-            return Ok(event);
-        }
-        // SAFETY: no precondition.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 {
-            let cause = std::io::Error::last_os_error();
-            return Err(Error::new(
-                Status::IO_ERROR,
-                format!("link: no descriptor to wait on: {cause}"),
-            ));
-        }
-        // SAFETY: just opened, nobody else's.
-        let made = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(self.event.get_or_init(|| Arc::new(made)))
+        self.event.get_or_try_init(|| {
+            EventFd::new().map(Arc::new).map_err(|cause| {
+                Error::new(Status::IO_ERROR, format!("link: no descriptor to wait on: {cause}"))
+            })
+        })
     }
 
     /// Asks that the descriptor become readable when a lease can be had. False when one can be had
     /// now.
     pub fn arm(&self) -> Result<bool> {
         let event = self.event()?;
-        silence(event);
+        event.silence();
         let mut state = self.hub.state.lock();
         let news = state.arm(self.seeker.link, event);
         drop(state);

@@ -18,8 +18,8 @@ use crate::engine::hub::state::{State, NONE};
 use crate::engine::hub::stream::stream::HubStream;
 use crate::engine::hub::transfer::Transfer;
 use crate::engine::hub::waiters::{DATA, ROOM};
+use crate::engine::os::event_fd::EventFd;
 use std::ffi::c_void;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// `ucxx_link_callback_t`: argument, link, status.
@@ -48,7 +48,7 @@ pub(crate) struct Watch {
     /// Calls under way.
     pub(crate) calling: u32,
     armed: bool,
-    event: Option<Arc<OwnedFd>>,
+    event: Option<Arc<EventFd>>,
     /// What the link is joined by with one elsewhere. As long as it is, that is told in place of
     /// the callback.
     pub(crate) stream: Option<Arc<HubStream>>,
@@ -96,7 +96,7 @@ pub(crate) enum Effect {
     Nothing,
     Copy(Transfer),
     Call(u32, Callback, Status),
-    Ring(Arc<OwnedFd>),
+    Ring(Arc<EventFd>),
     Stir(Arc<HubStream>),
 }
 
@@ -206,7 +206,7 @@ impl State {
     }
 
     /// Has the link's descriptor ring with the next news; the news there is already, if any.
-    pub(crate) fn arm(&mut self, number: u32, event: &Arc<OwnedFd>) -> Option<Status> {
+    pub(crate) fn arm(&mut self, number: u32, event: &Arc<EventFd>) -> Option<Status> {
         let (news, _) = self.news(number);
         let watch = &mut self.links[number as usize].watch;
         if news.is_none() && !watch.armed {

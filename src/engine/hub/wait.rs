@@ -22,7 +22,6 @@ use crate::engine::hub::ready::{Callback, Calls, Effect};
 use crate::engine::hub::records::Envelope;
 use crate::engine::hub::state::State;
 pub(crate) use crate::engine::hub::waiters::{DATA, ROOM};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -182,7 +181,7 @@ impl Hub {
                     state
                 }
                 Effect::Ring(event) => {
-                    ring(&event);
+                    event.ring();
                     let mut state = self.state.lock();
                     state.calls -= 1;
                     state
@@ -327,17 +326,4 @@ impl Hub {
             }
         }
     }
-}
-
-fn ring(event: &OwnedFd) {
-    let one = 1u64;
-    // SAFETY: a live descriptor and eight bytes. Fails only when it is readable already.
-    unsafe { libc::write(event.as_raw_fd(), (&raw const one).cast(), 8) };
-}
-
-/// Takes back what has rung.
-pub(crate) fn silence(event: &OwnedFd) {
-    let mut count = 0u64;
-    // SAFETY: a live descriptor, which does not block, and room for eight bytes.
-    unsafe { libc::read(event.as_raw_fd(), (&raw mut count).cast(), 8) };
 }
