@@ -1,5 +1,6 @@
-//! A hub that goes without its lock, and those who sleep behind the lock until something has come:
-//! whoever goes to sleep has closed the lane, and as long as somebody sleeps it is not opened.
+//! A hub that goes by its queues, and those who sleep until something has come: they have marked
+//! the queue, and whoever pushes to a marked one does so behind the lock, and wakes them. One may
+//! have it go over to its tables meanwhile.
 
 use crate::bounded_model;
 use crate::engine::base::spin_lock::{SpinLock, SpinLockGuard};
@@ -14,10 +15,10 @@ const PRODUCES: usize = 1;
 /// The tables, as far as waiting goes. Items stand for envelopes.
 #[derive(Default)]
 struct Tables {
-    free: Vec<*mut u32>,
-    ready: Vec<*mut u32>,
+    lists: [Vec<*mut u32>; 2],
+    returned: Vec<*mut u32>,
     asleep: u8,
-    is_open: bool,
+    in_tables: bool,
 }
 
 struct Hub {
@@ -33,117 +34,132 @@ unsafe impl Sync for Hub {}
 
 impl Hub {
     fn new(items: usize) -> Arc<Self> {
-        let free = (0..items).map(|at| std::ptr::without_provenance_mut(8 * (at + 1))).collect();
-        let hub = Hub {
-            lane: Lane::new(items),
+        Arc::new(Hub {
+            lane: Lane::new((0..items).map(|at| std::ptr::without_provenance_mut(8 * (at + 1)))),
             sides: Sides::new(),
-            tables: SpinLock::new(Tables { free, ..Tables::default() }),
-        };
-        hub.leave(hub.tables.lock(), 0);
-        Arc::new(hub)
+            tables: SpinLock::new(Tables::default()),
+        })
     }
 
     /// As `Tables::lock`.
     fn lock(&self) -> SpinLockGuard<'_, Tables> {
         let mut tables = self.tables.lock();
-        if std::mem::take(&mut tables.is_open) {
-            let closed = self.lane.close();
-            (tables.free, tables.ready) = (closed.free().collect(), closed.ready().collect());
+        if !std::mem::replace(&mut tables.in_tables, true) {
+            tables.lists = self.lane.close();
+            let returned = tables.returned.pop();
+            tables.lists[READS].splice(0..0, returned);
         }
         tables
     }
 
-    /// As `Tables::lock_unless`.
-    fn lock_unless<T>(
-        &self,
-        plainly: impl Fn() -> Option<T>,
-    ) -> Result<SpinLockGuard<'_, Tables>, T> {
-        let tables = self.tables.lock();
-        if !tables.is_open {
-            return Ok(tables);
-        }
-        drop(tables);
-        plainly().map_or_else(|| Ok(self.lock()), Err)
-    }
-
-    /// As `Hub::leave`, which opens the lane after some leases: here as soon as it may.
-    fn leave(&self, mut tables: SpinLockGuard<'_, Tables>, changed: u8) {
-        if tables.asleep == 0 {
-            let Tables { free, ready, .. } = &mut *tables;
-            self.lane.open(free.drain(..), [].into_iter(), ready.drain(..), |_, _| {});
-            tables.is_open = true;
-        }
+    /// As `Hub::unlock`.
+    fn unlock(&self, mut tables: SpinLockGuard<'_, Tables>, changed: u8) {
         let woken = self.sides.move_on(changed, &mut tables.asleep);
         drop(tables);
         self.sides.wake(woken);
     }
 
+    fn take_plainly(&self, side: usize) -> Option<*mut u32> {
+        if side == READS {
+            self.lane.take_ready(|_, _| {}).ok()
+        } else {
+            self.lane.take_free(|_, _| {}).ok()
+        }
+    }
+
+    /// As `Hub::lease`.
     fn take(&self, side: usize) -> *mut u32 {
+        if let Some(item) = self.take_plainly(side) {
+            return item;
+        }
         loop {
-            let plainly = || {
-                if side == READS {
-                    self.lane.take_ready(|_, _| {})
-                } else {
-                    self.lane.take_free(|_, _| {})
-                }
-                .ok()
+            let mut tables = self.tables.lock();
+            let found = if tables.in_tables {
+                let list = &mut tables.lists[side];
+                (!list.is_empty()).then(|| list.remove(0))
+            } else if side == READS && !tables.returned.is_empty() {
+                self.lane.mark_taking(false);
+                tables.returned.pop()
+            } else {
+                self.lane.mark(side);
+                self.take_plainly(side)
             };
-            if let Some(item) = plainly() {
-                return item;
-            }
-            let mut tables = match self.lock_unless(plainly) {
-                Ok(tables) => tables,
-                Err(item) => return item,
-            };
-            let list = if side == READS { &mut tables.ready } else { &mut tables.free };
-            if !list.is_empty() {
-                let item = list.remove(0);
-                self.leave(tables, 0);
+            if let Some(item) = found {
+                self.unlock(tables, 0);
                 return item;
             }
             tables.asleep |= 1 << side;
             let seen = self.sides.see(side);
-            self.leave(tables, 0);
+            self.unlock(tables, 0);
             self.sides.sleep(side, seen, None);
         }
     }
 
-    fn produce(&self) {
-        let item = self.take(PRODUCES);
-        let plainly = || self.lane.push_ready(item).then_some(());
-        if plainly().is_some() {
+    fn push_plainly(&self, side: usize, item: *mut u32) -> bool {
+        if side == READS {
+            self.lane.push_ready(item)
+        } else {
+            self.lane.push_free(item)
+        }
+    }
+
+    /// As `Lease::commit`.
+    fn push(&self, side: usize, item: *mut u32) {
+        if self.push_plainly(side, item) {
             return;
         }
-        if let Ok(mut tables) = self.lock_unless(plainly) {
-            tables.ready.push(item);
-            self.leave(tables, DATA);
+        let mut tables = self.tables.lock();
+        if tables.in_tables {
+            tables.lists[side].push(item);
+        } else {
+            self.lane.unmark(side);
+            assert!(self.push_plainly(side, item), "refused under the lock");
         }
+        self.unlock(tables, [DATA, ROOM][side]);
+    }
+
+    fn produce(&self) {
+        let item = self.take(PRODUCES);
+        self.push(READS, item);
     }
 
     fn consume(&self) {
         let item = self.take(READS);
-        let plainly = || self.lane.push_free(item).then_some(());
-        if plainly().is_some() {
-            return;
+        self.push(PRODUCES, item);
+    }
+
+    /// As `Lease::abort`, of a reader.
+    fn give_back(&self, item: *mut u32) {
+        let mut tables = self.tables.lock();
+        if tables.in_tables {
+            tables.lists[READS].insert(0, item);
+        } else {
+            self.lane.unmark(READS);
+            tables.returned.push(item);
+            self.lane.mark_taking(true);
         }
-        if let Ok(mut tables) = self.lock_unless(plainly) {
-            tables.free.push(item);
-            self.leave(tables, ROOM);
-        }
+        self.unlock(tables, DATA);
     }
 }
 
-/// Loom fails where all sleep.
-fn all_is_consumed(items: usize, chunks: usize, preemptions: usize) {
+/// Loom fails where all sleep. `goes_over`: before the last chunk is produced.
+fn all_is_consumed(items: usize, chunks: usize, goes_over: bool, preemptions: usize) {
     bounded_model(preemptions, move || {
         let hub = Hub::new(items);
         let producer = hub.clone();
-        let producing = thread::spawn(move || (0..chunks).for_each(|_| producer.produce()));
+        let producing = thread::spawn(move || {
+            for chunk in 1..=chunks {
+                if goes_over && chunk == chunks {
+                    producer.unlock(producer.lock(), 0);
+                }
+                producer.produce();
+            }
+        });
         (0..chunks).for_each(|_| hub.consume());
         producing.join().unwrap();
         let tables = hub.lock();
         assert_eq!(
-            (tables.free.len(), tables.ready.len(), tables.asleep),
+            (tables.lists[PRODUCES].len(), tables.lists[READS].len(), tables.asleep),
             (items, 0, 0),
             "an item is lost, or somebody sleeps"
         );
@@ -152,11 +168,39 @@ fn all_is_consumed(items: usize, chunks: usize, preemptions: usize) {
 
 #[test]
 fn whoever_waits_for_a_plain_hub_is_woken() {
-    all_is_consumed(1, 2, 3);
+    all_is_consumed(1, 2, false, 3);
 }
 
 /// Both sides at once, as neither waits for the other.
 #[test]
 fn whoever_waits_for_a_plain_hub_with_room_is_woken() {
-    all_is_consumed(2, 2, 2);
+    all_is_consumed(2, 2, false, 2);
+}
+
+/// One gives back what it has, for which the other one may wait; with several chunks both take one.
+fn what_is_given_back_is_had(chunks: usize) {
+    bounded_model(2, move || {
+        let hub = Hub::new(chunks);
+        (0..chunks).for_each(|_| hub.produce());
+        let item = hub.take(READS);
+        let other = hub.clone();
+        let consuming = thread::spawn(move || other.consume());
+        hub.give_back(item);
+        (1..chunks).for_each(|_| hub.consume());
+        consuming.join().unwrap();
+        let tables = hub.lock();
+        assert_eq!((tables.lists[PRODUCES].len(), tables.asleep), (chunks, 0));
+    });
+}
+
+#[test]
+fn whoever_waits_has_what_is_given_back() {
+    what_is_given_back_is_had(1);
+    what_is_given_back_is_had(2);
+}
+
+#[test]
+fn whoever_waits_for_a_hub_that_goes_over_is_woken() {
+    all_is_consumed(1, 2, true, 3);
+    all_is_consumed(2, 2, true, 2);
 }

@@ -5,7 +5,7 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::hub::cuda::Mark;
 use crate::engine::hub::hub::Hub;
 use crate::engine::hub::lease_end::End;
-use crate::engine::hub::lockfree::mode::IN_TABLES;
+use crate::engine::hub::lockfree::mode::{IN_TABLES, PRODUCES};
 use crate::engine::hub::memory::{self, MemoryKind};
 use crate::engine::hub::records::{Envelope, Role};
 use crate::engine::hub::state::{State, UNSET};
@@ -124,7 +124,7 @@ impl Lease {
         self.tenure.load(Ordering::Relaxed) != 0 && {
             // SAFETY: a hub outlives its leases.
             let hub = unsafe { &*self.hub };
-            !hub.generation.is_past() && hub.try_end_fast(self, length)
+            !hub.generation.is_past() && hub.end_fast::<true>(self, length)
         }
     }
 
@@ -134,24 +134,31 @@ impl Lease {
         if !stream.is_null() {
             return self.end_after(hub, stream, |_| Ok(End::Commit(length)));
         }
-        match self.lock_to_end(hub, Some(length)) {
+        if length > hub.size && self.tenure.load(Ordering::Relaxed) & PRODUCES != 0 {
+            return Err(too_long(hub, length));
+        }
+        match self.lock_to_end(hub, (Some(length), false)) {
             Some(state) => self.commit_locked(hub, state, length),
             None => Ok(Retired::NOTHING),
         }
     }
 
-    /// The lock, under which the lease is to be ended; None where it has been without it.
+    /// The lock, under which the lease is to be ended in the tables; None where it has been in the
+    /// queues: by a commit of so many bytes, a release, or an abort.
     #[inline(always)]
     fn lock_to_end<'h>(
         &self,
         hub: &'h Hub,
-        length: Option<u64>,
+        (length, aborts): (Option<u64>, bool),
     ) -> Option<SpinLockGuard<'h, State>> {
-        let plainly = || hub.end_fast(self, length).then_some(());
-        if plainly().is_some() {
+        if !aborts && hub.end_fast::<false>(self, length) {
             return None;
         }
-        hub.state.lock_unless(plainly).ok()
+        let state = hub.state.lock_either();
+        if state.is_in_tables() {
+            return Some(state);
+        }
+        hub.end_in_queues(state, self, (length, aborts))
     }
 
     #[inline(always)]
@@ -181,7 +188,7 @@ impl Lease {
         if !stream.is_null() {
             return self.end_after(hub, stream, |_| Ok(End::Abort));
         }
-        let state = hub.state.lock();
+        let Some(state) = self.lock_to_end(hub, (None, true)) else { return Ok(Retired::NOTHING) };
         if state.terms[self.number as usize].role.is_none() {
             drop(state);
             return Err(ended());
@@ -203,7 +210,7 @@ impl Lease {
         if !stream.is_null() {
             return self.end_after(hub, stream, |state| Ok(how(state)));
         }
-        let Some(state) = self.lock_to_end(hub, None) else { return Ok(Retired::NOTHING) };
+        let Some(state) = self.lock_to_end(hub, (None, false)) else { return Ok(Retired::NOTHING) };
         if let End::Commit(length) = how(&state) {
             return self.commit_locked(hub, state, length);
         }
@@ -237,9 +244,6 @@ impl Lease {
             self.wait_for(None);
         }
         state.end(self.number, end);
-        // Of those that end otherwise no hub is plain that has many.
-        state.plain.calm =
-            state.plain.calm.saturating_add(u32::from(matches!(end, End::Commit(_))));
         hub.leave(state)
     }
 

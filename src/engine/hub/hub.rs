@@ -16,9 +16,9 @@
 //! after its lease. Copies and callbacks are done without the lock, by the thread whose call made
 //! them possible (`hub::wait`). A hub has a thread of its own only for what GPUs do (`hub::cuda`).
 //!
-//! A hub that is two queues and nothing else, with envelopes that stay in a core's cache, goes
-//! without the lock: see `hub::lockfree::mode`. Whoever takes the lock puts everything back into
-//! the tables, so that nothing else has to know of it.
+//! A hub that is two queues and nothing else goes by these, without the lock, until it is asked for
+//! more: see `hub::lockfree::mode`. Whoever takes the lock for the tables finds everything there,
+//! so that nothing else has to know of it.
 //!
 //! **What happens to a chunk.** A commit appends it. While it is in the queue, it is copied to
 //! where it is going to be read (`hub::transfer`): a transfer pins its source and its target, and
@@ -46,7 +46,7 @@ use crate::engine::hub::cuda::Pump;
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::lease::{LeaseRequest, Refusal};
 use crate::engine::hub::link::{starved, too_many_kinds, Link};
-use crate::engine::hub::lockfree::mode::{no_lane, Tables};
+use crate::engine::hub::lockfree::mode::Tables;
 use crate::engine::hub::lockfree::queue_pair::Lane;
 use crate::engine::hub::memory::{Block, Deallocate, MemoryKind};
 use crate::engine::hub::records::{HubStats, Retain, Role};
@@ -58,6 +58,7 @@ use crate::engine::os::fork::Generation;
 use crate::engine::ucx::context::{forked, Context};
 use once_cell::sync::OnceCell;
 use std::ffi::c_void;
+use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
 use std::sync::{Arc, Weak};
 
@@ -136,7 +137,7 @@ impl Hub {
         let hub = Arc::new_cyclic(|me| Hub {
             generation: context.generation,
             size,
-            lane: no_lane(),
+            lane: AtomicPtr::new(null_mut()),
             context: context.clone(),
             worker: params.worker.clone(),
             me: me.clone(),
@@ -203,7 +204,7 @@ impl Hub {
     }
 
     fn check_room(&self, kind: MemoryKind, count: usize) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.state.lock_either();
         let fits = count <= MOST_ENVELOPES.saturating_sub(state.envelopes.len());
         let pool = if fits { state.pool(kind) } else { None };
         drop(state);
@@ -221,10 +222,9 @@ impl Hub {
 
     fn add(&self, kind: MemoryKind, blocks: Vec<Block>) -> Result<()> {
         self.check_room(kind, blocks.len())?;
-        let mut state = self.state.lock();
+        let mut state = self.state.lock_either();
         if let Some(pool) = state.pool(kind) {
             state.add(pool, blocks);
-            self.prepare_lane(&mut state);
         }
         state.woken |= DATA | ROOM;
         let _ = self.leave(state);
@@ -280,7 +280,7 @@ impl Hub {
     /// Refuses a hub with a link that can never be served, and names it.
     pub fn validate(&self) -> Result<()> {
         self.check_fork()?;
-        let state = self.state.lock();
+        let state = self.state.lock_either();
         let served = |number: usize| {
             state.links[number].role == Role::Produce || state.is_served(number as u32)
         };
@@ -312,7 +312,7 @@ impl Hub {
     fn seeker(&self, role: Role, kind: MemoryKind) -> Result<LeaseRequest> {
         self.check_fork()?;
         kind.check()?;
-        let pool = self.state.lock().pool_of(kind);
+        let pool = self.state.lock_either().pool_of(kind);
         let seeker = |pool| LeaseRequest {
             role,
             pool,
@@ -393,7 +393,7 @@ impl Hub {
         if self.generation.is_past() {
             return 0;
         }
-        self.state.lock().queued as usize
+        self.state.lock_either().stats().queued_chunks as usize
     }
 
     /// No more chunks are produced.
@@ -412,13 +412,13 @@ impl Hub {
         if timeout_ns != 0 && deferred::in_callback() {
             return Err(from_callback());
         }
-        Ok(self.wait_for(1, timeout_ns, || None, State::is_drained).is_some())
+        Ok(self.wait_for(1, timeout_ns, State::is_drained).is_some())
     }
 
     /// What has happened, and what is where.
     pub fn stats(&self) -> Result<HubStats> {
         self.check_fork()?;
-        Ok(self.state.lock().stats())
+        Ok(self.state.lock_either().stats())
     }
 
     /// Ends the hub, but for what is leased. In a forked child nothing is done.

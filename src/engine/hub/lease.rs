@@ -40,14 +40,12 @@ pub(crate) struct LeaseRecord {
     pub(crate) link: u32,
     /// As the seeker's.
     pub(crate) settled: bool,
-    /// It is in the list of those that are free, or were when it was put there: see `free_number`.
-    listed: bool,
-    /// The next one there.
-    next: u32,
+    /// The next one that is free.
+    pub(super) next: u32,
 }
 
 impl LeaseRecord {
-    const NONE: LeaseRecord = LeaseRecord {
+    pub(super) const NONE: LeaseRecord = LeaseRecord {
         role: None,
         autocommit: false,
         envelope: NONE,
@@ -57,7 +55,6 @@ impl LeaseRecord {
         unit: 0,
         link: NONE,
         settled: false,
-        listed: false,
         next: NONE,
     };
 }
@@ -245,7 +242,7 @@ impl State {
             self.links[seeker.link as usize].leases += 1;
         }
         self.leases += 1;
-        let number = self.free_number(envelope);
+        let number = self.free_number();
         let terms = &mut self.terms[number as usize];
         terms.settled = seeker.settled;
         terms.role = Some(seeker.role);
@@ -257,41 +254,23 @@ impl State {
         number
     }
 
-    /// A number for a lease of this envelope: the envelope's own, if no other lease has that, as it
-    /// is what a lane goes by that may be opened before the lease ends (`hub::lockfree::mode`).
-    /// Then it stays in the list of those that are free, until it is found there.
     #[inline(always)]
-    fn free_number(&mut self, envelope: u32) -> u32 {
-        match self.terms.get(envelope as usize) {
-            Some(own) if own.role.is_none() => envelope,
-            _ => self.other_number(),
-        }
-    }
-
-    fn other_number(&mut self) -> u32 {
-        loop {
-            let number = self.free_terms;
-            let Some(terms) = self.terms.get_mut(number as usize) else {
-                self.terms.push(LeaseRecord::NONE);
-                return self.terms.len() as u32 - 1;
-            };
-            self.free_terms = terms.next;
-            terms.listed = false;
-            if terms.role.is_none() {
-                return number;
-            }
-        }
+    fn free_number(&mut self) -> u32 {
+        let number = self.free_terms;
+        let Some(terms) = self.terms.get(number as usize) else {
+            self.terms.push(LeaseRecord::NONE);
+            return self.terms.len() as u32 - 1;
+        };
+        self.free_terms = terms.next;
+        number
     }
 
     /// It is used no more.
     #[inline(always)]
     pub(super) fn free_terms_of(&mut self, number: u32) {
         let terms = &mut self.terms[number as usize];
-        terms.role = None;
-        if !terms.listed {
-            (terms.listed, terms.next) = (true, self.free_terms);
-            self.free_terms = number;
-        }
+        (terms.role, terms.next) = (None, self.free_terms);
+        self.free_terms = number;
     }
 
     #[inline(always)]
@@ -346,41 +325,6 @@ impl State {
         let terms = &self.terms[number as usize];
         if terms.role == Some(Role::Consume) && terms.unit == COMPETING {
             self.chunks[terms.chunk as usize].holder = link;
-        }
-    }
-
-    /// There are at least so many, of which none is in use.
-    pub(crate) fn reserve_terms(&mut self, count: usize) {
-        while self.terms.len() < count {
-            self.terms.push(LeaseRecord::NONE);
-            self.free_terms_of(self.terms.len() as u32 - 1);
-        }
-    }
-
-    /// A lease of this number, of a competing consumer's or a producer's envelope of the same
-    /// number; `relink_terms` has to follow.
-    pub(crate) fn occupy_terms(
-        &mut self,
-        number: u32,
-        role: Role,
-        autocommit: bool,
-        chunk: (u32, u64),
-        link: u32,
-    ) {
-        let terms = &mut self.terms[number as usize];
-        (terms.role, terms.autocommit, terms.envelope) = (Some(role), autocommit, number);
-        ((terms.chunk, terms.order), terms.unit, terms.link) = (chunk, COMPETING, link);
-        terms.settled = false;
-    }
-
-    /// Those that are free are linked.
-    pub(crate) fn relink_terms(&mut self) {
-        self.free_terms = NONE;
-        for number in (0..self.terms.len()).rev() {
-            self.terms[number].listed = false;
-            if self.terms[number].role.is_none() {
-                self.free_terms_of(number as u32);
-            }
         }
     }
 

@@ -58,7 +58,12 @@ impl Link {
         if params.broadcast && role != Role::Consume {
             return Err(Error::invalid("broadcast: is for links that consume"));
         }
-        let mut state = hub.state.lock();
+        // What only the tables can do.
+        let mut state = if params.broadcast || params.on_ready.is_some() {
+            hub.state.lock()
+        } else {
+            hub.state.lock_either()
+        };
         let too_many = |text| Err(Error::new(Status::EXCEEDS_LIMIT, text));
         let Some(pool) = state.pool(kind) else {
             drop(state);
@@ -72,9 +77,12 @@ impl Link {
             );
             return too_many(text);
         };
-        let unused =
-            |link: &records::Link| !link.alive && link.leases == 0 && link.watch.calling == 0;
-        let number = state.links.iter().position(unused).unwrap_or(state.links.len());
+        let unused = |number: &usize| {
+            let link = &state.links[*number];
+            let ended = !link.alive && link.leases == 0 && link.watch.calling == 0;
+            ended && !state.is_in_queues(*number as u32)
+        };
+        let number = (0..state.links.len()).find(unused).unwrap_or(state.links.len());
         let autocommit = params.autocommit && role != Role::Peek;
         let seeker =
             LeaseRequest { role, pool, unit, link: number as u32, autocommit, settled: false };
@@ -147,7 +155,7 @@ impl Link {
     pub(crate) fn check_network(&self) -> Result<MemoryKind> {
         // In a forked child another thread may hold the hub for ever.
         self.check()?;
-        let kind = self.hub.state.lock().pools[self.seeker.pool as usize].kind;
+        let kind = self.hub.state.lock_either().pools[self.seeker.pool as usize].kind;
         memory_type::to_ucx(&self.hub.context, kind.to_network()).map(|_| kind)
     }
 
@@ -195,7 +203,7 @@ impl Link {
             return;
         }
         let number = link.seeker.link;
-        let mut state = link.hub.state.lock();
+        let mut state = link.hub.state.lock_either();
         let stream = state.unwatch(number);
         state.links[number as usize].alive = false;
         if !state.destroyed {
@@ -264,10 +272,7 @@ impl Hub {
             return Ok(answer);
         }
         if timeout_ns == 0 || !deferred::in_callback() {
-            let mut state = match self.state.lock_unless(|| self.lease_fast_now(seeker)) {
-                Ok(state) => state,
-                Err(lease) => return Ok(Some(lease)),
-            };
+            let mut state = self.state.lock_either();
             let answer = self.try_apart(&mut state, seeker);
             let _ = self.leave(state);
             match answer {
@@ -280,11 +285,6 @@ impl Hub {
             }
         }
         self.lease_later(seeker, side, timeout_ns)
-    }
-
-    /// Without the lock, if there is one now.
-    fn lease_fast_now(&self, seeker: &LeaseRequest) -> Option<*const Lease> {
-        self.lease_fast(tenure(seeker), 0).ok().flatten()
     }
 
     #[inline(never)]
@@ -301,8 +301,7 @@ impl Hub {
             Err(Refusal::NotNow) => None,
             answer => Some(answer),
         };
-        let plainly = || self.lease_fast_now(seeker).map(Ok);
-        match self.wait_for(side, timeout_ns, plainly, attempt) {
+        match self.wait_for(side, timeout_ns, attempt) {
             Some(Ok(lease)) => Ok(Some(lease)),
             Some(Err(refusal)) => Err(self.refused(seeker, refusal)),
             None => Ok(None),
@@ -317,6 +316,11 @@ impl Hub {
         state: &mut State,
         seeker: &LeaseRequest,
     ) -> std::result::Result<*const Lease, Refusal> {
+        if !state.is_in_tables() {
+            if let Some(answer) = self.lease_from_queues(state, seeker) {
+                return answer;
+            }
+        }
         if state.has_stream(seeker.link) {
             return Err(Refusal::Joined);
         }
@@ -343,7 +347,7 @@ impl Hub {
             Refusal::Starved { pool, missing } => (pool, Some(missing)),
             Refusal::Stuck { pool } => (pool, None),
             Refusal::Failed { pool, .. } => {
-                let state = self.state.lock();
+                let state = self.state.lock_either();
                 let fault =
                     state.pools.get(pool as usize).map_or(&state.stream_fault, |pool| &pool.fault);
                 // It is known that a stream has failed a moment before it is known how.
@@ -354,7 +358,7 @@ impl Hub {
             Refusal::Joined => return joined(),
             Refusal::Closed | Refusal::NotNow => return closed(),
         };
-        let state = self.state.lock();
+        let state = self.state.lock_either();
         let (kind, handle) = (state.pools[pool as usize].kind, state.handle_of(seeker));
         drop(state);
         let text = match missing {

@@ -6,7 +6,8 @@ use crate::engine::base::status::Error;
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::hub::Hub;
 use crate::engine::hub::lease::LeaseRecord;
-use crate::engine::hub::lockfree::mode::Plain;
+use crate::engine::hub::lockfree::mode::Form;
+use crate::engine::hub::lockfree::queue_pair::Lane;
 use crate::engine::hub::memory::{Block, MemoryKind};
 use crate::engine::hub::records::{Chunk, Envelope, HubStats, Link, Pool, Retain, Stage};
 use std::sync::Arc;
@@ -90,8 +91,12 @@ pub(crate) struct State {
     /// How the last stream of the caller's ended that failed.
     pub(crate) stream_fault: Option<Error>,
     pub(crate) stats: HubStats,
-    /// How it goes without the lock.
-    pub(crate) plain: Plain,
+    /// What is known here, and what is not.
+    pub(crate) form: Form,
+    /// The queues that the hub goes by, or has gone by, and that threads may still look at.
+    pub(crate) lane: Option<Arc<Lane<Lease>>>,
+    /// Chunks that have been given back beside these: their places there, and their envelopes.
+    pub(crate) returned: Vec<(u64, u32)>,
 }
 
 /// The bits of a set of pools, one by one.
@@ -156,7 +161,9 @@ impl State {
             marked: false,
             stream_fault: None,
             stats: HubStats::default(),
-            plain: Plain::new(),
+            form: Form::Undecided,
+            lane: None,
+            returned: Vec::new(),
         }
     }
 
@@ -171,6 +178,9 @@ impl State {
         }
         if self.pools.len() == MOST_POOLS {
             return None;
+        }
+        if self.lane().is_some() {
+            self.enter_tables();
         }
         self.pools.push(Pool {
             kind,
@@ -194,6 +204,9 @@ impl State {
 
     /// More envelopes, and as many chunks: each holds at least one.
     pub(crate) fn add(&mut self, pool: u32, blocks: Vec<Block>) {
+        if self.lane().is_some() {
+            self.enter_tables();
+        }
         self.envelopes.reserve(blocks.len());
         self.chunks.reserve(blocks.len());
         for block in blocks {
@@ -432,16 +445,19 @@ impl State {
     /// Nothing is in the queue, nothing is being produced, and after the end of the stream nobody
     /// is to be told of it any more.
     pub(crate) fn is_drained(&mut self) -> Option<()> {
+        if let Some(lane) = self.lane() {
+            return lane.is_idle(self.envelopes.len() as u64).then_some(());
+        }
         let told = !self.closed || self.destroyed || self.drains == 0;
         (self.queued == 0 && self.reserved == self.lent && told).then_some(())
     }
 
     /// What an outsider may know.
     pub(crate) fn stats(&self) -> HubStats {
-        HubStats {
+        self.stats_of_queues().unwrap_or_else(|| HubStats {
             free_envelopes: self.pools.iter().map(|pool| u64::from(pool.free_count)).sum(),
             queued_chunks: self.queued,
             ..self.stats
-        }
+        })
     }
 }

@@ -79,9 +79,6 @@ impl Hub {
     pub(crate) fn leave(&self, mut state: SpinLockGuard<'_, State>) -> Retired {
         let quiet = state.watched == 0 && state.pools.len() < 2 && !state.destroyed;
         if quiet {
-            if state.plain.calm >= state.plain.patience {
-                state.open_lane();
-            }
             self.unlock(state);
             return Retired(None);
         }
@@ -134,7 +131,7 @@ impl Hub {
 
     /// Nobody progresses the worker any more but those who wait: they look around.
     pub(crate) fn change_over(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.state.lock_either();
         state.woken |= DATA | ROOM;
         self.unlock(state);
     }
@@ -221,32 +218,24 @@ impl Hub {
             |number: u32| RUNNING.with(|running| running.each().any(|one| *one == (here, number)));
         // No pass of the worker is needed for that, and none is to be made in the middle of
         // whatever this is called from.
-        let _ = self.wait_as(
-            0,
-            u64::MAX,
-            false,
-            || None,
-            |state| {
-                let mut numbers = 0..state.links.len() as u32;
-                let busy =
-                    |number: u32| state.links[number as usize].watch.calling > 0 && !own(number);
-                let any = link.map_or_else(|| numbers.any(busy), busy);
-                (!any).then_some(())
-            },
-        );
+        let _ = self.wait_as(0, u64::MAX, false, |state| {
+            let mut numbers = 0..state.links.len() as u32;
+            let busy = |number: u32| state.links[number as usize].watch.calling > 0 && !own(number);
+            let any = link.map_or_else(|| numbers.any(busy), busy);
+            (!any).then_some(())
+        });
     }
 
     /// Tries until that gives something, or the time runs out. `side` is where a change would come
-    /// from. `plainly` tries without the lock (`hub::lockfree::mode`).
+    /// from.
     #[inline(always)]
     pub(crate) fn wait_for<T>(
         &self,
         side: usize,
         timeout_ns: u64,
-        plainly: impl Fn() -> Option<T>,
         attempt: impl FnMut(&mut State) -> Option<T>,
     ) -> Option<T> {
-        self.wait_as(side, timeout_ns, true, plainly, attempt)
+        self.wait_as(side, timeout_ns, true, attempt)
     }
 
     /// `drives`: where progress is manual it progresses meanwhile.
@@ -256,19 +245,15 @@ impl Hub {
         side: usize,
         timeout_ns: u64,
         drives: bool,
-        plainly: impl Fn() -> Option<T>,
         mut attempt: impl FnMut(&mut State) -> Option<T>,
     ) -> Option<T> {
-        let mut state = match self.state.lock_unless(&plainly) {
-            Ok(state) => state,
-            Err(found) => return Some(found),
-        };
+        let mut state = self.state.lock_either();
         let found = attempt(&mut state);
         let _ = self.leave(state);
         if found.is_some() || timeout_ns == 0 {
             return found;
         }
-        self.sleep_for(side, timeout_ns, drives, &plainly, &mut attempt)
+        self.sleep_for(side, timeout_ns, drives, &mut attempt)
     }
 
     #[cold]
@@ -278,7 +263,6 @@ impl Hub {
         side: usize,
         timeout_ns: u64,
         drives: bool,
-        plainly: &dyn Fn() -> Option<T>,
         attempt: &mut dyn FnMut(&mut State) -> Option<T>,
     ) -> Option<T> {
         let deadline = clock::deadline_after(timeout_ns);
@@ -290,10 +274,8 @@ impl Hub {
                     self.sides.has_moved(side, seen) || self.is_offered(side)
                 });
             }
-            if let Some(found) = plainly() {
-                return Some(found);
-            }
-            let mut state = self.state.lock();
+            let mut state = self.state.lock_either();
+            state.expect(side);
             let found = attempt(&mut state);
             let left = clock::remaining(deadline);
             if found.is_some() || left == Some(Duration::ZERO) {
@@ -307,7 +289,6 @@ impl Hub {
                 Some(_) => state.distant += 1,
                 None => state.asleep |= 1 << side,
             }
-            state.interrupt();
             // What this thread itself does now moves the word on.
             let _ = self.leave(state);
             let Some(worker) = worker else {
@@ -315,7 +296,7 @@ impl Hub {
                 continue;
             };
             let drove = worker.drive(&|| self.sides.has_moved(side, seen), deadline);
-            let mut state = self.state.lock();
+            let mut state = self.state.lock_either();
             state.distant -= 1;
             if drove.is_err() {
                 // It cannot be progressed any more. What it has left to do here wakes those who

@@ -1,4 +1,4 @@
-//! The form of a hub that needs no lock: one pool, nobody waiting, nothing limited.
+//! The form of a hub that needs no lock: one pool, nothing limited, nobody to be told.
 
 pub(crate) mod mode;
 #[cfg(test)]

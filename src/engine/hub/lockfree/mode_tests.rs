@@ -1,5 +1,5 @@
-//! A hub that goes without the lock whenever it can, against a plain model, and with threads that
-//! disturb it.
+//! A hub that goes by its queues for a while, and then by its tables, against a plain model, and
+//! with threads that disturb it.
 
 use crate::engine::base::seed::{seed, Random};
 use crate::engine::base::status::Status;
@@ -7,8 +7,10 @@ use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::hub::{Hub, HubParams};
 use crate::engine::hub::lease_many::lease_many;
 use crate::engine::hub::link::{Link, LinkParams};
+use crate::engine::hub::lockfree::mode::MOST;
 use crate::engine::hub::memory::MemoryKind;
 use crate::engine::hub::records::{Retain, Role};
+use crate::engine::hub::waiters::{DATA, ROOM};
 use crate::engine::ucx::context::{feature, Context, ContextParams};
 use crate::engine::ucx::memory_type::HOST;
 use std::collections::VecDeque;
@@ -51,6 +53,9 @@ impl Handle {
 #[derive(Clone, Copy)]
 struct Held(*const Lease);
 
+// SAFETY: leases may be ended on any thread.
+unsafe impl Send for Held {}
+
 impl Held {
     fn lease(&self) -> &Lease {
         // SAFETY: a lease that has not ended; the hub is still there.
@@ -91,11 +96,11 @@ impl Held {
     }
 }
 
-fn new_hub(envelopes: usize, soon: u32) -> Arc<Hub> {
-    new_hub_of(SIZE, envelopes, soon)
+fn new_hub(envelopes: usize) -> Arc<Hub> {
+    new_hub_of(SIZE, envelopes)
 }
 
-fn new_hub_of(size: u64, envelopes: usize, soon: u32) -> Arc<Hub> {
+fn new_hub_of(size: u64, envelopes: usize) -> Arc<Hub> {
     let params = ContextParams {
         features: feature::TAG,
         config: Vec::new(),
@@ -114,9 +119,6 @@ fn new_hub_of(size: u64, envelopes: usize, soon: u32) -> Arc<Hub> {
     };
     let hub = Hub::new(&context, &hub).unwrap();
     hub.add_envelopes(HERE, envelopes).unwrap();
-    let mut state = hub.state.lock();
-    (state.plain.soon, state.plain.patience) = (soon, soon);
-    drop(state);
     hub
 }
 
@@ -142,16 +144,19 @@ struct World {
     consumed: u64,
     most: u64,
     word: u64,
-    /// Steps that found the lane open, and that opened it while there were leases of producers, and
-    /// of consumers.
+    /// Steps in which nothing is done that only the tables can do.
+    plain_for: u64,
+    /// Steps that found it at its queues, and that brought it to its tables while there were leases
+    /// of producers, of consumers, and chunks.
     plainly: u64,
-    opened_with: [u64; 2],
+    entered_with: [u64; 3],
 }
 
 impl World {
     fn new(mut random: Random) -> Self {
         let envelopes = 1 + random.below(6);
-        let hub = new_hub(envelopes, random.below(3) as u32);
+        let hub = new_hub(envelopes);
+        let plain_for = random.below(1400) as u64;
         let links = |role| {
             [false, true].map(|commits| (Handle::new(&hub, role, commits), commits)).to_vec()
         };
@@ -168,8 +173,9 @@ impl World {
             consumed: 0,
             most: 0,
             word: 0,
+            plain_for,
             plainly: 0,
-            opened_with: [0; 2],
+            entered_with: [0; 3],
             hub,
         }
     }
@@ -257,7 +263,8 @@ impl World {
     }
 
     fn look_around(&mut self) {
-        match self.random.below(6) {
+        let any = [0, 1, 5, 2, 3, 4];
+        match any[self.random.below(if self.plain_for > 0 { 3 } else { 6 })] {
             0 => self.check(),
             1 => assert_eq!(self.hub.length(), self.queue.len()),
             2 => {
@@ -286,7 +293,7 @@ impl World {
                 self.producing[0].2 = std::mem::replace(&mut self.producing[1].2, word);
             }
             5 => match self.random.below(4) {
-                0 if self.envelopes < 20 => {
+                0 if self.envelopes < 20 && self.plain_for == 0 => {
                     self.hub.add_envelopes(HERE, 1).unwrap();
                     self.envelopes += 1;
                 }
@@ -314,14 +321,19 @@ impl World {
             29..=38 => self.end_consumption(),
             _ => self.look_around(),
         }
-        if !plainly && self.hub.is_plain_now() {
-            self.opened_with[0] += u64::from(!self.producing.is_empty());
-            self.opened_with[1] += u64::from(!self.consuming.is_empty());
+        if plainly && !self.hub.is_plain_now() {
+            assert_eq!(self.plain_for, 0, "at its tables without need");
+            let [producing, consuming, chunks] = &mut self.entered_with;
+            *producing += u64::from(!self.producing.is_empty());
+            *consuming += u64::from(!self.consuming.is_empty());
+            *chunks += u64::from(!self.queue.is_empty());
         }
+        self.plain_for = self.plain_for.saturating_sub(1);
     }
 
     /// Everything that is left comes out, in order.
     fn wind_up(mut self) -> u64 {
+        self.plain_for = 0;
         while !self.producing.is_empty() {
             self.end_production();
         }
@@ -349,27 +361,24 @@ impl World {
 fn nobody_can_tell_whether_it_goes_without_the_lock() {
     let first = seed();
     println!("UCXX_TEST_SEED={first:#x}");
-    let (mut plainly, mut opened_with) = (0, [0; 2]);
+    let (mut plainly, mut entered_with) = (0, [0; 3]);
     for round in 0..150 {
         let mut world = World::new(Random::new(first.wrapping_add(round)));
         for _ in 0..1500 {
             world.step();
         }
-        opened_with = [0, 1].map(|side| opened_with[side] + world.opened_with[side]);
+        entered_with = [0, 1, 2].map(|what| entered_with[what] + world.entered_with[what]);
         plainly += world.wind_up();
     }
-    assert!(plainly > 10_000, "the lane was open before {plainly} steps only");
-    assert!(
-        opened_with.iter().all(|times| *times > 500),
-        "opened with leases {opened_with:?} times only"
-    );
+    assert!(plainly > 10_000, "it was at its queues before {plainly} steps only");
+    assert!(entered_with.iter().all(|times| *times > 30), "{entered_with:?} were there to enter");
 }
 
-/// Two who produce, two who consume, and one who asks for what only the tables know, by turns
-/// rarely and all the time.
-fn with_threads(random: &mut Random, aborts: bool, soon: u32) -> u64 {
+/// Two who produce, two who consume, and one who asks for what is known, and after so many times
+/// for the tables.
+fn with_threads(random: &mut Random, aborts: bool, plain_for: u32) -> u64 {
     const EACH: u32 = 8_000;
-    let hub = new_hub(2 + random.below(8), soon);
+    let hub = new_hub(2 + random.below(8));
     let links = |role| [false, true].map(|commits| Handle::new(&hub, role, commits));
     let (producers, consumers) = (links(Role::Produce), links(Role::Consume));
     let seen: Vec<AtomicU32> = (0..2 * EACH).map(|_| AtomicU32::new(0)).collect();
@@ -415,7 +424,13 @@ fn with_threads(random: &mut Random, aborts: bool, soon: u32) -> u64 {
             })
             .collect();
         scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
+            for turn in 0.. {
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+                if turn == plain_for {
+                    drop(hub.state.lock());
+                }
                 plainly.fetch_add(u64::from(hub.is_plain_now()), Ordering::Relaxed);
                 let stats = hub.stats().unwrap();
                 assert!(stats.chunks_produced - stats.chunks_consumed == stats.queued_chunks);
@@ -436,7 +451,7 @@ fn with_threads(random: &mut Random, aborts: bool, soon: u32) -> u64 {
         .collect();
     assert!(
         wrong.is_empty(),
-        "lost, or twice, of {EACH} each: {wrong:?}; aborts {aborts}, soon {soon}"
+        "lost, or twice, of {EACH} each: {wrong:?}; aborts {aborts}, plain for {plain_for}"
     );
     producers.iter().chain(&consumers).for_each(|link| link.destroy());
     hub.destroy();
@@ -444,29 +459,33 @@ fn with_threads(random: &mut Random, aborts: bool, soon: u32) -> u64 {
 }
 
 #[test]
-fn threads_lose_nothing_when_it_opens_and_closes() {
+fn threads_lose_nothing_when_it_goes_over() {
     let mut random = Random::announced();
     let mut plainly = 0;
     for round in 0..12 {
-        // With any other number the one who asks would soon keep it closed.
-        let soon = [0, 0, 0, 1, 3, 20][round / 2];
-        plainly += with_threads(&mut random, round % 2 == 1, soon);
+        let plain_for = [1, 20, 100, 400, 2000, u32::MAX][round / 2];
+        plainly += with_threads(&mut random, round % 2 == 1, plain_for);
     }
-    assert!(plainly > 0, "it was never open");
+    assert!(plainly > 0, "it was never at its queues");
 }
 
-/// With much in its envelopes a hub takes the one that was used last, under the lock.
+fn two_links(hub: &Arc<Hub>) -> (Handle, Handle) {
+    (Handle::new(hub, Role::Produce, true), Handle::new(hub, Role::Consume, true))
+}
+
+/// Whatever its envelopes hold, a hub goes by its queues until it is asked for more.
 #[test]
-fn only_a_warm_hub_is_plain() {
-    for (envelopes, plain) in [(4, true), (4096, true), (4097, false)] {
-        let hub = new_hub(envelopes, 0);
-        let (producer, consumer) =
-            (Handle::new(&hub, Role::Produce, true), Handle::new(&hub, Role::Consume, true));
+fn the_first_lease_chooses_the_form() {
+    let cases = [(SIZE, 4, true), (64 << 10, 64, true), (8, MOST, true), (8, MOST + 1, false)];
+    for (size, envelopes, plain) in cases {
+        let hub = new_hub_of(size, envelopes);
+        let (producer, consumer) = two_links(&hub);
+        assert!(!hub.is_plain_now());
         for _ in 0..3 {
             producer.lease(0).unwrap().unwrap().end(1, 0);
             consumer.lease(0).unwrap().unwrap().end(1, 0);
+            assert_eq!(hub.is_plain_now(), plain, "{envelopes} envelopes of {size}");
         }
-        assert_eq!(hub.is_plain_now(), plain, "{envelopes} envelopes");
         let params = LinkParams {
             broadcast: true,
             autocommit: false,
@@ -482,27 +501,35 @@ fn only_a_warm_hub_is_plain() {
     }
 }
 
-/// Who has waited for the lock while another thread opened it leaves it open: else two that are
-/// busy would hardly ever have it open.
+/// On each side, and for the end of what is there, the queues serve who sleeps.
 #[test]
-fn who_comes_late_to_the_lock_leaves_it_open() {
-    let hub = new_hub(4, 0);
-    let (producer, consumer) =
-        (Handle::new(&hub, Role::Produce, true), Handle::new(&hub, Role::Consume, true));
-    for _ in 0..3 {
-        producer.lease(0).unwrap().unwrap().end(1, 0);
-        consumer.lease(0).unwrap().unwrap().end(1, 0);
+fn who_waits_leaves_it_at_its_queues() {
+    let hub = new_hub(1);
+    let (producer, consumer) = two_links(&hub);
+    let asleep = |side: u8| {
+        while hub.state.lock_either().asleep & side == 0 {
+            std::thread::yield_now();
+        }
+    };
+    for word in 1..100 {
+        std::thread::scope(|scope| {
+            let chunk = producer.lease(0).unwrap().unwrap();
+            chunk.write(word);
+            let reads = scope.spawn(|| consumer.lease(u64::MAX).unwrap().unwrap());
+            asleep(DATA);
+            chunk.end(1, 0);
+            let chunk = reads.join().unwrap();
+            assert_eq!(chunk.read(), (word, SIZE));
+            let drains = scope.spawn(|| assert!(hub.drain(u64::MAX).unwrap()));
+            let produces = scope.spawn(|| producer.lease(u64::MAX).unwrap().unwrap());
+            asleep(ROOM);
+            chunk.end(1, 0);
+            produces.join().unwrap().end(1, 0);
+            consumer.lease(0).unwrap().unwrap().end(1, 0);
+            drains.join().unwrap();
+        });
     }
-    let chunk = producer.lease(0).unwrap().unwrap();
-    chunk.write(7);
-    chunk.end(1, 0);
     assert!(hub.is_plain_now());
-    assert_eq!(hub.state.lock_unless(|| Some(7)).err(), Some(7));
-    assert!(hub.is_plain_now(), "closed although there was nothing to do under the lock");
-    drop(hub.state.lock_unless(|| None::<u32>).unwrap());
-    assert!(!hub.is_plain_now(), "in the tables and out of them at once");
-    drop(hub.state.lock_unless(|| -> Option<u32> { panic!("closed, and tried") }).unwrap());
-    assert_eq!(consumer.lease(0).unwrap().unwrap().read(), (7, SIZE));
     [producer, consumer].iter().for_each(|link| link.destroy());
     hub.destroy();
 }
@@ -511,10 +538,10 @@ fn who_comes_late_to_the_lock_leaves_it_open() {
 /// numbers.
 #[test]
 fn what_a_refused_call_has_taken_may_be_leased() {
-    // More than stay in a cache, so nothing is made in advance.
-    let hub = new_hub_of(32 << 10, 100, 0);
-    let (producer, consumer) =
-        (Handle::new(&hub, Role::Produce, true), Handle::new(&hub, Role::Consume, true));
+    let hub = new_hub(100);
+    // Of its queues all leases have handles.
+    drop(hub.state.lock());
+    let (producer, consumer) = two_links(&hub);
     let held: Vec<_> = (0..32).map(|_| producer.lease(0).unwrap().unwrap()).collect();
     // SAFETY: not destroyed yet.
     let links: Vec<_> =

@@ -1,5 +1,5 @@
 //! What a hub in its plainest form is: a queue of envelopes that are free and one of chunks that
-//! are ready, without a lock. It can be closed, and then tells what is in it.
+//! are ready, without a lock. It can be closed for good, and then tells what is in it.
 //!
 //! **Who owns what.** A queue is a ring of places. Each position, counted up for ever, belongs to
 //! one place at a time; who moves `head` or `tail` on by one owns that position, and the item with
@@ -11,12 +11,15 @@
 //! done to an item is seen by who pops it, and what that has noted of the item by who closes the
 //! lane.
 //!
-//! **Closing.** One thread at a time closes and opens, under the hub's lock. A bit in `head` and in
-//! `tail` has every later exchange on them fail, also one that began before. Those that went
-//! through before are between their exchange and their turn, a few instructions, for which the
-//! closer waits as for a lock. Then nothing moves, and an item is in one of the queues or with who
-//! has popped it. Positions are never used twice, also not when the lane is opened again, so an
-//! exchange that began before the closing fails afterwards, too.
+//! **Marks.** A bit in `head` or `tail` has every later exchange on it fail, also one that began
+//! before: the queue is popped from, or pushed to, under the hub's lock, where alone that bit is
+//! set and taken away. Whoever has set it in `tail`, and then finds head and tail alike, has seen
+//! all that was pushed without the lock.
+//!
+//! **Closing.** A bit in `head` and in `tail` does the same for ever. Those exchanges that went
+//! through before are between that and their turn, a few instructions, for which the closer waits
+//! as for a lock. Then nothing moves, and an item is in one of the queues or with who has popped
+//! it.
 #![deny(unsafe_code)]
 
 use crate::engine::base::cache_line::{fetch_to_write, CacheLine};
@@ -25,6 +28,9 @@ use std::ptr::null_mut;
 
 /// In `head` and `tail`.
 const CLOSED: u64 = 1 << 63;
+/// In `tail`: somebody waits for what comes. In `head`: there are older ones elsewhere.
+const MARKED: u64 = 1 << 62;
+const BITS: u64 = CLOSED | MARKED;
 /// Looks at a place that another thread has not turned yet, before others are let run, and before
 /// this thread sleeps between two looks.
 const LOOKS: u32 = 64;
@@ -62,18 +68,21 @@ pub(crate) struct Lane<T> {
     /// by those who produce.
     most: AtomicU64,
     seen: AtomicU64,
-    /// Where both tails were when it was opened. Under the lock.
-    gone_before: AtomicU64,
-    come_before: AtomicU64,
+    /// Items that went to those that are free, and had not been chunks: all at first, and those
+    /// that were given back. Written under the lock.
+    unused: AtomicU64,
 }
 
-/// What has happened since the lane was opened.
+/// What has happened, and what is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Traffic {
     pub(crate) produced: u64,
     pub(crate) consumed: u64,
     /// The most chunks that there were at a time.
     pub(crate) most: u64,
+    pub(crate) free: u64,
+    /// Chunks that nobody has.
+    pub(crate) ready: u64,
 }
 
 /// Lets others go on, more and more.
@@ -96,14 +105,21 @@ impl Patience {
 }
 
 impl<T> Ring<T> {
-    fn new(capacity: usize) -> Self {
-        let place = |_| Place { turn: AtomicU64::new(0), item: AtomicPtr::new(null_mut()) };
+    /// With these in it.
+    fn new(capacity: usize, items: &[*mut T]) -> Self {
+        let place = |position: usize| {
+            let item = items.get(position).copied();
+            Place {
+                turn: AtomicU64::new(position as u64 + u64::from(item.is_some())),
+                item: AtomicPtr::new(item.unwrap_or(null_mut())),
+            }
+        };
         Ring {
             places: (0..capacity).map(place).collect(),
             _apart: CacheLine,
-            head: AtomicU64::new(CLOSED),
+            head: AtomicU64::new(0),
             _apart_too: CacheLine,
-            tail: AtomicU64::new(CLOSED),
+            tail: AtomicU64::new(items.len() as u64),
         }
     }
 
@@ -142,7 +158,7 @@ impl<T> Ring<T> {
     fn pop(&self, mark: impl Fn(*mut T, u64)) -> Result<*mut T, Missing> {
         let mut head = self.head.load(Ordering::Acquire);
         loop {
-            if head & CLOSED != 0 {
+            if head & BITS != 0 {
                 return Err(Missing::Closed);
             }
             head = self.later(head)?;
@@ -166,7 +182,7 @@ impl<T> Ring<T> {
                 return Err(Missing::Closed);
             }
             // The head has not moved since the tail was read.
-            if tail == head {
+            if tail & !MARKED == head {
                 return Err(Missing::Empty);
             }
             // What another thread is pushing has a younger one behind it, perhaps, which has come.
@@ -197,7 +213,7 @@ impl<T> Ring<T> {
     fn push(&self, item: *mut T, mark: impl Fn(u64)) -> bool {
         let mut tail = self.tail.load(Ordering::Acquire);
         loop {
-            if tail & CLOSED != 0 {
+            if tail & BITS != 0 {
                 return false;
             }
             let Some(other) = self.room(tail) else { return false };
@@ -223,7 +239,8 @@ impl<T> Ring<T> {
             if now != tail {
                 return Some(now);
             }
-            if head & CLOSED != 0 || tail.saturating_sub(head) >= self.places.len() as u64 {
+            if head & CLOSED != 0 || tail.saturating_sub(head & !MARKED) >= self.places.len() as u64
+            {
                 return None;
             }
             patience.wait();
@@ -232,16 +249,26 @@ impl<T> Ring<T> {
 
     fn has_some(&self) -> Result<bool, Missing> {
         let head = self.head.load(Ordering::Relaxed);
-        if head & CLOSED != 0 {
+        if head & BITS != 0 {
             return Err(Missing::Closed);
         }
-        Ok(head != self.tail.load(Ordering::Relaxed))
+        Ok(head != self.end())
     }
 
-    /// Under the lock. Nothing moves any more when it returns: the positions from head to tail.
-    fn close(&self) -> std::ops::Range<u64> {
-        let tail = self.tail.fetch_or(CLOSED, Ordering::AcqRel) & !CLOSED;
-        let head = self.head.fetch_or(CLOSED, Ordering::AcqRel) & !CLOSED;
+    /// The position behind the youngest item.
+    fn end(&self) -> u64 {
+        self.tail.load(Ordering::Acquire) & !BITS
+    }
+
+    /// How many items there are behind that of this head.
+    fn behind(&self, end: u64) -> u64 {
+        end.saturating_sub(self.head.load(Ordering::Acquire) & !BITS)
+    }
+
+    /// Under the lock. Nothing moves any more when it returns: what is there, the oldest first.
+    fn close(&self) -> Vec<*mut T> {
+        let tail = self.tail.fetch_or(CLOSED, Ordering::AcqRel) & !BITS;
+        let head = self.head.fetch_or(CLOSED, Ordering::AcqRel) & !BITS;
         for position in head..head + self.places.len() as u64 {
             let settled = position + u64::from(position < tail);
             let mut patience = Patience::new();
@@ -249,94 +276,38 @@ impl<T> Ring<T> {
                 patience.wait();
             }
         }
-        head..tail
-    }
-
-    /// The items at these positions, under the lock, of a ring that is closed.
-    fn items(&self, positions: std::ops::Range<u64>) -> impl Iterator<Item = *mut T> + '_ {
-        positions.map(|position| self.place(position).item.load(Ordering::Relaxed))
-    }
-
-    /// Under the lock, of a ring that is closed; the position after the last one.
-    fn fill(&self, first: u64, items: impl Iterator<Item = *mut T>) -> u64 {
-        let mut end = first;
-        for item in items {
-            self.place(end).item.store(item, Ordering::Relaxed);
-            end += 1;
-        }
-        for position in first..first + self.places.len() as u64 {
-            self.place(position)
-                .turn
-                .store(position + u64::from(position < end), Ordering::Relaxed);
-        }
-        end
-    }
-
-    /// For who reads it with Acquire, what has been filled in has been before.
-    fn open(&self, positions: std::ops::Range<u64>) {
-        self.head.store(positions.start, Ordering::Release);
-        self.tail.store(positions.end, Ordering::Release);
-    }
-}
-
-/// A closed lane, under the lock: what is in it.
-pub(crate) struct Closed<'a, T> {
-    lane: &'a Lane<T>,
-    free: std::ops::Range<u64>,
-    ready: std::ops::Range<u64>,
-}
-
-impl<T> Closed<'_, T> {
-    /// Those that are free, the one that has been longest first.
-    pub(crate) fn free(&self) -> impl Iterator<Item = *mut T> + '_ {
-        self.lane.free.items(self.free.clone())
-    }
-
-    /// The chunks that nobody has, the oldest first.
-    pub(crate) fn ready(&self) -> impl Iterator<Item = *mut T> + '_ {
-        self.lane.ready.items(self.ready.clone())
-    }
-
-    pub(crate) fn traffic(&self) -> Traffic {
-        Traffic {
-            produced: self.ready.end - self.lane.come_before.load(Ordering::Relaxed),
-            consumed: self.free.end - self.lane.gone_before.load(Ordering::Relaxed),
-            most: self.lane.most.load(Ordering::Relaxed),
-        }
+        (head..tail).map(|position| self.place(position).item.load(Ordering::Relaxed)).collect()
     }
 }
 
 impl<T> Lane<T> {
-    /// A closed one, for so many items.
-    pub(crate) fn new(items: usize) -> Self {
+    /// All of these are free, and the first one is taken first.
+    pub(crate) fn new(items: impl Iterator<Item = *mut T>) -> Self {
+        let items: Vec<_> = items.collect();
+        let count = items.len() as u64;
         // Twice as many, so that nobody waits for who has just popped a round before.
-        let capacity = (2 * items).next_power_of_two();
-        let zero = || AtomicU64::new(0);
+        let capacity = (2 * items.len()).next_power_of_two();
         Lane {
-            free: Ring::new(capacity),
-            ready: Ring::new(capacity),
-            most: zero(),
-            seen: zero(),
-            gone_before: zero(),
-            come_before: zero(),
+            free: Ring::new(capacity, &items),
+            ready: Ring::new(capacity, &[]),
+            most: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
+            unused: AtomicU64::new(count),
         }
-    }
-
-    /// How many items there is room for.
-    pub(crate) fn room(&self) -> usize {
-        self.free.places.len() / 2
     }
 
     /// A free one, of which `mark` notes whose it is; by one look at it, as the other three.
     #[inline(always)]
-    pub(crate) fn try_take_free(&self, mark: impl Fn(*mut T, u64)) -> Option<*mut T> {
-        self.free.try_pop(self.free.head.load(Ordering::Acquire), &mark).ok()
+    pub(crate) fn try_take_free(&self, mark: impl Fn(*mut T, u64)) -> Result<*mut T, Missing> {
+        self.free.try_pop(self.free.head.load(Ordering::Acquire), &mark).map_err(|_| Missing::Empty)
     }
 
     /// The oldest chunk that nobody has, of which `mark` notes whose it is, and its order.
     #[inline(always)]
-    pub(crate) fn try_take_ready(&self, mark: impl Fn(*mut T, u64)) -> Option<*mut T> {
-        self.ready.try_pop(self.ready.head.load(Ordering::Acquire), &mark).ok()
+    pub(crate) fn try_take_ready(&self, mark: impl Fn(*mut T, u64)) -> Result<*mut T, Missing> {
+        self.ready
+            .try_pop(self.ready.head.load(Ordering::Acquire), &mark)
+            .map_err(|_| Missing::Empty)
     }
 
     /// A new chunk. False where nothing has been done.
@@ -382,8 +353,7 @@ impl<T> Lane<T> {
         self.free.push(item, |_| {})
     }
 
-    /// With so many produced, are there as many chunks as never before, for all that is known? The
-    /// tails are counted so that what is between them is in the queue.
+    /// With so many produced, are there as many chunks as never before, for all that is known?
     #[inline(always)]
     fn may_be_most(&self, produced: u64) -> bool {
         produced.saturating_sub(self.seen.load(Ordering::Relaxed))
@@ -394,7 +364,7 @@ impl<T> Lane<T> {
     /// its owner.
     #[inline(always)]
     fn see_consumed(&self) -> u64 {
-        let consumed = self.free.tail.load(Ordering::Relaxed) & !CLOSED;
+        let consumed = self.consumed(self.free.end());
         self.seen.store(consumed, Ordering::Relaxed);
         consumed
     }
@@ -406,49 +376,70 @@ impl<T> Lane<T> {
         }
     }
 
+    /// With so many that have gone to those that are free.
+    #[inline(always)]
+    fn consumed(&self, gone: u64) -> u64 {
+        gone.saturating_sub(self.unused.load(Ordering::Relaxed))
+    }
+
+    fn side(&self, side: usize) -> &Ring<T> {
+        [&self.ready, &self.free][side]
+    }
+
     /// Is there one to take, a chunk (side 0) or a free one (side 1)? Err: it is closed.
     pub(crate) fn has_some(&self, side: usize) -> Result<bool, Missing> {
-        [&self.ready, &self.free][side].has_some()
+        self.side(side).has_some()
+    }
+
+    /// Under the lock: nothing is pushed to this side without it until `unmark`.
+    pub(crate) fn mark(&self, side: usize) {
+        self.side(side).tail.fetch_or(MARKED, Ordering::AcqRel);
     }
 
     /// Under the lock.
-    pub(crate) fn close(&self) -> Closed<'_, T> {
-        // Those that are free last: what goes from one to the other meanwhile is not to be missed,
-        // nor counted as gone before it came.
-        let ready = self.ready.close();
-        let free = self.free.close();
-        Closed { lane: self, free, ready }
+    pub(crate) fn unmark(&self, side: usize) {
+        self.side(side).tail.fetch_and(!MARKED, Ordering::AcqRel);
     }
 
-    /// Under the lock: those that are free and those that are ready, in the order in which they are
-    /// to be taken. Of those that have been taken, and are chunks still, `mark` notes the order, as
-    /// of all that are taken later.
-    pub(crate) fn open(
-        &self,
-        free: impl Iterator<Item = *mut T>,
-        taken: impl Iterator<Item = *mut T>,
-        ready: impl Iterator<Item = *mut T>,
-        mark: impl Fn(*mut T, u64),
-    ) {
-        let rings = [&self.free, &self.ready];
-        let positions = |ring: &Ring<T>| {
-            ring.head.load(Ordering::Relaxed).max(ring.tail.load(Ordering::Relaxed))
+    /// Under the lock: no chunk is taken without it, or is again.
+    pub(crate) fn mark_taking(&self, marked: bool) {
+        match marked {
+            true => self.ready.head.fetch_or(MARKED, Ordering::AcqRel),
+            false => self.ready.head.fetch_and(!MARKED, Ordering::AcqRel),
         };
-        let begin = rings.map(|ring| positions(ring) & !CLOSED).into_iter().max().unwrap_or(0) + 1;
-        let free_end = self.free.fill(begin, free);
-        // So that the queue is as long as the one tail is before the other, with those that have
-        // been taken.
-        let mut ready_begin = free_end;
-        for item in taken {
-            mark(item, ready_begin);
-            ready_begin += 1;
+    }
+
+    /// Under the lock: as `push_free`, of one that has not become a chunk.
+    pub(crate) fn push_unused(&self, item: *mut T) -> bool {
+        let done = self.push_free(item);
+        self.unused.fetch_add(u64::from(done), Ordering::Relaxed);
+        done
+    }
+
+    /// Under the lock. As it is now, if nobody else moves anything; else what has gone by now has
+    /// come before.
+    pub(crate) fn traffic(&self) -> Traffic {
+        let gone = self.free.end();
+        let come = self.ready.end();
+        Traffic {
+            produced: come,
+            consumed: self.consumed(gone),
+            most: self.most.load(Ordering::Relaxed),
+            free: self.free.behind(gone),
+            ready: self.ready.behind(come),
         }
-        let ready_end = self.ready.fill(ready_begin, ready);
-        self.gone_before.store(free_end, Ordering::Relaxed);
-        self.come_before.store(ready_end, Ordering::Relaxed);
-        self.most.store(ready_end - free_end, Ordering::Relaxed);
-        self.seen.store(free_end, Ordering::Relaxed);
-        self.free.open(begin..free_end);
-        self.ready.open(ready_begin..ready_end);
+    }
+
+    /// Have so many been free at one moment of this call?
+    pub(crate) fn is_idle(&self, count: u64) -> bool {
+        let head = self.free.head.load(Ordering::Acquire);
+        self.free.end() == head + count && self.free.head.load(Ordering::Acquire) == head
+    }
+
+    /// Under the lock: the chunks that nobody has, and those that are free, each the oldest first.
+    pub(crate) fn close(&self) -> [Vec<*mut T>; 2] {
+        // Those that are free last: what goes from one to the other meanwhile is not to be missed,
+        // nor counted as gone before it came.
+        [&self.ready, &self.free].map(Ring::close)
     }
 }

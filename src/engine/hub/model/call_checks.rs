@@ -33,10 +33,9 @@ impl World {
         );
     }
 
-    /// How it lies now. Of a hub with one kind of memory that is known, and to look would keep it
-    /// from going without its lock.
+    /// How it lies now, unless to look would keep it from going by its queues.
     pub(super) fn see(&mut self) {
-        let looks = self.pools.len() > 1 || self.random.below(16) == 0;
+        let looks = self.plain_for == 0 || self.hub.state.lock_either().is_in_tables();
         if !looks {
             return;
         }

@@ -31,6 +31,8 @@ pub(super) struct World {
     pub(super) pools: Vec<MemoryKind>,
     pub(super) before: HubStats,
     next_word: u64,
+    /// Steps in which nothing is done that only the tables of a hub can do.
+    pub(super) plain_for: usize,
     pub(super) step: Step,
     /// The top chunk, and where it was said that it never comes: until a link comes or goes,
     /// somebody pops it, or there are more envelopes.
@@ -80,10 +82,7 @@ impl World {
             worker: None,
         };
         let hub = Hub::new(context, &params).unwrap();
-        let soon = random.below(4) as u32;
-        let mut state = hub.state.lock();
-        (state.plain.soon, state.plain.patience) = (soon, soon);
-        drop(state);
+        let plain_for = random.below(300);
         let kinds = [(HOST, 0), (DUMMY, 0), (DUMMY, 1)]
             .map(|(memory_type, device_id)| MemoryKind { memory_type, device_id });
         let kinds = kinds[..[1, 2, 2, 3, 3][random.below(5)]].to_vec();
@@ -115,6 +114,7 @@ impl World {
             pools: Vec::new(),
             before: HubStats::default(),
             next_word: 0,
+            plain_for,
             step: Step::default(),
             stuck: None,
             outcomes: [[0; 5]; 2],
@@ -449,7 +449,13 @@ impl World {
 
     fn step(&mut self) {
         self.step = Step::default();
-        let turn = self.random.below(80);
+        let mut turn = self.random.below(80);
+        if self.plain_for > 0 {
+            self.plain_for -= 1;
+            if matches!(turn, 2..=6 | 11..=23) {
+                turn = 79;
+            }
+        }
         if matches!(turn, 0 | 1 | 4 | 6) {
             self.stuck = None;
         }
