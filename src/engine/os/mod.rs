@@ -9,6 +9,7 @@ pub(crate) mod huge_pages;
 pub(crate) mod own_memory;
 pub(crate) mod process_identity;
 pub(crate) mod random;
+pub(crate) mod readable;
 pub(crate) mod resource_limits;
 pub(crate) mod scheduling;
 pub mod shared_segment;

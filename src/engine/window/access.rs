@@ -13,6 +13,7 @@ use crate::engine::core::endpoint::process_watch::{self, Found};
 use crate::engine::os::own_memory;
 use crate::engine::os::own_memory::Way;
 use crate::engine::os::process_identity::Identity;
+use crate::engine::os::readable::is_readable;
 use crate::engine::os::shared_segment::Segment;
 use crate::engine::window::remote::remote::Remote;
 use std::os::fd::OwnedFd;
@@ -121,7 +122,7 @@ impl Process {
 
     /// Copies the pieces, which the caller may read or write here; there the kernel looks.
     pub(crate) fn copy(&self, way: Way, pieces: &[Piece]) -> Result<()> {
-        if self.ended.as_ref().is_some_and(process_watch::is_readable) {
+        if self.ended.as_ref().is_some_and(is_readable) {
             return Err(self.gone());
         }
         match pieces.chunks(PIECES).try_for_each(|pieces| self.copy_some(way, pieces)) {

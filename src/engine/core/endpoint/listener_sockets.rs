@@ -5,7 +5,7 @@
 //! gone once he speaks: up to UCX 1.22 anybody who reaches the port can end the process by that.
 //! UCX has no list of them; the process's descriptors have.
 
-use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use crate::engine::os::readable::is_readable;
 use rustix::io::fcntl_dupfd_cloexec;
 use socket2::{Protocol, SockFilter, SockRef};
 use std::collections::HashSet;
@@ -74,7 +74,7 @@ impl Sockets {
         for (inode, socket) in at(self.address) {
             if Some(inode) == self.listening {
                 // Who waits to be accepted has no descriptor yet.
-                if has_input(&socket) {
+                if is_readable(&socket) {
                     left = Left::Unread;
                 }
                 continue;
@@ -119,12 +119,6 @@ fn at(address: SocketAddr) -> impl Iterator<Item = (u64, OwnedFd)> {
             && (address.ip().is_unspecified() || here.ip() == address.ip());
         (is_there && inode(copy.as_raw_fd()) == Some(known)).then_some((known, copy))
     })
-}
-
-/// Of a listening socket: somebody waits to be accepted.
-fn has_input(socket: &OwnedFd) -> bool {
-    let mut entry = [PollFd::new(socket, PollFlags::IN)];
-    poll(&mut entry, Some(&Timespec::default())) == Ok(1)
 }
 
 fn has_unread(connection: &TcpStream) -> bool {
@@ -224,7 +218,7 @@ mod tests {
             ErrorKind::TimedOut
         );
         let listener = OwnedFd::from(listener);
-        assert!(!has_input(&listener));
+        assert!(!is_readable(&listener));
         inside.write_all(&[1]).unwrap();
         assert_eq!(inside_end.read(&mut [0; 2]).unwrap(), 1, "who was in before stays");
         TcpStream::connect(elsewhere.local_addr().unwrap()).unwrap();

@@ -13,9 +13,10 @@ use crate::engine::base::clock;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::worker::worker::{attention, Worker};
 use crate::engine::os::process_identity::{self, Identity};
+use crate::engine::os::readable::is_readable;
 use crate::sys;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::event::Timespec;
 use rustix::io::Errno;
 use rustix::process::{pidfd_open, Pid, PidfdFlags};
 use std::cell::{Cell, Ref, RefCell};
@@ -164,11 +165,6 @@ impl PeerWatch {
     }
 }
 
-pub(crate) fn is_readable(descriptor: &OwnedFd) -> bool {
-    let mut entry = [PollFd::new(descriptor, PollFlags::IN)];
-    poll(&mut entry, Some(&Timespec::default())) == Ok(1)
-}
-
 /// A descriptor that becomes readable when the process has ended.
 pub(crate) fn open(process: &Identity) -> (Found, Option<OwnedFd>) {
     let Some(pid) = Pid::from_raw(process.pid as i32) else { return (Found::Unknown, None) };
@@ -236,6 +232,7 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::event::{poll, PollFd, PollFlags};
 
     #[test]
     fn a_process_that_ends_is_reported_once() {

@@ -8,6 +8,7 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::worker::progress_thread::has_thread;
 use crate::engine::core::worker::worker::{attention, Worker};
 use crate::engine::os::event_fd::EventFd;
+use crate::engine::os::readable::is_readable;
 use crate::engine::ucx::context::feature;
 use crate::sys;
 use once_cell::sync::OnceCell;
@@ -73,11 +74,6 @@ impl Wakeup {
     fn ucp_events(&self) -> EventFlags {
         let is_edge = self.edges.load(Ordering::Relaxed);
         EventFlags::IN | if is_edge { EventFlags::ET } else { EventFlags::empty() }
-    }
-
-    fn has_ucp_ready(&self) -> bool {
-        let mut fd = [PollFd::new(&self.ucp, PollFlags::IN)];
-        poll(&mut fd, Some(&NO_TIME)).is_ok_and(|ready| ready > 0)
     }
 
     /// Whether only what becomes ready anew is to wake from now on. What is ready when that changes
@@ -338,7 +334,7 @@ impl Worker {
         match unsafe { sys::ucp_worker_arm(self.ucp()) } {
             sys::UCS_OK => {
                 self.back_off.end();
-                let look = self.stuck.next_look(|| wakeup.has_ucp_ready());
+                let look = self.stuck.next_look(|| is_readable(&wakeup.ucp));
                 wakeup.set_edges(self.stuck.is_it());
                 wakeup.set_timer([deadline, look].into_iter().flatten().min());
                 self.armed.set(true);

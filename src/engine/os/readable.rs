@@ -1,0 +1,10 @@
+//! Whether a descriptor is readable at this moment.
+
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use std::os::fd::AsFd;
+
+/// Does not wait.
+pub(crate) fn is_readable(descriptor: &impl AsFd) -> bool {
+    let mut entry = [PollFd::new(descriptor, PollFlags::IN)];
+    poll(&mut entry, Some(&Timespec::default())) == Ok(1)
+}
