@@ -10,6 +10,8 @@ ROOT = Path(__file__).resolve().parents[2]
 STOPS = re.compile(r"SIGSTOP|kill_in_a_call|stop_in_a_call|kill_anywhere|victim\.h")
 # UCX itself tells of what these wait for by its keepalive alone.
 NEEDS_KEEPALIVE = re.compile(r"^connect_abandoned\.")
+# A constructor of what this one loads holds the loader's lock, for which dump.c would wait.
+NO_DUMP = re.compile(r"^load_in_constructor\.")
 # Seconds alone, where ctest has not run it yet.
 UNKNOWN = 2.0
 
@@ -22,6 +24,7 @@ class Case:
         self.folder = folder
         self.cost = cost  # seconds when run alone, about
         self.may_be_stopped = stops
+        self.is_dumped = not NO_DUMP.match(name)
         # Seconds in which it ends when nothing disturbs it any more: many times what it takes alone.
         self.patience = patience or 45 + 8 * cost
 
@@ -43,6 +46,7 @@ def of_ctest(folder, sources):
     """The tests of a build folder, but for those under valgrind."""
     listed = subprocess.run(["ctest", "--test-dir", folder, "--show-only=json-v1"], capture_output=True, text=True, check=True)
     known = costs(folder)
+    texts = {path.stem: path for path in sources.rglob("*.c")}
     cases = []
     for test in json.loads(listed.stdout)["tests"]:
         properties = {entry["name"]: entry["value"] for entry in test.get("properties", [])}
@@ -52,16 +56,16 @@ def of_ctest(folder, sources):
         cost = known.get(test["name"], UNKNOWN)
         is_known = test["name"] in known and not properties.get("RUN_SERIAL")
         cases.append(Case(test["name"], test["command"], environment, properties.get("WORKING_DIRECTORY", str(folder)),
-                          cost, not stops_itself(test["command"], sources), None if is_known else 300))
+                          cost, not stops_itself(test["command"], texts), None if is_known else 300))
     return cases
 
 
-def stops_itself(command, sources):
+def stops_itself(command, texts):
     """Does the test stop processes? A script does if it kills any."""
     for word in command:
         path = Path(word)
-        source = sources / f"{path.name}.c" if path.suffix == "" else path
-        if source.parent == sources and source.is_file() and STOPS.search(source.read_text(encoding="utf-8")):
+        source = path if path.suffix in (".sh", ".py") else texts.get(path.name)
+        if source and source.is_file() and STOPS.search(source.read_text(encoding="utf-8")):
             return True
     return False
 

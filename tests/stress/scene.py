@@ -76,7 +76,7 @@ class Run:
         self.began = time.monotonic()
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("UCX_", "UCXX_"))}
         environment.update(case.environment)
-        environment.update(LD_PRELOAD=str(stage.dump), UCXX_TEST_SECONDS=GUARD, EXAMPLE_TIMEOUT=GUARD,
+        environment.update(LD_PRELOAD=str(stage.dump) if case.is_dumped else "", UCXX_TEST_SECONDS=GUARD, EXAMPLE_TIMEOUT=GUARD,
                            UCXX_TEST_SEED=hex(scene.test_seed + card), LD_LIBRARY_PATH=stage.releases[scene.release])
         if scene.without_keepalive and not cases.NEEDS_KEEPALIVE.match(case.name):
             environment["UCX_KEEPALIVE_INTERVAL"] = "inf"
